@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import numpy as np
@@ -145,32 +143,13 @@ class AskingProblem(InteractiveProblem, Protocol):
         """Return the vectors of coded records that the mechanism of a question, by default the first, randomizes."""
 
 
-@dataclass(frozen=True)
 class SingleQuestionProblem:
     """The problem of devices that are all asked the same question ``name``."""
 
-    problem: AskingProblem
-    name: str
-
-    @property
-    def kind(self) -> str:
-        """Kind of the problem's releases."""
-        return self.problem.kind
-
-    @property
-    def interactive(self) -> bool:
-        """Whether the problem is interactive."""
-        return self.problem.interactive
-
-    @cached_property
-    def mechanisms(self) -> Mapping[str, Randomizer]:
-        """Level name to the mechanism of answers to the question."""
-        return {level: self.problem.mechanism(level, self.name) for level in self.problem.mechanisms}
-
-    @property
-    def dimension(self) -> int:
-        """Number of integers in an answer."""
-        return self.mechanisms[DEFAULT_LEVEL].dimension
+    def __init__(self, problem: AskingProblem, name: str) -> None:
+        self.problem, self.name, self.kind, self.interactive = problem, name, problem.kind, problem.interactive
+        self.mechanisms = {level: problem.mechanism(level, name) for level in problem.mechanisms}
+        self.dimension = self.mechanisms[DEFAULT_LEVEL].dimension
 
     def vectors(
         self, X: NDArray[np.float64], y: NDArray[np.float64], theta: NDArray[np.float64] | None = None

@@ -27,10 +27,8 @@ Floats = NDArray[np.float64]
 KEPT = 20_000
 
 _CHUNK = 4096
-# Largest number of floats in one block of a computation.
-_AT_ONCE = 2**20
-# The draw of the kept rows is public and must repeat.
-_SEED = 20_210_316
+_AT_ONCE = 2**20  # largest number of floats in one block of a computation
+_SEED = 20_210_316  # the draw of the kept rows is public and must repeat
 
 
 @dataclass(frozen=True)

@@ -44,11 +44,9 @@ from murk.stream.task.task import Task
 
 Array = NDArray[np.float64]
 
-# Number of rows in a design.
-ROWS: Final = 500
+ROWS: Final = 500  # number of rows in a design
 
-# Largest number of public rows in a plan; more are thinned out.
-MOST_ROWS: Final = 2_000
+MOST_ROWS: Final = 2_000  # largest number of public rows in a plan; more are thinned out
 
 # Default effect of a feature's standard deviation on log odds and on a coded real target, and most of all together.
 _LOG_ODDS, _MOST_LOG_ODDS = 0.3, 1.0

@@ -144,8 +144,7 @@ def _scaled(seen: Sequence[float]) -> bool:
 
 Record = Mapping[Any, Any]
 
-# Of two threads with a first record, only one fixes the features.
-_BEGINNING = threading.RLock()
+_BEGINNING = threading.RLock()  # of two threads with a first record, only one fixes the features
 
 
 class StreamEstimator(base.Estimator):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from time import monotonic, sleep
@@ -26,42 +26,21 @@ from murk.stream.worker.pool import WorkerPool
 if TYPE_CHECKING:
     from murk.learners.estimates.estimate import Estimate
     from murk.learners.problem import Problem
-    from murk.privacy.mechanisms import Costed
     from murk.stream.log.base import Log
     from murk.stream.worker.learner import StreamLearner
 
     Publisher = Callable[[Log, Task, "ModelProblem"], Callable[[StreamLearner], bytes | None] | None]
 
 
-@dataclass(frozen=True)
 class ModelProblem:
     """A model's problem, which learns a part of the releases of the log's task ``released``."""
 
-    model: Model
-    released: Task
-    whole: Problem
-    used: Part
     interactive = False
 
-    @property
-    def task(self) -> Task:
-        """Task with the model's columns and settings, for names, units and words."""
-        return self.used.task
-
-    @property
-    def kind(self) -> str:
-        """Kind of the releases."""
-        return self.whole.kind
-
-    @property
-    def mechanisms(self) -> Mapping[str, Costed]:
-        """Level name to the mechanism of the log."""
-        return self.whole.mechanisms
-
-    @property
-    def dimension(self) -> int:
-        """Number of integers in a release."""
-        return self.whole.dimension
+    def __init__(self, model: Model, released: Task, whole: Problem, used: Part) -> None:
+        self.model, self.released, self.whole, self.used = model, released, whole, used
+        self.task = used.task  # the task with the model's columns and settings, for names, units and words
+        self.kind, self.mechanisms, self.dimension = whole.kind, whole.mechanisms, whole.dimension
 
     def check_state(self) -> None:
         """Raise UserError, with the size, if a state is too large for a log."""

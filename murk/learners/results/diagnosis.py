@@ -103,8 +103,23 @@ def diagnose(
         indices = {name: index for index, name in enumerate(estimate.names[:-1])}
         reasons += _narrow(extent, {name: indices[name] for name in useless if name in indices}, categories or {})
         reasons += _together(extent, indices, useless)
-    reasons += _missing(estimate, useless)
-    return _diagnosis(report, useless, wide, reasons, advise())
+    share = estimate.missing()
+    if share >= _MISSING:
+        words = f"at least {math.floor(100.0 * share)}% of the targets are missing"
+        reasons.append(Reason("missing", useless, words))
+    advice = advise()
+    helps = advice[0].words if advice else reasons[0].cure
+    head = f"Too wide to say anything: {', '.join(wide)}. " if wide else ""
+    why = "; ".join(reason.words for reason in reasons)
+    # What it would take to learn each coefficient is reported separately.
+    omitted = not helps or (not advice and not wide and bool(report["needed"]))
+    return {
+        "useless": {name: TOO_WIDE if name in wide else NOT_LEARNED for name in useless},
+        "reasons": [reason.to_dict() for reason in reasons],
+        "advice": [each.to_dict() for each in advice],
+        "helps_most": helps,
+        "words": f"{head}Why: {why}." + ("" if omitted else f" What would help most: {helps}."),
+    }
 
 
 def too_wide(report: Mapping[str, Any], scale: Scale, unit: float | None) -> dict[str, float]:
@@ -201,32 +216,6 @@ def _together(extent: Extent, indices: Mapping[str, int], useless: Collection[st
     names = tuple(name for name, _ in parts)
     words = f"{', '.join(names[:-1])} and {names[-1]} hardly vary apart: the effect of {combination} is not learned"
     return [Reason("direction", names, words)]
-
-
-def _missing(estimate: Estimate, useless: Sequence[str]) -> list[Reason]:
-    share = estimate.missing()
-    if share < _MISSING:
-        return []
-    return [Reason("missing", tuple(useless), f"at least {math.floor(100.0 * share)}% of the targets are missing")]
-
-
-def _diagnosis(
-    report: Mapping[str, Any], useless: Sequence[str], wide: Collection[str], reasons: Sequence[Reason],
-    advice: Sequence[Advice],
-) -> dict[str, Any]:  # fmt: skip
-    people = reasons[0]
-    helps = advice[0].words if advice else people.cure
-    head = f"Too wide to say anything: {', '.join(wide)}. " if wide else ""
-    why = "; ".join(reason.words for reason in reasons)
-    # What it would take to learn each coefficient is reported separately.
-    omitted = not helps or (not advice and not wide and bool(report["needed"]))
-    return {
-        "useless": {name: TOO_WIDE if name in wide else NOT_LEARNED for name in useless},
-        "reasons": [reason.to_dict() for reason in reasons],
-        "advice": [each.to_dict() for each in advice],
-        "helps_most": helps,
-        "words": f"{head}Why: {why}." + ("" if omitted else f" What would help most: {helps}."),
-    }
 
 
 # Forecasts what would help a task: from the number of people, their extent, and whether to try more people.

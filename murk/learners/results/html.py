@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any, Final
 
@@ -109,63 +108,49 @@ def _promise(report: Report) -> str:
 
 
 def _table(report: Report, coefficients: Sequence[Coefficient]) -> str:
-    shown = _Shown.of(report, coefficients)
+    units = any(each.unit is not None for each in coefficients)
+    averages = bool(report["odds_ratios"] or report.get("effects_note")) and any(
+        each.average_effect is not None for each in coefficients
+    )
+    limit = axis_limit([each for each in coefficients if not is_constant(each.name)])
     percent = f"<small>{interval_words(report)}</small>"
     columns = [("", "coefficient")]
-    if shown.units:
+    if units:
         columns.append(("murk-number", f"{effect_word(report)}{percent}"))
-    if shown.averages:
+    if averages:
         columns.append(("murk-number", f"average effect, points{percent}"))
-    if shown.limit:
-        columns.append(("", f"drawn, coded<small>&minus;{number(shown.limit, 2)} to {number(shown.limit, 2)}</small>"))
+    if limit:
+        columns.append(("", f"drawn, coded<small>&minus;{number(limit, 2)} to {number(limit, 2)}</small>"))
     columns.append(("murk-number", f"coded{percent}"))
     head = "".join(f'<th class="{kind}" scope="col">{title}</th>' for kind, title in columns)
-    rows = "".join(_row(each, shown, effect_word(report), len(columns)) for each in coefficients)
+    rows = "".join(_row(each, units, averages, limit, effect_word(report), len(columns)) for each in coefficients)
     return f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
 
 
-@dataclass(frozen=True)
-class _Shown:
-    """The optional columns of a table: natural units, average effects, and intervals drawn from -limit to limit."""
-
-    units: bool
-    averages: bool
-    limit: float
-
-    @classmethod
-    def of(cls, report: Report, coefficients: Sequence[Coefficient]) -> _Shown:
-        return cls(
-            any(each.unit is not None for each in coefficients),
-            bool(report["odds_ratios"] or report.get("effects_note"))
-            and any(each.average_effect is not None for each in coefficients),
-            axis_limit([each for each in coefficients if not is_constant(each.name)]),
-        )
-
-
-def _row(each: Coefficient, shown: _Shown, effect: str, columns: int) -> str:
+def _row(each: Coefficient, units: bool, averages: bool, limit: float, effect: str, columns: int) -> str:
+    """Return a row with optional cells: natural units, average effects, an interval drawn from -limit to limit."""
     unit = f"<small>{escape(each.unit)}</small>" if each.unit else ""
     cells = [f'<th scope="row">{escape(each.name)}{unit}</th>']
     if not each.learned:
         needed = f": it would take {escape(each.needed)}" if each.needed else " at this privacy"
         known = each.average_effect is not None
         if known:
-            cells.append('<td class="murk-number"></td>' * shown.units)
+            cells.append('<td class="murk-number"></td>' * units)
             cells.append(_cell("average effect, points", each.average_effect, each.average_effect_interval, 100.0))
         cells.append(
-            f'<td class="murk-said" colspan="{columns - 1 - known * (1 + shown.units)}"><i>{NOT_LEARNED}</i>'
+            f'<td class="murk-said" colspan="{columns - 1 - known * (1 + units)}"><i>{NOT_LEARNED}</i>'
             f'<span class="murk-soft">{needed}</span></td>'
         )
     else:
-        if shown.units:
-            odds = each.odds_ratio is not None
-            value, interval = (
-                (each.odds_ratio, each.odds_ratio_interval) if odds else (each.effect, each.effect_interval)
-            )
-            cells.append(_cell(effect, value, interval))
-        if shown.averages:
+        if units:
+            if each.odds_ratio is None:
+                cells.append(_cell(effect, each.effect, each.effect_interval))
+            else:
+                cells.append(_cell(effect, each.odds_ratio, each.odds_ratio_interval))
+        if averages:
             cells.append(_cell("average effect, points", each.average_effect, each.average_effect_interval, 100.0))
-        if shown.limit:
-            cells.append(f"<td>{_bar(each, shown.limit) if not is_constant(each.name) else ''}</td>")
+        if limit:
+            cells.append(f"<td>{_bar(each, limit) if not is_constant(each.name) else ''}</td>")
         cells.append(_cell("coded", each.value, each.interval))
     return f"<tr>{''.join(cells)}</tr>"
 

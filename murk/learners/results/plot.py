@@ -28,8 +28,7 @@ BLUE: Final = "#1f6feb"
 GREY: Final = "#6e7781"
 INK: Final = "#24292f"
 _MOST_PANELS = 6
-# A curve's window shows this many half-widths of the narrowest interval to both sides.
-_SHOWN = 6.0
+_SHOWN = 6.0  # a curve's window shows this many half-widths of the narrowest interval to both sides
 # Intervals wider than this many times the median would hide all others: they are cut, with an arrow.
 _WIDEST = 6.0
 _ASIDE: Final = {"textcoords": "offset points", "va": "center", "annotation_clip": False}

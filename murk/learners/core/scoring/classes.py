@@ -241,8 +241,7 @@ def _compare_matrices(found: Sequence[Summary], rows: Rows) -> tuple[float, floa
     return ratio, variance if missing else 0.0, alike, min(kappa, _MOST)
 
 
-FIRST_SHARES = (0.375, 0.125)
-"""Shares of people asked for a scatter and for a curvature until the moments are known."""
+FIRST_SHARES = (0.375, 0.125)  # shares of people asked for a scatter and for a curvature until the moments are known
 
 _LOGISTIC = Response(True)
 # Share of curvatures among the matrices asked for; curvatures determine the share of targets present.

@@ -20,13 +20,11 @@ Array = NDArray[np.float64]
 # Prior relative errors of the rows' curvature where all targets are present, as features are not normal: of the ratio
 # and, relative to the mean eigenvalue, of each number; and of the curvature along the coefficients.
 UNEVEN, _ALONG = 0.1, 1.0
-# Standard errors added to an estimated error, as noise may hide a larger one.
-CAREFUL = 1.0
+CAREFUL = 1.0  # standard errors added to an estimated error, as noise may hide a larger one
 # Difference of a number from that of normal rows, relative to the mean eigenvalue, that released curvatures may hide
 # where the rows' moments are made of them.
 _HIDDEN = 0.16
-# Least share of people with a target.
-_LEAST = 0.02
+_LEAST = 0.02  # least share of people with a target
 
 
 @dataclass(frozen=True)

@@ -32,12 +32,10 @@ if TYPE_CHECKING:
     from murk.stream.messages.releases import ScoreRelease
 
 
-Answered = tuple[int, str, Question]
-"""An answer's version, level and question."""
+Answered = tuple[int, str, Question]  # an answer's version, level and question
 _ANSWERED = "version", "level", "question"
 
-BLOCK = 4096
-"""Largest number of releases learned at once, so that the sum of their payloads fits into 64 bits."""
+BLOCK = 4096  # largest number of releases learned at once, so that the sum of their payloads fits into 64 bits
 
 
 @dataclass(frozen=True)
@@ -49,8 +47,7 @@ class Chain:
     shown: Chain | None = None  # the earlier state that predictions use, if any
 
 
-Learned = tuple[Chain, Mapping[str, ScoreMechanisms]]
-"""A chain and its levels' mechanisms."""
+Learned = tuple[Chain, Mapping[str, ScoreMechanisms]]  # a chain and its levels' mechanisms
 
 
 class ScoreEngine:

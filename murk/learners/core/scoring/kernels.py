@@ -17,12 +17,10 @@ Array = NDArray[Any]
 
 # Logits are clipped to this size: probabilities hardly change beyond it, and nothing overflows.
 LARGEST_LOGIT = 50.0
-# Indices of the questions in `murk.learners.core.scoring.model.QUESTIONS`.
-SCORE, SCATTER = 0, 1
+SCORE, SCATTER = 0, 1  # indices of the questions in `murk.learners.core.scoring.model.QUESTIONS`
 
 
-@within
-def _scale(
+def _length(
     logit: float, length: float, target: float, reach: float, exponent: float, binary: bool, question: int
 ) -> float:
     """Return the length of a record's vector, from its logit and the length of its transformed features."""
@@ -40,6 +38,9 @@ def _scale(
         probability = 1.0 / (1.0 + math.exp(-logit))
         weight = probability * (1.0 - probability) * (high - low)
     return math.sqrt(2.0 * weight * min(length, reach) / reach)
+
+
+_compiled_length = within(_length)
 
 
 def _vectors_early(
@@ -62,7 +63,7 @@ def _vectors_early(
             for z in v:
                 square += z * z
         norm = math.sqrt(square)
-        scale = _scale(logit, largest * norm, target, reach, exponent, binary, question)
+        scale = _length(logit, largest * norm, target, reach, exponent, binary, question)
         factor = scale / norm if norm > 0.0 else 0.0
         v = [z * factor for z in v]
         finite = (question == SCATTER or target == target) and all(z - z == 0.0 for z in v)
@@ -94,7 +95,7 @@ def vectors(
                 out[i, j] /= largest
                 square += out[i, j] * out[i, j]
         norm = math.sqrt(square)
-        scale = _scale(logit, largest * norm, y[i], reach, exponent, binary, question)
+        scale = _compiled_length(logit, largest * norm, y[i], reach, exponent, binary, question)
         finite = question == SCATTER or y[i] == y[i]
         for j in range(p):
             out[i, j] *= scale / norm if norm > 0.0 else 0.0

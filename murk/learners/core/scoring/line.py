@@ -37,12 +37,9 @@ Array = NDArray[np.float64]
 _Centred = tuple[Summary, Array, Array]
 _MatrixAnswer = tuple[Model, Answer | None, Callable[[], Array], Array]
 
-# Relative error of the change of A between two epochs' coordinates, as predicted over normal rows.
-_DOUBTED = 0.5
-# Least share of labels present, and least eigenvalue of A relative to the mean one.
-_LEAST, _FLAT = 0.02, 0.02
-# Difference allowed between curvatures and scatters of the same people where all labels are present.
-_SAME = 0.01
+_DOUBTED = 0.5  # relative error of the change of A between two epochs' coordinates, as predicted over normal rows
+_LEAST, _FLAT = 0.02, 0.02  # least share of labels present, and least eigenvalue of A relative to the mean one
+_SAME = 0.01  # difference allowed between curvatures and scatters of the same people where all labels are present
 # A half-width of 1 or more says nothing about a probability: not learned.
 _WIDEST = 1.0
 _FITS = 3

@@ -25,8 +25,7 @@ from murk.learners.core.values import number
 from murk.privacy.guarantees import Guarantee, guarantee_from_dict
 from murk.privacy.noise import NoiseSource, Purpose, SecureNoise, SimulatedNoise
 
-TURN: Final = 65_536
-"""Records learned before other threads get a turn; the sum of their integers fits into 64 bits."""
+TURN: Final = 65_536  # records learned before other threads get a turn; the sum of their integers fits into 64 bits
 
 MOST_BUDGETS: Final = 64
 """Largest number of different budgets that people choose themselves, as a learner keeps sums for each."""

@@ -139,8 +139,7 @@ class OuterMechanism(Wrapped):
         return self.noise.randomize(outer(vectors, self.features), noise, records)
 
 
-# As in `calibrate`: rounding must not decide the kind of mechanism.
-_BETTER = 0.99
+_BETTER = 0.99  # as in `calibrate`: rounding must not decide the kind of mechanism
 
 
 def outer_mechanism(kind: str | None, guarantee: Guarantee, features: int) -> OuterGaussian | OuterMechanism:

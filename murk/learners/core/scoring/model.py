@@ -35,8 +35,7 @@ QUESTIONS: Final[tuple[Question, ...]] = ("score", "scatter", "curvature")
 
 # Bounds far above honest models' coefficients in coded units and whitening factors.
 _LARGEST_ORIGIN, _LARGEST_TRANSFORM = 1e4, 1e8
-LARGEST_REACH: Final = 1e4
-"""The largest R, beyond all people's |z|: every ``c(z) z`` has length 1."""
+LARGEST_REACH: Final = 1e4  # the largest R, beyond all people's |z|: every ``c(z) z`` has length 1
 # Largest M in units of the typical length sqrt p: a released matrix's noise grows with it.
 _MATRIX_REACH = 2.0
 

@@ -17,12 +17,9 @@ from murk.learners.estimates.estimate import Extent
 
 Array = NDArray[np.float64]
 
-# Standard errors from which a mean square's excess over its noise counts.
-_SIGNIFICANT = 2.0
-# Features are even where their moments' eigenvalues spread by less than this part of the mean.
-_EVEN = 0.5
-# Prior standard deviation of the constant's excess, relative to the features.
-_CONSTANT = 3.0
+_SIGNIFICANT = 2.0  # standard errors from which a mean square's excess over its noise counts
+_EVEN = 0.5  # features are even where their moments' eigenvalues spread by less than this part of the mean
+_CONSTANT = 3.0  # prior standard deviation of the constant's excess, relative to the features
 
 
 @dataclass(frozen=True)

@@ -37,18 +37,14 @@ from murk.privacy.guarantees import Guarantee
 
 Array = NDArray[np.float64]
 
-MOST: Final = 256
-"""Largest multiple of the present number of people that is forecast."""
+MOST: Final = 256  # largest multiple of the present number of people that is forecast
 
-# Factor on forecasts, as half of all runs at the threshold itself would fall short.
-_MARGIN = 2
+_MARGIN = 2  # factor on forecasts, as half of all runs at the threshold itself would fall short
 # Above every finite half-width.
 _LARGEST_HALF: Final = 1e300
 _ROWS = (10_000, 3_000, 1_000)
-# Larger budgets are hardly private and not advised.
-_LARGEST = {"mu": 10.0, "epsilon": 16.0, "rho": 50.0}
-# Standard deviations from which a curvature stands out from noise.
-_SEEN = 2.0
+_LARGEST = {"mu": 10.0, "epsilon": 16.0, "rho": 50.0}  # larger budgets are hardly private and not advised
+_SEEN = 2.0  # standard deviations from which a curvature stands out from noise
 
 
 @dataclass(frozen=True)

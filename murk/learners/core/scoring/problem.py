@@ -32,8 +32,7 @@ if TYPE_CHECKING:
 
 # Bytes of a float in a model message, of a float of a state in base64, and of a sum of a state with its comma.
 _MODEL_NUMBER, _STATE_NUMBER, _STATE_SUM = 26, 11, 24
-# Longest gradient for which a learner's state has room for the default number of iterates.
-_MANY_NUMBERS = 5_000
+_MANY_NUMBERS = 5_000  # longest gradient for which a learner's state has room for the default number of iterates
 
 
 @dataclass(frozen=True)

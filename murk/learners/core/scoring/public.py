@@ -33,8 +33,7 @@ from murk.learners.core.scoring.solve import LOGIT_SQUARE, ORIGIN_VARIANCE, PRIO
 from murk.learners.core.scoring.sums import Answer, Summary
 from murk.learners.estimates.misfit import UNLIKE, excess
 
-# Largest number of entries for which all entries of a curvature are used.
-_NUMBERS = 600
+_NUMBERS = 600  # largest number of entries for which all entries of a curvature are used
 
 
 @dataclass(frozen=True)
@@ -80,11 +79,14 @@ class ReleasedMoments:
     @classmethod
     def of(cls, found: Sequence[Summary], response: Response, rows: Rows) -> ReleasedMoments:
         """Return the releases in epochs' mean answers, with their terms over rows."""
-        newest = found[-1].model
         groups = _grouped(found, response, rows)
         measured, matrices, own = _pooled(found, response, rows)
         answers = [np.asarray(sum(one.change @ one.answer.mean for one in group)) for group in groups]
-        base, bend = (_joined(groups, part, (len(rows.points), len(newest.origin))) for part in (0, 1))
+        none = np.zeros((len(rows.points), 0))
+        base, bend = (
+            np.concatenate([none, *(np.asarray(sum(one.terms(part) for one in group)) for group in groups)], axis=1)
+            for part in (0, 1)
+        )
         return cls(groups, rows, response, np.concatenate([*answers, measured]), base, bend, matrices, own)
 
     @property
@@ -148,16 +150,6 @@ def _variance(answer: Answer) -> float:
     return answer.noise + answer.share + answer.whole
 
 
-def _joined(groups: Sequence[Sequence[Equation]], part: int, shape: tuple[int, int]) -> Array:
-    """Return the rows' terms of all groups side by side."""
-    rows, p = shape
-    terms = np.zeros((rows, len(groups) * p))
-    for k, group in enumerate(groups):
-        for one in group:
-            terms[:, k * p : (k + 1) * p] += one.terms(part)
-    return terms
-
-
 def _pooled(found: Sequence[Summary], response: Response, rows: Rows) -> tuple[Array, Array, Array]:
     """Return the mean curvature in the newest coordinates, rows' terms of it, and its noise's covariance."""
     newest = found[-1].model
@@ -196,22 +188,15 @@ def _clip_factors(reached: Array, Z: Array) -> Array:
 Array = NDArray[np.float64]
 
 _STEPS, _ROUNDS = 8, 2
-# Rows whose kappa is larger are not used.
-_USEFUL = 1.0 / 50.0
+_USEFUL = 1.0 / 50.0  # rows whose kappa is larger are not used
 # The grid of kappa: its factor and its largest value.
 _FACTOR, _MOST = 4.0, 0.25
-# Prior probabilities that some targets are missing, and that the people are like the rows.
-_MISSING, _RIGHT = 0.5, 0.5
-# Least kappa where some targets are missing.
-_SELECTED = 0.005
-# Prior standard deviation of a free pi.
-_THERE = 0.4
-# Standard deviations from which missing targets are reported.
-_SURELY = 2.5
-# Hypotheses of less weight do not count for intervals.
-_LIGHT = 0.002
-# Most terms of rows held at once; beyond it rows are left out.
-_TERMS = 40_000_000
+_MISSING, _RIGHT = 0.5, 0.5  # prior probabilities that some targets are missing, and that the people are like the rows
+_SELECTED = 0.005  # least kappa where some targets are missing
+_THERE = 0.4  # prior standard deviation of a free pi
+_SURELY = 2.5  # standard deviations from which missing targets are reported
+_LIGHT = 0.002  # hypotheses of less weight do not count for intervals
+_TERMS = 40_000_000  # most terms of rows held at once; beyond it rows are left out
 
 
 @dataclass(frozen=True)

@@ -45,8 +45,7 @@ from murk.privacy.noise.philox import Purpose, block
     FEATURES, NUMBERS, MATRIX, CLASSES, BINARY, SIMULATED, SEED, START, ROOM, SCATTER_BELOW, MATRIX_BELOW, STEPS, ASKED,
     COUNT, SCORES, SCATTERS, CURVATURES, WHOLE_HEADER,
 ) = range(18)  # fmt: skip
-# Indices into ``real``.
-REACH, MATRIX_REACH, EXPONENT, SPACING, UNIT, TARGET, REAL_HEADER = range(7)
+REACH, MATRIX_REACH, EXPONENT, SPACING, UNIT, TARGET, REAL_HEADER = range(7)  # indices into ``real``
 
 Array = NDArray[Any]
 

@@ -105,20 +105,16 @@ def shown_next(count: int, longest: int = NEVER, first: int = FIRST) -> int:
     return min(count - (count - start) % step + step, epoch_end(count, longest, first)) if count else 1
 
 
-REACH: Final = 1.3
-"""R in units of the typical length sqrt p: the few people beyond it count for less."""
+REACH: Final = 1.3  # R in units of the typical length sqrt p: the few people beyond it count for less
 
-MOST_REACH: Final = 2.0
-"""Largest R without public rows, in units of sqrt p, for matrices with little noise."""
+MOST_REACH: Final = 2.0  # largest R without public rows, in units of sqrt p, for matrices with little noise
 
-# Between `REACH` and `MOST_REACH`, R p times the noise's standard deviation in a matrix's number is this.
-_NOISE = 32.0
+_NOISE = 32.0  # between `REACH` and `MOST_REACH`, R p times the noise's standard deviation in a matrix's number is this
 
 MOST_NUMBERS: Final = 600
 """Largest size of a matrix asked for in a single endless epoch: larger ones are too noisy for a check."""
 
-_CHECK = 0.1
-"""Share of people asked for a curvature with public rows, to check that people are like these."""
+_CHECK = 0.1  # share of people asked for a curvature with public rows, to check that people are like these
 
 
 @dataclass(frozen=True)
@@ -301,8 +297,7 @@ def solution_of(answers: Sequence[Summary], response: Response, rows: Rows | Non
     return public if public.alike and public.useful else Solution(answers, response, unlike=True)
 
 
-NATS: Final = 20.0
-"""Honest equations count as disagreeing with probability e^-NATS, or 2e-9, at most."""
+NATS: Final = 20.0  # honest equations count as disagreeing with probability e^-NATS, or 2e-9, at most
 
 
 def largest_square(freedom: float, nats: float = NATS) -> float:

@@ -41,18 +41,13 @@ PRIOR_VARIANCE, ORIGIN_VARIANCE, LOGIT_SQUARE = 25.0, 9.0, 25.0
 _FITS, _STEPS = 3, 12
 # Part of the reach up to which directions are stretched freely. (Two categories are 2 apart in coded units.)
 _FREE = 0.5
-# Power of a larger stretch.
-_BEYOND = 0.5
+_BEYOND = 0.5  # power of a larger stretch
 # Largest stretch in units of the reach: a smaller one would hide nearly collinear features.
 _STRETCHED = 4.0
-# Intervals nearly as wide as the prior's count as unbounded.
-_UNBOUNDED = 8.0
-# Largest number of floats in memory while several coefficients' intervals are computed.
-_AT_ONCE = 2**20
-# Least share of targets present.
-_LEAST = 0.02
-# Relative error of the normal rows' curve between an epoch's origin and the solution.
-_CURVE_ERROR = 0.3
+_UNBOUNDED = 8.0  # intervals nearly as wide as the prior's count as unbounded
+_AT_ONCE = 2**20  # largest number of floats in memory while several coefficients' intervals are computed
+_LEAST = 0.02  # least share of targets present
+_CURVE_ERROR = 0.3  # relative error of the normal rows' curve between an epoch's origin and the solution
 
 
 class _Equations:
