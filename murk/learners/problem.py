@@ -20,6 +20,8 @@ from murk.stream.worker.learner import StreamLearner
 if TYPE_CHECKING:
     from murk.privacy.noise import NoiseSource
 
+Floats = NDArray[np.float64]
+
 
 class HostileModelError(UserError):
     """Raised for a model that no honest learner publishes, before anything is computed from a record."""
@@ -78,9 +80,7 @@ class Releasing(Protocol):
     def mechanisms(self) -> Mapping[str, Randomizer]:
         """Level name to mechanism."""
 
-    def vectors(
-        self, X: NDArray[np.float64], y: NDArray[np.float64], theta: NDArray[np.float64] | None = None
-    ) -> NDArray[np.float64]:
+    def vectors(self, X: Floats, y: Floats, theta: Floats | None = None) -> Floats:
         """Return the vectors of coded records that a mechanism randomizes, ``(m, dimension)``.
 
         ``X`` has coded features with the constant last, ``(m, p)``, and ``y`` coded targets, ``(m,)``: a missing one
@@ -100,7 +100,7 @@ class InteractiveProblem(PersonProblem, Protocol):
         """Length of a model."""
 
     @property
-    def initial(self) -> NDArray[np.float64]:
+    def initial(self) -> Floats:
         """The model of version 0."""
 
     @property
@@ -116,7 +116,7 @@ class InteractiveProblem(PersonProblem, Protocol):
     def block(self, releases: int) -> int:
         """Return how many more releases to make, after ``releases`` of them, before looking for a newer model."""
 
-    def check_iterate(self, theta: NDArray[np.float64]) -> None:
+    def check_iterate(self, theta: Floats) -> None:
         """Raise HostileModelError for a model that no honest learner publishes, before any record is read."""
 
 
@@ -127,7 +127,7 @@ class AskingProblem(InteractiveProblem, Protocol):
     def questions(self) -> tuple[str, ...]:
         """All questions."""
 
-    def ask(self, noise: NoiseSource, indices: NDArray[np.int64], model: NDArray[np.float64]) -> Sequence[str]:
+    def ask(self, noise: NoiseSource, indices: NDArray[np.int64], model: Floats) -> Sequence[str]:
         """Draw each record's question by the model's shares, with random words of ``noise`` (`Purpose.QUESTION`)."""
 
     def mechanism(self, level: str, question: str) -> Randomizer:
@@ -135,11 +135,11 @@ class AskingProblem(InteractiveProblem, Protocol):
 
     def vectors(
         self,
-        X: NDArray[np.float64],
-        y: NDArray[np.float64],
-        theta: NDArray[np.float64] | None = None,
+        X: Floats,
+        y: Floats,
+        theta: Floats | None = None,
         question: str | None = None,
-    ) -> NDArray[np.float64]:
+    ) -> Floats:
         """Return the vectors of coded records that the mechanism of a question, by default the first, randomizes."""
 
 
@@ -151,9 +151,7 @@ class SingleQuestionProblem:
         self.mechanisms = {level: problem.mechanism(level, name) for level in problem.mechanisms}
         self.dimension = self.mechanisms[DEFAULT_LEVEL].dimension
 
-    def vectors(
-        self, X: NDArray[np.float64], y: NDArray[np.float64], theta: NDArray[np.float64] | None = None
-    ) -> NDArray[np.float64]:
+    def vectors(self, X: Floats, y: Floats, theta: Floats | None = None) -> Floats:
         """Return the vectors of coded records for the question."""
         return self.problem.vectors(X, y, theta, self.name)
 

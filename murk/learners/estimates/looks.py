@@ -57,7 +57,8 @@ def evidence(z: float | Array, information: float | Array, alpha: float = 0.05) 
     >>> np.exp(evidence(np.array([0.0, 1.96, 4.0]), 1.0)).round(2).tolist()
     [0.42, 1.31, 206.73]
     """
-    ratio = _tuning(alpha) * np.asarray(information, dtype=np.float64)[..., None] / _SCALES
+    tuning = -2.0 * math.log(alpha) + math.log1p(-2.0 * math.log(alpha))
+    ratio = tuning * np.asarray(information, dtype=np.float64)[..., None] / _SCALES
     square = np.square(np.asarray(z, dtype=np.float64))[..., None]
     logs = 0.5 * (square * ratio / (1.0 + ratio) - np.log1p(ratio))
     return np.asarray(np.logaddexp.reduce(logs, axis=-1) - math.log(len(_SCALES)))
@@ -79,10 +80,6 @@ def critical_values(information: Array, level: float = 0.95) -> Array:
         inside = evidence(middle, information, alpha) < -math.log(alpha)
         low, high = np.where(inside, middle, low), np.where(inside, high, middle)
     return high
-
-
-def _tuning(alpha: float) -> float:
-    return -2.0 * math.log(alpha) + math.log1p(-2.0 * math.log(alpha))
 
 
 @lru_cache(maxsize=256)

@@ -10,16 +10,8 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any, Final
 
+from murk.learners.results import text
 from murk.learners.results.numbers import NOT_LEARNED, number, span
-from murk.learners.results.text import (
-    SIMULATED,
-    describe_age,
-    describe_contrasts,
-    describe_intervals,
-    effect_word,
-    interval_words,
-    title_of,
-)
 from murk.stream.task.data.coding import is_constant
 
 if TYPE_CHECKING:
@@ -68,7 +60,7 @@ padding:.1em 0;text-align:right}
 def result_html(report: Report, coefficients: Sequence[Coefficient], beneath: str = "") -> str:
     """Return a report as HTML, with further HTML ``beneath`` it."""
     mark = '<span class="murk-mark">simulated: nobody was protected</span>' if report["simulated"] else ""
-    name, _, learned = title_of(report).partition(": ")
+    name, _, learned = text.title_of(report).partition(": ")
     head = f'<div class="murk-head"><b>{escape(name)}</b><span class="murk-soft">{escape(learned)}</span>{mark}</div>'
     notes = "".join(f"<li>{escape(words)}</li>" for words in _notes(report))
     diagnosis = report["diagnosis"]
@@ -89,11 +81,11 @@ def _notes(report: Report) -> list[str]:
     effects = report.get("effects_note") and f"Average effects are {report['effects_note']}."
     notes = [
         effects,
-        describe_intervals(report),
-        *describe_contrasts(report),
-        *describe_age(report),
+        text.describe_intervals(report),
+        *text.describe_contrasts(report),
+        *text.describe_age(report),
         public and public["words"],
-        simulated and SIMULATED,
+        simulated and text.SIMULATED,
     ]
     return [words for words in notes if words]
 
@@ -113,17 +105,17 @@ def _table(report: Report, coefficients: Sequence[Coefficient]) -> str:
         each.average_effect is not None for each in coefficients
     )
     limit = axis_limit([each for each in coefficients if not is_constant(each.name)])
-    percent = f"<small>{interval_words(report)}</small>"
+    percent = f"<small>{text.interval_words(report)}</small>"
     columns = [("", "coefficient")]
     if units:
-        columns.append(("murk-number", f"{effect_word(report)}{percent}"))
+        columns.append(("murk-number", f"{text.effect_word(report)}{percent}"))
     if averages:
         columns.append(("murk-number", f"average effect, points{percent}"))
     if limit:
         columns.append(("", f"drawn, coded<small>&minus;{number(limit, 2)} to {number(limit, 2)}</small>"))
     columns.append(("murk-number", f"coded{percent}"))
     head = "".join(f'<th class="{kind}" scope="col">{title}</th>' for kind, title in columns)
-    rows = "".join(_row(each, units, averages, limit, effect_word(report), len(columns)) for each in coefficients)
+    rows = "".join(_row(each, units, averages, limit, text.effect_word(report), len(columns)) for each in coefficients)
     return f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
 
 

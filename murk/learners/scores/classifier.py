@@ -34,9 +34,8 @@ class ScoreClassifier(Scores, LabelEstimator, base.MiniBatchClassifier):
         people with a label. For more than two labels, coefficients with ``public`` are contrasts of log odds. Without
         it, each class has a least-squares line through labels of -1 and +1, whose halved slopes change the probability.
     public
-        Public covariates without targets: an array, a data frame, an iterable of mappings (a generator is used up) or a
-        CSV file's path. Rows like the people's make the estimate more precise; without any, some people release their
-        features' second moments instead.
+        Public covariates without targets (array, frame, iterable of mappings or a CSV file's path). Rows like the
+        people's make the estimate more precise; without any, some people release features' second moments instead.
     levels
         Further guarantees by name, for releases made elsewhere.
     mechanism
@@ -58,11 +57,10 @@ class ScoreClassifier(Scores, LabelEstimator, base.MiniBatchClassifier):
 
     Notes
     -----
-    Each call of ``learn_one`` is one release of one person. ``coefficients()`` and ``confidence_intervals()`` solve
-    with everything learned. Predictions use the solution at the last of 1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, ...
-    releases (four times an epoch), shrunk while noise dominates. A coefficient with an infinite interval was not
-    learned at this privacy. People's own budgets (``learn_one(x, y, budget)``) may take at most 64 different values,
-    as sums are kept for each.
+    Each call of ``learn_one`` is one release of one person. Predictions use the solution at the last of 1, 2, 3, 4, 5,
+    6, 7, 8, 10, 12, 14, 16, 20, ... releases (four times an epoch), shrunk while noise dominates. A coefficient with an
+    infinite interval was not learned at this privacy. People's own budgets (``learn_one(x, y, budget)``) may take at
+    most 64 different values, as sums are kept for each.
 
     References
     ----------

@@ -35,9 +35,8 @@ class ScoreRegressor(Scores, TargetEstimator, base.MiniBatchRegressor):
         Public bounds (low, high) of the target, to which it is clipped; noise is added for the whole range. Required
         unless noise is simulated, then (-1, 1) by default. The fit is that of people with a target.
     public
-        Public covariates without targets: an array, a data frame, an iterable of mappings (a generator is used up) or a
-        CSV file's path. Rows like the people's make the estimate more precise; without any, some people release their
-        features' second moments instead.
+        Public covariates without targets (array, frame, iterable of mappings or a CSV file's path). Rows like the
+        people's make the estimate more precise; without any, some people release features' second moments instead.
     levels
         Further guarantees by name, for releases made elsewhere.
     mechanism
@@ -56,11 +55,10 @@ class ScoreRegressor(Scores, TargetEstimator, base.MiniBatchRegressor):
 
     Notes
     -----
-    Each call of ``learn_one`` is one release of one person. ``coefficients()`` and ``confidence_intervals()`` solve
-    with everything learned, in the target's own units. Predictions use the solution at the last of 1, 2, 3, 4, 5, 6, 7,
-    8, 10, 12, 14, 16, 20, ... releases, shrunk while noise dominates. A coefficient with an infinite interval was not
-    learned at this privacy. People's own budgets (``learn_one(x, y, budget)``) may take at most 64 different values, as
-    sums are kept for each.
+    Each call of ``learn_one`` is one release of one person. Coefficients are in the target's own units. Predictions use
+    the solution at the last of 1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, ... releases, shrunk while noise dominates.
+    A coefficient with an infinite interval was not learned at this privacy. People's own budgets (``learn_one(x, y,
+    budget)``) may take at most 64 different values, as sums are kept for each.
 
     References
     ----------

@@ -236,13 +236,11 @@ class Outlook:
 
     def _budgets(self, factor: float) -> dict[str, Guarantee]:
         """Return guarantees, by level, that make releases worth ``factor`` times as much; empty if one is too large."""
-        budgets = {}
-        for level in self.counts:
-            budget = None if math.isinf(factor) else self._budget(self.mechanisms[level], factor)
-            if budget is None:
-                return {}
-            budgets[level] = budget
-        return budgets
+        if math.isinf(factor):
+            return {}
+        budgets = {level: self._budget(self.mechanisms[level], factor) for level in self.counts}
+        known = {level: budget for level, budget in budgets.items() if budget is not None}
+        return known if len(known) == len(budgets) else {}
 
     def _budget(self, pair: ScoreMechanisms, factor: float) -> Guarantee | None:
         score: Any = pair.score
@@ -254,7 +252,14 @@ class Outlook:
         low, high = now, _LARGEST[name]
 
         def enough(value: float) -> bool:
-            return bool(self._variance(pair, replace(guarantee, **{name: value})) <= wanted)
+            budget = replace(guarantee, **{name: value})
+            try:
+                other: Any = score_mechanisms(
+                    pair.kind, budget, self.settings.features, self.settings.contrasts, matrices=False
+                ).score
+            except UserError:
+                return False
+            return bool(other.variance <= wanted)
 
         if wanted <= 0.0 or high <= low or not enough(high):
             return None
@@ -263,15 +268,6 @@ class Outlook:
             low, high = (low, middle) if enough(middle) else (middle, high)
         budget: Guarantee = replace(guarantee, **{name: float(f"{high:.2g}")})
         return budget
-
-    def _variance(self, pair: ScoreMechanisms, budget: Guarantee) -> float:
-        try:
-            score: Any = score_mechanisms(
-                pair.kind, budget, self.settings.features, self.settings.contrasts, matrices=False
-            ).score
-        except UserError:
-            return math.inf
-        return float(score.variance)
 
     # Public rows
 

@@ -242,7 +242,9 @@ class PublicSolution:
         for refinements in reversed(range(_ROUNDS + 1)):
             self._linearize(theta, share)
             fitted = [self._fit(each, theta, prior) for each in self._hypotheses]
-            weights = _shares(np.array([each.evidence for each in fitted]))
+            evidence = np.array([each.evidence for each in fitted])
+            weights = np.exp(evidence - np.max(evidence))
+            weights = weights / weights.sum()
             if refinements:
                 best = self._hypotheses[int(np.argmax(weights))]
                 theta, share = self._descend(theta, best, prior)
@@ -489,9 +491,3 @@ class CurveSolution(PublicSolution):
     def half_widths(self, quantile: float) -> Array:
         """Return half-widths of all intervals; infinite where people are unlike the rows."""
         return super().half_widths(quantile) if self.alike else np.full(self.features, np.inf)
-
-
-def _shares(evidence: Array) -> Array:
-    """Return posterior weights from log evidence."""
-    weights = np.exp(evidence - np.max(evidence))
-    return np.asarray(weights / weights.sum())
