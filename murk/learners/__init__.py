@@ -34,18 +34,14 @@ __all__ = [
     "ScoreRegressor",
 ]
 
-_HOMES = {
-    "GaussMixClassifier": ".sketches.classifier",
-    "GaussMixRegressor": ".sketches.regressor",
-    "IWPSGDClassifier": ".examples.classifier",
-    "IWPSGDRegressor": ".examples.regressor",
-    "LDPSGDClassifier": ".gradients.classifier",
-    "LDPSGDRegressor": ".gradients.regressor",
-    "PublicDataGLM": ".moments.classifier",
-    "PublicDataRegression": ".moments.regressor",
-    "PublicGLMClassifier": ".moments.classifier",
-    "PublicGLMRegressor": ".moments.regressor",
-    "ScoreClassifier": ".scores.classifier",
-    "ScoreRegressor": ".scores.regressor",
+_FOLDERS = {
+    "GaussMix": "sketches",
+    "IWPSGD": "examples",
+    "LDPSGD": "gradients",
+    "PublicGLM": "moments",
+    "Score": "scores",
 }
+_KINDS = "Classifier", "Regressor"
+_HOMES = {f"{name}{kind}": f".{folder}.{kind.lower()}" for name, folder in _FOLDERS.items() for kind in _KINDS}
+_HOMES |= {"PublicDataGLM": ".moments.classifier", "PublicDataRegression": ".moments.regressor"}
 __getattr__, __dir__ = lazy_exports(__name__, _HOMES)

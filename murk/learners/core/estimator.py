@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from murk.learners.results.result import Result
     from murk.stream.task.protocol import Scale
 
-
 FIRST = 100  # number of records checked
 
 _CODE = "Code records by public bounds first, as in Encoder(task) | model"
@@ -368,16 +367,9 @@ class StreamEstimator(base.Estimator):
     def summary(self, task: Any = None, *, level: float = 0.95, forecast: bool = True) -> Result:
         """Return the result, which can be printed, shown in a notebook, plotted and saved.
 
-        Raises UserError if nothing was learned yet, or the task has other features.
-
-        Parameters
-        ----------
-        task
-            The task or `murk.producers.Encoder` whose public bounds coded the features; adds effects in natural units.
-        level
-            Nominal level of the intervals.
-        forecast
-            Whether to forecast what it takes to learn the coefficients that noise hides; this is several times as slow.
+        ``task``, or the `murk.producers.Encoder` that coded the features, adds effects in natural units; ``level`` is
+        the intervals' nominal level. ``forecast=False`` skips the slow forecast of what it takes to learn hidden
+        coefficients. Raises UserError if nothing was learned yet, or the task has other features.
         """
         from murk.learners.results.result import summarize
 

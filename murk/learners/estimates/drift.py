@@ -42,7 +42,6 @@ from murk.stream.messages.state import LEVEL, Trail
 if TYPE_CHECKING:
     from murk.learners.problem import Problem
 
-
 Floats = NDArray[np.float64]
 
 

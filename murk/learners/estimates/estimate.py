@@ -93,17 +93,7 @@ def scaling_quantile(level: float, chains: int = 1) -> float:
 
 
 class Intervals(dict[str, tuple[float, float]]):
-    """Confidence intervals by coefficient name.
-
-    Attributes
-    ----------
-    method
-        ``"plug-in"`` or ``"random scaling"``.
-    level
-        The nominal level.
-    note
-        What is known about the true coverage.
-    """
+    """Confidence intervals by coefficient name, with their ``method``, nominal ``level``, and ``note`` on coverage."""
 
     def __init__(self, items: dict[str, tuple[float, float]], *, method: str, level: float, note: str) -> None:
         super().__init__(items)

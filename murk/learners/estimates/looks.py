@@ -37,7 +37,6 @@ from murk.learners.estimates.estimate import ASKED, RANDOM_SCALING, Estimate
 if TYPE_CHECKING:
     from murk.stream.task.task import Task
 
-
 Array = NDArray[np.float64]
 # A normal random walk passes 7 standard errors anywhere within twelve orders of magnitude with probability below 1e-8,
 # so that no look needs more.

@@ -60,20 +60,6 @@ def model_problem_for(model: Model, task: Task) -> ModelProblem:
     """Return the problem of a model on a log of ``task``.
 
     Raises UserError if the log's releases cannot serve the model, with what they could serve.
-
-    Examples
-    --------
-    >>> from murk.stream import Task
-    >>> task = Task.parse('''
-    ... name: wages
-    ... features: [{name: age, low: 20, high: 60}, {name: hours, low: 0, high: 80}]
-    ... target: {name: wage, kind: real, low: 0, high: 100}
-    ... protocol: examples
-    ... privacy: {guarantee: {gdp: {mu: 1.0}}}
-    ... ''')
-    >>> problem = model_problem_for(Model.parse("{name: hours-by-age, features: [age], target: hours}"), task)
-    >>> problem.task.coding.names, problem.dimension
-    (('age', 'intercept'), 10)
     """
     if find_spec(f"{FOLDERS[task.protocol]}.model") is None:
         raise UserError(

@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from murk.stream.task.protocol import Scale
     from murk.stream.task.task import Task
 
-
 QUARTER: Final = 0.25  # share of the target's possible change to both sides of zero beyond which an interval is useless
 
 _SIGMAS: Final = 2.0

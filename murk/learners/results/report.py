@@ -88,7 +88,6 @@ SEVERAL_ROWS: Final = (
     "together disclose more. Name people by a column (--person)."
 )
 
-
 SEVERAL_RECORDS: Final = (
     "The sketch protects each record, not a person: if one person may have several records, name the column of people "
     "in the task (sketch.person, with sketch.rows_per_person), and the promise is the person's."

@@ -28,14 +28,12 @@ from murk.stream.task.task import Task
 if TYPE_CHECKING:
     import numpy as np
     from matplotlib.figure import Figure
-    from numpy.typing import NDArray
     from pandas import DataFrame
 
     from murk.learners.estimates.contrasts import Contrast
     from murk.learners.estimates.estimate import Estimate
     from murk.privacy import Guarantee
     from murk.stream.task.protocol import Scale
-    from murk.stream.task.task import Task
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -214,17 +212,11 @@ class Result:
         return frame.astype(dict.fromkeys(numbers, "float64"))
 
     def plot(self, kind: Literal["forest", "curve"] = "forest", *, names: list[str] | None = None) -> Figure:
-        """Return a picture: of the intervals, or of how the estimate moved with the releases.
+        """Return a picture of all coefficients but the intercept, or of those in ``names``.
 
-        Raises UserError if matplotlib is not installed, a name or a kind is unknown, or there is no history to draw.
-
-        Parameters
-        ----------
-        kind
-            ``"forest"``, an interval for each coefficient; or ``"curve"``, a panel for each with the estimate and its
-            95% interval over the number of releases.
-        names
-            Coefficients to draw; by default all but the intercept, and at most six for a curve.
+        ``kind`` is ``"forest"``, an interval for each; or ``"curve"``, a panel for each (at most six by default) with
+        the estimate and its 95% interval over the number of releases. Raises UserError if matplotlib is not installed,
+        a name or a kind is unknown, or there is no history to draw.
         """
         from murk.learners.results.plot import curve, forest
 

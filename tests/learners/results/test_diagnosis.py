@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from murk.learners import ScoreClassifier
-from murk.learners.core.scoring.needed import Need
+from murk.learners.core.scoring.estimate import Need
 from murk.learners.estimates.estimate import Estimate, Extent
 from murk.learners.results.diagnosis import Advice, _people, categories, diagnose, diagnose_task, too_wide
 from murk.privacy import GaussianDP

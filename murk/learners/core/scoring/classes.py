@@ -38,9 +38,8 @@ from numpy.typing import NDArray
 
 from murk.learners.core.coordinates import contrasts
 from murk.learners.core.scoring.line import RAREST, ProbabilityLine, matrix_share, tells_line
-from murk.learners.core.scoring.model import Model, Response, directions
+from murk.learners.core.scoring.model import Model, Response, Rows, directions, inverse, mean_matrix
 from murk.learners.core.scoring.moments import Moments, pooled
-from murk.learners.core.scoring.rows import Rows, inverse, mean_matrix
 from murk.learners.core.scoring.solve import LOGIT_SQUARE, ORIGIN_VARIANCE, PRIOR_VARIANCE, descend, even_coordinates
 from murk.learners.core.scoring.sums import Answer, Summary
 from murk.learners.estimates.links import class_probabilities

@@ -15,10 +15,9 @@ from numpy.typing import NDArray
 from murk._turns import Turns, in_turn
 from murk.errors import MurkError
 from murk.learners.core.coordinates import matrix_size
-from murk.learners.core.scoring.estimate import Forgery, ScoreEstimate, estimate_of
+from murk.learners.core.scoring.estimate import Forgery, Outlook, ScoreEstimate, estimate_of
 from murk.learners.core.scoring.mechanism import ScoreMechanisms
 from murk.learners.core.scoring.model import Model, Question, check_model, model_size
-from murk.learners.core.scoring.needed import Outlook
 from murk.learners.core.scoring.settings import NEVER, REMEMBERED, Settings, solution_of
 from murk.learners.core.scoring.sums import Epoch, Summary, Tally, summaries
 from murk.learners.estimates.drift import SMALLEST_SHARE, Comparison, Drift, compare, concluded
@@ -30,7 +29,6 @@ from murk.stream.messages.wire import block_of
 
 if TYPE_CHECKING:
     from murk.stream.messages.releases import ScoreRelease
-
 
 Answered = tuple[int, str, Question]  # an answer's version, level and question
 _ANSWERED = "version", "level", "question"

@@ -26,10 +26,8 @@ from functools import cached_property, partial
 import numpy as np
 from numpy.typing import NDArray
 
-from murk.learners.core.scoring.curvature import CAREFUL, UNEVEN, drawn, remaining_error
-from murk.learners.core.scoring.model import Model, Response, directions, probability
-from murk.learners.core.scoring.moments import Moments, pooled
-from murk.learners.core.scoring.rows import Rows, inverse, mean_matrix
+from murk.learners.core.scoring.model import Model, Response, Rows, directions, inverse, mean_matrix, probability
+from murk.learners.core.scoring.moments import CAREFUL, UNEVEN, Moments, drawn, pooled, remaining_error
 from murk.learners.core.scoring.solve import Solution, even_coordinates, far_from, first_rejected, lengthened
 from murk.learners.core.scoring.sums import Answer, Summary
 
@@ -65,14 +63,8 @@ class _Equation:
 class ProbabilityLine:
     """The least-squares line through labels, from the epochs' mean answers, oldest first, and people's moments.
 
-    Attributes
-    ----------
-    model
-        Model at origin zero whose ``c(z)`` weights people.
-    values
-        b, in coded units, (p,).
-    rate
-        Share of positive labels.
+    ``values`` are b, in coded units, (p,); ``rate`` is the share of positive labels, and ``model`` a model at origin
+    zero whose ``c(z)`` weights people.
     """
 
     def __init__(self, found: Sequence[Summary], moments: Moments) -> None:

@@ -26,9 +26,8 @@ from numpy.typing import NDArray
 
 from murk.errors import MurkError
 from murk.learners.core.coordinates import flattened, whitening
-from murk.learners.core.scoring.model import Model, Response, directions
+from murk.learners.core.scoring.model import Expected, Model, Response, Rows, directions, inverse, mean_matrix
 from murk.learners.core.scoring.moments import gain, own_variance
-from murk.learners.core.scoring.rows import Expected, Rows, inverse, mean_matrix
 from murk.learners.core.scoring.solve import LOGIT_SQUARE, ORIGIN_VARIANCE, PRIOR_VARIANCE, first_rejected
 from murk.learners.core.scoring.sums import Answer, Summary
 from murk.learners.estimates.misfit import UNLIKE, excess

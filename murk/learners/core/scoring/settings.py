@@ -20,9 +20,8 @@ from murk.learners.core.curves import CodedCurve
 from murk.learners.core.scoring.classes import FIRST_SHARES, ClassLines, ClassSolution
 from murk.learners.core.scoring.line import next_model
 from murk.learners.core.scoring.mechanism import ScoreMechanisms
-from murk.learners.core.scoring.model import LARGEST_REACH, Model, Response
+from murk.learners.core.scoring.model import LARGEST_REACH, Model, Response, Rows
 from murk.learners.core.scoring.public import CurveSolution, PublicSolution
-from murk.learners.core.scoring.rows import Rows
 from murk.learners.core.scoring.solve import Solution
 from murk.learners.core.scoring.sums import Summary
 from murk.learners.estimates.estimate import PublicCovariates

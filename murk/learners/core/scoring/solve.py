@@ -27,10 +27,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk.errors import MurkError
-from murk.learners.core.scoring.curvature import Curvature
-from murk.learners.core.scoring.model import Model, Response
-from murk.learners.core.scoring.moments import Moments, gain, stretched
-from murk.learners.core.scoring.rows import Expected, Rows, inverse, power
+from murk.learners.core.scoring.model import Expected, Model, Response, Rows, inverse, power
+from murk.learners.core.scoring.moments import Curvature, Moments, gain, stretched
 from murk.learners.core.scoring.sums import Summary
 
 Array = NDArray[np.float64]
