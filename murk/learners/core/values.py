@@ -8,7 +8,6 @@ from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from river.utils import dataframe
 
 from murk._scratch import keep, numbers_were_used
 from murk.errors import UserError
@@ -69,6 +68,9 @@ def targets(y: Any) -> NDArray[np.float64]:
 
 def frame_of(X: Any) -> Any:
     """Return a frame of any library that River accepts in River's form; raise UserError for anything else."""
+    # Devices convert values, too, and start without River.
+    from river.utils import dataframe
+
     try:
         return dataframe.into_frame(X)
     except (TypeError, ValueError):

@@ -138,7 +138,7 @@ def test_noise_that_the_rows_moments_contain_is_part_of_the_error(monkeypatch):
     assert 0.3 < square / claim < 1.0
     # The twin: as if the moments contained no noise, and matrices hid nothing. It is beyond by more than 3.5 times 12%.
     real = Curvature.of
-    monkeypatch.setattr(curvature, "_HIDDEN", 0.0)
+    monkeypatch.setattr(moments, "_HIDDEN", 0.0)
     monkeypatch.setattr(Curvature, "of", lambda found, rows, response, absorbed: real(found, rows, response))
     square, claim = of_a_real_target(0.02**2)
     assert square / claim > 1.42
@@ -159,7 +159,7 @@ def test_what_is_released_at_zero_does_not_hide_what_is_wrong_elsewhere(monkeypa
     assert np.all(moments._moved(second, first, rows, BINARY) == 0.0)
     assert np.all(moments._moved(first, first, rows, BINARY) == 0.0)
     # The twin: counted as one that knows, the first epoch hides half of it.
-    monkeypatch.setattr(curvature, "_moved", lambda *_: np.zeros((p, p)))
+    monkeypatch.setattr(moments, "_moved", lambda *_: np.zeros((p, p)))
     assert Curvature.of(found, rows, BINARY).correction[0, 0] == pytest.approx(more / 2.0, rel=0.05)
 
 
