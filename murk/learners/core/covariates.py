@@ -23,8 +23,7 @@ from murk.stream.task.data.text_files import explain_row, open_text
 
 Floats = NDArray[np.float64]
 
-# Largest number of rows kept, a uniform sample of all. The other rows enter only the second moment.
-KEPT = 20_000
+KEPT = 20_000  # largest number of rows kept, a uniform sample of all; the others enter only the second moment
 
 _CHUNK = 4096
 _AT_ONCE = 2**20  # largest number of floats in one block of a computation
@@ -128,10 +127,7 @@ class PublicSample:
         return cls(columns, kept, total, moment / total)
 
     def select(self, names: Sequence[Any]) -> PublicSample:
-        """Return the sample with these columns, in this order.
-
-        Raises UserError if one of them is missing.
-        """
+        """Return the sample with these columns, in this order; raise UserError if one of them is missing."""
         indices = _indices(self.names, names)
         all_indices = [*indices, len(self.names)]
         return PublicSample(
@@ -200,12 +196,9 @@ def _blocks(public: Any, names: Sequence[Any] | None) -> tuple[tuple[Any, ...], 
         raise UserError(f"a public row is a mapping of features to numbers, got {type(first).__name__}")
     chosen = tuple(sorted(first, key=str) if names is None else names)
     _indices(list(first), chosen)
-    return chosen, _mapped(chain([first], rows), chosen)
-
-
-def _mapped(rows: Iterator[Mapping[Any, Any]], names: tuple[Any, ...]) -> Iterator[Floats]:
-    while chunk := list(islice(rows, _CHUNK)):
-        yield np.array([[target(row.get(name)) for name in names] for row in chunk], dtype=np.float64)
+    rows = chain([first], rows)
+    chunks = iter(lambda: list(islice(rows, _CHUNK)), [])
+    return chosen, (np.array([[target(row.get(name)) for name in chosen] for row in chunk]) for chunk in chunks)
 
 
 def _file(path: Path) -> Iterator[dict[str, str]]:

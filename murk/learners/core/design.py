@@ -54,8 +54,7 @@ _SHIFT, _MOST_SHIFT = 0.1, 0.3
 _WITHIN = 0.99
 _RESIDUAL = 0.4
 _WEEKDAYS, _MONTHS = 7, 12
-# Default share of missing values, for a feature with an indicator of them.
-_MISSING_SHARE: Final = 0.05
+_MISSING_SHARE: Final = 0.05  # default share of missing values, for a feature with an indicator of them
 _NINE_TENTHS: Final = NormalDist().inv_cdf(0.95)
 
 
@@ -66,8 +65,7 @@ class Effects:
     # Effect of each feature's standard deviation: an odds ratio, or a change of a real target in its own units; None
     # for a moderate one (odds ratio 1.35, a twentieth of the range).
     each: float | None = None
-    # Effects per unit of the named features, as in reports: odds ratios, or changes of a real target.
-    named: Mapping[str, float] = field(default_factory=dict)
+    named: Mapping[str, float] = field(default_factory=dict)  # the same per unit of named features, as in reports
     # Share of positive targets, or of a real target's range below its mean; None for the task's `rate`, or the middle
     # of `typical`, or else a half.
     rate: float | None = None
@@ -96,10 +94,8 @@ def rate_of(task: Task, effects: Effects) -> Rate:
     if isinstance(target, ClassTarget):
         if effects.rate is not None:
             raise UserError("several classes have no single rate: state their shares in the task, as target.rate")
-        shares = target.shares
-        if shares is None:
-            return Rate((1.0 / len(target.classes),) * len(target.classes), "assumed")
-        return Rate(shares, "task")
+        even = (1.0 / len(target.classes),) * len(target.classes)
+        return Rate(even, "assumed") if target.shares is None else Rate(target.shares, "task")
     if effects.rate is not None:
         return Rate(effects.rate, "stated")
     known = None
@@ -239,10 +235,7 @@ def _residual(task: Task, residual: float) -> float:
 
 
 def coefficients(task: Task, points: Array, shares: Array, effects: Effects) -> Array:
-    """Return the coded coefficients of the stated effects.
-
-    Raises UserError for an effect of an unknown feature, or one that the target cannot have.
-    """
+    """Return the coded coefficients of the stated effects; raise UserError for one that the target cannot have."""
     coding, target, rate = task.coding, task.target, rate_of(task, effects).value
     names, slopes = coding.names[:-1], np.zeros(coding.size)
     mean = shares @ points
@@ -381,10 +374,7 @@ def misfit_variance(task: Task) -> float:
 
 
 def released_sum(mechanism: Any, V: Array, counts: Array, rng: np.random.Generator) -> Array:
-    """Draw the sum of people's decoded releases, where ``counts[i]`` people have row i of V (m, d).
-
-    Directions' sums are taken as normal, by the central limit theorem.
-    """
+    """Draw the sum of people's decoded releases (normal for directions), if ``counts[i]`` have row i of V (m, d)."""
     people = float(counts.sum())
     across, along = direction_spread(mechanism)
     total = counts @ V + rng.normal(size=V.shape[1]) * math.sqrt(people * across)

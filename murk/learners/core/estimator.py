@@ -303,8 +303,7 @@ class StreamEstimator(base.Estimator):
     def learn_release(self, release: Release) -> None:
         """Learn from a release made elsewhere, of this learner's kind and at one of its levels.
 
-        Raises RejectedError if its kind, level, size, magnitude or version does not fit, or if only one of release and
-        learner is simulated. Raises UserError if the features are not fixed yet.
+        Raises RejectedError if it does not fit or only one of both is simulated, UserError before features are fixed.
         """
         engine = self._require()
         if release.kind != engine.kind:
@@ -512,14 +511,12 @@ class SGDEstimator(PersonEstimator):
     @property
     def iterate(self) -> NDArray[np.float64]:
         """The newest iterate theta_t in working coordinates (whitened if a second moment was given)."""
-        iterate: NDArray[np.float64] = self._require().iterate
-        return iterate
+        return np.asarray(self._require().iterate)
 
     @property
     def average(self) -> NDArray[np.float64]:
         """The average bar_t of the iterates, in working coordinates."""
-        average: NDArray[np.float64] = self._require().average
-        return average
+        return np.asarray(self._require().average)
 
 
 def step_setting(step: Any) -> Any:

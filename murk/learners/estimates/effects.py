@@ -4,10 +4,9 @@ A logit's coefficients are effects on log odds, a line's on the target. Average 
 
     AME_j = theta_j S(theta),    S(theta) = E sigma'(x'theta),    sigma'(t) = sigma(t) (1 - sigma(t)).
 
-The average is over the people's features, or those of a public sample. If only second moments are known, as scores
-release them, S is bounded: it lies between the least and the largest mean of sigma' over all distributions of t =
-x'theta within public bounds with that mean and second moment (two linear programs; the generalized Chebyshev
-inequality). The interval of an effect then covers all such distributions.
+The average is over the people's features, or a public sample's. If only second moments are known, as scores release
+them, S lies between the least and the largest mean of sigma' over all distributions of t = x'theta within public bounds
+with that mean and second moment (two linear programs). The interval of an effect then covers all such distributions.
 
 Source: Bartus, "Estimation of marginal effects using margeff", Stata Journal 5(3), 2005, for the average marginal
 effect; Krein and Nudelman, "The Markov Moment Problem and Extremal Problems", 1977, for the bounds.

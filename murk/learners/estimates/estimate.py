@@ -82,10 +82,7 @@ _QUANTILES = {
 
 
 def scaling_quantile(level: float, chains: int = 1) -> float:
-    """Return random scaling's critical value for ``chains`` chains (the next larger one if not tabulated).
-
-    Raises UserError unless the level is 0.95, 0.90 or 0.80.
-    """
+    """Return random scaling's critical value for so many chains; raise UserError unless its level is tabulated."""
     for known, quantiles in _QUANTILES.items():
         if math.isclose(level, known, abs_tol=1e-9):
             return quantiles[max(i for i, tabled in enumerate(_CHAINS) if tabled <= max(chains, 1))]
@@ -138,6 +135,7 @@ class Estimate:
     """Coefficients in coded units with their standard errors or half-widths."""
 
     forecasts: ClassVar[bool] = False  # whether `needs` has forecasts
+    noise_hides: ClassVar[bool] = False  # whether noise hides the coefficients without a bounded interval
 
     names: tuple[str, ...]
     values: Array  # coefficients (p,), in coded units
@@ -200,7 +198,10 @@ class Estimate:
 
     def not_learned(self, level: float = 0.95) -> list[str]:
         """Return names of coefficients that noise hides, if the method can tell; others have infinite intervals."""
-        return []
+        if not self.noise_hides:
+            return []
+        halves = self.half_widths(level)
+        return [name for name, half in zip(self.names, halves, strict=True) if not math.isfinite(half)]
 
     def needs(self, level: float = 0.95, within: Mapping[str, float] | None = None) -> dict[str, Any]:
         """Return by name what it would take to learn the coefficients that noise hides, if the method forecasts it."""
@@ -214,10 +215,6 @@ class Estimate:
     def effects_note(self) -> str:
         """Definition of average effects that do not follow from the coefficients; else empty."""
         return ""
-
-    def _without_end(self, level: float) -> list[str]:
-        halves = self.half_widths(level)
-        return [name for name, half in zip(self.names, halves, strict=True) if not math.isfinite(half)]
 
     def intervals(self, level: float = 0.95) -> Intervals:
         """Return intervals by name."""

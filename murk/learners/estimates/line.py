@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field, replace
 from statistics import NormalDist
-from typing import Self
+from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -126,9 +126,7 @@ class _Distributions:
 class MomentEstimate(Estimate):
     """Coefficients from released moments, some of which noise may hide."""
 
-    def not_learned(self, level: float = 0.95) -> list[str]:
-        """Return names of the coefficients that noise hides."""
-        return self._without_end(level)
+    noise_hides: ClassVar[bool] = True
 
 
 @dataclass(frozen=True)
@@ -167,11 +165,8 @@ def around_biased(error: Vector, bias: Vector, level: float = 0.95) -> Vector:
     .. math:: \Phi(c - t) - \Phi(-c - t) = \mathrm{level},
 
     the coverage at the largest possible bias. At 95%, c is 1.96 without bias, and ``t + 1.64`` for a large bias, as
-    intervals then miss on one side only. Errors and biases are infinite where unknown.
-
-    References
-    ----------
-    Armstrong and Kolesar, "Optimal inference in a class of regression models", 2018 (fixed-length intervals).
+    intervals then miss on one side only. Errors and biases are infinite where unknown. Source: Armstrong and Kolesar,
+    "Optimal inference in a class of regression models", 2018 (fixed-length intervals).
 
     Examples
     --------

@@ -57,10 +57,7 @@ class ModelProblem:
 
 
 def model_problem_for(model: Model, task: Task) -> ModelProblem:
-    """Return the problem of a model on a log of ``task``.
-
-    Raises UserError if the log's releases cannot serve the model, with what they could serve.
-    """
+    """Return the problem of a model on a log of ``task``; raise UserError if the log's releases cannot serve it."""
     if find_spec(f"{FOLDERS[task.protocol]}.model") is None:
         raise UserError(
             f"{model.source}: the log of {task.name!r} has protocol: {task.protocol}, whose releases each answer the "
@@ -82,10 +79,7 @@ _PAUSE = 0.05  # seconds between two looks at a log while nothing arrives
 
 
 class Fitting:
-    """One model being fitted to a log that is opened for it, under its own name. Use as a context manager.
-
-    ``estimates`` returns the message of its estimate, if one is to be published.
-    """
+    """A model being fitted to a log opened for it. Use as a context manager. ``estimates`` makes its message."""
 
     def __init__(self, problem: ModelProblem, log: Log, *, estimates: Publisher | None = None) -> None:
         self.problem, self.log = problem, log
@@ -222,7 +216,8 @@ def fit(models: Model | str | Path | Sequence[Model | str | Path], log: str, *, 
 
     A model's states are kept on the log under its name: a repeated call goes on with the releases that are new, and one
     that was killed ends with the same bits. Returns a `Result`, or a list of them for a sequence of models, whose
-    intervals are then simultaneous by Bonferroni.
+    intervals are then simultaneous by Bonferroni. Raises UserError if a model has mistakes, or the log's releases
+    cannot serve it: with what they could serve.
 
     Parameters
     ----------
@@ -232,11 +227,6 @@ def fit(models: Model | str | Path | Sequence[Model | str | Path], log: str, *, 
         URL of the log, ``sqlite:///FILE`` or ``kafka://HOST:PORT[/NAME]``.
     confidence
         Nominal level of the intervals; of several models, of all together.
-
-    Raises
-    ------
-    UserError
-        If a model has mistakes, or the log's releases cannot serve it: with what they could serve.
 
     Examples
     --------

@@ -29,8 +29,7 @@ GREY: Final = "#6e7781"
 INK: Final = "#24292f"
 _MOST_PANELS = 6
 _SHOWN = 6.0  # a curve's window shows this many half-widths of the narrowest interval to both sides
-# Intervals wider than this many times the median would hide all others: they are cut, with an arrow.
-_WIDEST = 6.0
+_WIDEST = 6.0  # intervals wider than this many times the median, which would hide the others, are cut
 _ASIDE: Final = {"textcoords": "offset points", "va": "center", "annotation_clip": False}
 
 

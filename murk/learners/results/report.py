@@ -139,17 +139,17 @@ def describe_cap(task: Task, *, people_are_rows: bool = False) -> str:
 
 def per_unit(units: Mapping[str, Unit], estimate: Estimate, level: float) -> dict[str, dict[str, Any]]:
     """Return coefficients and intervals per unit of each feature, with the ``factor`` and ``shift`` that convert."""
-    effects = {}
-    for name, value, half in zip(estimate.names, estimate.values, estimate.half_widths(level), strict=True):
-        unit = units.get(name)
-        if unit is None:
-            continue
-        effect, width = float(value) * unit.factor + unit.shift, float(half) * unit.factor
-        effects[name] = {
-            "unit": unit.label, "value": effect, "interval": [effect - width, effect + width],
-            "factor": unit.factor, "shift": unit.shift,
-        }  # fmt: skip
-    return effects
+    effects = zip(estimate.names, estimate.values, estimate.half_widths(level), strict=True)
+    return {
+        name: {**_in_unit(unit, value, half, unit.shift), "factor": unit.factor, "shift": unit.shift}
+        for name, value, half in effects
+        if (unit := units.get(name)) is not None
+    }
+
+
+def _in_unit(unit: Unit, value: float, half: float, shift: float = 0.0) -> dict[str, Any]:
+    effect, width = float(value) * unit.factor + shift, float(half) * unit.factor
+    return {"unit": unit.label, "value": effect, "interval": [effect - width, effect + width]}
 
 
 def average_effects(
@@ -169,13 +169,11 @@ def average_effects(
         pair = estimate.values, estimate.half_widths(level)
     if pair is None:
         return None
-    effects = {}
-    for name, value, half in zip(estimate.names, *pair, strict=True):
-        unit = units.get(name)
-        if unit is not None and not is_constant(name):
-            effect, width = float(value) * unit.factor, float(half) * unit.factor
-            effects[name] = {"unit": unit.label, "value": effect, "interval": [effect - width, effect + width]}
-    return effects
+    return {
+        name: _in_unit(unit, value, half)
+        for name, value, half in zip(estimate.names, *pair, strict=True)
+        if (unit := units.get(name)) is not None and not is_constant(name)
+    }
 
 
 def describe_forgetting(forget: int | None, estimate: Estimate) -> dict[str, Any] | None:

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk.errors import UserError
+from murk.learners.estimates.contrasts import Contrast
 from murk.learners.estimates.links import logistic
 from murk.learners.estimates.units import Unit, units_beside
 from murk.learners.results.coefficients import Coefficient, coefficient
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from pandas import DataFrame
 
-    from murk.learners.estimates.contrasts import Contrast
     from murk.learners.estimates.estimate import Estimate
     from murk.privacy import Guarantee
     from murk.stream.task.protocol import Scale
@@ -131,8 +131,6 @@ class Result:
     @cached_property
     def contrasts(self) -> Mapping[str, Contrast]:
         """The task's comparisons of categories by name, each with a p-value and an e-value that hold at every look."""
-        from murk.learners.estimates.contrasts import Contrast
-
         return MappingProxyType({each["name"]: Contrast(**each) for each in self.report.get("contrasts", ())})
 
     @property
@@ -155,11 +153,9 @@ class Result:
         """Predict the target of raw records: a sequence of mappings, or a frame or mapping of columns.
 
         Returns the probability of a binary target's positive value, (m,), of each class, (m, K), or a real target's
-        mean within its bounds, (m,). The task codes the records and their missing values. All reported coefficients
-        are used, even those that were not learned, which are shrunk to nearly zero. Raises UserError for the result of
-        a learner, which predicts itself, and for coefficients that predict neither a probability nor a mean.
+        mean within its bounds, (m,), by all reported coefficients (those not learned are nearly zero). Raises UserError
+        for a learner's result, and for coefficients that predict neither a probability nor a mean.
         """
-
         if self.task is None:
             raise UserError("this result has no task: predict with its learner (predict_many)")
         return predict(self.task, self.report["coefficients"], records)
@@ -174,8 +170,6 @@ class Result:
         return text + (f"\n{SIMULATED}" if self.simulated else "")
 
     def _repr_html_(self) -> str:
-        from murk.learners.results.html import result_html
-
         return result_html(self.report, list(self))
 
     def to_json(self) -> str:
@@ -252,10 +246,7 @@ Array = NDArray[np.float64]
 
 
 def predict(task: Task, coefficients: Mapping[str, float], records: Any) -> Array:
-    """Return predictions for raw records, coded like on a device; see `Result.predict`.
-
-    Raises UserError if the coefficients predict neither a probability nor a mean, or a column is missing.
-    """
+    """Return predictions for raw records, coded like on a device; raise UserError like `Result.predict`."""
     coding, scale, target = task.coding, task.coefficient_scale, task.target
     if scale == "own" and not isinstance(target, ClassTarget):
         raise UserError(
@@ -304,10 +295,7 @@ _WINDOWS: Final = "Each window of records is one release: a record is in one win
 def summarize(
     learner: Any, estimate: Estimate, scale: Scale, task: Task | None, level: float, *, forecast: bool = True
 ) -> Result:
-    """Return the result of a learner; see `StreamEstimator.summary`.
-
-    Raises UserError if nothing was learned yet, or the task has other features.
-    """
+    """Return a learner's result; raise UserError if nothing was learned, or the task has other features."""
     if not estimate.n_releases:
         raise UserError("nothing was learned yet: call learn_one or learn_many before the summary")
     mechanisms = learner._require().mechanisms

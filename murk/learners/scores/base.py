@@ -35,6 +35,8 @@ class Scores(PersonEstimator):
     forget: int | None
 
     _binary: ClassVar[bool]
+    _labels: tuple[str, ...] = ()  # the classes, if there are more than two
+    _half = 1.0  # a coefficient's coded unit, in the target's units
 
     def _prepare(self) -> None:
         if self.exponent is not None and not 0.0 <= self.exponent <= 1.0:
@@ -56,7 +58,7 @@ class Scores(PersonEstimator):
         coded, covariates = self._coded_names(names), None
         if self._sample is not None:
             covariates = PublicCovariates.of_rows(self._sample.select(names).rows)
-        labels = self._labels()
+        labels = self._labels
         settings = Settings(
             coded, self._binary and not labels, covariates, self.exponent, labels, forget=self.forget,
             line=covariates is None,
@@ -72,11 +74,7 @@ class Scores(PersonEstimator):
         return engine
 
     def _mechanism_for(self, guarantee: Guarantee) -> ScoreMechanisms:
-        return score_mechanisms(self.mechanism, guarantee, len(self._names) + 1, max(len(self._labels()) - 1, 1))
-
-    def _labels(self) -> tuple[str, ...]:
-        """Return the classes, if there are more than two."""
-        return ()
+        return score_mechanisms(self.mechanism, guarantee, len(self._names) + 1, max(len(self._labels) - 1, 1))
 
     def _person_mechanism(self, budget: Guarantee) -> str:
         level: str = self._engine.level(budget)
@@ -94,11 +92,6 @@ class Scores(PersonEstimator):
         published: tuple[int, list[float]] = self._require().published()
         return published
 
-    @property
-    def _half_unit(self) -> float:
-        """A coefficient's coded unit, in the target's units."""
-        return 1.0
-
     def _in_units(self, estimate: ScoreEstimate) -> ScoreEstimate:
         """Return an estimate in the target's own units."""
         return estimate
@@ -112,13 +105,10 @@ class Scores(PersonEstimator):
         return self._in_units(merged(self._engines(others)))
 
     def drift(self) -> Drift:
-        """Test whether the coefficients have changed; the probability of any false alarm in a stream's life is 1%.
-
-        Takes up to eight times as long as ``estimate()``.
-        """
+        """Test whether the coefficients have changed, with 1% false alarms in a stream's life; takes long."""
         engine = self._require()
         drift = drift_of(engine.settings, [(engine.now, engine.mechanisms)])
-        return replace(drift, changes={name: self._half_unit * change for name, change in drift.changes.items()})
+        return replace(drift, changes={name: self._half * change for name, change in drift.changes.items()})
 
     def _linear(self, rows: Floats) -> Floats:
         """Return logits, or coded targets, of rows without the constant, (n, 1); for classes contrasts, (n, K - 1)."""

@@ -102,13 +102,11 @@ class ScoreClassifier(Scores, LabelEstimator, base.MiniBatchClassifier):
     ) -> None:
         self._keep(locals())
         self._codes = several_labels(classes)
+        self._labels = tuple(map(str, classes)) if len(classes) > 2 else ()
         self._prepare()
 
-    def _labels(self) -> tuple[str, ...]:
-        return tuple(map(str, self.classes)) if len(self.classes) > 2 else ()
-
     def _scale(self) -> Scale:
-        if not self._labels():
+        if not self._labels:
             return "log odds"
         return "probability" if self.public is None else "own"
 

@@ -117,10 +117,6 @@ class ScoreRegressor(Scores, TargetEstimator, base.MiniBatchRegressor):
     def _scale(self) -> Scale:
         return "slope"
 
-    @property
-    def _half_unit(self) -> float:
-        return self._half
-
     def _in_units(self, estimate: ScoreEstimate) -> ScoreEstimate:
         values = self._half * estimate.values
         values[-1] += self._middle

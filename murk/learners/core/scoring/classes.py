@@ -243,8 +243,7 @@ def _compare_matrices(found: Sequence[Summary], rows: Rows) -> tuple[float, floa
 FIRST_SHARES = (0.375, 0.125)  # shares of people asked for a scatter and for a curvature until the moments are known
 
 _LOGISTIC = Response(True)
-# Share of curvatures among the matrices asked for; curvatures determine the share of targets present.
-_CURVATURES = 0.25
+_CURVATURES = 0.25  # share of curvatures, which determine the share of targets present, among matrices asked for
 # Standard errors, and the further share, that are subtracted from the estimated share of missing targets.
 _SURELY, _SAME = 2.0, 0.01
 
@@ -301,10 +300,7 @@ class ClassLines:
 
     @cached_property
     def origin(self) -> Array:
-        """Contrasts of log odds for predictions, ((K - 1) p,): one step of Newton's method from the constants.
-
-        By their noise, slopes are shrunk towards zero and shares towards each other.
-        """
+        """Contrasts of log odds for predictions, ((K - 1) p,): a shrunk step of Newton's method from the constants."""
         theta, means = np.zeros((len(self._basis), self.features)), self.moments.moment[-1]
         rates, even = self.rates, 1.0 / len(self._basis)
         if self.lines:
@@ -357,7 +353,7 @@ class ClassLines:
     def next_model(self, reach: float, noise: tuple[float, float]) -> Model:
         """Return the next epoch's model: at the classes' shares, in coordinates where people spread evenly.
 
-        ``noise`` holds the variances of the noise in one number of a score and of a matrix, in units of their bounds.
+        ``noise`` holds the noise variances of one number of a score and of a matrix, in units of their bounds.
         """
         base, origin = even_coordinates(self.moments, reach), np.zeros((self._basis.shape[1], self.features))
         if not self.moments.settled or not self.lines:

@@ -102,10 +102,9 @@ class ScoreEngine:
     # Releases
 
     def admit(self, release: ScoreRelease, ahead: int = 0) -> None:
-        """Refuse a forged release, or one of a future, unknown or forgotten epoch.
+        """Raise RejectedError for a forged release, or one of a future, unknown or forgotten epoch.
 
-        ``ahead`` counts the admitted releases before it that are not learned yet. Raises RejectedError with reason
-        ``"version"``, ``"future"``, ``"stale"``, ``"dimension"`` or ``"magnitude"``.
+        ``ahead`` counts the admitted releases before it that are not learned yet.
         """
         self._check_version(release.version, self._now.count + ahead)
         self.check_payload(release)
@@ -384,8 +383,7 @@ class SharedScoreEngine(ScoreEngine):
     def begin_epoch(self, others: Sequence[ScoreEngine]) -> Self | None:
         """Make the next model, if due, from what this (the first) chain and all others have learned.
 
-        Returns a learner of the joined chains, or None if no model was due. Raises MurkError if the sums give no model:
-        then no learner commits them.
+        Returns a learner of the joined chains, or None if no model was due; raises MurkError if sums give no model.
         """
         whole = joined([self._now, *(other.now for other in others)])
         start = self.settings.epoch_start(whole.count)
@@ -415,10 +413,7 @@ class SharedScoreEngine(ScoreEngine):
 
     @in_turn
     def take_up(self, version: int, flat: Sequence[float]) -> None:
-        """Continue with a published model that the first chain's restored state lacks: people may have answered at it.
-
-        Raises HostileModelError if no honest learner publishes it.
-        """
+        """Continue with a published model that the first chain's restored state lacks, like `hear_newest`."""
         if version > max(self._models):
             now = self._now
             epochs = (*now.epochs, Epoch(version, self._checked(version, flat)))

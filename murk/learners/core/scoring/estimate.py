@@ -42,8 +42,7 @@ Array = NDArray[np.float64]
 MOST: Final = 256  # largest multiple of the present number of people that is forecast
 
 _MARGIN = 2  # factor on forecasts, as half of all runs at the threshold itself would fall short
-# Above every finite half-width.
-_LARGEST_HALF: Final = 1e300
+_LARGEST_HALF: Final = 1e300  # above every finite half-width
 _ROWS = (10_000, 3_000, 1_000)
 _LARGEST = {"mu": 10.0, "epsilon": 16.0, "rho": 50.0}  # larger budgets are hardly private and not advised
 _SEEN = 2.0  # standard deviations from which a curvature stands out from noise
@@ -371,8 +370,7 @@ class Forgery:
 
 
 METHOD = "scores"
-# Standard errors from which missing targets are reported without public rows.
-_SURELY = 2.0
+_SURELY = 2.0  # standard errors from which missing targets are reported without public rows
 _OF_CLASSES = (
     "slopes of the least-squares line through each class's indicator (the linear probability model); log odds and odds "
     "ratios are not learned without public covariates"
@@ -402,6 +400,7 @@ class ScoreEstimate(Estimate):
     """Coefficients with intervals that allow for the error of the estimated curvature."""
 
     forecasts: ClassVar[bool] = True
+    noise_hides: ClassVar[bool] = True
 
     solution: AnySolution | None = None  # the solution, in coded units; None before anything was learned
     unit: float = 1.0  # the target's coded unit in its own units
@@ -436,10 +435,6 @@ class ScoreEstimate(Estimate):
                 f"changed. Intervals are {factor:.1f} times as wide because of it"
             )
         return signs
-
-    def not_learned(self, level: float = 0.95) -> list[str]:
-        """Return the names of the coefficients that noise hides: those without a bounded interval."""
-        return self._without_end(level)
 
     def needs(self, level: float = 0.95, within: Mapping[str, float] | None = None) -> dict[str, Need]:
         """Return by name what it would take to learn each coefficient without a bounded interval at ``level``.

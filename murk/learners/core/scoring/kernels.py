@@ -15,8 +15,7 @@ from murk._scratch import empty, keep, wiped
 
 Array = NDArray[Any]
 
-# Logits are clipped to this size: probabilities hardly change beyond it, and nothing overflows.
-LARGEST_LOGIT = 50.0
+LARGEST_LOGIT = 50.0  # logits are clipped to it: probabilities hardly change beyond, and nothing overflows
 SCORE, SCATTER = 0, 1  # indices of the questions in `murk.learners.core.scoring.model.QUESTIONS`
 
 

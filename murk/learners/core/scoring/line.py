@@ -38,8 +38,7 @@ _MatrixAnswer = tuple[Model, Answer | None, Callable[[], Array], Array]
 _DOUBTED = 0.5  # relative error of the change of A between two epochs' coordinates, as predicted over normal rows
 _LEAST, _FLAT = 0.02, 0.02  # least share of labels present, and least eigenvalue of A relative to the mean one
 _SAME = 0.01  # difference allowed between curvatures and scatters of the same people where all labels are present
-# A half-width of 1 or more says nothing about a probability: not learned.
-_WIDEST = 1.0
+_WIDEST = 1.0  # a half-width of 1 or more says nothing about a probability: not learned
 _FITS = 3
 # Standard deviations by which the curvature must exceed its noise for models at the fitted coefficients, and the power
 # of the rate: the rarer an outcome, the better the line compared with log odds.

@@ -37,8 +37,7 @@ QUESTIONS: Final[tuple[Question, ...]] = ("score", "scatter", "curvature")
 # Bounds far above honest models' coefficients in coded units and whitening factors.
 _LARGEST_ORIGIN, _LARGEST_TRANSFORM = 1e4, 1e8
 LARGEST_REACH: Final = 1e4  # the largest R, beyond all people's |z|: every ``c(z) z`` has length 1
-# Largest M in units of the typical length sqrt p: a released matrix's noise grows with it.
-_MATRIX_REACH = 2.0
+_MATRIX_REACH = 2.0  # largest M in units of the typical length sqrt p: a released matrix's noise grows with it
 
 
 @dataclass(frozen=True)
@@ -183,8 +182,7 @@ def directions(X: Array, model: Model, reach: float | None = None) -> Array:
 def vectors(X: Array, y: Array, model: Model, response: Response, question: Question) -> Array:
     """Return the mechanism's inputs for coded records, (m, p): scores, or the v of matrices ``v v'`` in units of M/2.
 
-    A NaN (missing) target gives zeros, except in a scatter. So the ratio of curvatures to scatters is the share of
-    targets present.
+    Missing targets (NaN) give zeros except in a scatter: curvatures over scatters are the share of targets present.
     """
     X, y = copied(X), copied(y)
     p = len(model.transform)
@@ -210,8 +208,7 @@ def with_constant(rows: Array) -> Array:
     return coded
 
 
-# Approximate number of normal rows.
-_ROWS = 768
+_ROWS = 768  # approximate number of normal rows
 _GOLDEN = (5.0**0.5 - 1.0) / 2.0
 _KEY = 0x6D75726B
 

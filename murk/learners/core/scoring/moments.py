@@ -23,9 +23,9 @@ _CONSTANT = 3.0  # prior standard deviation of the constant's excess, relative t
 
 @dataclass(frozen=True)
 class Moments:
-    """The covariates' second moments, estimated from released matrices in the newest epoch's unstretched coordinates.
+    """The covariates' second moments, from released matrices.
 
-    In these coordinates ``B x`` features are taken as even unless released matrices contradict it.
+    In the newest epoch's unstretched coordinates ``B x`` features are even unless released matrices contradict it.
     """
 
     moment: Array  # second moment of x, scaled so that the constant's is 1
@@ -119,9 +119,9 @@ def _fit_levels(together: Pooled, constant: Array, least: float) -> tuple[float,
 
 
 def stretched(base: Array, origin: Array) -> Array:
-    """Return whitening coordinates ``base`` stretched along the coefficients b, by which curvature is lower.
+    """Return whitening coordinates ``base`` stretched along the coefficients b, at the same typical length.
 
-    That is by a factor of about ``1 + |b|^2``. The typical length stays the same.
+    Along them a score's curvature is lower by a factor of about ``1 + |b|^2``.
     """
     p = len(base)
     if not np.any(origin[:-1]):
@@ -297,7 +297,7 @@ def remaining_error(kept: float, absorbed: float, noise: float, spread: float, m
 def _fit_pair(found: Pooled, known: bool) -> tuple[Array, Array, Array]:
     """Fit the ratio to the prediction and, if ``known``, the excess along the first direction.
 
-    Returns the matrices of both as vectors, (1 or 2, p p), the fitted values, and their covariance.
+    Returns both matrices as vectors, (1 or 2, p p), the fitted values, and their covariance.
     """
     first = np.zeros_like(found.expected)
     first[0, 0] = 1.0
@@ -335,7 +335,7 @@ def _moved(model: Model, newest: Model, rows: Rows, response: Response) -> Array
 def drawn(ratio: float, variance: float, uneven: float = UNEVEN) -> tuple[float, float]:
     """Return posterior mean and variance of the curvature's ratio, from an estimate and its variance.
 
-    The prior: either all targets are present, and the ratio is 1 within ``uneven``, or an unknown share of them is.
+    The prior: either all targets are present, and the ratio is 1 within ``uneven``, or an unknown share is.
     """
     whole = uneven**2
     both = whole + variance

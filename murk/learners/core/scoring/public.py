@@ -161,7 +161,9 @@ def _pooled(found: Sequence[Summary], response: Response, rows: Rows) -> tuple[A
         share = 1.0 / (own_variance(each.curvature, p) * gain(change) ** 2)
         measured += share * change @ each.curvature.mean @ change.T
         reached = directions(rows.points, each.model, each.model.matrix_reach)
-        lengths = _clip_factors(reached, rows.points @ each.model.transform.T)
+        Z = rows.points @ each.model.transform.T
+        square = np.einsum("ij,ij->i", Z, Z)
+        lengths = np.einsum("ij,ij->i", reached, Z) / np.where(square > 0.0, square, 1.0)  # c(z)
         factors += share * response.weights(rows.points @ each.model.origin, each.model.exponent) * lengths
         weight += share
     if weight == 0.0:
@@ -178,18 +180,11 @@ def _pooled(found: Sequence[Summary], response: Response, rows: Rows) -> tuple[A
     return measured @ along, Z * (factors * (Z @ along))[:, None], own
 
 
-def _clip_factors(reached: Array, Z: Array) -> Array:
-    """Return c(z) of rows, from ``c(z) z`` and z."""
-    square = np.einsum("ij,ij->i", Z, Z)
-    return np.asarray(np.einsum("ij,ij->i", reached, Z) / np.where(square > 0.0, square, 1.0))
-
-
 Array = NDArray[np.float64]
 
 _STEPS, _ROUNDS = 8, 2
 _USEFUL = 1.0 / 50.0  # rows whose kappa is larger are not used
-# The grid of kappa: its factor and its largest value.
-_FACTOR, _MOST = 4.0, 0.25
+_FACTOR, _MOST = 4.0, 0.25  # the grid of kappa: its factor and its largest value
 _MISSING, _RIGHT = 0.5, 0.5  # prior probabilities that some targets are missing, and that the people are like the rows
 _SELECTED = 0.005  # least kappa where some targets are missing
 _THERE = 0.4  # prior standard deviation of a free pi

@@ -198,9 +198,6 @@ def _asked(whole: Array, word: np.uint64) -> int:
     return 2 if word < np.uint64(whole[MATRIX_BELOW]) else 0
 
 
-Advance = Callable[[Chain, int, tuple[Epoch, ...]], Chain]
-
-
 class Answers(KernelMemory, Held):
     """A chain, and memory in which a kernel adds up at most ``room`` answers of one level to the newest epoch.
 
@@ -256,7 +253,7 @@ class Answers(KernelMemory, Held):
         """Number of answers that are not yet in the chain."""
         return int(self._found[0])
 
-    def joined(self, advance: Advance) -> Chain:
+    def joined(self, advance: Callable[[Chain, int, tuple[Epoch, ...]], Chain]) -> Chain:
         """Return the chain with all answers; ``advance`` makes it from the old chain, the new count and epochs."""
         found = self._found.tolist()
         count, known = found[0], self._known
@@ -292,10 +289,7 @@ class OneAnswer(Answers):
         self._trials = 0 if seed is not None else trials_for(settings.dimension)
 
     def give(self, x: NDArray[np.float64], y: float, index: int) -> tuple[list[int], Question] | None:
-        """Return the payload of one coded record's release and its question; None if randomness is missing.
-
-        ``x`` (p,) has the constant last, ``y`` is NaN if missing, and ``index`` selects a simulation's draws.
-        """
+        """Return a coded record's payload and question, None without randomness; ``index`` selects simulated draws."""
         # Removes the sums of an earlier, interrupted answer.
         self._found[:] = 0
         self.whole[START] = index

@@ -211,16 +211,10 @@ class Settings:
     def digest(self) -> str:
         """Fingerprint of the settings: states load, and chains merge, only between equal ones."""
         parts = [repr(self.names), repr(self.binary), repr(self.exponent)]
-        if self.labels:
-            parts.append(repr(self.labels))
-        if self.once:
-            parts.append("once")
-        if self.forget is not None:
-            parts.append(f"forget={self.forget}")
-        if self.shared:
-            parts.append("shared")
-        if self.first != FIRST:
-            parts.append(f"first={self.first}")
+        # Settings that came later count where they are not the default.
+        parts += [repr(self.labels)] * bool(self.labels) + ["once"] * self.once
+        parts += [f"forget={self.forget}"] * (self.forget is not None) + ["shared"] * self.shared
+        parts += [f"first={self.first}"] * (self.first != FIRST)
         if self.covariates is not None:
             parts += [self.covariates.points.tobytes().hex(), self.covariates.counts.tobytes().hex()]
         return hashlib.sha256("|".join(parts).encode()).hexdigest()[:16]
@@ -302,9 +296,7 @@ NATS: Final = 20.0  # honest equations count as disagreeing with probability e^-
 def largest_square(freedom: float, nats: float = NATS) -> float:
     """Return a bound that a chi-square variable of ``freedom`` degrees exceeds with probability at most e^-nats.
 
-    References
-    ----------
-    Laurent and Massart, "Adaptive estimation of a quadratic functional by model selection", 2000, lemma 1.
+    Source: Laurent and Massart, "Adaptive estimation of a quadratic functional by model selection", 2000, lemma 1.
 
     Examples
     --------
@@ -317,8 +309,7 @@ def largest_square(freedom: float, nats: float = NATS) -> float:
 def disagreement(solution: AnySolution) -> float:
     """Return the factor by which disagreeing epochs widen intervals (Birge's ratio); 1 where chance explains them.
 
-    The squared residuals of the equations, in units of their variances, are chi-square. Over public rows the factor is
-    1: `solution_of` drops them where answers contradict them.
+    Squared residuals, in units of their variances, are chi-square. Over public rows the factor is 1.
     """
     if isinstance(solution, ClassLines):
         # Classes share their scores' noise: the largest factor counts.

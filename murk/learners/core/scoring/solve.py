@@ -37,11 +37,9 @@ Rejected = Callable[[NDArray[np.int64], Array], NDArray[np.bool_]]
 # Coefficients in coded units are within a few of zero; so is the logit at a published origin.
 PRIOR_VARIANCE, ORIGIN_VARIANCE, LOGIT_SQUARE = 25.0, 9.0, 25.0
 _FITS, _STEPS = 3, 12
-# Part of the reach up to which directions are stretched freely. (Two categories are 2 apart in coded units.)
-_FREE = 0.5
+_FREE = 0.5  # part of the reach up to which directions are stretched freely (categories are 2 apart in coded units)
 _BEYOND = 0.5  # power of a larger stretch
-# Largest stretch in units of the reach: a smaller one would hide nearly collinear features.
-_STRETCHED = 4.0
+_STRETCHED = 4.0  # largest stretch in units of the reach: a smaller one would hide nearly collinear features
 _UNBOUNDED = 8.0  # intervals nearly as wide as the prior's count as unbounded
 _AT_ONCE = 2**20  # largest number of floats in memory while several coefficients' intervals are computed
 _LEAST = 0.02  # least share of targets present
@@ -90,10 +88,7 @@ class _Equations:
 
 
 class Solution:
-    """The solution of all epochs' equations, from their mean answers, oldest first.
-
-    If people are ``unlike`` the public rows, only centred scores are used.
-    """
+    """The solution of epochs' equations; if people are ``unlike`` the public rows, of those of centred scores alone."""
 
     public = False
     doubt = 0.0  # normal rows claim nothing about people but their second moments
@@ -275,12 +270,6 @@ def _limit_stretch(transform: Array, reach: float) -> Array:
     return np.asarray((left * np.minimum(stretches, held)) @ right)
 
 
-def _normal_half_widths(covariance: Array, quantile: float) -> Array:
-    """Return half-widths of a normal distribution; infinite where the prior holds over a quarter of the information."""
-    variances = np.diag(covariance)
-    return np.asarray(np.where(variances > PRIOR_VARIANCE / 4.0, math.inf, quantile * np.sqrt(variances)))
-
-
 def far_from(values: Array, covariance: Callable[[Array], Array], quantile: float) -> Rejected:
     """Return the test of `first_rejected` that uses the solution's covariances if values (c, p) were the truth."""
 
@@ -298,7 +287,9 @@ def first_rejected(values: Array, covariance: Array, quantile: float, rejected: 
     ``rejected(indices, points)`` tests points (c, p), each with another value of coefficient ``indices[i]`` and the
     others at their most likely, (c,).
     """
-    halves = _normal_half_widths(covariance, quantile)
+    variances = np.diag(covariance)
+    # Normal half-widths; infinite where the prior holds over a quarter of the information.
+    halves = np.where(variances > PRIOR_VARIANCE / 4.0, math.inf, quantile * np.sqrt(variances))
 
     def reached(indices: NDArray[np.int64]) -> Array:
         both, signs = np.tile(indices, 2), np.repeat([-1.0, 1.0], len(indices))
