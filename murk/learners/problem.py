@@ -83,8 +83,8 @@ class Releasing(Protocol):
     def vectors(self, X: Floats, y: Floats, theta: Floats | None = None) -> Floats:
         """Return the vectors of coded records that a mechanism randomizes, ``(m, dimension)``.
 
-        ``X`` has coded features with the constant last, ``(m, p)``, and ``y`` coded targets, ``(m,)``: a missing one
-        (NaN) also gives a vector, as nobody is left out. ``theta`` is the iterate, for interactive protocols.
+        ``X`` has coded features with the constant last, ``(m, p)``, ``y`` coded targets, ``(m,)``: also missing ones
+        (NaN), as nobody is left out. ``theta`` is the iterate, for interactive protocols.
         """
 
 

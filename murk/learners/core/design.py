@@ -350,10 +350,9 @@ def one_by_one(estimate: Callable[..., Estimate]) -> Callable[..., Iterator[Call
     """Turn a forecast for one number of people into a forecast for several numbers, each drawn independently."""
 
     def estimates(
-        problem: Any, records: Records, counts: Sequence[int], levels: Mapping[str, float], chains: int,
-        rng: np.random.Generator,
-    ) -> Iterator[Callable[[], Estimate]]:  # fmt: skip
-        return (partial(estimate, problem, records, people, levels, chains, rng) for people in counts)
+        problem: Any, records: Records, counts: Sequence[int], *more: Any
+    ) -> Iterator[Callable[[], Estimate]]:
+        return (partial(estimate, problem, records, people, *more) for people in counts)
 
     return estimates
 

@@ -508,17 +508,13 @@ def estimate_of(names: tuple[str, ...], outlook: Outlook | None, chains: int, re
     rows, covariance = solution.rows, solution.covariance
     people = People(rows.points, rows.shares, sampled=solution.public, doubt=solution.doubt)
     note = _note(solution, outlook.settings.once)
+    # Whether people are like the public rows; None if there are none, or nothing checks it.
+    unchecked = isinstance(solution, PublicSolution) and not solution.checked
+    alike = solution.alike if not unchecked and (solution.public or not solution.alike) else None
     return ScoreEstimate(
         names, solution.values, METHOD, np.sqrt(np.diag(covariance)), note, chains, releases, covariance,
-        people, _checked(solution), solution=solution, outlook=outlook,
+        people, alike, solution=solution, outlook=outlook,
     )  # fmt: skip
-
-
-def _checked(solution: AnySolution) -> bool | None:
-    """Return whether people are like the public rows; None if there are none, or nothing checks it."""
-    if isinstance(solution, PublicSolution) and not solution.checked:
-        return None
-    return solution.alike if solution.public or not solution.alike else None
 
 
 def _note(solution: AnySolution, once: bool) -> str:

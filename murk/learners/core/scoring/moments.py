@@ -236,7 +236,9 @@ class Curvature:
         released = [(each.model, each.curvature, prediction) for each, prediction in zip(found, predicted, strict=True)]
         everywhere = pooled(released, turn @ newest.transform)
         if everywhere is None:
-            return cls._unknown(newest, rows, response)
+            # No correction, with a relative error of about a third.
+            loose = 0.3 * float(np.trace(mean_matrix(newest, rows, response))) / p
+            return cls(1.0, np.eye(p)[0], np.diag([math.sqrt(0.1), 0.0]), np.zeros((p, p)), loose**2)
         # Two errors affect many numbers: the ratio, which is the same at all models, and the excess along the
         # coefficients. Both are fitted; every other number is shrunk towards zero.
         _, alike, doubts = _fit_pair(everywhere, known)
@@ -272,14 +274,6 @@ class Curvature:
         correction = turn.T @ correction @ turn
         kept_ratio = min(max(float(fitted[0]), _LEAST), 5.0)
         return cls(kept_ratio, turn[0], np.asarray(root, dtype=np.float64), correction, error)
-
-    @classmethod
-    def _unknown(cls, newest: Model, rows: Rows, response: Response) -> Curvature:
-        """Return no correction, with a relative error of about a third, where no curvature was released."""
-        p = len(newest.origin)
-        nothing = np.eye(p)[0], np.diag([math.sqrt(0.1), 0.0]), np.zeros((p, p))
-        loose = 0.3 * float(np.trace(mean_matrix(newest, rows, response))) / p
-        return cls(1.0, *nothing, loose**2)
 
 
 def remaining_error(kept: float, absorbed: float, noise: float, spread: float, mean: float) -> float:
