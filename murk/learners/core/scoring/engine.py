@@ -55,10 +55,8 @@ class ScoreEngine:
 
     def __init__(self, settings: Settings, mechanisms: Mapping[str, ScoreMechanisms]) -> None:
         self.settings = settings
-        self.dimension = settings.dimension
-        """Length of a score."""
-        self.lengths = lengths_of(settings)
-        """Lengths of a score's and, if any are asked for, a matrix's payload."""
+        self.dimension = settings.dimension  # length of a score
+        self.lengths = lengths_of(settings)  # lengths of a score's and, if any are asked for, a matrix's payload
         self.mechanisms = dict(mechanisms)
         self._turns = Turns()
         self._now = Chain(0, (Epoch(0, settings.first_model(mechanisms)),))
