@@ -17,7 +17,7 @@ from murk._jit import jit
 from murk.privacy import ApproxDP, GaussMixMechanism, SketchAccumulator
 from murk.privacy.noise import SecureNoise
 from murk.privacy.sketches import joint_settings, sheffet_threshold, smallest_threshold
-from murk.privacy.sketches.normals import ROWS, Room, normals
+from murk.privacy.sketches.kernels import ROWS, Room, normals
 
 
 @jit

@@ -4,8 +4,6 @@ For a service ``murk-monitor`` Kubernetes sets ``MURK_MONITOR_SERVICE_HOST``, ``
 others; a Docker link sets ``MURK_MONITOR_NAME`` and ``MURK_MONITOR_ENV_...``.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 

@@ -1,7 +1,5 @@
 """Atomic file writes: after a full disk or an interruption the previous content is still there."""
 
-from __future__ import annotations
-
 import errno
 import os
 import secrets
@@ -31,7 +29,6 @@ def write_whole(path: Path, content: str | bytes, *, new: bool = False, own: boo
     data = content.encode("utf-8", "backslashreplace") if isinstance(content, str) else content
     with _named(path):
         if new:
-            # Reserve the name.
             path.open("x").close()
         elif not own and _is_special(path):
             path.write_bytes(data)
@@ -43,7 +40,7 @@ def write_whole(path: Path, content: str | bytes, *, new: bool = False, own: boo
                 file.flush()
                 os.fsync(file.fileno())
                 os.replace(draft, place)
-            _sync_folder(place.parent)
+            sync(place.parent)
         except BaseException:
             if new:
                 path.unlink(missing_ok=True)
@@ -76,8 +73,9 @@ def _draft(place: Path, mode: int = 0o666, like: Path | None = None) -> Iterator
         draft.unlink(missing_ok=True)
 
 
-def _sync_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+def sync(path: Path) -> None:
+    """Wait until a file, or the entries of a directory, are on disk."""
+    handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
     finally:

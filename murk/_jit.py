@@ -4,8 +4,6 @@ A kernel is compiled, or loaded from numba's cache, on its first call. That take
 `deferred` kernel is interpreted until compiling pays.
 """
 
-from __future__ import annotations
-
 import os
 import pickle
 import sys
@@ -24,13 +22,10 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 WITHOUT_KERNELS = ("cli", "demo", "monitoring", "producers")
 """Folders that hold no kernel and that no kernel imports: an edit there recompiles nothing."""
-
 PATIENCE = 300_000
 """Numbers that a deferred kernel processes before it is compiled."""
-
 KEPT = 15_000
 """Numbers that a deferred kernel processes before it is loaded from numba's cache, if numba is imported already."""
-
 _CALL = 64  # numbers that a call counts as, besides those that it processes
 _CREATING = threading.RLock()
 

@@ -11,12 +11,6 @@ def lazy_exports(
     """Return ``__getattr__`` and ``__dir__`` for the package whose ``__name__`` is ``package``.
 
     ``homes`` maps names to relative modules (``".classifier"``); ``loaded`` are the public names already defined.
-
-    Examples
-    --------
-    >>> find, _ = lazy_exports("collections", {"Mapping": ".abc"})
-    >>> find("Mapping").__name__
-    'Mapping'
     """
 
     def find(name: str) -> Any:

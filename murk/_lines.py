@@ -21,13 +21,6 @@ class BoundedLines:
     """Iterate over the lines of a text file; raise `LongRowError` for a row longer than `MOST_ROW`.
 
     A row may span lines: the reader sets ``size``, the characters read of the current row, to 0 after each row.
-
-    Examples
-    --------
-    >>> import io
-    >>> lines = BoundedLines(io.StringIO("one\\ntwo"))
-    >>> list(lines), lines.size
-    (['one\\n', 'two'], 7)
     """
 
     def __init__(self, text: TextIO) -> None:

@@ -4,8 +4,6 @@ Passing an address to a kernel is faster than passing an array; the caller keeps
 serve interpreted kernels (``NUMBA_DISABLE_JIT``); `register` defines the compiled versions.
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 import sys

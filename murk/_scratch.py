@@ -5,8 +5,6 @@ by an error or Ctrl-C. Outside of such a block they are ordinary arrays. Python'
 use, cannot be wiped: `overwrite_numbers` overwrites their freed memory.
 """
 
-from __future__ import annotations
-
 import ctypes
 import threading
 from collections.abc import Callable
@@ -21,11 +19,9 @@ Given = ParamSpec("Given")
 Found = TypeVar("Found")
 Held = TypeVar("Held", bound=NDArray[Any])
 
-_FREED = 2048
-"""Largest number of floats, and of integers, created to overwrite the memory that CPython has freed."""
+_FREED = 2048  # largest number of floats, and of integers, created to overwrite the memory that CPython has freed
 _FREE_LIST = 128
 """The same beside a known number of numbers: more than the 100 freed floats that CPython keeps for reuse."""
-
 _LOCAL = threading.local()
 _FLOATS, _INTEGERS = np.zeros(_FREED), np.full(_FREED, 2**40)
 

@@ -3,8 +3,6 @@
 A file of a different kind or version is refused and left unchanged. SQLite's errors become messages with a remedy.
 """
 
-from __future__ import annotations
-
 import os
 import sqlite3
 import time
@@ -67,10 +65,8 @@ class Database:
         try:
             self._check_path(create)
         except OSError as error:
-            raise MurkError(
-                f"{self.path} cannot be reached ({error.strerror}): check the path and the permissions "
-                "of its directories"
-            ) from error
+            remedy = "check the path and the permissions of its directories"
+            raise MurkError(f"{self.path} cannot be reached ({error.strerror}): {remedy}") from error
         try:
             self._connection = self._connect(create)
         except _ERRORS as error:
@@ -181,18 +177,16 @@ class Database:
 
     def check(self) -> None:
         """Raise `MurkError` if the open file was deleted or replaced, since writes to it would be lost."""
+        problem = ""
         if self._inode() != self._file:
-            raise MurkError(
-                f"the {self.kind.noun} {self.path} was deleted or replaced while it was in use. "
-                "Stop the other processes that use it, put the file back, and start again",
-                code="MURK-FILE-005",
+            problem = (
+                "was deleted or replaced while it was in use. Stop the other processes that use it, put the file back, "
+                "and start again"
             )
-        if self._immutable and self._wal().exists():
-            raise MurkError(
-                f"the {self.kind.noun} {self.path} was opened for reading while no process wrote to it, and now "
-                "one does: open it again",
-                code="MURK-FILE-005",
-            )
+        elif self._immutable and self._wal().exists():
+            problem = "was opened for reading while no process wrote to it, and now one does: open it again"
+        if problem:
+            raise MurkError(f"the {self.kind.noun} {self.path} {problem}", code="MURK-FILE-005")
 
     def close(self) -> None:
         """Close the file; closing twice is allowed."""
@@ -288,9 +282,9 @@ class Database:
         """Return the error for a format that this version cannot read."""
         known = " and ".join(map(str, (*self.kind.earlier, self.kind.version)))
         return UserError(
-            f"the {self.kind.noun} {self.path} was written by another version of Murk (format {version}, "
-            f"while this one reads format {known}); it was left as it is. "
-            f"Use the version that wrote it, or another {self.kind.noun}",
+            f"the {self.kind.noun} {self.path} was written by another version of Murk (format {version}, while this "
+            f"one reads format {known}); it was left as it is. Use the version that wrote it, or another "
+            f"{self.kind.noun}",
             code="MURK-FILE-003",
         )
 
@@ -388,15 +382,6 @@ class Database:
             "was destroyed; it was left as it is. Name another file, or restore it from a copy",
             code="MURK-FILE-002",
         )
-
-
-def sync(path: Path) -> None:
-    """Wait until a file, or the entries of a directory, are on disk."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _primary(error: Exception) -> int:

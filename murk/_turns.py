@@ -17,8 +17,7 @@ from weakref import ref
 
 from murk.errors import MurkError
 
-_PATIENCE = 5.0
-"""Seconds that a fork waits for threads that hold a lock."""
+_PATIENCE = 5.0  # seconds that a fork waits for threads that hold a lock
 
 # Weak references without callbacks: Python swallows an interrupt that arrives in one.
 _known_turns: list[ref[Turns]] = []

@@ -73,16 +73,7 @@ class UserError(MurkError, ValueError):
 
 
 def unexpected(error: BaseException) -> str:
-    """Describe an unexpected exception without its text, which may quote a raw record.
-
-    Examples
-    --------
-    >>> try:
-    ...     int("a raw record")
-    ... except ValueError as error:
-    ...     unexpected(error).partition(" at ")[0]
-    'unexpected ValueError'
-    """
+    """Describe an unexpected exception without its text, which may quote a raw record."""
     place = traceback.extract_tb(error.__traceback__)[-1]
     where = f"{Path(place.filename).name}:{place.lineno}"
     return f"unexpected {type(error).__name__} at {where}; this is a fault in Murk, please report it"

@@ -36,12 +36,16 @@ class Rule:
 
 @dataclass(frozen=True)
 class Table:
-    """A table: heads of its leading columns, rules, and the order of its other columns and its rows if not as met."""
+    """A table: heads of its leading columns, rules, and the order of its other columns and its rows if not as met.
+
+    ``hidden`` matches the leading cells, joined by commas, of rows that the page omits and the result's files have.
+    """
 
     heads: Sequence[str]
     rules: Sequence[Rule]
     columns: Sequence[str] = ()
     rows: Sequence[str] = ()
+    hidden: str | None = None
 
 
 @dataclass(frozen=True)
@@ -112,7 +116,7 @@ def _markdown(table: Table, rows: Sequence[Row], left: set[tuple[int, str]]) -> 
                     raise ValueError(f"{row.what}: row {name}, column {head!r} has a number already")
                 cells[name][head] = groups.get(kind) or _cell(row, kind)
     columns = list(dict.fromkeys(head for row_cells in cells.values() for head in row_cells))
-    names = list(cells)
+    names = [name for name in cells if table.hidden is None or not re.fullmatch(table.hidden, ", ".join(name))]
     if table.columns:
         columns.sort(key=table.columns.index)
     if table.rows:
@@ -144,7 +148,7 @@ def _trajectories() -> Layout:
         Table(["d", "alpha", "mu"], [
             Rule(rf"d = (?P<d>\d+), {_ALPHA}, (?:mu = )?(?P<mu>[^:]*): {_WHICH}", ["{d}", "{alpha}", "{mu}"],
                  as_published="{which}", default=_MURK),
-        ]),
+        ], hidden=r"10, 1/2, (0\.5|1|3|no noise)|20, (?!1/2, 2).*"),
         Table(["d = 5, alpha = 1/2"], [
             Rule(f"{gap}loss gap of the {_WHICH}", "{mu}", as_published="loss gap, {which}"),
             Rule(f"{gap}squared loss gap of the {_WHICH}", "{mu}", as_published="squared, {which}"),
@@ -152,10 +156,11 @@ def _trajectories() -> Layout:
     ])  # fmt: skip
 
 
-def _insurance() -> Layout:
+def _insurance(hidden: str | None = None) -> Layout:
     row = rf"{_ALPHA}, (?:mu = )?(?P<mu>[^:]*): .* of the {_WHICH}"
     return Layout([
-        Table(["alpha", "mu"], [Rule(row, ["{alpha}", "{mu}"], as_published="{which}", default=_MURK)])
+        Table(["alpha", "mu"], [Rule(row, ["{alpha}", "{mu}"], as_published="{which}", default=_MURK)],
+              hidden=hidden),
     ])  # fmt: skip
 
 
@@ -173,7 +178,7 @@ def _generated() -> Layout:
         ], rows=[
             "theta = 0", "optimum", "SGD, real data", "SGD, noisy data", "IWP-SGD", "IWP-SGD, product", _MURK,
             *(f"{method}, {less}" for method in ("SGD, noisy data", "IWP-SGD", "IWP-SGD, product", _MURK)),
-        ]),
+        ], hidden=".*, minus SGD, real data"),
     ])  # fmt: skip
 
 
@@ -196,11 +201,11 @@ def _moments() -> Layout:
             Rule(f"{fixed}: distance of directions.*", ["10", "290,000", "{epsilon}, distance of directions"],
                  **_JOINT),
             Rule(rf"{grown}(?P<p>\d+)", ["{p}", "480,000", "10"], **_JOINT),
-        ])
+        ], hidden="10, 290,000, [35]|12, .*")
     ])  # fmt: skip
 
 
-def _sketches(end: str, column: str, tags: Mapping[str, str]) -> Layout:
+def _sketches(end: str, column: str, tags: Mapping[str, str], hidden: str = "Sheffet(, new analysis)?") -> Layout:
     """Errors of linear regression by data set, whose rows end with ``end``."""
     case, moments = "(?P<case>.+?), ", f"{_MURK}: second moments"
     return Layout([
@@ -216,11 +221,15 @@ def _sketches(end: str, column: str, tags: Mapping[str, str]) -> Layout:
             "LinearMixing, k = 2.5 d", "LinearMixing, k = 1.5 d", "Sheffet", "Sheffet, corrected",
             "Sheffet, new analysis", "Sheffet, new analysis, corrected", "AdaSSP", "AdaSSP, corrected", moments,
             "predicting 0", "no privacy",
-        ]),
+        ], hidden=hidden),
     ], tags)  # fmt: skip
 
 
-def _images() -> Layout:
+_COMMON = r"Sheffet(, new analysis)?|LinearMixing, k = 1\.5 d"
+"""Rows of linear regression that the tables for the papers' own files omit."""
+
+
+def _images(hidden: str | None = None) -> Layout:
     case, objective = r"for (?P<case>\S+)", "objective perturbation"
     accuracy = rf"{case}, epsilon = (?P<epsilon>[\d.]+): accuracy of "
     loss = f"{case}, epsilon = 31.6: log loss of "
@@ -230,7 +239,7 @@ def _images() -> Layout:
             Rule(f"{accuracy}the sketch", cells, as_published="sketch, best k", default=_MURK),
             Rule(f"{accuracy}the sketch with k = 4 d, .*", cells, as_published="sketch, k = 4 d"),
             Rule(f"{accuracy}{objective}", cells, as_published=objective),
-        ], ["sketch, best k", "sketch, k = 4 d", objective, _MURK]),
+        ], ["sketch, best k", "sketch, k = 4 d", objective, _MURK], hidden=r".*, 1\.78"),
         Table(["stand-in for"], [
             Rule(f"{case}: accuracy (?:of the )?(?P<method>without privacy|majority class)", "{case}",
                  as_published="{method}"),
@@ -248,7 +257,7 @@ def _images() -> Layout:
             Rule(f"processor time of {objective} over the method's",
                  f"processor time of {objective} over {_MURK}'s", default="value"),
             Rule("(?P<what>.*)", "{what}", as_published="value"),
-        ]),
+        ], hidden=hidden),
     ], {"^largest distance": "the distances of the quadratics are {}"})  # fmt: skip
 
 
@@ -287,7 +296,8 @@ LAYOUTS: Mapping[str, Layout] = {
     ], {"^(?!d = )": "the second table is {}"}),
     "002/fig5": _trajectories(),
     "002/fig6": _trajectories(),
-    **{f"002/fig{number}": _insurance() for number in (7, 8, 9)},
+    "002/fig7": _insurance(),
+    **{f"002/fig{number}": _insurance("[12]/3, 2") for number in (8, 9)},
     "000/fig1": _generated(),
     "000/fig2": _people("exponential loss"),
     "000/fig3": Layout([
@@ -311,12 +321,12 @@ LAYOUTS: Mapping[str, Layout] = {
                  **_JOINT),
             Rule(r"(?P<model>\w+), p = 10, n = 290,000, epsilon = (?P<epsilon>\d+): distance of directions.*",
                  ["{model}", "{epsilon}, distance of directions"], **_JOINT),
-        ])
+        ], hidden=".*, [35]")
     ]),
     "003/fig2": Layout([
         Table(["model", "p"], [
             Rule(r"(?P<model>\w+), epsilon = 10, n = 480,000, p = (?P<p>\d+)", ["{model}", "{p}"], **_JOINT),
-        ])
+        ], hidden=".*, 12")
     ]),
     **{f"003/fig{number}": _moments() for number in (3, 4, 5)},
     "003/fig6": Layout([
@@ -330,19 +340,27 @@ LAYOUTS: Mapping[str, Layout] = {
         Table(["model", "public rows", "epsilon"], [
             Rule(r"(?P<model>\w+), n = 200,000, (?P<rows>\S+) public rows, epsilon = (?P<epsilon>\d+)",
                  ["{model}", "{rows}", "{epsilon}"], **_JOINT),
-        ])
+        ], hidden=".*, 3")
     ]),
     "003/thm19-26": Layout([
         Table([""], [
             Rule("(?P<what>.*)", "{what}", published="printed", as_published="here", corrected="with the right w_ols"),
-        ])
+        ], hidden="Theorem 26 .*|.*(bound|constant) of Phi''")
     ]),
-    "004/fig1": Layout([Table([""], [Rule("(?P<what>.*)", "{what}", **_KINDS)], [*_KINDS.values()])]),
-    "004/constants": Layout([Table([""], [Rule("(?P<what>.*)", "{what}", **_KINDS)], [*_KINDS.values()])]),
+    "004/fig1": Layout([
+        Table([""], [Rule("(?P<what>.*)", "{what}", **_KINDS)], [*_KINDS.values()], hidden=".*, gamma = 100?")
+    ]),
+    "004/constants": Layout([
+        Table([""], [Rule("(?P<what>.*)", "{what}", **_KINDS)], [*_KINDS.values()], hidden=".*, k = 400, .*")
+    ]),
     "004/fig2": _sketches("", "{case}", {"mothers|curves": "mothers and smooth curves {}"}),
-    "004/fig2 --data": _sketches(" in `(?P<file>.*)`", "{case} (`{file}`)", {"alone": "the spectra alone are a {}"}),
+    "004/fig2 --data": _sketches(
+        " in `(?P<file>.*)`", "{case} (`{file}`)", {"alone": "the spectra alone are a {}"}, _COMMON
+    ),
     "004/fig3": _images(),
     "004/fig4": _sketches("", "{case}", {"^uniform": "uniform data {}"}),
-    "004/fig4 --data": _sketches(" in `(?P<file>.*)`", "{case} (`{file}`)", {"hour": "`hour.csv` is a {}"}),
-    "004/fig5": _images(),
+    "004/fig4 --data": _sketches(
+        " in `(?P<file>.*)`", "{case} (`{file}`)", {"hour": "`hour.csv` is a {}"}, _COMMON
+    ),
+    "004/fig5": _images("largest distance .*"),
 }  # fmt: skip

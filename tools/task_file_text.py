@@ -66,7 +66,7 @@ A release never has more privacy loss than its guarantee: calibration rounds tow
 
 ## Words and numbers
 
-- Text (names, `categories`, `classes`, `positive`, `negative`) is taken as written: `no` is the word no, `01` stays 01.
+- Text (names, `categories`, `classes`, `positive`, `negative`) is read as written: `no` is the word no, `01` stays 01.
   Quote text with YAML's special characters, as in `name: "income: gross"`.
 - Booleans are `true` and `false`; numbers are decimal, as in `1e-6`. A duration is a whole number and `d`, `h`, `m`
   or `s`: `7d`, `12h`, `30m`, `45s`.
@@ -75,21 +75,19 @@ A release never has more privacy loss than its guarantee: calibration rounds tow
 - A record's text matches a category with the same text or the same number, as `1` and `1.0` (integers exactly). White
   space around the text is ignored.
 - A boolean, or the text true or false in any capitals, matches the declared pair of `true`/`false`, `yes`/`no` and
-  `on`/`off`, else `1`/`0`. For a number feature, a file with booleans is refused; a device codes them as 1 or 0.
-- A number in a text has decimal digits: `12`, `-1.5`, `1e3`; not `1_000`, digits of other scripts or words for
-  infinity.
+  `on`/`off`, else `1`/`0`. Number features of a file refuse booleans; a device codes them as 1 or 0.
+- A number in a text has decimal digits: `12`, `-1.5`, `1e3`; not `1_000` or other scripts' digits.
 - A date is a date or time of a data frame or Parquet file, or text as in `2024-05-31` or `2024-05-31T12:30`. A time
-  counts as the day in its own time zone. Days before the year 1 or after 9999 are beyond all bounds. A date matches a
-  category by its text. For a number feature it is refused.
+  counts as the day in its own time zone. A date matches a category by its text. For a number feature it is refused.
 
 ## Protocols
 
 | protocol | released | guarantees | page |
 | --- | --- | --- | --- |
-| `gradients` | by each person, at the newest model | pure, approx, gdp, zcdp | [LDP-SGD](ldp-sgd.md) |
-| `scores` | by each person, at the model of an epoch | pure, approx, gdp, zcdp | [scores](scores.md) |
-| `examples` | by each person, once | pure, approx, gdp, zcdp (pure by outer products alone) | [IWP-SGD](iwp-sgd.md) |
-| `moments` | by each person, once | pure, approx, gdp, zcdp | [public-data GLM](public-glm.md) |
+| `gradients` | by each person, at the newest model | all | [LDP-SGD](ldp-sgd.md) |
+| `scores` | by each person, at the model of an epoch | all | [scores](scores.md) |
+| `examples` | by each person, once | all (pure only for outer products) | [IWP-SGD](iwp-sgd.md) |
+| `moments` | by each person, once | all | [public-data GLM](public-glm.md) |
 | `sketch` | by each organisation, once a window | approx; `moments` also gdp, zcdp | [GaussMix](gaussmix.md) |
 
 A task accepts only the block of its own protocol. Of the keys of `learner`, `examples` use `step`, `averaging`,
@@ -105,19 +103,16 @@ covariates only for `solver: score`, `design: gaussian` and `covariance: pooled`
 
 The file must not contain people who will release. Murk compares its rows with the people's, by the coded features and
 all common columns except names and row numbers. If it recognises people, a simulation and `--check` refuse the file.
-With real noise it only warns whoever agrees to the publication, since the result depends on records. It recognises
+With real noise Murk only warns whoever agrees to the publication, since the result depends on records. It recognises
 people if
 
-- both files have the same rows, whatever their order, format, compression or further columns;
-- both share a sequence of 32 runs of equal rows that occurs once in each;
-- the file's rows are a part of the people's in the same order, and chance explains this with probability below 1e-6;
-- both share more rare rows than chance explains with probability 1e-6. With r the ratio of the files' sizes, by chance
-  a share 2 r / (1 + r)^2 of the rows that occur twice in all is in both, and a share r / (1 + r) of the rows that occur
-  once is in the public file;
-- both share a row although, of at least 100 people, at most 1% share theirs with another. Shared rows may be four times
-  as many as rows that recur within a file predict.
+- both files have the same rows, in any order, format or compression, with or without further columns;
+- both have the same sequence of 32 runs of equal rows, which occurs once in each;
+- the file's rows are a part of the people's in the same order, or both share more rare rows than chance explains, each
+  with probability below 1e-6;
+- both share a row although, of at least 100 people, at most 1% share theirs with another.
 
-A random part of the people in another order, with few features of few values, is not recognised.
+Murk does not recognise a random part of the people in another order, with few features of few values.
 
 ## Coding
 
@@ -142,18 +137,18 @@ Missing and bad values:
 - A row that cannot be read, names nobody (`--person`) or has an unknown level is released as a record without values.
   If a column names organisations, the row is left out. A simulation and `--check` stop at it.
 - A missing or undeclared target is released as zeros, randomized like any other (second moments with a number that says
-  so). Many bias joint and separate releases of second moments and real-target examples, and directions of more than 34
-  coefficients.
-- In a simulation, and for public covariates, columns with one value or none are reported.
+  so). Many such targets bias joint and separate releases of second moments and of real-target examples, and directions
+  of more than 34 coefficients.
+- In a simulation, and for public covariates, Murk reports columns with one value or none.
 
 ## How long releases are kept
 
 The log keeps a release for `log.retention` after its arrival. A log in a file also keeps releases that are not yet
-learned, and the newest `duplicates` releases of each partition (65,536 by default); a task with fewer releases deletes
-none. Releases appended together, up to 256, are deleted together. Brokers delete by time alone.
+learned, and the newest `duplicates` releases of each partition. It deletes releases that were appended together, up to
+256, together. Brokers delete by time alone.
 
 ## The hash
 
 Every release carries its task's hash: the SHA-256 of the task as canonical JSON, with all defaults, whether noise is
 simulated, and the public covariates, but without `log`. So retention may change while a task runs, but not the meaning
-of a release. The order of keys and explicit defaults do not change the hash. """
+of a release. """

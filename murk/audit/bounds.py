@@ -8,8 +8,6 @@ because (epsilon, delta)-DP implies p <= e^epsilon q + delta, and under mu-GDP n
 against N(0, 1). Shares are replaced by exact confidence bounds.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Protocol
@@ -83,15 +81,8 @@ class EpsilonAt:
 
 
 def least_share(successes: Counts, trials: int, failure: float) -> Floats:
-    """Return the exact (Clopper-Pearson) lower confidence bound on a probability, wrong with probability ``failure``.
-
-    Examples
-    --------
-    >>> least_share(np.array([0, 10]), 10, 0.05).round(4).tolist()
-    [0.0, 0.7411]
-    """
-    bounds: Floats = np.where(successes > 0, betaincinv(np.maximum(successes, 1), trials - successes + 1, failure), 0.0)
-    return bounds
+    """Return the exact (Clopper-Pearson) lower bound on a probability, wrong with probability ``failure``."""
+    return np.where(successes > 0, betaincinv(np.maximum(successes, 1), trials - successes + 1, failure), 0.0)
 
 
 def greatest_share(successes: Counts, trials: int, failure: float) -> Floats:
@@ -105,9 +96,7 @@ def lower_bound(first: Floats, second: Floats, yardstick: Yardstick, failure: fl
     ``first`` and ``second`` are the values of a statistic for independent releases of the two inputs. Every statistic
     gives a valid bound, and the log-likelihood ratio the best. The test (cut and direction) is chosen on the first half
     of the releases and evaluated on the second, so choosing costs nothing. Each of the test's two shares has half of
-    ``failure``.
-
-    Raises `UserError` for fewer than two releases of an input.
+    ``failure``. Raises `UserError` for fewer than two releases of an input.
 
     Examples
     --------

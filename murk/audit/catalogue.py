@@ -1,7 +1,5 @@
 """The catalogue of `murk audit --all`: every mechanism by itself, and small tasks of every protocol."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial

@@ -102,7 +102,7 @@ def _days(feature: DateFeature) -> tuple[datetime.date, ...]:
 
 
 def worst_neighbours(task: Task, problem: Releasing, mechanism: Any, rng: np.random.Generator) -> Pair:
-    """Return the pair of records whose releases are furthest apart, as far as a search finds it."""
+    """Search for the pair of records whose releases are furthest apart."""
     box, distribution = Box.of(task), distribution_of(mechanism)
 
     def centres(rows: list[list[Any]], theta: Floats | None) -> NDArray[Any]:
@@ -204,7 +204,6 @@ def _models(problem: SingleQuestionProblem, rng: np.random.Generator) -> Iterato
 
 
 def _moved(problem: SingleQuestionProblem, flat: Floats, step: float, scale: float, rng: np.random.Generator) -> Floats:
-    """Return a model with randomly moved origin and transform."""
     p = problem.problem.settings.features  # type: ignore[attr-defined]
     model = Model.of(flat, p)
     origin = model.origin + step * rng.normal(size=len(model.origin))

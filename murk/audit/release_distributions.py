@@ -24,7 +24,7 @@ from murk.privacy.guarantees import ApproxDP, GaussianDP, PureDP
 from murk.privacy.mechanisms import CompositeMechanism, Costed, RandomizedResponse
 from murk.privacy.mechanisms.base import WIDTH
 from murk.privacy.mechanisms.lattice import GAUSSIAN, L2BALL, LAPLACE, PRIVUNIT
-from murk.privacy.mechanisms.privunit_calibration import closest_share
+from murk.privacy.mechanisms.privunit import closest_share
 from murk.privacy.noise import Purpose
 
 Floats = NDArray[np.float64]
@@ -225,9 +225,8 @@ class _PrivUnit(_Direction):
         towards, norm = _direction(vector)
         scores = values @ towards / np.linalg.norm(values, axis=1)
         share = min(1.0, norm / mechanism.radius)
-        probabilities = closest_share(
-            mechanism.dimension, mechanism.draws, mechanism.closest, np.minimum(np.abs(scores), 1.0)
-        )
+        shape = mechanism.dimension, mechanism.draws, mechanism.closest
+        probabilities = closest_share(*shape, np.minimum(np.abs(scores), 1.0))
         # Both sides of a draw are candidates; if the draw is among the closest, so is the side nearer to the vector.
         probabilities = probabilities * np.where(scores > 0, 1 + share, 1 - share) / 2
         return np.asarray(np.log(2 * mechanism.draws * (far + (near - far) * probabilities) / _WORDS))
@@ -245,16 +244,10 @@ class _PrivUnit(_Direction):
         return np.asarray(np.outer(np.cos(angles), first) + np.outer(np.sin(angles), across / length))
 
 
-_DISTRIBUTIONS: Final[Mapping[int | str, type[ReleaseDistribution]]] = MappingProxyType(
-    {
-        GAUSSIAN: ReleaseDistribution,
-        LAPLACE: _Laplace,
-        L2BALL: _L2Ball,
-        PRIVUNIT: _PrivUnit,
-        RandomizedResponse.kind: _Response,
-        CompositeMechanism.kind: _Composite,
-    }
-)
+_DISTRIBUTIONS: Final[Mapping[int | str, type[ReleaseDistribution]]] = MappingProxyType({
+    GAUSSIAN: ReleaseDistribution, LAPLACE: _Laplace, L2BALL: _L2Ball, PRIVUNIT: _PrivUnit,
+    RandomizedResponse.kind: _Response, CompositeMechanism.kind: _Composite,
+})  # fmt: skip
 """Distributions by kernel code, or by kind for mechanisms without one."""
 
 

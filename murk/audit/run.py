@@ -1,7 +1,5 @@
 """Running an audit: releases of each case, lower bounds, and comparison with the claims."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,12 +8,9 @@ import numpy as np
 
 from murk.audit.bounds import lower_bound
 from murk.audit.catalogue import Case
-from murk.audit.trials import Trial
 from murk.errors import UserError
 from murk.privacy.explain import verdict
 from murk.privacy.noise import NoiseSource, SecureNoise
-
-__all__ = ["Finding", "audit"]
 
 
 @dataclass(frozen=True)
@@ -53,27 +48,15 @@ class Finding:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data."""
-        return {
-            "name": self.name,
-            "measure": self.measure,
-            "claimed": self.claimed,
-            "lower_bound": self.bound,
-            "ratio": self.ratio,
-            "pair": self.pair,
-            "draws": self.draws,
-            "holds": self.holds,
-            "neighbours": dict(self.neighbours),
-        }
+        figures = {"lower_bound": self.bound, "ratio": self.ratio, "pair": self.pair}
+        claim = {"name": self.name, "measure": self.measure, "claimed": self.claimed}
+        return {**claim, **figures, "draws": self.draws, "holds": self.holds, "neighbours": dict(self.neighbours)}
 
 
 def audit(
-    cases: Sequence[Case],
-    draws: int,
-    *,
-    noise: NoiseSource | None = None,
-    confidence: float = 0.999,
+    cases: Sequence[Case], draws: int, *, noise: NoiseSource | None = None, confidence: float = 0.999,
     tick: Callable[[int, str], None] = lambda done, text: None,
-) -> Iterator[Finding]:
+) -> Iterator[Finding]:  # fmt: skip
     """Audit cases one after the other and yield a finding for each claim.
 
     ``draws`` is the number of releases of each of a case's two inputs (fewer for windows, see `trials`), ``noise`` the
@@ -88,30 +71,17 @@ def audit(
         start = 2 * draws * number
         tick(start, case.name)
         trial = case.prepare()
+        # A trial may make fewer draws than requested.
+        count = trial.draws(draws)
         failure = (1.0 - confidence) / (len(cases) * len(trial.yardsticks))
-        yield from _audit_claims(
-            case.name, trial, trial.draws(draws), source, failure, _share(tick, start, draws, trial, case)
-        )
+        samples = []
+        for which in (0, 1):
+            blocks = []
+            for block in trial.statistics(which, count, source):
+                blocks.append(block)
+                tick(start + round((which * count + sum(map(len, blocks))) * draws / count), case.name)
+            samples.append(np.concatenate(blocks))
+        for claim in trial.yardsticks:
+            bound, pair = lower_bound(samples[0], samples[1], claim, failure), trial.exact(claim)
+            yield Finding(case.name, claim.name, claim.claimed, bound, pair, count, failure, trial.neighbours)
     tick(2 * draws * len(cases), "")
-
-
-def _share(tick: Callable[[int, str], None], start: int, draws: int, trial: Trial, case: Case) -> Callable[[int], None]:
-    """Return a progress callback for one case, which may make fewer draws than requested."""
-    return lambda done: tick(start + round(done * draws / trial.draws(draws)), case.name)
-
-
-def _audit_claims(
-    name: str, trial: Trial, count: int, noise: NoiseSource, failure: float, tick: Callable[[int], None]
-) -> Iterator[Finding]:
-    samples = []
-    for which in (0, 1):
-        blocks = []
-        for block in trial.statistics(which, count, noise):
-            blocks.append(block)
-            tick(which * count + sum(map(len, blocks)))
-        samples.append(np.concatenate(blocks))
-    for yardstick in trial.yardsticks:
-        bound = lower_bound(samples[0], samples[1], yardstick, failure)
-        yield Finding(
-            name, yardstick.name, yardstick.claimed, bound, trial.exact(yardstick), count, failure, trial.neighbours
-        )

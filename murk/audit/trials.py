@@ -1,12 +1,10 @@
 """Releases of two neighbours, made by a device's code, and the statistic that distinguishes them."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,37 +21,37 @@ from murk.stream.task.task import Task
 
 Floats = NDArray[np.float64]
 
-_NUMBERS = 1 << 18
-"""Numbers in a block of vector releases."""
-_BLOCK = 256
-"""Windows in a block."""
-_SKETCH_WORK = 3e8
-"""Most normals that the audit of a sketch task draws."""
+_NUMBERS = 1 << 18  # numbers in a block of vector releases
+_BLOCK = 256  # windows in a block
+_SKETCH_WORK = 3e8  # most normals that the audit of a sketch task draws
 
 
-class Trial(Protocol):
-    """Something to audit: two inputs, how they are released, and the claims."""
+class Trial(ABC):
+    """Something to audit: two inputs, ``neighbours`` as plain data, and how a mechanism releases them."""
+
+    mechanism: Any
+    neighbours: Mapping[str, Any]
 
     @property
     def yardsticks(self) -> tuple[Yardstick, ...]:
-        """The claims."""
-
-    @property
-    def neighbours(self) -> Mapping[str, Any]:
-        """The two inputs as plain data."""
+        """Claims of the mechanism."""
+        return yardsticks(self.mechanism)
 
     def draws(self, wanted: int) -> int:
         """Return the number of releases of each input if ``wanted`` are requested."""
+        return wanted
 
+    @abstractmethod
     def exact(self, yardstick: Yardstick) -> float | None:
         """Return the exact figure of the two distributions, if it is known."""
 
+    @abstractmethod
     def statistics(self, which: int, count: int, noise: NoiseSource) -> Iterator[Floats]:
         """Yield blocks of statistics of ``count`` releases of input 0 or 1, larger where input 0 is likelier."""
 
 
 @dataclass(frozen=True)
-class VectorTrial:
+class VectorTrial(Trial):
     """Releases of two vectors or categories, ``inputs``, by one mechanism.
 
     ``release`` releases input 0 or 1 as a device does, for record indices; ``neighbours`` are the inputs as plain data.
@@ -63,15 +61,6 @@ class VectorTrial:
     inputs: NDArray[Any]
     release: Callable[[int, NoiseSource, NDArray[np.int64]], NDArray[Any]]
     neighbours: Mapping[str, Any]
-
-    @property
-    def yardsticks(self) -> tuple[Yardstick, ...]:
-        """Claims of the mechanism."""
-        return yardsticks(self.mechanism)
-
-    def draws(self, wanted: int) -> int:
-        """Return ``wanted``."""
-        return wanted
 
     def exact(self, yardstick: Yardstick) -> float | None:
         """Return the exact figure from the centres of the two inputs."""
@@ -96,7 +85,7 @@ class VectorTrial:
 
 
 @dataclass(frozen=True)
-class WindowTrial(ABC):
+class WindowTrial(Trial):
     """Releases of two neighbouring windows by an organisation's accumulator, at a level of a task's problem."""
 
     problem: Any
@@ -112,12 +101,7 @@ class WindowTrial(ABC):
         return self.problem.mechanisms[self.level]
 
     @property
-    def yardsticks(self) -> tuple[Yardstick, ...]:
-        """Claims of the mechanism."""
-        return yardsticks(self.mechanism)
-
-    @property
-    def neighbours(self) -> Mapping[str, Any]:
+    def neighbours(self) -> Mapping[str, Any]:  # type: ignore[override]
         """The two windows in words."""
         return {"windows": self.windows.description}
 
@@ -135,10 +119,6 @@ class WindowTrial(ABC):
         accumulator = self.problem.accumulator(self.level, noise, index)
         accumulator.add_block(rows)
         return accumulator.release()
-
-    @abstractmethod
-    def exact(self, yardstick: Yardstick) -> float | None:
-        """Return the exact figure of the pair's releases, if it is known."""
 
     @abstractmethod
     def _losses(self, releases: Sequence[Any]) -> Floats:
@@ -190,7 +170,7 @@ class NewtonTrial(WindowTrial):
     vectors_per_window = 100
 
     @property
-    def neighbours(self) -> Mapping[str, Any]:
+    def neighbours(self) -> Mapping[str, Any]:  # type: ignore[override]
         """The two windows in words."""
         return {"windows": f"{self.windows.description}: the last one, which is in the step"}
 

@@ -91,7 +91,7 @@ class SketchDistribution:
 
 
 def worst_windows(task: Task, problem: WindowProblem, mechanism: GaussMixMechanism) -> Windows:
-    """Return the neighbouring windows whose sketches disclose most, as far as a search finds it.
+    """Search for the neighbouring windows whose sketches disclose most.
 
     Candidates are a window of one record, and balanced windows of records at the corners of the box, of sizes at which
     the eigenvalue saves little or all of the noise. The latter differ in the record that most affects the eigenvalue.

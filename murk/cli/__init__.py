@@ -1,7 +1,5 @@
 """The command line; a command's module is imported when the command is called."""
 
-from __future__ import annotations
-
 import io
 import os
 import sys
@@ -19,38 +17,30 @@ from murk.cli.logs import say
 from murk.cli.streams import open_closed_streams, printable_output
 from murk.errors import MurkError, UserError, unexpected
 
-# Command name -> module with an attribute ``command``, and its one-line help, so that listing imports nothing.
+# Command name -> its one-line help, so that listing imports nothing.
 _COMMANDS = {
-    "init": ("murk.cli.commands.init", "Write a first task file, with comments."),
-    "demo": (
-        "murk.cli.commands.demo",
-        "Learn from 254,654 real people whose records never leave their devices in the clear.",
-    ),
-    "plan": (
-        "murk.cli.commands.plan",
-        "Forecast half-widths for given numbers of people, before anybody releases.",
-    ),
-    "run": ("murk.cli.commands.run", "Learn a task from a file of people: devices, log and learner in one process."),
-    "topics": ("murk.cli.commands.topics", "Create and check a task's topics on a Kafka cluster."),
-    "produce": ("murk.cli.commands.produce", "Privatize the records of a file's people and send them to a log."),
-    "shuffle": ("murk.cli.commands.shuffle", "Forward releases in shuffled crowds from an intake to a log."),
-    "learn": ("murk.cli.commands.learn", "Learn from the releases on a log, until stopped."),
-    "gateway": ("murk.cli.commands.gateway", "Let devices read a task and send releases over HTTP, until stopped."),
-    "fit": ("murk.cli.commands.fit", "Fit further models to a log's releases, at no further budget."),
-    "status": ("murk.cli.commands.status", "Show a log's contents and what was learned from it."),
-    "monitor": ("murk.cli.commands.monitor", "Serve metrics and a live page until interrupted."),
-    "ledger": ("murk.cli.commands.ledger", "Show a person's guarantees, spending and releases, or withdraw them."),
-    "audit": ("murk.cli.commands.audit", "Measure how much releases disclose and compare it with the guarantee."),
-    "config": ("murk.cli.commands.config", "Show every setting and where its value comes from."),
-    "dossier": ("murk.cli.commands.dossier", "Write a privacy dossier of a task and its deployment."),
-    "reproduce": ("murk.cli.commands.reproduce", "Tell how to reproduce the papers' tables and figures."),
-    "dead-letters": ("murk.cli.commands.dead_letters", "List messages that could not be learned, with the reasons."),
+    "init": "Write a first task file, with comments.",
+    "demo": "Learn from 254,654 real people whose records never leave their devices in the clear.",
+    "plan": "Forecast half-widths for given numbers of people, before anybody releases.",
+    "run": "Learn a task from a file of people: devices, log and learner in one process.",
+    "topics": "Create and check a task's topics on a Kafka cluster.",
+    "produce": "Privatize the records of a file's people and send them to a log.",
+    "shuffle": "Forward releases in shuffled crowds from an intake to a log.",
+    "learn": "Learn from the releases on a log, until stopped.",
+    "gateway": "Let devices read a task and send releases over HTTP, until stopped.",
+    "fit": "Fit further models to a log's releases, at no further budget.",
+    "status": "Show a log's contents and what was learned from it.",
+    "monitor": "Serve metrics and a live page until interrupted.",
+    "ledger": "Show a person's guarantees, spending and releases, or withdraw them.",
+    "audit": "Measure how much releases disclose and compare it with the guarantee.",
+    "config": "Show every setting and where its value comes from.",
+    "dossier": "Write a privacy dossier of a task and its deployment.",
+    "reproduce": "Tell how to reproduce the papers' tables and figures.",
+    "dead-letters": "List messages that could not be learned, with the reasons.",
 }
 
 
 class _Lazy(click.Group):
-    """A group that imports commands when they are called."""
-
     def main(self, *arguments: Any, **options: Any) -> Any:
         with printable_output():
             return super().main(*arguments, **options)
@@ -61,13 +51,11 @@ class _Lazy(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _COMMANDS:
             return None
-        command = import_module(_COMMANDS[cmd_name][0]).command
+        command = import_module(f"murk.cli.commands.{cmd_name.replace('-', '_')}").command
         assert isinstance(command, click.Command)
         return command
 
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         name, command, rest = super().resolve_command(ctx, args)
         if name is not None and command is not None and not ctx.resilient_parsing:
             self.configure(ctx, name, command)
@@ -91,12 +79,12 @@ class _Lazy(click.Group):
 
     def settable(self, ctx: click.Context) -> dict[str, dict[str, click.Option]]:
         """Return the options of every command that may be set."""
-        commands = {name: self.get_command(ctx, name) for name in self.list_commands(ctx)}
+        commands = {name: self.get_command(ctx, name) for name in _COMMANDS}
         return {name: configuration.settable(command) for name, command in commands.items() if command is not None}
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
-            formatter.write_dl([(name, text) for name, (_, text) in _COMMANDS.items()])
+            formatter.write_dl(list(_COMMANDS.items()))
 
 
 @click.group(cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"]})

@@ -4,8 +4,6 @@ Precedence: a flag, the command's variable (``MURK_LEARN_LOG``), the shared vari
 in the file (``[learn]``), the file's top level, the default.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -25,18 +23,16 @@ VARIABLE = "MURK_CONFIG"
 MOST_BYTES = 100_000
 """Size limit of a configuration file."""
 KAFKA = "kafka"
-"""The table with Kafka client settings."""
+"""Table of Kafka client settings."""
+
 
 SHARED = ("log", "ledger", "lifetime", "wait", "verbose", "log-json", "metrics-host")
 """Settings that may be set for all commands at once."""
-
 ASKED = ("seed", "simulated", "yes", "make-public", "withdraw", "new", "migrate")
 """Options that affect people's privacy immediately, allowed only as flags."""
-
 ASKED_OF = {"ledger": ("task", "person", "source"), "shuffle": ("replace",)}
-"""Further options allowed only as flags: a forgotten setting would narrow a withdrawal, reveal a name or give up
-releases."""
-
+"""Further options allowed only as flags: as forgotten settings they would narrow a withdrawal, reveal a name or give up
+waiting releases."""
 ALONE = ("demo",)
 """Commands without shared settings: the demonstration must not write into a production log."""
 
@@ -58,15 +54,15 @@ class Configuration:
     kafka: Mapping[str, str] = field(default_factory=dict)
 
     def table_of(self, command: str, key: str) -> str | None:
-        """Return the table that sets an option of a command: "" for the top level, None if it is not set."""
+        """Return the table that sets an option of a command: "" for the top level, None if no table does."""
         if key in self.tables.get(command, {}):
             return command
         return "" if key in self.shared and key in SHARED and command not in ALONE else None
 
     def value(self, command: str, key: str) -> Any:
         """Return the value that the file sets for an option of a command, or None."""
-        place = self.table_of(command, key)
-        return None if place is None else (self.tables[place] if place else self.shared)[key]
+        table = self.table_of(command, key)
+        return None if table is None else (self.tables[table] if table else self.shared)[key]
 
 
 def settable(command: click.Command) -> dict[str, click.Option]:
@@ -92,9 +88,9 @@ def variables(command: str, key: str) -> list[str]:
     >>> variables("learn", "log"), variables("dead-letters", "limit")
     (['MURK_LEARN_LOG', 'MURK_LOG'], ['MURK_DEAD_LETTERS_LIMIT'])
     """
-    own = [f"{PREFIX}{command}_{key}"]
-    shared = [f"{PREFIX}{key}"] if key in SHARED and command not in ALONE else []
-    return [name.upper().replace("-", "_") for name in (*own, *shared)]
+    shared = key in SHARED and command not in ALONE
+    names = (f"{PREFIX}{command}_{key}", *([f"{PREFIX}{key}"] if shared else []))
+    return [name.upper().replace("-", "_") for name in names]
 
 
 def find(path: str | None, environment: Mapping[str, str]) -> Path | None:
@@ -143,20 +139,20 @@ def read(path: Path | None, options: Options) -> Configuration:
         # TOML's message names the line and does not quote it.
         reason = "it is not UTF-8" if isinstance(error, UnicodeDecodeError) else str(error)
         raise UserError(f"{path}: not TOML: {reason}") from None
-    places = [*SHARED, *options, KAFKA]
     tables = {key: value for key, value in content.items() if key in options or key == KAFKA}
     shared = {key: value for key, value in content.items() if key not in tables}
     for key in shared:
         if key not in SHARED:
-            homes = [name for name, known in options.items() if key in known]
+            homes = [f"[{name}]" for name, known in options.items() if key in known]
             if homes:
-                tables_of = " or ".join(f"[{name}]" for name in homes)
-                raise UserError(f"{path}: {key}: set it in {tables_of}", code="MURK-CONF-002")
-            raise _unknown(f"{path}: {key}", key, places, flag=key if _is_flag_only("", key) else "")
+                raise UserError(f"{path}: {key}: set it in {' or '.join(homes)}", code="MURK-CONF-002")
+            flag = key if _is_flag_only("", key) else ""
+            raise _unknown(f"{path}: {key}", key, [*SHARED, *options, KAFKA], flag=flag)
     for name, table in tables.items():
         if not isinstance(table, Mapping):
             raise UserError(f"{path}: {name}: must be a table of settings, [{name}]", code="MURK-CONF-003")
-    settings = Configuration(path, shared, {key: tables[key] for key in tables if key != KAFKA}, _kafka(path, tables))
+    commands = {key: table for key, table in tables.items() if key != KAFKA}
+    settings = Configuration(path, shared, commands, _kafka(path, tables))
     for name, table in settings.tables.items():
         for key in table:
             if key not in options[name]:
@@ -164,9 +160,9 @@ def read(path: Path | None, options: Options) -> Configuration:
                 raise _unknown(f"{path}: [{name}] {key}", key, options[name], flag=flag)
     for command, known in options.items():
         for key, option in known.items():
-            place = settings.table_of(command, key)
-            if place is not None:
-                where = f"{path}: [{place}] {key}" if place else f"{path}: {key}"
+            table = settings.table_of(command, key)
+            if table is not None:
+                where = f"{path}: [{table}] {key}" if table else f"{path}: {key}"
                 check(option, settings.value(command, key), where)
     return settings
 
@@ -174,18 +170,15 @@ def read(path: Path | None, options: Options) -> Configuration:
 def check_variables(environment: Mapping[str, str], options: Options) -> None:
     """Raise `UserError` for a ``MURK_...`` variable that is no setting or has an invalid value, which is not quoted."""
     known = {
-        name: option
-        for command, settings in options.items()
-        for key, option in settings.items()
-        for name in variables(command, key)
+        name: option for of, keys in options.items() for key, option in keys.items() for name in variables(of, key)
     }
     for name, value in environment.items():
         rest = name.removeprefix(PREFIX)
         if rest == name or rest in _OTHER or rest.startswith(_OTHER_PREFIXES) or is_of_service(name, environment):
             continue
         if name not in known:
-            names = {key: key.upper().replace("-", "_") for key in ASKED}
-            flag = next((key for key, suffix in names.items() if rest == suffix or rest.endswith(f"_{suffix}")), "")
+            suffixes = [(key.upper().replace("-", "_"), key) for key in ASKED]
+            flag = next((key for suffix, key in suffixes if f"_{rest}".endswith(f"_{suffix}")), "")
             flag = next((key for of, keys in ASKED_OF.items() for key in keys if rest == f"{of}_{key}".upper()), flag)
             raise _unknown(name, name, known, flag=flag)
         if value:
@@ -207,24 +200,30 @@ def check(option: click.Option, value: Any, where: str, *, quiet: bool = False) 
         fits = isinstance(value, bool)
     elif not option.is_flag:
         fits = fits and not any(isinstance(item, bool) for item in values)
-    if fits and option.name == "log_url" and text:
-        url_problem = _url_problem(value, quiet)
-        if url_problem:
-            raise UserError(f"{where}: {url_problem}", code="MURK-CONF-003")
-    problem = "" if fits else f"{type(value).__name__} is not a valid type of value"
-    if fits:
-        try:
-            option.type_cast_value(click.Context(click.Command(where)), value)
-        except (click.BadParameter, UserError) as error:
-            problem = error.message if isinstance(error, click.BadParameter) else str(error)
+    if not fits:
+        problem = f"{type(value).__name__} is not a valid type of value"
+    elif option.name == "log_url" and text:
+        problem = _url_problem(value, quiet)
+    else:
+        problem = _cast_problem(option, value, where)
         if problem and quiet:
             problem = f"the value is invalid: {_kind(option)} is required"
     if problem:
         raise UserError(f"{where}: {problem}", code="MURK-CONF-003")
 
 
+def _cast_problem(option: click.Option, value: Any, where: str) -> str:
+    """Return why an option cannot have a value; empty if it can."""
+    try:
+        option.type_cast_value(click.Context(click.Command(where)), value)
+    except click.BadParameter as error:
+        return error.message
+    except UserError as error:
+        return str(error)
+    return ""
+
+
 def _kind(option: click.Option) -> str:
-    """Describe the type of an option's value."""
     choices = getattr(option.type, "choices", None)
     if choices:
         return f"one of {', '.join(map(str, choices))}"
@@ -252,11 +251,8 @@ def set_defaults(context: click.Context, name: str, command: click.Command, sett
     """Set the defaults of a command's options from the environment and the file."""
     values = {}
     for key, option in settable(command).items():
-        option.envvar = [
-            variable
-            for variable in variables(name, key)
-            if variable in os.environ and not is_of_service(variable, os.environ)
-        ]
+        named = (each for each in variables(name, key) if each in os.environ)
+        option.envvar = [each for each in named if not is_of_service(each, os.environ)]
         value = settings.value(name, key)
         if value is not None and option.name is not None:
             values[option.name] = value
@@ -276,7 +272,7 @@ def _kafka(path: Path, tables: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _flat(table: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
-    """Flatten dotted keys such as ``security.protocol``, which TOML reads as nested tables."""
+    """Flatten dotted keys, such as ``security.protocol``, which TOML reads as nested tables."""
     for key, value in table.items():
         if isinstance(value, Mapping):
             yield from _flat(value, f"{before}{key}.")

@@ -19,31 +19,23 @@ if TYPE_CHECKING:
 
 LEVEL = 0.95
 
-_AFTER_FAILURE = 30.0
-"""Seconds to wait after an estimate could not be made."""
+_AFTER_FAILURE = 30.0  # seconds to wait after an estimate could not be made
+_SHARE = 50  # messages may take at most 1 / _SHARE of a learner's time
 
 _log = logging.getLogger(__name__)
-
-_SHARE = 50
-"""Messages may take at most 1 / _SHARE of a learner's time."""
 
 
 class Estimates:
     """Messages with the estimate of all chains, which the worker of the first chain publishes.
 
-    ``every`` is the least number of seconds between two messages; ``clock`` returns monotonic time in seconds;
-    ``shown`` is the task whose fit it is, for names and units, by default the log's.
+    ``every`` is the least number of seconds between two messages, measured by ``clock``; ``shown`` is the task whose
+    names and units the messages use, by default the log's.
     """
 
     def __init__(
-        self,
-        log: Log,
-        task: Task,
-        problem: Problem,
-        every: float,
-        clock: Callable[[], float] = monotonic,
-        shown: Task | None = None,
-    ) -> None:
+        self, log: Log, task: Task, problem: Problem, every: float,
+        clock: Callable[[], float] = monotonic, shown: Task | None = None,
+    ) -> None:  # fmt: skip
         from murk.stream.worker.committed import CommittedLearners
 
         self._task, self._shown = task, shown or task
@@ -97,7 +89,7 @@ def encode(task: Task, estimate: Estimate, releases: int, used: int) -> bytes:
     from murk.learners.results.report import report_estimate
     from murk.stream.messages.estimates import EstimateMessage
 
-    # Whoever reads these messages watches: intervals hold at every look where they can.
+    # Readers watch these messages continuously, so intervals hold at every look where they can.
     looks = looks_of(task, estimate, used, live=True)
     # Forecasts take long and belong to reports.
     report = finite(report_estimate(estimate, task.coefficient_scale, units(task), LEVEL, forecast=False, looks=looks))

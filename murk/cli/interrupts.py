@@ -1,7 +1,5 @@
 """How Ctrl-C and SIGTERM stop a command."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from signal import SIGINT, SIGTERM, signal

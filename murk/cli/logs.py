@@ -1,7 +1,5 @@
 """Logging to standard error, as text or as JSON lines."""
 
-from __future__ import annotations
-
 import json
 import logging
 from collections.abc import Callable
@@ -60,8 +58,6 @@ def say(words: str, level: int = logging.WARNING, *, code: str | None = None) ->
 
 
 class _Stderr(logging.Handler):
-    """Write to the current standard error."""
-
     def emit(self, record: logging.LogRecord) -> None:
         try:
             click.echo(self.format(record), err=True)
@@ -83,12 +79,8 @@ class _Line(logging.Formatter):
 class _Json(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         moment = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
-        return json.dumps(
-            {
-                "time": moment.replace("+00:00", "Z"),
-                "level": record.levelname.lower(),
-                "logger": record.name,
-                "message": record.getMessage(),
-                **({"code": record.code} if hasattr(record, "code") else {}),
-            }
-        )
+        entry = {
+            "time": moment.replace("+00:00", "Z"), "level": record.levelname.lower(), "logger": record.name,
+            "message": record.getMessage(),
+        }  # fmt: skip
+        return json.dumps(entry | ({"code": record.code} if hasattr(record, "code") else {}))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from logging import INFO
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -14,6 +14,7 @@ from murk.cli.logs import say
 
 if TYPE_CHECKING:
     from murk.gateway.server import Gateway
+    from murk.monitoring.web.server import Route
     from murk.producers import Ledger
     from murk.stream import Task
     from murk.stream.worker.pool import WorkerPool
@@ -22,29 +23,28 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 _OPTIONS = ("--metrics-port", "--metrics-host")
 _SECONDS = 2.0
-_SHARE = 20
-"""Computing sums may take at most 1 / _SHARE of the time."""
-
-
-def _names(host: str) -> tuple[str, ...]:
-    """Return the allowed host names: all if ``host`` is reachable from the network, since only sums are served."""
-    from murk.monitoring.web.hosts import ANY, is_own
-
-    return () if is_own(host) else (ANY,)
+_SHARE = 20  # computing sums may take at most 1 / _SHARE of the time
 
 
 def metrics_port(description: str) -> Callable[[F], F]:
     """Add the options --metrics-port, with a help text, and --metrics-host to a command."""
+    port = click.option("--metrics-port", type=click.IntRange(0, 65535), metavar="N", help=description)
+    host = click.option(
+        "--metrics-host", default="127.0.0.1", show_default=True, metavar="H",
+        help="Address that --metrics-port listens on.",
+    )  # fmt: skip
+    return lambda function: port(host(function))
 
-    def options(function: F) -> F:
-        function = click.option(
-            "--metrics-host", default="127.0.0.1", show_default=True, metavar="H",
-            help="Address that --metrics-port listens on.",
-        )(function)  # fmt: skip
-        port = click.option("--metrics-port", type=click.IntRange(0, 65535), metavar="N", help=description)
-        return port(function)
 
-    return options
+@contextmanager
+def _served(task: Task, what: str, routes: Mapping[str, Route], host: str, port: int) -> Iterator[None]:
+    """Serve metrics at an address; to all host names if the network reaches it, since only sums are served."""
+    from murk.monitoring.web.server import ANY, Server, is_own
+
+    allowed = () if is_own(host) else (ANY,)
+    with Server(routes, host, port, options=_OPTIONS, allowed=allowed) as server:
+        say(f"{task.name}: metrics of {what} at {server.url}/metrics", INFO)
+        yield
 
 
 @contextmanager
@@ -56,9 +56,7 @@ def learner_metrics(port: int | None, host: str, task: Task, team: WorkerPool[An
     if port is None:
         yield lambda: None
         return
-    from murk.monitoring.metrics.learner import LearnerMetrics, learner_routes
-    from murk.monitoring.metrics.process import ProcessMetrics
-    from murk.monitoring.web.server import Server
+    from murk.monitoring.processes import LearnerMetrics, ProcessMetrics, learner_routes
 
     due = 0.0
 
@@ -70,8 +68,7 @@ def learner_metrics(port: int | None, host: str, task: Task, team: WorkerPool[An
 
     exported = LearnerMetrics(task.name, team.pulse)
     ProcessMetrics(task.name, exported.registry)
-    with Server(learner_routes(exported, team.pulse), host, port, options=_OPTIONS, allowed=_names(host)) as server:
-        say(f"{task.name}: metrics of this learner at {server.url}/metrics", INFO)
+    with _served(task, "this learner", learner_routes(exported, team.pulse), host, port):
         yield refresh
 
 
@@ -86,9 +83,9 @@ def people_metrics(port: int | None, host: str, task: Task, ledger: Ledger) -> I
         return
     from functools import partial
 
-    from murk.monitoring.metrics.population import PeopleMetrics, PeopleSums
+    from murk.monitoring.processes import PeopleMetrics, PeopleSums
     from murk.monitoring.web.routes import metrics
-    from murk.monitoring.web.server import Route, Server, text
+    from murk.monitoring.web.server import text
 
     exported = PeopleMetrics(task.name)
     sums = ledger.group_sums(task.hash)
@@ -109,8 +106,7 @@ def people_metrics(port: int | None, host: str, task: Task, ledger: Ledger) -> I
         "/metrics": partial(metrics, exported.registry),
         "/healthz": lambda headers: text(200, "ok"),
     }
-    with Server(routes, host, port, options=_OPTIONS, allowed=_names(host)) as server:
-        say(f"{task.name}: metrics of its people at {server.url}/metrics", INFO)
+    with _served(task, "its people", routes, host, port):
         refresh()
         yield refresh
 
@@ -124,13 +120,12 @@ def gateway_metrics(port: int | None, host: str, task: Task, gateway: Gateway) -
     from functools import partial
 
     from murk.monitoring.web.routes import metrics
-    from murk.monitoring.web.server import Response, Route, Server, text
+    from murk.monitoring.web.server import Response, text
 
     def healthz(headers: object) -> Response:
         trouble = gateway.appending.trouble
         return text(200, "ok") if trouble is None else text(503, trouble)
 
     routes: dict[str, Route] = {"/metrics": partial(metrics, gateway.registry), "/healthz": healthz}
-    with Server(routes, host, port, options=_OPTIONS, allowed=_names(host)) as server:
-        say(f"{task.name}: metrics of this gateway at {server.url}/metrics", INFO)
+    with _served(task, "this gateway", routes, host, port):
         yield

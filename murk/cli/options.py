@@ -1,26 +1,26 @@
-"""Options that several commands share, and functions that open their logs."""
+"""Options that several commands share, and functions that open their logs and ask for consent."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from murk.cli.consent import make_public
 from murk.cli.logs import say
-from murk.errors import MurkError, UserError
+from murk.errors import UserError
 
 if TYPE_CHECKING:
     from murk.privacy import Guarantee
     from murk.stream import Task
     from murk.stream.log.base import Log
+    from murk.stream.task.disclosure import Disclosure
 
 _RETRY_SECONDS = 0.5
 _PERMANENT = ("MURK-CLI-", "MURK-CONF-", "MURK-KAFKA-002", "MURK-KAFKA-003", "MURK-LOG-008")
 """Codes of errors that retrying cannot fix: settings, URLs, credentials and rights."""
-
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
 
@@ -32,6 +32,48 @@ existing_log = click.option(
 wait_for_task = click.option("--wait", is_flag=True, help="Wait for the log and its task if they do not exist yet.")
 
 
+_MAKE_PUBLIC = click.option(
+    "--make-public", type=click.IntRange(1), metavar="N",
+    help="Agree without a prompt that the features of at most N people become public (the task's public sample).",
+)  # fmt: skip
+# Accepted for compatibility; never counts as consent.
+_YES = click.option("--yes", is_flag=True, hidden=True, expose_value=False, help="Has no effect.")
+
+
+def make_public(function: F) -> F:
+    """Add options for consent to a command."""
+    return _MAKE_PUBLIC(_YES(function))
+
+
+_ALTERNATIVES = (
+    "nothing was published or started. Alternatives: public: {file: ...} with features that everybody may know, "
+    "public: {set_aside: N} with fewer people, or no public sample"
+)
+
+
+def asking(url: str, source: str | None = None, *, simulated: bool, agreed: int | None) -> Callable[[Disclosure], None]:
+    """Return a function that announces a disclosure and asks for consent.
+
+    A simulation is announced without asking, since its releases protect nobody. With real noise, the operator must
+    agree at the terminal, or in advance by an ``agreed`` of at least the number of people whose features become public.
+    ``url`` is the log to which the sample is written, ``source`` the file from which people are set aside.
+    """
+
+    def agree(disclosure: Disclosure) -> None:
+        text, number = disclosure.announce(url, source), disclosure.people
+        asked = not simulated and (agreed is None or number > agreed)
+        remedy = f"pass --make-public {number} to agree. So far {_ALTERNATIVES}"
+        if asked and agreed is not None:
+            raise UserError(f"{text} Consent was given for only {agreed:,} people: {remedy}")
+        if asked and not (sys.stdin.isatty() and sys.stderr.isatty()):
+            raise UserError(f"{text} There is no terminal to ask at: {remedy}")
+        click.echo(text, err=True)
+        if asked and not click.confirm("Publish them?", err=True):
+            raise UserError(_ALTERNATIVES)
+
+    return agree
+
+
 def guarantee(text: str) -> Guarantee:
     """Parse a guarantee with `murk.privacy.guarantee_from_text`, imported lazily."""
     from murk.privacy import guarantee_from_text
@@ -41,39 +83,39 @@ def guarantee(text: str) -> Guarantee:
 
 def population(function: F) -> F:
     """Add the options of a population and its accounts to a command."""
-    for option in reversed(
-        [
-            click.argument("task_path", metavar="TASK", type=click.Path()),
-            click.option("--source", required=True, metavar="FILE", help="CSV, JSON lines (also gzipped) or Parquet."),
-            click.option("--log", "log_url", metavar="URL", help="sqlite:///FILE or kafka://HOST:PORT.  [default: sqlite:///NAME.db]"),
-            click.option(
-                "--ledger", metavar="PATH",
-                help="Ledger of people's accounts for all tasks.  [default: beside SOURCE; with --seed NAME.ledger.db]",
-            ),
-            click.option(
-                "--lifetime", type=guarantee, metavar="GUARANTEE",
-                help="Cap of a person over all tasks in the ledger: gdp:MU, zcdp:RHO, pure:E or approx:E,DELTA.",
-            ),
-            click.option("--person", metavar="COLUMN", help="Column of people's names.  [default: a row is a person]"),
-            click.option(
-                "--level", default="default", metavar="LEVEL",
-                help="A privacy level of the task, 'lot' (drawn uniformly) or 'column:NAME' (not a feature or target).",
-            ),
-            click.option("--seed", type=click.IntRange(0, 2**64 - 1), help="Simulate the noise: protects nobody."),
-            click.option(
-                "--rate", type=click.FloatRange(0.0, 1.0, min_open=True, max_open=True), metavar="SHARE",
-                help="Share of positive targets for the forecast.  [default: target.rate of the task, else 0.5]",
-            ),
-            click.option("--block", type=click.IntRange(1), metavar="N", help="Process at most N records at a time."),
-            click.option(
-                "--check", is_flag=True,
-                help="Check FILE against the task and send nothing.",
-            ),
-            make_public,
-        ]
-    ):  # fmt: skip
+    for option in reversed(_POPULATION):
         function = option(function)
     return function
+
+
+_POPULATION = (
+    click.argument("task_path", metavar="TASK", type=click.Path()),
+    click.option("--source", required=True, metavar="FILE", help="CSV, JSON lines (also gzipped) or Parquet."),
+    click.option("--log", "log_url", metavar="URL",
+                 help="sqlite:///FILE or kafka://HOST:PORT.  [default: sqlite:///NAME.db]"),
+    click.option("--ledger", metavar="PATH",
+                 help="Ledger of accounts for all tasks.  [default: beside SOURCE; with --seed NAME.ledger.db]"),
+    click.option("--lifetime", type=guarantee, metavar="GUARANTEE",
+                 help="Cap of a person over all tasks in the ledger: gdp:MU, zcdp:RHO, pure:E or approx:E,DELTA."),
+    click.option("--person", metavar="COLUMN", help="Column of people's names.  [default: a row is a person]"),
+    click.option("--level", default="default", metavar="LEVEL",
+                 help="A privacy level of the task, 'lot' (drawn uniformly) or 'column:NAME' (no feature or target)."),
+    click.option("--seed", type=click.IntRange(0, 2**64 - 1), help="Simulate the noise: protects nobody."),
+    click.option("--rate", type=click.FloatRange(0.0, 1.0, min_open=True, max_open=True), metavar="SHARE",
+                 help="Share of positive targets for the forecast.  [default: target.rate of the task, else 0.5]"),
+    click.option("--block", type=click.IntRange(1), metavar="N", help="Process at most N records at a time."),
+    click.option("--check", is_flag=True, help="Check FILE against the task and send nothing."),
+    make_public,
+)  # fmt: skip
+
+
+def load_task(path: str) -> Task:
+    """Load a task file, with the public file that it names."""
+    from murk.producers.populations.public_sample import public_covariates
+    from murk.stream import Task
+
+    task = Task.load(path)
+    return task if task.public_path is None else task.with_public(*public_covariates(task.public_path, task))
 
 
 def open_existing(url: str, *, wait: bool = False, name: str | None = None) -> tuple[Log, Task]:
@@ -81,8 +123,7 @@ def open_existing(url: str, *, wait: bool = False, name: str | None = None) -> t
 
     ``name`` selects a log of a cluster if the URL has no name. Raises `UserError` if there is no log or no task.
     """
-    log, task, _ = begin_on(url, lambda log, task: None, wait=wait, name=name)
-    return log, task
+    return begin_on(url, lambda log, task: None, wait=wait, name=name)[:2]
 
 
 def begin_on(
@@ -95,32 +136,26 @@ def begin_on(
     reported = ""
     while True:
         log: Log | None = None
-        why: MurkError = UserError(
-            f"{url} carries no task yet: `murk run` or `murk produce` announces one", code="MURK-LOG-003"
-        )
         opened = False
         try:
             log = open_log(url, create=False, name=name)
-            document = log.document()
-            if document is not None:
-                task = Task.from_document(document, f"the task on {url}")
-                opened = True
-                made, kept = make(log, task), log
-                log = None
-                return kept, task, made
+            if (document := log.document()) is None:
+                remedy = "`murk run` or `murk produce` announces one"
+                raise UserError(f"{url} carries no task yet: {remedy}", code="MURK-LOG-003")
+            task = Task.from_document(document, f"the task on {url}")
+            opened = True
+            made, kept, log = make(log, task), log, None
+            return kept, task, made
         except (UserError, UnreachableError) as error:
-            why = error
             mistake = isinstance(error, UserError) and (opened or error.code.startswith(_PERMANENT))
             if not wait or mistake:
                 raise
+            if str(error) != reported:
+                reported = str(error)
+                say(f"murk: waiting: {reported}", code=error.code)
         finally:
             if log is not None:
                 log.close()
-        if not wait:
-            raise UserError(str(why), code=why.code)
-        if str(why) != reported:
-            reported = str(why)
-            say(f"murk: waiting: {reported}", code=why.code)
         sleep(_RETRY_SECONDS)
 
 
@@ -128,8 +163,7 @@ def patiently(seconds: float, function: Callable[[], T]) -> T:
     """Call a function, retrying for some seconds while it raises `UnreachableError`."""
     from murk.stream.log.base import UnreachableError
 
-    deadline = monotonic() + seconds
-    reported = False
+    deadline, reported = monotonic() + seconds, False
     while True:
         try:
             return function()
@@ -138,5 +172,5 @@ def patiently(seconds: float, function: Callable[[], T]) -> T:
                 raise
             if not reported:
                 say(f"murk: waiting: {error}", code=error.code)
-                reported = True
+            reported = True
             sleep(_RETRY_SECONDS)

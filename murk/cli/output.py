@@ -1,7 +1,6 @@
 """Print tables, prose, JSON and progress."""
 
-from __future__ import annotations
-
+import json
 import shutil
 import sys
 import textwrap
@@ -22,6 +21,17 @@ _PLAIN_SECONDS = 5.0
 def print_json(result: Mapping[str, Any]) -> None:
     """Print one JSON object; infinite and missing numbers become null."""
     click.echo(as_json(result))
+
+
+address_as_json = click.option("--json", "as_json", is_flag=True, help="Print the address as one line of JSON.")
+
+
+def print_address(task: str, server: Any, words: str, as_json: bool) -> None:
+    """Print where a task's server listens, as one line of JSON or in words."""
+    if as_json:
+        click.echo(json.dumps({"task": task, "url": server.url, "host": server.host, "port": server.port}))
+    else:
+        click.echo(f"{task}: {words}")
 
 
 def table(title: str, columns: list[str], rows: list[list[str]]) -> None:

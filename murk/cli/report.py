@@ -83,42 +83,45 @@ def say_notice(
     task: Task, population: FilePopulation, quiet: bool, *, capped: bool = False, rate: float | None = None
 ) -> None:
     """Print warnings; unless ``quiet``, also notices about earlier runs, forgetting and the forecast."""
-    from murk.learners.results.report import SEVERAL_RECORDS, SEVERAL_ROWS
+    from murk.learners.results.report import SEVERAL_RECORDS, SEVERAL_ROWS, cost_of_forgetting
 
-    for warning in (*population.warnings, *population.findings):
-        click.echo(f"{task.name}: caution: {warning}", err=True)
-    if capped and population.source.people == "row" and not (task.of_organisations or task.simulated):
-        click.echo(
-            f"{task.name}: caution: people are rows of the file: nobody is recognised in a sorted or corrected copy, "
-            "so this ledger refuses such a copy, and no withdrawal applies to it. Name people by a column (--person)",
-            err=True,
+    def say(*notices: str | None) -> None:
+        for notice in filter(None, notices):
+            click.echo(f"{task.name}: {notice}", err=True)
+
+    of_rows = population.source.people == "row"
+    say(*(f"caution: {warning}" for warning in (*population.warnings, *population.findings)))
+    if capped and of_rows and not (task.of_organisations or task.simulated):
+        say(
+            "caution: people are rows of the file: nobody is recognised in a sorted or corrected copy, so this ledger "
+            "refuses such a copy, and no withdrawal applies to it. Name people by a column (--person)"
         )
-    rows = SEVERAL_RECORDS if task.of_organisations else SEVERAL_ROWS
-    asked = task.block.person is None if task.of_organisations else population.source.people == "row"
-    if asked and not quiet:
-        click.echo(f"{task.name}: caution: {rows}", err=True)
-    if population.notice and not quiet:
-        click.echo(f"{task.name}: {population.notice}", err=True)
     if quiet:
         return
-    if task.shuffle is not None:
-        from murk.stream.task.shuffle import COLLUDING
-
-        for level, local in task.privacy.levels.items():
-            click.echo(f"{task.name}: level {level}: {COLLUDING}: {local.describe()}", err=True)
-            click.echo(f"{task.name}: level {level}: {task.shuffle.promised(local).describe()}", err=True)
-    from murk.learners.results.report import cost_of_forgetting
+    if task.of_organisations:
+        say(f"caution: {SEVERAL_RECORDS}" if task.block.person is None else None)
+    else:
+        say(f"caution: {SEVERAL_ROWS}" if of_rows else None)
+    say(population.notice)
+    for level, both in promises(task).items():
+        say(*(f"level {level}: {one}" for one in both))
+    say(cost_of_forgetting(task))
     from murk.planning.line import outlook
 
-    cost = cost_of_forgetting(task)
-    if cost is not None:
-        click.echo(f"{task.name}: {cost}", err=True)
     size = population.source.size - len(population.excluded)
     # The number of people in a column is not known in advance; a resumed run has results to show.
-    known = population.next_row == 0 and (task.of_organisations or population.crowd.person is None)
-    line = outlook(task, size, population.crowd.level, rate) if known else None
-    if line is not None:
-        click.echo(f"{task.name}: {line}", err=True)
+    if population.next_row == 0 and (task.of_organisations or population.crowd.person is None):
+        say(outlook(task, size, population.crowd.level, rate))
+
+
+def promises(task: Task) -> dict[str, list[str]]:
+    """Return both guarantees of each level of a shuffled task, in words; none if it is not shuffled."""
+    from murk.stream.task.shuffle import COLLUDING
+
+    if (shuffle := task.shuffle) is None:
+        return {}
+    levels = task.privacy.levels.items()
+    return {level: [f"{COLLUDING}: {local.describe()}", shuffle.promised(local).describe()] for level, local in levels}
 
 
 def print_accounts(found: Mapping[str, Any]) -> None:
@@ -135,9 +138,8 @@ def print_check(task: Task, crowd: PopulationConfig, as_json: bool) -> None:
     if as_json:
         print_json({"task": task.name, "source": str(crowd.source), "records": rows, "checked": True})
     else:
-        click.echo(
-            f"{crowd.source}: {many(rows, 'row')}, all as the task {task.name!r} declares them. Nothing was sent"
-        )
+        fits = f"{many(rows, 'row')}, all as the task {task.name!r} declares them"
+        click.echo(f"{crowd.source}: {fits}. Nothing was sent")
 
 
 def brief(task: Task, estimate: Estimate, engines: Sequence[Any], level: float = 0.95, most: int = 2) -> str:
@@ -145,9 +147,6 @@ def brief(task: Task, estimate: Estimate, engines: Sequence[Any], level: float =
     from murk.learners.estimates.looks import looks_of, used_count
 
     looks = looks_of(task, estimate, used_count(task, estimate, engines), live=True)
-    halves = estimate.half_widths(looks.nominal(level))
-    parts = [
-        f"{name} {number(float(value))} ± {number(float(half))}"
-        for name, value, half in list(zip(estimate.names, estimate.values, halves, strict=True))[:most]
-    ]
+    figures = zip(estimate.names, estimate.values, estimate.half_widths(looks.nominal(level)), strict=True)
+    parts = [f"{name} {number(float(value))} ± {number(float(half))}" for name, value, half in [*figures][:most]]
     return "  ".join([*parts, "at every look"] if looks.valid == "always" else parts)

@@ -1,12 +1,11 @@
 """A person's account on one screen: what was sent, what it can disclose, and how to withdraw. It names nobody."""
 
-from __future__ import annotations
-
 import shutil
 import sys
 import textwrap
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
+from functools import partial
 
 import click
 
@@ -17,8 +16,7 @@ from murk.producers.ledger.accounts import Account, CapStatus, LevelAccount, Tas
 from murk.stream.task.shuffle import COLLUDING
 
 _LABEL, _WIDEST, _MOST = 14, 100, 6
-# Without the path, which may contain a person's name.
-_COMMAND = "murk ledger LEDGER --person NAME"
+_COMMAND = "murk ledger LEDGER --person NAME"  # without the path, which may contain a person's name
 
 
 def show_statement(account: Account) -> None:
@@ -30,16 +28,9 @@ def show_statement(account: Account) -> None:
         click.echo()
         heading(title)
         for label, text in lines:
-            click.echo(
-                textwrap.fill(
-                    text,
-                    width,
-                    initial_indent=f"  {label:<{_LABEL}}",
-                    subsequent_indent=" " * (_LABEL + 2),
-                    break_long_words=False,
-                    break_on_hyphens=False,
-                )
-            )
+            first, others = f"  {label:<{_LABEL}}", " " * (_LABEL + 2)
+            fill = partial(textwrap.fill, break_long_words=False, break_on_hyphens=False)
+            click.echo(fill(text, width, initial_indent=first, subsequent_indent=others))
 
 
 def _sections(account: Account) -> Iterator[tuple[str, list[tuple[str, str]]]]:
@@ -57,11 +48,8 @@ def _sections(account: Account) -> Iterator[tuple[str, list[tuple[str, str]]]]:
 
 def _task(task: TaskAccount) -> Iterator[tuple[str, str]]:
     if task.published:
-        yield (
-            "Published",
-            "Your features, without the target, are published with this task without noise. Nothing else of yours is "
-            "released to it.",
-        )
+        features = "Your features, without the target, are published with this task without noise."
+        yield "Published", f"{features} Nothing else of yours is released to it."
     for level in task.levels:
         if level.released or level.refused:
             yield "Sent", _sent(level)
@@ -126,9 +114,8 @@ def _budget(caps: Sequence[CapStatus]) -> str:
 def _receipt(numbers: Sequence[int], *, shuffled: bool) -> str:
     shown = ", ".join(map(str, numbers[:_MOST]))
     more = f" and {len(numbers) - _MOST:,} more" if len(numbers) > _MOST else ""
-    who = "somebody who has this ledger or your file may recognise it by its position in the log"
-    if shuffled:
-        who = "the shuffler may recognise it when it comes"
+    known = "somebody who has this ledger or your file may recognise it by its position in the log"
+    who = "the shuffler may recognise it when it comes" if shuffled else known
     return (
         f"No. {shown}{more} in this ledger. What was sent carries no number or name, but {who}. It says no more about "
         "your record than stated above."
@@ -139,15 +126,10 @@ def _way_out(account: Account) -> Iterator[tuple[str, str]]:
     if account.withdrawn:
         yield "Withdrawn", f"{_on(account.withdrawn_on)}Nothing more is released to any task."
     else:
-        yield (
-            "To stop",
-            f"`{_COMMAND} --withdraw` deletes waiting answers and stops further ones (--task NAME: for one task).",
-        )
-    yield (
-        "What stays",
-        "What was sent cannot be taken back, or removed from a result that was learned from it. It will never say "
-        "more about you than stated above.",
-    )
+        effect = "deletes waiting answers and stops further ones (--task NAME: for one task)"
+        yield "To stop", f"`{_COMMAND} --withdraw` {effect}."
+    sent = "What was sent cannot be taken back, or removed from a result that was learned from it."
+    yield "What stays", f"{sent} It will never say more about you than stated above."
 
 
 def _on(day: int | None) -> str:

@@ -1,7 +1,5 @@
 """Robust standard streams: closed ones are reopened, and escape sequences are made visible."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Iterator
@@ -16,15 +14,6 @@ class PrintableStream:
 
     File names, topics and log content are untrusted: an escape sequence could move the cursor or hide text. Code that
     draws on the terminal itself writes to ``terminal``.
-
-    Examples
-    --------
-    >>> import io
-    >>> stream = PrintableStream(io.StringIO())
-    >>> stream.write("a\\x1b[2J.csv\\n")
-    10
-    >>> stream.terminal.getvalue()
-    'a\\\\u001b[2J.csv\\n'
     """
 
     def __init__(self, terminal: TextIO) -> None:

@@ -1,16 +1,14 @@
 """Sections on the purpose, the data asked for, what leaves a device, and the guarantee."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from murk.dossier.content import Block, Claim, Sample, Section, Table
+from murk.dossier.content import Block, Claim, Sample, Table
 from murk.dossier.example import caps_of
-from murk.dossier.facts import Facts
-from murk.dossier.figures import DELTA, row, stated, together
+from murk.dossier.facts import DELTA, Facts, row, stated, together
+from murk.learners.results.numbers import many
 from murk.privacy.explain import percent
 from murk.privacy.sketches.explain import described, promised
 from murk.stream.task.data.features import BinaryTarget, ClassTarget
@@ -36,98 +34,81 @@ _FIELDS = {
 }
 
 
-def purpose(facts: Facts) -> Section:
-    """Return the section on the purpose."""
+def purpose(facts: Facts) -> Iterator[Block]:
+    """Yield the section on the purpose."""
     task = facts.task
     names = ", ".join(feature.name for feature in task.features)
-    blocks = [
-        Claim(
-            f"To learn how “{task.target.name}” depends on {names}, across all participants: an estimate of each of "
-            f"{task.coding.size} coefficients, with its uncertainty. No individual record is learned.",
-            source="task",
-        )
-    ]
+    yield Claim(
+        f"To learn how “{task.target.name}” depends on {names}, across all participants: an estimate of each of "
+        f"{task.coding.size} coefficients, with its uncertainty. No individual record is learned.",
+        source="task",
+    )
     for label, text, empty in (
         ("Purpose", facts.purpose, "not stated (--purpose): for which purpose, and on which legal basis"),
         ("Responsible", facts.controller, "not stated (--controller): the controller, and whom to ask"),
     ):
-        blocks.append(Claim(f"{label}: {text or f'________ {empty}.'}", source="organisation"))
-    return Section("purpose", "Purpose", tuple(blocks))
+        yield Claim(f"{label}: {text or f'________ {empty}.'}", source="organisation")
 
 
-def asked(facts: Facts) -> Section:
-    """Return the section on features and target."""
+def asked(facts: Facts) -> Iterator[Block]:
+    """Yield the section on features and target."""
     task = facts.task
     rows = [(feature.name, "feature", _values(feature)) for feature in task.features]
     rows.append((task.target.name, "target", _values(task.target)))
-    missing = (
+    yield Claim("Only these columns of a record are used.", ("release",))
+    yield Table(("column", "used as", "public bounds or values"), tuple(rows), source="task")
+    yield Claim(
+        "The bounds are public and part of the task. They must be known without looking at these people's data: bounds "
+        "derived from the data would disclose it. Murk cannot check where they come from.",
+        source="organisation",
+    )
+    yield Claim(
         "A missing or undeclared value is replaced by a public rule, by default by the middle; nobody is left out."
         if task.missing == "midpoint"
-        else "A file with a missing or undeclared value is refused as a whole, before any release."
-    )
-    return Section(
-        "asked",
-        "Features and target",
-        (
-            Claim("Only these columns of a record are used.", ("release",)),
-            Table(("column", "used as", "public bounds or values"), tuple(rows), source="task"),
-            Claim(
-                "The bounds are public and part of the task. They must be known without looking at these people's "
-                "data: bounds derived from the data would disclose it. Murk cannot check where they come from.",
-                source="organisation",
-            ),
-            Claim(missing, ("values",)),
-        ),
+        else "A file with a missing or undeclared value is refused as a whole, before any release.",
+        ("values",),
     )
 
 
-def leaves(facts: Facts) -> Section:
-    """Return the section on what leaves the device, to the byte."""
+def leaves(facts: Facts) -> Iterator[Block]:
+    """Yield the section on what leaves the device, to the byte."""
     task, example = facts.task, facts.example
     fields = example.fields
     text = example.messages[0].decode("ascii", "backslashreplace")
     shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}… ({len(text) - _SHOWN:,} more characters like these)"
     known = tuple((name, _meaning(name, fields), _shown(name, fields[name])) for name in fields)
-    many = len(example.messages) > 1
-    again = _short(json.loads(example.messages[1])["payload"]) if many else ""
     of = f"a window of {example.records:,} such records" if example.records > 1 else "this record"
-    blocks: list[Block] = [
-        Claim(
-            f"Only a release leaves the {facts.device}: a message with the fields below. The answer in it is bounded "
-            "and randomized before anything is sent or written to disk. No field contains the record, a name or an "
-            "identifier of a person or device.",
-            ("window",) if task.of_organisations else ("release", "bound", "noise"),
-        ),
-        Sample("MADE UP: a record that nobody has", json.dumps(dict(example.record), ensure_ascii=False)),
-        Sample(
-            f"MADE UP: the bytes ({len(text):,}) of the release of {of}, by a device's code and randomness"
-            + (", with a public sample that was made up, too" if example.made_up_public else ""),
-            shown,
-        ),
-        Table(("field", "what it is", "in the example"), known, ("release", "days")),
-    ]
-    if many:
-        blocks.append(
-            Claim(
-                f"The same made-up record released again, by somebody else: payload {again}. Two releases have only "
-                "settings in common, but their positions in a log can link them, also one person's releases to two "
-                "tasks. What they disclose together is covered by their joint guarantee.",
-                source="example",
-            )
+    yield Claim(
+        f"Only a release leaves the {facts.device}: a message with the fields below. The answer in it is bounded and "
+        "randomized before anything is sent or written to disk. No field contains the record, a name or an identifier "
+        "of a person or device.",
+        ("window",) if task.of_organisations else ("release", "bound", "noise"),
+    )
+    yield Sample("MADE UP: a record that nobody has", json.dumps(dict(example.record), ensure_ascii=False))
+    yield Sample(
+        f"MADE UP: the bytes ({len(text):,}) of the release of {of}, by a device's code and randomness"
+        + (", with a public sample that was made up, too" if example.made_up_public else ""),
+        shown,
+    )
+    yield Table(("field", "what it is", "in the example"), known, ("release", "days"))
+    if len(example.messages) > 1:
+        again = _short(json.loads(example.messages[1])["payload"])
+        yield Claim(
+            f"The same made-up record released again, by somebody else: payload {again}. Two releases have only "
+            "settings in common, but their positions in a log can link them, also one person's releases to two tasks. "
+            "What they disclose together is covered by their joint guarantee.",
+            source="example",
         )
     what = "window is summarised and" if task.of_organisations else "record is"
-    blocks.append(
-        Claim(
-            f"Each {what} randomized once; a retry sends the same bytes. Whether, when and where something is sent "
-            "does not depend on any value.",
-            ("once", "values"),
-        )
+    yield Claim(
+        f"Each {what} randomized once; a retry sends the same bytes. Whether, when and where something is sent does "
+        "not depend on any value.",
+        ("once", "values"),
     )
-    return Section("leaves", f"What leaves the {facts.device}", tuple(blocks))
 
 
-def guarantee(facts: Facts) -> Section:
-    """Return the section on the guarantee per release, per task, and over all tasks."""
+def guarantee(facts: Facts) -> Iterator[Block]:
+    """Yield the section on the guarantee per release, per task, and over all tasks."""
     task = facts.task
     apart = "told from a blank one at most" if facts.is_central else "told apart at most"
     columns = ("", apart, "mu", "epsilon", "rho")
@@ -135,89 +116,61 @@ def guarantee(facts: Facts) -> Section:
         (f"{name} ({stated(level)}, {facts.mechanisms[name].kind})", *row(facts.given(name), level))
         for name, level in task.privacy.levels.items()
     )
-    default = task.privacy.guarantee
-    blocks: list[Block] = [
-        Claim(
-            "“Told apart at most” is how often an attacker correctly names which of two records is behind a release, "
-            "knowing everything else and with unlimited computing power; guessing is right in 50%. Epsilon is stated "
-            f"at delta {DELTA:g} unless the guarantee has its own; a dash means that the guarantee implies no such "
-            "figure.",
+    default, noise = task.privacy.guarantee, ("calibration", "noise", "bound")
+    yield Claim(
+        "“Told apart at most” is how often an attacker correctly names which of two records is behind a release, "
+        "knowing everything else and with unlimited computing power; guessing is right in 50%. Epsilon is stated at "
+        f"delta {DELTA:g} unless the guarantee has its own; a dash means that the guarantee implies no such figure.",
+        ("attack",),
+    )
+    if facts.is_central:
+        yield Claim(f"Each release. {described(facts.mechanisms['default'])[0]}", ("calibration", "bound"))
+        yield Claim(
+            "The tables are about a record and a blank one. One release at the default level tells any two records "
+            f"apart in at most {percent(facts.any_two('default'))}.",
             ("attack",),
         )
-    ]
-    if facts.is_central:
-        words, _ = described(facts.mechanisms["default"])
-        blocks.append(Claim(f"Each release. {words}", ("calibration", "bound")))
-        blocks.append(
-            Claim(
-                "The tables are about a record and a blank one. One release at the default level tells any two records "
-                f"apart in at most {percent(facts.any_two('default'))}.",
-                ("attack",),
-            )
-        )
-    elif task.shuffle is not None:
-        central = task.shuffle.promised(default)
-        blocks.append(Claim(f"Each release at the default level. {COLLUDING}: {default.describe()}",
-                            ("calibration", "noise", "bound")))  # fmt: skip
-        blocks.append(Claim(central.describe(), ("shuffling",)))
-        rows = tuple(
-            (f"{name} ({stated(level)})", *row(task.shuffle.central(level)))
-            for name, level in task.privacy.levels.items()
-        )
-        blocks.append(Table(("towards all but the shuffler, at level", *columns[1:]), rows, ("shuffling",)))
+    elif (shuffle := task.shuffle) is not None:
+        yield Claim(f"Each release at the default level. {COLLUDING}: {default.describe()}", noise)
+        yield Claim(shuffle.promised(default).describe(), ("shuffling",))
+        central = [(f"{name} ({stated(at)})", *row(shuffle.central(at))) for name, at in task.privacy.levels.items()]
+        yield Table(("towards all but the shuffler, at level", *columns[1:]), tuple(central), ("shuffling",))
     else:
-        blocks.append(
-            Claim(f"Each release at the default level: {promised(default, facts.mechanisms['default'].kind)}",
-                  ("calibration", "noise", "bound"))
-        )  # fmt: skip
-    blocks.append(Table(("each release, at level", *columns[1:]), levels, ("calibration", "attack")))
+        promise = promised(default, facts.mechanisms["default"].kind)
+        yield Claim(f"Each release at the default level: {promise}", noise)
+    yield Table(("each release, at level", *columns[1:]), levels, ("calibration", "attack"))
     whole = task.privacy.per_person
-    blocks.append(
-        Claim(
-            f"This task, all releases of one {facts.who}: at most {caps_of(task)}. Beyond that the {facts.device} "
-            "refuses every request.",
-            ("caps", "composition", "crash"),
-        )
+    yield Claim(
+        f"This task, all releases of one {facts.who}: at most {caps_of(task)}. Beyond that the {facts.device} refuses "
+        "every request.",
+        ("caps", "composition", "crash"),
     )
     if whole is not None:
-        blocks.append(
-            Table(("all releases to this task", *columns[1:]), ((stated(whole), *row(whole)),), ("composition",))
-        )
+        yield Table(("all releases to this task", *columns[1:]), ((stated(whole), *row(whole)),), ("composition",))
     elif len(task.privacy.levels) > 1:
-        blocks.append(
-            Claim("A release at one level spends the budgets of all levels: they are alternatives and do not add up.",
-                  ("caps",))
-        )  # fmt: skip
-    blocks += _all_tasks(facts)
+        yield Claim("A release at one level spends the budgets of all: they are alternatives, not a sum.", ("caps",))
+    yield _all_tasks(facts)
     counted = [(count, together(facts.mechanisms["default"], default, count)) for count in _COUNTS]
     rows = tuple((f"{count}", *row(total)) for count, total in counted if total is not None)
-    blocks.append(
-        Claim("Releases add up. The joint guarantee of several at this task's default level:", ("composition",))
-    )
-    blocks.append(Table(("releases of one " + facts.who, *columns[1:]), rows, ("composition",)))
-    return Section("guarantee", "What is guaranteed", tuple(blocks))
+    yield Claim("Releases add up. The joint guarantee of several at this task's default level:", ("composition",))
+    yield Table(("releases of one " + facts.who, *columns[1:]), rows, ("composition",))
 
 
-def _all_tasks(facts: Facts) -> list[Block]:
+def _all_tasks(facts: Facts) -> Claim:
     accounts = facts.accounts
     if accounts is None:
-        return [
-            Claim(
-                "All tasks together: no ledger was read (--ledger), so it is not known whether there is a cap over all "
-                f"tasks. Without one (--lifetime, Policy(lifetime=...)) the loss of one {facts.who} is unlimited.",
-                ("caps",),
-            )
-        ]
-    tasks = ", ".join(f"{name} ({count:,})" for name, count in accounts.tasks.items()) or "none yet"
-    return [
-        Claim(
-            f"All tasks together, by the ledger {accounts.path}: "
-            f"{'. '.join(accounts.spent) or 'nothing spent yet'}. Tasks with their releases: {tasks}; "
-            f"{accounts.counted}, {accounts.withdrawn:,} withdrawal{'s' * (accounts.withdrawn != 1)}.",
-            ("caps", "composition"),
-            "deployment",
+        return Claim(
+            "All tasks together: no ledger was read (--ledger), so it is not known whether there is a cap over all "
+            f"tasks. Without one (--lifetime, Policy(lifetime=...)) the loss of one {facts.who} is unlimited.",
+            ("caps",),
         )
-    ]
+    tasks = ", ".join(f"{name} ({count:,})" for name, count in accounts.tasks.items()) or "none yet"
+    return Claim(
+        f"All tasks together, by the ledger {accounts.path}: {'. '.join(accounts.spent) or 'nothing spent yet'}. Tasks "
+        f"with their releases: {tasks}; {accounts.counted}, {many(accounts.withdrawn, 'withdrawal')}.",
+        ("caps", "composition"),
+        "deployment",
+    )
 
 
 def _values(block: Any) -> str:

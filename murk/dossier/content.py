@@ -1,7 +1,5 @@
 """Content of a dossier as data, for a page or JSON: sections of claims, tables and samples."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
@@ -12,7 +10,7 @@ Source = Literal["task", "deployment", "audit", "code", "example", "organisation
 
 @dataclass(frozen=True)
 class Claim:
-    """One or two sentences, and what supports them.
+    """One or two sentences with their evidence or their source.
 
     ``evidence`` are keys of `murk.dossier.evidence.EVIDENCE`, whose tests fail if the text is not true. ``source`` is
     the text's source if no test supports it.

@@ -1,7 +1,5 @@
 """Configuration of a deployment, read from its log and its ledger."""
 
-from __future__ import annotations
-
 import math
 import os
 import stat
@@ -80,7 +78,7 @@ class Accounts:
 
     @property
     def spent(self) -> tuple[str, ...]:
-        """Spending on all tasks together, without repeating what it is about."""
+        """Sentences on the spending on all tasks together, without their common beginning."""
         return tuple(sentence.removeprefix("All tasks together: ") for sentence in self.lifetime)
 
 
@@ -175,32 +173,19 @@ def read_accounts(path: str | Path) -> Accounts:
         for (name, _), count in totals.levels.items():
             tasks[name] = tasks.get(name, 0) + count
         problems = []
-        leftover = ledger.names.left()
-        if leftover:
+        if leftover := ledger.names.left():
             problems.append(f"the ledger {path}: {leftover}")
-        missing = ledger.names.missing()
-        if missing is not None:
+        if (missing := ledger.names.missing()) is not None:
             problems.append(f"The key of names is missing or wrong: {missing} (the key lies beside the ledger)")
         for file in (path, key_path(path)):
             mode = _mode(file)
             if mode is not None and mode & 0o077:
                 problems.append(f"{file} can be read by other users of its machine (mode {mode:04o}): chmod 600")
         return Accounts(
-            str(path),
-            totals.people,
-            totals.releases,
-            totals.withdrawn,
-            tuple(ledger.describe_together()),
-            bool(ledger.promises()),
-            ledger.names.is_keyed,
-            tasks,
-            tuple(problems),
-            totals.files,
-            totals.rows,
-            totals.counted,
-            ledger.names.are_plain,
-            ledger.names.has_digests and totals.files > 0,
-        )
+            str(path), totals.people, totals.releases, totals.withdrawn, tuple(ledger.describe_together()),
+            bool(ledger.promises()), ledger.names.is_keyed, tasks, tuple(problems), totals.files, totals.rows,
+            totals.counted, ledger.names.are_plain, ledger.names.has_digests and totals.files > 0,
+        )  # fmt: skip
 
 
 def span(seconds: float) -> str:

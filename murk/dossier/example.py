@@ -1,7 +1,5 @@
 """Example of a release as bytes: a made-up record processed by the code and noise of a device."""
 
-from __future__ import annotations
-
 import json
 import tempfile
 from collections.abc import Mapping
@@ -54,12 +52,9 @@ def made_up(task: Task) -> dict[str, Any]:
             record[feature.name] = feature.categories[-1]
     target = task.target
     if isinstance(target, BinaryTarget):
-        record[target.name] = target.positive
-    elif isinstance(target, ClassTarget):
-        record[target.name] = target.classes[-1]
-    else:
-        record[target.name] = _middle(target.low, target.high)
-    return record
+        return {**record, target.name: target.positive}
+    value = target.classes[-1] if isinstance(target, ClassTarget) else _middle(target.low, target.high)
+    return {**record, target.name: value}
 
 
 def example_of(task: Task) -> Example:
@@ -72,19 +67,16 @@ def example_of(task: Task) -> Example:
         log = open_log(f"sqlite:///{folder}/log.db")
         with log, Ledger(Path(folder) / "ledger.db") as ledger:
             log.register_task(task.document())
+            records = 1
             if task.of_organisations:
                 records = _release_window(task, log, ledger, record)
             else:
-                records = 1
                 producer = Producer(task, log, ledger, policy=Policy(public_sample=True))
                 for person in ("one", "another"):
                     producer.release(record, person=person)
-            messages = [
-                (message.offset, message.value)
-                for chain in range(log.partitions)
-                for message in log.read(chain, log.begin(chain), 2)
-            ]
-    return Example(record, tuple(value for _, value in sorted(messages)), invented, records)
+            read = (log.read(chain, log.begin(chain), 2) for chain in range(log.partitions))
+            messages = sorted((message.offset, message.value) for chain in read for message in chain)
+    return Example(record, tuple(value for _, value in messages), invented, records)
 
 
 def _release_window(task: Task, log: Any, ledger: Ledger, record: Mapping[str, Any]) -> int:

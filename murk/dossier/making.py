@@ -1,11 +1,9 @@
 """Assembly of a dossier: summary, open questions and sections."""
 
-from __future__ import annotations
-
 import json
 import platform
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, requires, version
 from typing import Any, Final
@@ -15,8 +13,7 @@ from murk.dossier.answers import asked, guarantee, leaves, purpose
 from murk.dossier.content import Block, Claim, Dossier, Sample, Section, Table
 from murk.dossier.deployment import span
 from murk.dossier.example import caps_of
-from murk.dossier.facts import Facts
-from murk.dossier.figures import WEAK, stated
+from murk.dossier.facts import WEAK, Facts, stated
 from murk.dossier.handling import not_promised, public, retention, trust, withdrawal
 from murk.learners.results.report import SEVERAL_RECORDS
 from murk.privacy.explain import number, percent, verdict
@@ -28,29 +25,11 @@ _KEPT: Final = 40
 
 def dossier_of(facts: Facts, *, now: datetime | None = None) -> Dossier:
     """Return the dossier of these facts, made at ``now``, by default the current time."""
-    moment = now or datetime.now(UTC)
-    return Dossier(
-        facts.task.name,
-        moment.strftime("%Y-%m-%d %H:%M UTC"),
-        __version__,
-        facts.task.hash,
-        facts.task.simulated,
-        tuple(_summary(facts)),
-        tuple(_to_settle(facts)),
-        (
-            purpose(facts),
-            asked(facts),
-            leaves(facts),
-            trust(facts),
-            guarantee(facts),
-            public(facts),
-            retention(facts),
-            withdrawal(facts),
-            not_promised(facts),
-            _measured(facts),
-            _versions(facts),
-        ),
-    )
+    task, made = facts.task, (now or datetime.now(UTC)).strftime("%Y-%m-%d %H:%M UTC")
+    parts = ((key, title.format(device=facts.device), blocks(facts)) for key, (title, blocks) in _SECTIONS.items())
+    sections = tuple(Section(key, title, tuple(blocks)) for key, title, blocks in parts)
+    summary, to_settle = tuple(_summary(facts)), tuple(_to_settle(facts))
+    return Dossier(task.name, made, __version__, task.hash, task.simulated, summary, to_settle, sections)
 
 
 def _summary(facts: Facts) -> Iterator[tuple[str, str]]:
@@ -78,10 +57,9 @@ def _summary(facts: Facts) -> Iterator[tuple[str, str]]:
             f"({stated(central)}), if it keeps the order to itself and {task.shuffle.honest_people:,} of each crowd of "
             f"{task.shuffle.crowd:,} are honest.",
         )
-    whole = task.privacy.per_person
-    most = (
-        f"{percent(whole.max_attack_accuracy)} ({stated(whole)})" if whole is not None else f"{blank}, by one release"
-    )
+    whole, most = task.privacy.per_person, f"{blank}, by one release"
+    if whole is not None:
+        most = f"{percent(whole.max_attack_accuracy)} ({stated(whole)})"
     if facts.is_central:
         both = worst if whole is None else percent(facts.any_two_of(whole).max_attack_accuracy)
         told = f"any two records are told apart in at most {both}; {facts.compared} in at most {most}"
@@ -89,10 +67,11 @@ def _summary(facts: Facts) -> Iterator[tuple[str, str]]:
         told = f"{facts.compared} are told apart in at most {most}"
     yield "Per task", f"from all releases of one {facts.who} to this task, {told}."
     yield "All tasks", _lifetime(facts)
-    holder = (
-        "the organisation that holds the records" if task.of_organisations else "the person's own device (or gateway)"
+    holder = "organisation that holds the records" if task.of_organisations else "person's own device (or gateway)"
+    yield (
+        "Trusted",
+        f"the {holder}, with the records. Broker, learner, monitor and readers are not trusted with privacy.",
     )
-    yield "Trusted", f"{holder}, with the records. Broker, learner, monitor and readers are not trusted with privacy."
     disclosure = facts.disclosure
     if disclosure is not None:
         yield "Public", disclosure.what() + ", as they are."
@@ -163,7 +142,6 @@ def _several_rows(facts: Facts) -> Iterator[str]:
 
 
 def _of_task(facts: Facts) -> Iterator[str]:
-    """Yield the task's own open questions and weak guarantees."""
     task, audit = facts.task, facts.audit
     if task.simulated:
         yield "The task is for SIMULATED releases, which protect nobody: release no real person's record to it."
@@ -187,7 +165,6 @@ def _of_task(facts: Facts) -> Iterator[str]:
 
 
 def _of_gateways(facts: Facts) -> Iterator[str]:
-    """Yield who can learn more than the log shows."""
     if facts.accounts is not None and facts.accounts.files:
         yield (
             "Who holds the file of records, and runs the gateway? Towards them nothing is promised: they have the "
@@ -211,7 +188,6 @@ def _of_gateways(facts: Facts) -> Iterator[str]:
 
 
 def _of_deployment(facts: Facts) -> Iterator[str]:
-    """Yield questions on the log's retention and access."""
     task, deployment, accounts = facts.task, facts.deployment, facts.accounts
     if deployment is None:
         yield "No log was read (--log): retention is what the task asks for, and copies and access are not known."
@@ -241,7 +217,6 @@ def _of_deployment(facts: Facts) -> Iterator[str]:
 
 
 def _of_accounts(facts: Facts) -> Iterator[str]:
-    """Yield questions on people's accounts."""
     if facts.accounts is None:
         yield "No ledger was read (--ledger): whether there is a cap over all tasks is not known."
         return
@@ -250,43 +225,32 @@ def _of_accounts(facts: Facts) -> Iterator[str]:
         yield "The ledger has no cap over all tasks: further tasks add up without a limit (--lifetime)."
 
 
-def _measured(facts: Facts) -> Section:
-    blocks: list[Block] = [
-        Claim(
-            "An audit releases the two records that are furthest apart, by the code that devices run, and tells them "
-            "apart with an optimal test. That gives a lower bound on the privacy loss: a bound above the claim refutes "
-            "it, a bound below proves nothing.",
-            ("audit",),
-        )
-    ]
+def _measured(facts: Facts) -> Iterator[Block]:
+    yield Claim(
+        "An audit releases the two records that are furthest apart, by the code that devices run, and tells them apart "
+        "with an optimal test. That gives a lower bound on the privacy loss: a bound above the claim refutes it, a "
+        "bound below proves nothing.",
+        ("audit",),
+    )
     audit = facts.audit
     if audit is None:
-        blocks.append(Claim("No audit was run or read for this dossier.", (), "audit"))
-    else:
-        noise = "simulated noise" if audit.simulated else "the randomness that devices use"
-        blocks.append(
-            Claim(
-                f"This task's figures, {audit.origin}, with {noise}; all bounds hold with probability "
-                f"{audit.confidence:g}:",
-                (),
-                "audit",
-            )
-        )
-        rows = tuple(
-            (
-                str(finding["name"]), str(finding["measure"]), number(finding["claimed"]),
-                number(finding["lower_bound"]), f"{finding['draws']:,}",
-                verdict(finding["lower_bound"], finding["holds"]),
-            )
-            for finding in audit.findings
-        )  # fmt: skip
-        columns = ("audited", "measure", "claimed", "lower bound", "releases of each", "claim")
-        blocks.append(Table(columns, rows, ("audit",), "audit"))
-    return Section("measured", "What was measured", tuple(blocks))
+        yield Claim("No audit was run or read for this dossier.", (), "audit")
+        return
+    noise = "simulated noise" if audit.simulated else "the randomness that devices use"
+    held = f"all bounds hold with probability {audit.confidence:g}"
+    yield Claim(f"This task's figures, {audit.origin}, with {noise}; {held}:", (), "audit")
+    rows = []
+    for each in audit.findings:
+        bound, claim = each["lower_bound"], verdict(each["lower_bound"], each["holds"])
+        figures = number(each["claimed"]), number(bound), f"{each['draws']:,}"
+        rows.append((str(each["name"]), str(each["measure"]), *figures, claim))
+    columns = ("audited", "measure", "claimed", "lower bound", "releases of each", "claim")
+    yield Table(columns, tuple(rows), ("audit",), "audit")
 
 
-def _versions(facts: Facts) -> Section:
+def _versions(facts: Facts) -> Iterator[Block]:
     task = facts.task
+    dependencies = ", ".join(f"{name} {installed}" for name, installed in _dependencies())
     rows = [
         ("task", f"{task.name}, read from {facts.origin}"),
         ("task hash (SHA-256), on every release", task.hash),
@@ -295,27 +259,33 @@ def _versions(facts: Facts) -> Section:
         ("a person's cap for the task", caps_of(task)),
         ("murk", __version__),
         ("Python", f"{platform.python_version()} ({platform.python_implementation()}), {platform.system()}"),
-        (
-            "dependencies",
-            ", ".join(f"{name} {installed}" for name, installed in _dependencies())
-            or "not known: murk is not installed",
-        ),
+        ("dependencies", dependencies or "not known: murk is not installed"),
     ]
     if facts.deployment is not None:
         rows.insert(1, ("log", facts.deployment.url))
-    return Section(
-        "versions",
-        "Versions and hashes",
-        (
-            Claim(
-                "The hash covers the whole task except its log's retention: bounds, guarantee, levels, mechanism, "
-                "rules. A device releases only to the task with this hash. This dossier is about that task alone.",
-                ("release",),
-            ),
-            Table(("what", "which"), tuple(rows)),
-            Sample("The resolved task: the hash covers all of it except `log`", abridged(task.document()), "task"),
-        ),
+    yield Claim(
+        "The hash covers the whole task except its log's retention: bounds, guarantee, levels, mechanism, rules. A "
+        "device releases only to the task with this hash. This dossier is about that task alone.",
+        ("release",),
     )
+    yield Table(("what", "which"), tuple(rows))
+    yield Sample("The resolved task: the hash covers all of it except `log`", abridged(task.document()), "task")
+
+
+_SECTIONS: dict[str, tuple[str, Callable[[Facts], Iterator[Block]]]] = {
+    "purpose": ("Purpose", purpose),
+    "asked": ("Features and target", asked),
+    "leaves": ("What leaves the {device}", leaves),
+    "trust": ("Who is trusted with what", trust),
+    "guarantee": ("What is guaranteed", guarantee),
+    "public": ("What is public", public),
+    "retention": ("How long data is kept", retention),
+    "withdrawal": ("Withdrawing", withdrawal),
+    "not-promised": ("What is not guaranteed", not_promised),
+    "measured": ("What was measured", _measured),
+    "versions": ("Versions and hashes", _versions),
+}
+"""Sections of a dossier by key, in order."""
 
 
 def abridged(document: bytes) -> str:

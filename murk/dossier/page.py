@@ -1,7 +1,5 @@
 """A dossier as one printable HTML file that loads nothing."""
 
-from __future__ import annotations
-
 import html
 import re
 from importlib.resources import files
@@ -11,12 +9,9 @@ from murk.dossier.evidence import EVIDENCE
 from murk.errors import printable
 
 _SOURCES = {
-    "task": "from the task",
-    "deployment": "read from the deployment",
-    "audit": "measured",
-    "example": "made up",
+    "task": "from the task", "deployment": "read from the deployment", "audit": "measured", "example": "made up",
     "organisation": "for you to say",
-}
+}  # fmt: skip
 
 
 def page_of(dossier: Dossier) -> str:
@@ -25,15 +20,9 @@ def page_of(dossier: Dossier) -> str:
     style = (files("murk.dossier") / "page.css").read_text(encoding="utf-8")
     contents = "".join(f'<li><a href="#{item.key}">{_text(item.title)}</a></li>' for item in dossier.sections)
     summary = "".join(f"<div><dt>{_text(name)}</dt><dd>{_prose(words)}</dd></div>" for name, words in dossier.summary)
-    settle = "".join(
-        f'<li><span class="box" aria-hidden="true"></span><span>{_prose(item)}</span></li>'
-        for item in dossier.to_settle
-    )
-    banner = (
-        '<p class="alarm"><strong>SIMULATED.</strong> Releases to this task protect nobody.</p>'
-        if dossier.simulated
-        else ""
-    )
+    box = '<span class="box" aria-hidden="true"></span>'
+    settle = "".join(f"<li>{box}<span>{_prose(item)}</span></li>" for item in dossier.to_settle)
+    alarm = '<p class="alarm"><strong>SIMULATED.</strong> Releases to this task protect nobody.</p>'
     return f"""<!doctype html>
 <html lang="en">
 <head>
@@ -52,7 +41,7 @@ def page_of(dossier: Dossier) -> str:
 <h1>{_text(dossier.title)}</h1>
 <p class="made">Made on {_text(dossier.made)} by murk {_text(dossier.murk)}, of the task with the hash
 <code>{_text(dossier.task_hash)}</code></p>
-{banner}
+{alarm if dossier.simulated else ""}
 </header>
 <main>
 <section id="summary"><h2>In short</h2><dl>{summary}</dl></section>

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,20 +29,21 @@ from murk.stream.task.task import Task
 
 Floats = NDArray[np.float64]
 
-# Growth of the releases after which the needed releases are forecast again.
-_FORECAST_GROWTH = 1.25
+_FORECAST_GROWTH = 1.25  # growth of the releases after which the needed releases are forecast again
 # Share of new releases after which intervals for every look are computed again: those of fewer releases are wider.
 _SEQUENCE_SHARE = 0.01
-# Share of new releases after which drift is tested again.
-_DRIFT_SHARE = 0.02
+_DRIFT_SHARE = 0.02  # share of new releases after which drift is tested again
 
 
 class Needed(NamedTuple):
-    """Forecast, made at a number of releases, of what it takes to learn the coefficients not learned so far."""
+    """Forecast of the needs of coefficients not learned so far, and the number of releases when it was made."""
 
     releases: int
     of: Mapping[str, Mapping[str, Any]]
     why: str = ""
+
+
+_NOTHING_NEEDED = Needed(0, {})
 
 
 class Place(NamedTuple):
@@ -102,7 +103,6 @@ class Figures:
     # the protocol's releases do not become stale.
     staleness: tuple[int, ...] | None
     staleness_sum: int
-    # privacy levels and chains
     levels: tuple[LevelFigures, ...]
     chains: tuple[ChainFigures, ...]
     # coefficients in coded units, all chains merged; half-widths are infinite while unknown, for one look and for all
@@ -121,8 +121,7 @@ class Figures:
     unbiased_loss: float | None = None
     unbiased_loss_error: float | None = None
     alike: bool | None = None  # whether releases do not contradict the public covariates; None without a check
-    # what it would take to learn the coefficients not learned so far
-    needed: Needed = field(default_factory=lambda: Needed(0, {}))
+    needed: Needed = _NOTHING_NEEDED  # what it would take to learn the coefficients not learned so far
     releases_used: int = 0  # releases that the estimate uses, without forgotten ones
     drift: Drift | None = None  # test for a change of the coefficients; None without standard errors
     contrasts: tuple[Contrast, ...] = ()  # comparisons of categories that the task asks for
@@ -164,30 +163,13 @@ class Figures:
 
 
 def figures(
-    task: Task,
-    problem: Problem,
-    messages: Sequence[StateMessage | None],
-    places: Sequence[Place],
-    reference: Mapping[str, float] | None = None,
-    before: Figures | None = None,
-) -> Figures:
+    task: Task, problem: Problem, messages: Sequence[StateMessage | None], places: Sequence[Place],
+    reference: Mapping[str, float] | None = None, before: Figures | None = None,
+) -> Figures:  # fmt: skip
     """Compute all figures from a state message (or None) and a place for each chain.
 
     Slow parts are taken from ``before``, the figures of earlier states, while they are nearly the same. Raises
     `MurkError` for a state of another problem.
-
-    Examples
-    --------
-    >>> from murk.learners.problem import problem_for
-    >>> task = Task.parse('''
-    ... name: third-child
-    ... features: [{name: age, low: 21, high: 35}]
-    ... target: {name: third_child, kind: binary, positive: yes, negative: no}
-    ... privacy: {guarantee: {gdp: {mu: 1.0}}}
-    ... ''')
-    >>> nothing = figures(task, problem_for(task), [None], [Place(0, 0)])
-    >>> nothing.releases, nothing.names, nothing.levels[0].mu
-    (0, ('age', 'intercept'), 1.0)
     """
     engines = []
     for message in messages:
@@ -198,10 +180,7 @@ def figures(
     counters = [Counters() if message is None else message.counters for message in messages]
     with plausible():
         found = problem.estimate(engines)
-        chains = tuple(
-            ChainFigures(chain, engine.n_releases, 0, 0, None, **engine.figures())
-            for chain, engine in enumerate(engines)
-        )
+        chains = tuple(ChainFigures(i, each.n_releases, 0, 0, None, **each.figures()) for i, each in enumerate(engines))
         trails = [Trail() if message is None else message.trail for message in messages]
         curve = merged_curve(trails, len(found.names), found.method)
         halves = tuple(map(float, found.half_widths(LEVEL)))
@@ -210,10 +189,9 @@ def figures(
         sequence = _sequence(task, found, looks) if kept is None else kept.sequence_half_widths
         nominal, shown = (LEVEL, halves) if looks.valid == "fixed" else (looks.nominal(LEVEL), sequence)
         needed = _needed(task, found, shown, nominal, None if before is None else before.needed)
-        if kept is None:
-            compared = contrasts(task, found, looks, LEVEL) if found.n_releases else ()
-        else:
-            compared = kept.contrasts
+        compared = kept.contrasts if kept is not None else ()
+        if kept is None and found.n_releases:
+            compared = contrasts(task, found, looks, LEVEL)
         drift = _drift(problem, engines, found, curve, None if before is None else before.drift)
     loss, loss_error = _unbiased_loss(chains)
     dead: Counter[str] = Counter()
@@ -228,8 +206,7 @@ def figures(
         staleness=_ages(counters) if PROTOCOLS[task.protocol].reads_staleness else None,
         staleness_sum=sum(each.staleness_sum for each in counters),
         levels=tuple(
-            _level(name, promise, problem.mechanisms[name], learned[name])
-            for name, promise in task.privacy.levels.items()
+            _level(name, each, problem.mechanisms[name], learned[name]) for name, each in task.privacy.levels.items()
         ),
         chains=chains,
         names=found.names,
@@ -279,7 +256,7 @@ def _sequence(task: Task, found: Estimate, looks: Looks) -> tuple[float, ...]:
 def _needed(task: Task, found: Estimate, halves: Sequence[float], nominal: float, before: Needed | None) -> Needed:
     """Forecast what it would take to learn further coefficients, or reuse the previous forecast."""
     if not found.forecasts or not found.n_releases:
-        return Needed(0, {})
+        return _NOTHING_NEEDED
     unknown = {name for name, half in zip(found.names, halves, strict=True) if not math.isfinite(half)}
     if before is not None and unknown == before.of.keys() and found.n_releases < _FORECAST_GROWTH * before.releases:
         return before
@@ -299,7 +276,6 @@ def _needed(task: Task, found: Estimate, halves: Sequence[float], nominal: float
 def _drift(
     problem: Problem, engines: Sequence[Any], found: Estimate, curve: Sequence[CurvePoint], before: Drift | None
 ) -> Drift | None:
-    """Test for drift, or reuse the previous test."""
     added = 0 if before is None else found.n_releases - before.releases
     if before is not None and before.compared and 0 <= added < _DRIFT_SHARE * found.releases_used:
         return before
@@ -350,5 +326,4 @@ def _sum(values: Iterable[float | None]) -> float | None:
 
 def distance(names: Sequence[str], values: Sequence[float] | Floats, reference: Mapping[str, float]) -> float:
     """Return the Euclidean distance of coefficients from the reference."""
-    truth = np.array([reference[name] for name in names])
-    return float(np.linalg.norm(np.asarray(values) - truth))
+    return math.dist(values, [reference[name] for name in names])

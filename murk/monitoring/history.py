@@ -1,7 +1,5 @@
 """History of the figures: from the chains' states before the monitor started, then from its own polls."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Mapping, Sequence
@@ -43,11 +41,11 @@ class Point(NamedTuple):
     sequence_half_widths: tuple[float, ...]
     estimated_error: float
     parameter_error: float | None
-    rate: float | None
-    dead: int | None
-    lag: int | None
-    unbiased_loss: float | None
-    unbiased_loss_error: float | None
+    rate: float | None = None
+    dead: int | None = None
+    lag: int | None = None
+    unbiased_loss: float | None = None
+    unbiased_loss_error: float | None = None
 
 
 class Knot(NamedTuple):
@@ -62,15 +60,6 @@ class Pace:
     """Mean speed and largest lag over at most 600 time spans of equal length.
 
     Spans last ten seconds at first; when there are too many, neighbours are joined.
-
-    Examples
-    --------
-    >>> from murk.monitoring.history import Pace
-    >>> pace = Pace()
-    >>> for second in range(0, 50, 10):
-    ...     pace.add(float(second), releases=min(second, 20), lag=0)
-    >>> pace.columns()["rate"]
-    [None, 1.0, 1.0, 0.0, 0.0]
     """
 
     def __init__(self) -> None:
@@ -106,11 +95,8 @@ class Pace:
 
     def _join_neighbours(self) -> None:
         first, *rest = self._knots
-        joined = [
-            later._replace(lag=max(earlier.lag, later.lag))
-            for earlier, later in zip(rest[::2], rest[1::2], strict=True)
-        ]
-        self._knots = [first, *joined]
+        pairs = zip(rest[::2], rest[1::2], strict=True)
+        self._knots = [first, *(later._replace(lag=max(earlier.lag, later.lag)) for earlier, later in pairs)]
         self._seconds = 2.0 * (self._knots[-1].time - first.time) / MOST_SPANS
 
 
@@ -118,12 +104,6 @@ class History:
     """Observed points, thinned to stay evenly spread over the logarithm of releases.
 
     At most 600 points, fewer for very many coefficients.
-
-    Examples
-    --------
-    >>> from murk.monitoring.history import History
-    >>> History(coefficients=3).most
-    600
     """
 
     def __init__(self, coefficients: int) -> None:
@@ -143,7 +123,6 @@ class History:
             Point(
                 point.releases, point.time, point.values, point.half_widths, sequence, point.estimated_error,
                 None if reference is None else distance(figures.names, point.values, reference),
-                None, None, None, None, None,
             )
             for point, sequence in zip(earlier, _sequences(figures, earlier), strict=True)
         ]  # fmt: skip

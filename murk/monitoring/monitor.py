@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,8 @@ from murk.errors import MurkError
 from murk.learners.problem import problem_for
 from murk.monitoring.figures import Figures, Place, figures
 from murk.monitoring.history import History, Pace
-from murk.monitoring.metrics.exporter import described, exported, new_registry, register
+from murk.monitoring.metrics.catalogue import Metric
+from murk.monitoring.metrics.exporter import VALUES, Exporter, Histogram, Sample
 from murk.monitoring.reference import check_reference
 from murk.monitoring.snapshot import Snapshot
 from murk.stream.log.base import Log, UnreachableError
@@ -22,13 +23,12 @@ from murk.stream.worker.recovery import check_carries
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
-    from prometheus_client import Metric as Family
 
 RATE_SECONDS = 10.0
 """Window of the rate of releases, in seconds."""
 
 
-class Monitor:
+class Monitor(Exporter):
     """Monitor what is learned from a log, for Prometheus and a page.
 
     Only `poll` reads the log; everything else reports the last poll and may be called from any thread. All figures are
@@ -37,20 +37,16 @@ class Monitor:
 
     Parameters
     ----------
-    log
-        The log, which carries the task and is only read.
-    task
-        The task as the log carries it (``Log.document``).
+    log, task
+        The log, which is only read, and the task as the log carries it (``Log.document``).
     registry
         Registry for the metrics, also an attribute; by default a new one.
     reference
         True coefficients in coded units, if known, as in a simulation.
-    clock
-        Time in seconds since 1970.
     reopen
         Opens the log again after it could not be read, as when a file was deleted and restored.
-    patience
-        Seconds without a poll after which the log counts as unreadable.
+    clock, patience
+        Time in seconds since 1970; seconds without a poll after which the log counts as unreadable.
 
     Examples
     --------
@@ -71,25 +67,17 @@ class Monitor:
     (0, ['age', 'intercept'])
     """
 
+    side = "monitor"
+
     def __init__(
-        self,
-        log: Log,
-        task: Task,
-        *,
-        registry: CollectorRegistry | None = None,
-        reference: Mapping[str, float] | None = None,
-        clock: Callable[[], float] = time.time,
-        reopen: Callable[[], Log] | None = None,
-        patience: float = 60.0,
-    ) -> None:
-        self.registry = new_registry() if registry is None else registry
+        self, log: Log, task: Task, *, registry: CollectorRegistry | None = None,
+        reference: Mapping[str, float] | None = None, clock: Callable[[], float] = time.time,
+        reopen: Callable[[], Log] | None = None, patience: float = 60.0,
+    ) -> None:  # fmt: skip
         check_carries(log, task)
         self._log: Log | None = log
-        self._task = task
-        self._reopen = reopen
-        self._clock = clock
-        self._patience = patience
-        self._problem = problem_for(task)
+        self._task, self._problem = task, problem_for(task)
+        self._reopen, self._clock, self._patience = reopen, clock, patience
         self._reference = None if reference is None else dict(reference)
         chains = task.log.partitions
         self._messages: list[StateMessage | None] = [None] * chains
@@ -107,7 +95,7 @@ class Monitor:
             problem="the log has not been read yet", rate=0.0, grown=now, reference=self._reference, history=(),
             pace=self._pace.columns(),
         )  # fmt: skip
-        register(self.registry, self)
+        super().__init__(task.name, registry)
 
     def poll(self) -> bool:
         """Read the log once, and return whether that succeeded; if not, the last figures stay."""
@@ -151,13 +139,11 @@ class Monitor:
         """Return everything that the page shows as plain JSON data."""
         return self.snapshot.status()
 
-    def describe(self) -> Iterator[Family]:
-        """Return the metrics without values, for the registry."""
-        return described("monitor")
-
-    def collect(self) -> Iterator[Family]:
-        """Return the metrics, for the registry."""
-        return exported(self.snapshot)
+    def _values(self) -> Callable[[Metric], Iterable[Sample | Histogram]]:
+        snapshot = self.snapshot
+        # No values before the first read: a zero would look like a counter reset.
+        known = ("murk_log_reachable",) if not snapshot.read else VALUES.keys()
+        return lambda metric: VALUES[metric.name](snapshot) if metric.name in known else ()
 
     def close(self) -> None:
         """Unregister the metrics, and close a log that was reopened."""

@@ -1,7 +1,5 @@
 """Reference coefficients, as known in a simulation or from a run without privacy."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Mapping, Sequence
@@ -26,10 +24,8 @@ def read_reference(path: str | Path) -> dict[str, float]:
     if isinstance(content, Mapping) and isinstance(content.get("coefficients"), Mapping):
         content = content["coefficients"]
     if not isinstance(content, Mapping) or not content:
-        raise UserError(
-            f"{path}: not true coefficients: write a mapping {{name: value, ...}}, or give the --json output of "
-            "another run"
-        )
+        remedy = "write a mapping {name: value, ...}, or give the --json output of another run"
+        raise UserError(f"{path}: not true coefficients: {remedy}")
     coefficients = {str(name): _number(value) for name, value in content.items()}
     for name, value in coefficients.items():
         if not math.isfinite(value):

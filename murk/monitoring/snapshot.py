@@ -1,7 +1,5 @@
 """Immutable result of a poll, read by HTTP threads."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -56,23 +54,25 @@ class Snapshot:
 
     def status(self) -> dict[str, Any]:
         """Return everything as plain JSON data, with None for numbers that are not finite."""
-        known: dict[str, Any] = finite(
-            {
-                "version": VERSION,
-                "now": self.now,
-                "started": self.started,
-                "healthy": self.healthy,
-                "problem": self.problem,
-                **self._figures(),
-                "reference": None if self.reference is None else dict(self.reference),
-                "history": self._history(),
-                "pace": dict(self.pace),
-            }
-        )
+        known: dict[str, Any] = finite({
+            "version": VERSION,
+            "now": self.now,
+            "started": self.started,
+            "healthy": self.healthy,
+            "problem": self.problem,
+            **self._figures(),
+            "reference": None if self.reference is None else dict(self.reference),
+            "history": self._history(),
+            "pace": dict(self.pace),
+        })  # fmt: skip
         return known
 
     def _figures(self) -> dict[str, Any]:
         found, task, disclosure = self.figures, self.task, Disclosure.of(self.task)
+        # Null values of the loss are not known yet; None means that the protocol never estimates it.
+        loss = {"value": found.unbiased_loss, "error": found.unbiased_loss_error}
+        counts = list(found.staleness or ())
+        ages = {"bounds": list(STALENESS_BOUNDS), "counts": counts, "mean": found.mean_staleness}
         return {
             "task": {
                 "name": task.name,
@@ -91,9 +91,9 @@ class Snapshot:
             "rate": self.rate,
             "lag": found.lag,
             "records": found.records,
-            "staleness": self._staleness(),
+            "staleness": None if found.staleness is None else ages,
             "refused_updates": found.refused_updates,
-            "unbiased_loss": self._unbiased_loss(),
+            "unbiased_loss": loss if PROTOCOLS[task.protocol].estimates_loss else None,
             "chains": [asdict(chain) for chain in found.chains],
             "estimate": {
                 "names": list(found.names),
@@ -115,18 +115,6 @@ class Snapshot:
                 "units": {name: asdict(unit) for name, unit in units(task).items()},
             },
         }
-
-    def _staleness(self) -> dict[str, Any] | None:
-        found = self.figures
-        if found.staleness is None:
-            return None
-        return {"bounds": list(STALENESS_BOUNDS), "counts": list(found.staleness), "mean": found.mean_staleness}
-
-    def _unbiased_loss(self) -> dict[str, Any] | None:
-        # Null values are not known yet; None means that the protocol never estimates the loss.
-        if not PROTOCOLS[self.task.protocol].estimates_loss:
-            return None
-        return {"value": self.figures.unbiased_loss, "error": self.figures.unbiased_loss_error}
 
     def _history(self) -> dict[str, Any]:
         points, names = self.history, self.figures.names

@@ -89,22 +89,15 @@ __all__ = [
     "smallest_crowd",
 ]
 
+_NOISE = ("NoiseSource", "OpenDPNoise", "SecureNoise", "SimulatedNoise")
+_SKETCHES = ("Gram", "GramAccumulator", "Newton", "NewtonAccumulator", "Sketch", "SketchAccumulator")
+_SHUFFLING = (
+    "across_crowds", "largest_local_epsilon", "shuffled_curve", "shuffled_delta", "shuffled_epsilon",
+    "shuffled_guarantee", "smallest_crowd",
+)  # fmt: skip
 _HOMES = {
-    **dict.fromkeys(("NoiseSource", "OpenDPNoise", "SecureNoise", "SimulatedNoise"), ".noise"),
-    **dict.fromkeys(
-        ("Gram", "GramAccumulator", "Newton", "NewtonAccumulator", "Sketch", "SketchAccumulator"), ".sketches"
-    ),
-    **dict.fromkeys(
-        (
-            "across_crowds",
-            "largest_local_epsilon",
-            "shuffled_curve",
-            "shuffled_delta",
-            "shuffled_epsilon",
-            "shuffled_guarantee",
-            "smallest_crowd",
-        ),
-        ".shuffling",
-    ),
+    **dict.fromkeys(_NOISE, ".noise"),
+    **dict.fromkeys(_SKETCHES, ".sketches"),
+    **dict.fromkeys(_SHUFFLING, ".shuffling"),
 }
 __getattr__, __dir__ = lazy_exports(__name__, _HOMES, tuple(__all__))

@@ -11,8 +11,6 @@ from murk.privacy import conversions
 from murk.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, Kind, PureDP, ZeroConcentratedDP
 from murk.privacy.rounding import decimal, float_down, float_up, precise, rational
 
-__all__ = ["Accountant", "in_parallel"]
-
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
@@ -59,8 +57,7 @@ class Accountant:
         return sum(entry.count for entry in self._entries)
 
     def compose(self, release: Any, count: int = 1) -> "Accountant":
-        """Add ``count`` releases, each with a guarantee or by a mechanism (with its ``guarantees``); return the
-        accountant.
+        """Add ``count`` releases with a guarantee, or by a mechanism with ``guarantees``; return the accountant.
 
         Raises `UserError` if ``release`` is neither, or the count is not a positive integer.
         """
@@ -72,9 +69,8 @@ class Accountant:
     def spent(self, kind: Kind, *, delta: float | None = None, epsilon: float | None = None) -> Guarantee:
         """Return the guarantee of all releases together, of kind ``"pure"``, ``"approx"``, ``"gdp"`` or ``"zcdp"``.
 
-        For ``"approx"``, give either delta or epsilon; the other is computed.
-
-        Raises `UserError` if a release implies no guarantee of that kind.
+        For ``"approx"``, give either delta or epsilon; the other is computed. Raises `UserError` if a release implies
+        no guarantee of that kind.
         """
         # Check the arguments as for a single guarantee.
         PureDP(0.0).to(kind, delta=delta, epsilon=epsilon)
@@ -137,9 +133,7 @@ class Accountant:
             )
         total = float_up(delta + _delta(self._with_zcdp(), left))
         if total >= 1:
-            raise UserError(
-                f"at epsilon={epsilon:g} these releases have no guarantee (delta is 1); give a larger epsilon"
-            )
+            raise UserError(f"at epsilon={epsilon:g} these releases have no guarantee (delta is 1); increase epsilon")
         return ApproxDP(epsilon, total)
 
 
@@ -188,7 +182,6 @@ def _reason(kind: str, entry: _Entry) -> str:
 
 
 def _sum(kind: str, entries: list[_Entry]) -> float:
-    """Return the total in a kind that all entries have, rounded up."""
     total = Fraction(0)
     for entry in entries:
         value: Fraction = getattr(entry, kind)
@@ -256,9 +249,8 @@ def _curves(entries: list[_Entry], answer: Literal["epsilon", "delta"]) -> list[
 def in_parallel(guarantees: Iterable[Guarantee]) -> Guarantee:
     """Return the guarantee that holds for each person if different people make one release each: the weakest one.
 
-    Nobody makes two releases, so nothing adds up: (max epsilon, max delta), max mu, max rho.
-
-    Raises `UserError` if there are none, or they are of different kinds.
+    Nobody makes two releases, so nothing adds up: (max epsilon, max delta), max mu, max rho. Raises `UserError` if
+    there are none, or they are of different kinds.
 
     Examples
     --------

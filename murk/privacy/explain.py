@@ -8,9 +8,7 @@ Both are rounded up.
 import math
 from decimal import ROUND_CEILING, Context, Decimal
 
-from murk.privacy.renyi import zcdp_delta
-
-__all__ = ["describe_approx", "describe_gdp", "describe_pure", "describe_zcdp", "number", "percent", "verdict"]
+from murk.privacy.conversions import zcdp_delta
 
 _FALSE_ALARMS = 0.05
 _FOUR_DIGITS, _FORGIVEN = Context(prec=4, rounding=ROUND_CEILING), 1 - Decimal("1e-9")
@@ -45,15 +43,13 @@ def _phi(x: float) -> float:
 
 
 def _adversary(success: float, found: float) -> str:
-    words = (
-        f"Even an adversary who knows everything except the record, and has unlimited computing power, "
-        f"tells any two possible records apart correctly at most {percent(success)} of the time "
-        f"(guessing: 50.0%), and finds at most {percent(found)} of the records looked for while raising "
-        f"false alarms on 5.0% of the others."
+    return (
+        "Even an adversary who knows everything except the record, and has unlimited computing power, tells any two "
+        f"possible records apart correctly at most {percent(success)} of the time (guessing: 50.0%), and finds at most "
+        f"{percent(found)} of the records looked for while raising false alarms on 5.0% of the others."
+        + " This is next to no protection."
+        * (success > 0.99)
     )
-    if success > 0.99:
-        words += " This is next to no protection."
-    return words
 
 
 def _odds(epsilon: float) -> float:
@@ -94,11 +90,8 @@ def describe_approx(epsilon: float, delta: float) -> str:
     if delta == 0:
         return describe_pure(epsilon)
     success = max_attack_accuracy("approx", epsilon=epsilon, delta=delta)
-    found = min(
-        1.0,
-        delta + _odds(epsilon) * _FALSE_ALARMS,
-        1 - math.exp(-epsilon) * max(1 - delta - _FALSE_ALARMS, 0.0),
-    )
+    least = math.exp(-epsilon) * max(1 - delta - _FALSE_ALARMS, 0.0)
+    found = min(1.0, delta + _odds(epsilon) * _FALSE_ALARMS, 1 - least)
     return (
         f"Approximate differential privacy, epsilon = {epsilon:.10g}, delta = {delta:.10g}: had the record "
         f"been any other, whatever is seen would have had at most {_factor(epsilon)} times the probability plus "

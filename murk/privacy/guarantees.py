@@ -5,29 +5,13 @@ Every guarantee is about *replacing* a record by any other (local privacy), neve
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import ClassVar, Literal, NoReturn
 
 from murk.errors import UserError
 from murk.privacy import conversions, explain
 from murk.privacy.rounding import float_down, float_up, rational, require
-
-__all__ = [
-    "KINDS",
-    "ApproxDP",
-    "GaussianDP",
-    "Guarantee",
-    "Kind",
-    "PureDP",
-    "ZeroConcentratedDP",
-    "check_kind",
-    "guarantee_from_dict",
-    "guarantee_from_text",
-    "nearest",
-    "refuse",
-]
-
 
 Kind = Literal["pure", "approx", "gdp", "zcdp"]
 
@@ -70,13 +54,15 @@ class Guarantee(ABC):
             refuse(self, "approx", f"at epsilon={epsilon:g} its delta is too close to 1; give a larger epsilon")
         return ApproxDP(epsilon, delta)
 
-    @abstractmethod
     def _epsilon_at(self, delta: float) -> float:
         """Return the smallest epsilon at a delta."""
+        [figure] = self.to_dict()[self.kind].values()
+        return _CURVES[self.kind][0](figure, delta)
 
-    @abstractmethod
     def _delta_at(self, epsilon: float) -> float:
         """Return the smallest delta at an epsilon."""
+        [figure] = self.to_dict()[self.kind].values()
+        return _CURVES[self.kind][1](figure, epsilon)
 
     @abstractmethod
     def _converted(self, kind: Kind) -> "Guarantee":
@@ -100,10 +86,8 @@ class Guarantee(ABC):
                 mine = self.to(other.kind)
         except UserError:
             return False
-        return all(
-            getattr(mine, field.name) <= getattr(other, field.name)
-            for field in fields(other)  # type: ignore[arg-type]
-        )
+        names = [field.name for field in fields(other)]  # type: ignore[arg-type]
+        return all(getattr(mine, name) <= getattr(other, name) for name in names)
 
     def __post_init__(self) -> None:
         """Check the parameters and store them as floats."""
@@ -113,15 +97,13 @@ class Guarantee(ABC):
 
 
 def _checked(owner: str, name: str, value: object) -> float:
-    if isinstance(value, str):
-        raise UserError(
-            f"{owner}: {name} must be a number, got the text {value!r}"
-            + (f"; YAML reads it as a number if written {_as_yaml(value)}" if _is_number(value) else "")
-        )
     try:
         number = float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError, OverflowError):
         number = math.nan
+    if isinstance(value, str):
+        hint = f"; YAML reads it as a number if written {_as_yaml(number)}" if math.isfinite(number) else ""
+        raise UserError(f"{owner}: {name} must be a number, got the text {value!r}{hint}")
     if isinstance(value, bool) or math.isnan(number):
         raise UserError(f"{owner}: {name} must be a number, got {value!r}")
     if name == "delta":
@@ -136,16 +118,9 @@ def _checked(owner: str, name: str, value: object) -> float:
     return number
 
 
-def _is_number(text: str) -> bool:
-    try:
-        return math.isfinite(float(text))
-    except ValueError:
-        return False
-
-
-def _as_yaml(text: str) -> str:
+def _as_yaml(number: float) -> str:
     """Return a number as YAML 1.1 reads it: with a point before any exponent."""
-    digits, exponent, power = repr(float(text)).partition("e")
+    digits, exponent, power = repr(number).partition("e")
     return (digits if "." in digits else digits + ".0") + exponent + power
 
 
@@ -172,6 +147,11 @@ def nearest(name: object, known: Iterable[str]) -> str:
     return f" (did you mean {close[0]!r}?)" if close else ""
 
 
+_CURVES: dict[str, tuple[Callable[[float, float], float], Callable[[float, float], float]]] = {
+    "pure": (conversions.pure_epsilon, conversions.pure_delta),
+    "gdp": (conversions.gdp_epsilon, conversions.gdp_delta),
+    "zcdp": (conversions.zcdp_epsilon, conversions.zcdp_delta),
+}
 _DELTA_IN_WORDS = 1e-5
 
 
@@ -202,12 +182,6 @@ class PureDP(Guarantee):
         """Describe the guarantee in plain words."""
         return explain.describe_pure(self.epsilon)
 
-    def _epsilon_at(self, delta: float) -> float:
-        return conversions.pure_epsilon(self.epsilon, delta)
-
-    def _delta_at(self, epsilon: float) -> float:
-        return conversions.pure_delta(self.epsilon, epsilon)
-
     def _converted(self, kind: Kind) -> Guarantee:
         if kind == "gdp":
             return GaussianDP(conversions.pure_to_gdp(self.epsilon))
@@ -226,10 +200,8 @@ class ApproxDP(Guarantee):
 
     Parameters
     ----------
-    epsilon
-        At least 0.
-    delta
-        At least 0 (then it is `PureDP`) and below 1.
+    epsilon, delta
+        Each at least 0; delta is below 1, and 0 makes the guarantee a `PureDP`.
 
     Examples
     --------
@@ -294,12 +266,6 @@ class GaussianDP(Guarantee):
             f"privacy, and zero-concentrated with rho = {explain.number(self.mu**2 / 2)}.",
         )
 
-    def _epsilon_at(self, delta: float) -> float:
-        return conversions.gdp_epsilon(self.mu, delta)
-
-    def _delta_at(self, epsilon: float) -> float:
-        return conversions.gdp_delta(self.mu, epsilon)
-
     def _converted(self, kind: Kind) -> Guarantee:
         if kind == "zcdp":
             return ZeroConcentratedDP(float_up(rational(self.mu) ** 2 / 2))
@@ -339,22 +305,12 @@ class ZeroConcentratedDP(Guarantee):
             f"{explain.number(math.sqrt(2 * self.rho))}, which says more.",
         )
 
-    def _epsilon_at(self, delta: float) -> float:
-        return conversions.zcdp_epsilon(self.rho, delta)
-
-    def _delta_at(self, epsilon: float) -> float:
-        return conversions.zcdp_delta(self.rho, epsilon)
-
     def _converted(self, kind: Kind) -> Guarantee:
         if kind == "pure" and self.rho > 0:
             refuse(self, kind, "its divergences bound averages of the odds, not the odds themselves")
         if kind == "gdp" and self.rho > 0:
-            refuse(
-                self,
-                kind,
-                "some releases with this guarantee have none for any mu; if the mechanism is Gaussian, "
-                f"state GaussianDP({math.sqrt(2 * self.rho):.6g})",
-            )
+            remedy = f"if the mechanism is Gaussian, state GaussianDP({math.sqrt(2 * self.rho):.6g})"
+            refuse(self, kind, f"some releases with this guarantee have none for any mu; {remedy}")
         return {"pure": PureDP(0.0), "gdp": GaussianDP(0.0), "zcdp": self}[kind]
 
 
@@ -367,9 +323,7 @@ def guarantee_from_dict(data: object) -> Guarantee:
     """Read a guarantee from plain data, as in a task file.
 
     One of ``{"pure": {"epsilon": e}}``, ``{"approx": {"epsilon": e, "delta": d}}``, ``{"gdp": {"mu": m}}``, ``{"zcdp":
-    {"rho": r}}``.
-
-    Raises `UserError` for anything else, and for a guarantee of zeros, under which nothing could be released.
+    {"rho": r}}``. Raises `UserError` for anything else, and for zeros, under which nothing could be released.
 
     Examples
     --------

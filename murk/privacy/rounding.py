@@ -4,38 +4,15 @@ A float in a public parameter means its shortest decimal (0.1 means 1/10). Expon
 computed with 60 decimal digits and then moved against the claim by a margin well above the rounding error.
 """
 
+import decimal as decimals
 import math
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from decimal import (
-    MAX_EMAX,
-    MIN_EMIN,
-    ROUND_HALF_EVEN,
-    Context,
-    Decimal,
-    DivisionByZero,
-    InvalidOperation,
-    Overflow,
-    localcontext,
-)
+from decimal import Decimal
 from fractions import Fraction
 
 from murk.errors import UserError
-
-__all__ = [
-    "decimal",
-    "float_down",
-    "float_up",
-    "gdp_delta_bound",
-    "largest_integer",
-    "log_odds_bounds",
-    "precise",
-    "pure_mu_bound",
-    "rational",
-    "require",
-    "smallest_float",
-]
 
 _DIGITS = 60
 _TINY = Fraction(1, 10**323)
@@ -50,24 +27,17 @@ _TWO_PI = Decimal("6.28318530717958647692528676655900576839433879875021164194988
 @contextmanager
 def precise() -> Iterator[None]:
     """Use decimal arithmetic with 60 digits and unlimited exponents within the block."""
-    context = Context(
-        prec=_DIGITS,
-        rounding=ROUND_HALF_EVEN,
-        Emin=MIN_EMIN,
-        Emax=MAX_EMAX,
-        traps=[DivisionByZero, InvalidOperation, Overflow],
-    )
-    with localcontext(context):
+    traps = [decimals.DivisionByZero, decimals.InvalidOperation, decimals.Overflow]
+    exponents = decimals.MIN_EMIN, decimals.MAX_EMAX
+    with decimals.localcontext(decimals.Context(_DIGITS, decimals.ROUND_HALF_EVEN, *exponents, traps=traps)):
         yield
 
 
 def require(name: str, value: float, *, positive: bool = False, below: float = math.inf) -> None:
     """Raise `UserError` if a parameter is outside [0, below), or outside (0, below) if it must be positive."""
     if not (value > 0 if positive else value >= 0) or not value < below:
-        upper = "finite" if below == math.inf else f"below {below:g}"
-        raise UserError(
-            f"{name}={value!r} is out of range: it must be {'above' if positive else 'at least'} 0 and {upper}"
-        )
+        lower, upper = "above" if positive else "at least", "finite" if below == math.inf else f"below {below:g}"
+        raise UserError(f"{name}={value!r} is out of range: it must be {lower} 0 and {upper}")
 
 
 def rational(value: float) -> Fraction:
@@ -105,26 +75,15 @@ def largest_integer(holds: Callable[[int], bool], below: int) -> int:
     low, high = 0, below
     while high - low > 1:
         middle = (low + high) // 2
-        if holds(middle):
-            low = middle
-        else:
-            high = middle
+        low, high = (middle, high) if holds(middle) else (low, middle)
     return low
 
 
 def smallest_float(holds: Callable[[Fraction], bool], low: float, high: float) -> float:
-    """Return the smallest float in (low, high] for which ``holds``, false up to some point and then true.
-
-    ``holds(high)`` is assumed.
-    """
-    while True:
-        middle = low + (high - low) / 2
-        if not low < middle < high:
-            return high
-        if holds(rational(middle)):
-            high = middle
-        else:
-            low = middle
+    """Return the smallest float in (low, high] for which ``holds``, false up to some point and then true."""
+    while low < (middle := low + (high - low) / 2) < high:
+        low, high = (low, middle) if holds(rational(middle)) else (middle, high)
+    return high
 
 
 def _mills(x: Decimal) -> Decimal:

@@ -29,53 +29,138 @@ from functools import lru_cache
 from typing import Any, Literal, get_args
 
 import numpy as np
+import numpy.typing as npt
 
 from murk.errors import UserError
-from murk.privacy.binomial import MAX_TRIALS, Floats, fair_tail_ratio_below, mass_above, probability_above
 from murk.privacy.conversions import pure_delta, pure_epsilon
 from murk.privacy.guarantees import ApproxDP, Guarantee, PureDP, check_kind, nearest
 from murk.privacy.rounding import decimal, float_up, precise, rational, require
 
-__all__ = [
-    "Bound",
-    "across_crowds",
-    "largest_local_epsilon",
-    "shuffled_curve",
-    "shuffled_delta",
-    "shuffled_epsilon",
-    "shuffled_guarantee",
-    "smallest_crowd",
-]
+Floats = npt.NDArray[np.float64]
+
+# Up to this number of trials, floats represent a deviation of 40 standard deviations to 1e-8 of a standard deviation.
+MAX_TRIALS = 10**12
+
+_ROUNDING = 2.0**-49  # sixteen units of rounding, for sums of a few terms that are rounded relative to their own size
+_LOG_MARGIN = 1e-12  # logarithms of factorials are right to 3e-14
+# Relative error of a continued fraction of positive terms, 12 operations each.
+_FRACTION_MARGIN = 1e-12
+_SMALL = np.array([math.log(math.factorial(n)) - (n * math.log(n) - n if n else 0.0) for n in range(16)])
+
+
+def _log_factorial_excess(n: Floats) -> Floats:
+    """Return log(n!) - n log n + n, by Stirling's series, which lies within 1 / (1188 n^9) of it."""
+    large = np.maximum(n, 16.0)
+    square = large * large
+    series = (1 / 12 - (1 / 360 - (1 / 1260 - 1 / 1680 / square) / square) / square) / large
+    return np.where(n < 16, _SMALL[np.minimum(n, 15.0).astype(np.intp)], np.log(2 * np.pi * large) / 2 + series)
+
+
+def _deviance(count: Floats, mean: Floats) -> tuple[Floats, Floats]:
+    """Return x log(x / m) + m - x for a count x and its mean m, and the size of the rounded terms."""
+    away = count - mean
+    share = np.divide(away, mean, out=np.zeros_like(away), where=mean > 0)
+    ratio = np.divide(count, mean, out=np.zeros_like(away), where=mean > 0)
+    # log1p(-1) would occur only with the factor 0.
+    value = mean * (ratio * np.log1p(np.maximum(share, -1 + 2.0**-53)) - share)
+    return value, np.abs(away) + np.abs(value)
+
+
+def probability_above(count: Floats, trials: Floats, odds: tuple[float, float]) -> Floats:
+    r"""Return an upper bound, tight to 1e-11 and 1e-14 a unit of deviation, of the probability of ``count`` successes.
+
+    .. math:: \log P(K = k) = s(n) - s(k) - s(n - k) - d(k, n p) - d(n - k, n (1 - p)),\quad
+        s(n) = \log n! - n \log n + n,\quad d(x, m) = x \log(x / m) + m - x
+
+    ``odds`` are the probabilities of success and of failure, each right to 2 units of rounding. 0 where there are fewer
+    than 0 or more than ``trials`` successes.
+
+    Reference: Loader, "Fast and accurate computation of binomial probabilities", 2000.
+    """
+    inside = (count >= 0) & (count <= trials)
+    k = np.where(inside, count, 0.0)
+    near, rounded = _deviance(k, trials * odds[0])
+    far, also_rounded = _deviance(trials - k, trials * odds[1])
+    stirling = _log_factorial_excess(trials) - _log_factorial_excess(k) - _log_factorial_excess(trials - k)
+    logarithm = stirling - near - far + _LOG_MARGIN + _ROUNDING * (rounded + also_rounded)
+    return np.where(inside, np.exp(logarithm), 0.0)
+
+
+def _geometric(log_ratio: Floats, terms: Floats) -> Floats:
+    """Return r + r^2 + ... + r^terms, from above; r is the exponential of ``log_ratio``."""
+    step = np.where(np.abs(log_ratio) < 1e-300, 1e-300, log_ratio)
+    return np.where(terms > 0, np.exp(step) * np.expm1(terms * step) / np.expm1(step), 0.0) * (1 + 1e-12)
+
+
+def mass_above(first: Floats, middle: Floats, last: Floats, trials: float, odds: tuple[float, float]) -> Floats:
+    r"""Return an upper bound on the probability of ``first`` to ``last`` successes, with ``middle`` among them.
+
+    Binomial probabilities are log-concave, so on either side of k they lie below a geometric series with the ratio of
+    the next one to that at k:
+
+    .. math:: P(K = k + j) \le P(K = k) \left(\frac{(n - k)\, p}{(k + 1)(1 - p)}\right)^{j}, \qquad
+        P(K = k - j) \le P(K = k) \left(\frac{k\, (1 - p)}{(n - k + 1)\, p}\right)^{j}
+    """
+    up, down = last - middle, middle - first
+    # Where a series has no terms its ratio may be 0; use 1.
+    above = np.where(up > 0, (trials - middle) * odds[0], 1.0) / np.where(up > 0, (middle + 1) * odds[1], 1.0)
+    below = np.where(down > 0, middle * odds[1], 1.0) / np.where(down > 0, (trials - middle + 1) * odds[0], 1.0)
+    series = _geometric(np.log(above) + _ROUNDING, up) + _geometric(np.log(below) + _ROUNDING, down)
+    return probability_above(middle, np.full_like(middle, trials), odds) * (1 + series) * (1 + 1e-12)
+
+
+def fair_tail_ratio_below(least: Floats, trials: Floats, depth: int) -> Floats:
+    r"""Return a lower bound on P(A >= k) / P(A = k - 1) for fair coins, with k from 1 and at least n / 2.
+
+    An even convergent of a continued fraction of positive terms lies below it:
+
+    .. math:: \frac{P(A \ge k)}{P(A = k - 1)} = \frac{b}{2} \cdot
+        \cfrac{1}{\beta_0 + \cfrac{\alpha_1}{\beta_1 + \cfrac{\alpha_2}{\beta_2 + \cdots}}}, \qquad b = n - k + 1
+
+    with :math:`\alpha_i = \frac{(k + i - 1)(n + i)\, i\, (b - i)}{4 (k + 2i - 1)^2}` and
+    :math:`\beta_i = i + \frac{i (b - i)}{2 (k + 2i - 1)} + \frac{k + i}{k + 2i + 1}\left(k - \frac{n + 1}{2} + 1 +
+    \frac{3i}{2}\right)`. It ends at i = b; ``depth``, an even number, is how many terms are used.
+
+    Reference: Didonato, Morris, "Algorithm 708: significant digit computation of the incomplete beta function ratios",
+    ACM Transactions on Mathematical Software 18 (1992), at x = 1/2.
+    """
+    k, n = least, trials
+    b = n - k + 1
+    excess = k - (n + 1) / 2 + 1
+
+    def denominator(i: int) -> Floats:
+        step: Floats = i + i * np.maximum(b - i, 0.0) / (2 * (k + 2 * i - 1)) if i else np.zeros_like(k)
+        return step + (k + i) / (k + 2 * i + 1) * (excess + 1.5 * i)
+
+    value = denominator(depth - 1)
+    for i in range(depth - 1, 0, -1):
+        width = 2 * (k + 2 * i - 1)
+        # Ratios first: the product of four counts would be beyond exact integers.
+        numerator = ((k + i - 1) / width) * ((n + i) / width) * i * np.maximum(b - i, 0.0)
+        value = denominator(i - 1) + numerator / value
+    return b / (2 * value) * (1 - _FRACTION_MARGIN)
+
 
 Bound = Literal["published", "blanket"]
 
 # From this local epsilon on, clones are so rare, even in the largest crowd, that shuffling gains nothing.
 _NO_CLONES = 60.0
-# Below this local epsilon, floats underflow.
-_NO_LOSS = 1e-100
-# The largest epsilon of a guarantee.
-_LARGEST = 1e6
+_NO_LOSS = 1e-100  # below this local epsilon, floats underflow
+_LARGEST = 1e6  # the largest epsilon of a guarantee
 # A crowd is useful if it reduces epsilon by this share; otherwise the local guarantee, without a delta, is better.
 _USEFUL = 0.01
 # Groups of numbers of clones within 9 standard deviations, and below: with this many the error is at most 0.5%.
 _FINE, _COARSE = 1536, 256
-# Relative precision of inversions.
-_PRECISION = 1e-9
-# Relative rounding of the inner value's terms, and of the sum over groups.
-_MARGIN = 2e-12
-# Below this, floats underflow; no delta is claimed to be smaller.
-_LEAST_DELTA = 1e-300
-# Optimal composition takes time in proportion to the number of crowds.
-_MAX_CROWDS = 10_000
+_PRECISION = 1e-9  # relative precision of inversions
+_MARGIN = 2e-12  # relative rounding of the inner value's terms, and of the sum over groups
+_LEAST_DELTA = 1e-300  # below this, floats underflow; no delta is claimed to be smaller
+_MAX_CROWDS = 10_000  # optimal composition takes time in proportion to the number of crowds
 
 
 def shuffled_delta(local: Any, people: int, epsilon: float, *, bound: Bound = "published") -> float:
-    r"""Return a delta for which a shuffled crowd is (epsilon, delta)-DP.
-
-    .. math:: \delta(\epsilon) = E_{C \sim \mathrm{Bin}(n - 1, q)}\, \delta_C
+    """Return a delta for which a shuffled crowd is (epsilon, delta)-DP.
 
     It is never below the exact sum, at most 1% above it down to 1e-40, and never above the delta without a shuffler.
-
     Raises `UserError` if ``local`` has no pure epsilon, or a number is out of range.
 
     Parameters
@@ -84,15 +169,12 @@ def shuffled_delta(local: Any, people: int, epsilon: float, *, bound: Bound = "p
         The randomizer: its pure epsilon, a `PureDP`, or a mechanism that claims one.
     people
         Honest people in the crowd, the person included: from 1 to 10^12.
-    epsilon
-        At least 0.
-    bound
-        ``"published"`` or ``"blanket"``.
+    epsilon, bound
+        At least 0; ``"published"`` or ``"blanket"``.
 
     References
     ----------
-    Feldman, McMillan, Talwar, "Hiding among the clones", FOCS 2021, section 3; Balle, Bell, Gascon, Nissim, "The
-    privacy blanket of the shuffle model", CRYPTO 2019.
+    Feldman, McMillan, Talwar 2021, section 3; Balle, Bell, Gascon, Nissim 2019.
 
     Examples
     --------
@@ -110,7 +192,6 @@ def shuffled_epsilon(local: Any, people: int, delta: float, *, bound: Bound = "p
     """Return the smallest epsilon for which a crowd is (epsilon, delta)-DP, to nine digits of `shuffled_delta`.
 
     The inverse of `shuffled_delta` in epsilon. Without a delta shuffling gains nothing: at 0 it is the local epsilon.
-
     Raises `UserError` if ``local`` has no pure epsilon, or a number is out of range.
 
     Parameters
@@ -119,10 +200,8 @@ def shuffled_epsilon(local: Any, people: int, delta: float, *, bound: Bound = "p
         The randomizer: its pure epsilon, a `PureDP`, or a mechanism that claims one.
     people
         Honest people in the crowd, the person included: from 1 to 10^12.
-    delta
-        From 0 to 1, excluded.
-    bound
-        ``"published"`` or ``"blanket"``.
+    delta, bound
+        From 0 to 1, excluded; ``"published"`` or ``"blanket"``.
 
     Examples
     --------
@@ -138,29 +217,20 @@ def shuffled_epsilon(local: Any, people: int, delta: float, *, bound: Bound = "p
     if delta == 0 or without_shuffler == 0:
         return without_shuffler
 
-    def holds(epsilon: float) -> bool:
-        return _delta(local_epsilon, count, epsilon, kind) <= delta
+    def fails(epsilon: float) -> bool:
+        return _delta(local_epsilon, count, epsilon, kind) > delta
 
-    if holds(0.0):
-        return 0.0
-    return _edge(lambda epsilon: not holds(epsilon), 0.0, without_shuffler)[1]
+    return _edge(fails, 0.0, without_shuffler)[1] if fails(0.0) else 0.0
 
 
 def shuffled_guarantee(
-    local: Any,
-    people: int,
-    *,
-    delta: float | None = None,
-    epsilon: float | None = None,
-    bound: Bound = "published",
+    local: Any, people: int, *, delta: float | None = None, epsilon: float | None = None, bound: Bound = "published"
 ) -> ApproxDP:
     """Return the guarantee of each person of a shuffled crowd, towards everybody but the shuffler.
 
     It is never worse than the local guarantee. At a given delta that is returned, with delta 0, if the crowd reduces
-    epsilon by less than a hundredth.
-
-    Raises `UserError` if ``local`` has no pure epsilon, a number is out of range, or not exactly one of delta and
-    epsilon is given.
+    epsilon by less than a hundredth. Raises `UserError` if ``local`` has no pure epsilon, a number is out of range, or
+    not exactly one of delta and epsilon is given.
 
     Parameters
     ----------
@@ -168,10 +238,8 @@ def shuffled_guarantee(
         The randomizer: its pure epsilon, a `PureDP`, or a mechanism that claims one.
     people
         Honest people in the crowd, the person included: from 1 to 10^12.
-    delta, epsilon
-        Exactly one of them; the other is computed.
-    bound
-        ``"published"`` or ``"blanket"``.
+    delta, epsilon, bound
+        Exactly one of delta and epsilon, from which the other is computed; ``"published"`` or ``"blanket"``.
 
     Examples
     --------
@@ -227,18 +295,14 @@ def shuffled_curve(
 def largest_local_epsilon(people: int, epsilon: float, delta: float, *, bound: Bound = "published") -> float:
     """Return the largest local epsilon, to nine digits of `shuffled_delta`, whose crowd is (epsilon, delta)-DP.
 
-    At least ``epsilon``, for which no shuffler is needed.
-
-    Raises `UserError` if a number is out of range.
+    At least ``epsilon``, for which no shuffler is needed. Raises `UserError` if a number is out of range.
 
     Parameters
     ----------
-    people
-        Honest people in the crowd, the person included: from 1 to 10^12.
+    people, bound
+        Honest people in the crowd, the person included: from 1 to 10^12; ``"published"`` or ``"blanket"``.
     epsilon, delta
-        What everybody but the shuffler is to learn at most: epsilon at least 0; delta from 0 to 1, excluded.
-    bound
-        ``"published"`` or ``"blanket"``.
+        Guarantee towards everybody but the shuffler: epsilon at least 0; delta from 0 to 1, excluded.
 
     Examples
     --------
@@ -264,21 +328,18 @@ def largest_local_epsilon(people: int, epsilon: float, delta: float, *, bound: B
 
 
 def smallest_crowd(local: Any, epsilon: float, delta: float, *, bound: Bound = "published") -> int:
-    """Return the smallest number of honest people, within 1%, whose shuffled crowd is (epsilon, delta)-DP.
+    """Return the smallest number of honest people whose shuffled crowd is (epsilon, delta)-DP.
 
-    Within 1% if delta is at least 1e-40. It is 1 if the local guarantee is enough. What holds for a
-    crowd holds for every larger one.
-
-    Raises `UserError` if ``local`` has no pure epsilon, a number is out of range, or 10^12 people are too few.
+    Exact within 1% if delta is at least 1e-40; 1 if the local guarantee is enough. Every larger crowd has the
+    guarantee, too. Raises `UserError` if ``local`` has no pure epsilon, a number is out of range, or 10^12 people are
+    too few.
 
     Parameters
     ----------
-    local
-        The randomizer: its pure epsilon, a `PureDP`, or a mechanism that claims one.
+    local, bound
+        The randomizer (its pure epsilon, a `PureDP`, or a mechanism that claims one); ``"published"`` or ``"blanket"``.
     epsilon, delta
-        What everybody but the shuffler is to learn at most: epsilon at least 0; delta from 0 to 1, excluded.
-    bound
-        ``"published"`` or ``"blanket"``.
+        Guarantee towards everybody but the shuffler: epsilon at least 0; delta from 0 to 1, excluded.
 
     Examples
     --------
@@ -323,20 +384,15 @@ def across_crowds(crowds: Iterable[Guarantee], *, delta: float | None = None) ->
         a = \frac{e^{\epsilon_1}}{1 + e^{\epsilon_1}}, \quad b = 1 - a
 
     The crowds may be formed in view of earlier crowds' releases, if their guarantees are fixed in advance. Crowds
-    without this person cost nothing.
+    without this person cost nothing. Raises `UserError` if there are none, one is neither `PureDP` nor `ApproxDP`, or
+    their deltas exceed ``delta``.
 
-    Raises `UserError` if there are none, one is neither `PureDP` nor `ApproxDP`, or their deltas exceed ``delta``.
-
-    References
-    ----------
-    Kairouz, Oh, Viswanath, "The composition theorem for differential privacy", 2015, theorem 3.3.
+    Reference: Kairouz, Oh, Viswanath, "The composition theorem for differential privacy", 2015, theorem 3.3.
 
     Parameters
     ----------
-    crowds
-        The guarantee of each, as `shuffled_guarantee` returns it.
-    delta
-        Delta of the answer; the sum of the crowds' own if None.
+    crowds, delta
+        The guarantee of each crowd, as `shuffled_guarantee` returns it; delta of the answer, by default their sum.
 
     Examples
     --------
@@ -366,16 +422,16 @@ def across_crowds(crowds: Iterable[Guarantee], *, delta: float | None = None) ->
 
 
 def _pure_epsilon(local: Any) -> float:
-    """Return the pure epsilon of a randomizer."""
     if local is None or isinstance(local, bool | str):
         raise UserError(f"local={local!r} is not a pure epsilon, a PureDP or a mechanism; give one such as PureDP(4.0)")
     if isinstance(local, int | float | np.number):
         return PureDP(float(local)).epsilon
     claims = (local,) if isinstance(local, Guarantee) else getattr(local, "guarantees", ())
-    for claim in claims if isinstance(claims, tuple) else ():
+    claims = claims if isinstance(claims, tuple) else ()
+    for claim in claims:
         if isinstance(claim, PureDP) or (isinstance(claim, ApproxDP) and claim.delta == 0):
             return claim.epsilon
-    if claims and isinstance(claims, tuple):
+    if claims:
         raise UserError(
             f"{local!r} has no pure epsilon, which shuffling needs: the rare outcomes of Gaussian noise, or those that "
             "delta leaves open, may name the person whatever the others answer; use a pure mechanism (`privunit`, "
@@ -396,8 +452,7 @@ def _count(people: int) -> int:
 
 
 def _checked(bound: str) -> Bound:
-    if bound not in get_args(Bound):
-        known = get_args(Bound)
+    if bound not in (known := get_args(Bound)):
         raise UserError(f"unknown bound {bound!r}{nearest(bound, known)}; use one of {', '.join(known)}")
     return bound  # type: ignore[return-value]
 
@@ -452,8 +507,7 @@ def _groups(local_epsilon: float, people: int, bound: Bound) -> tuple[Floats, Fl
     middle = (first + last) // 2
     # The outermost groups are long: their probability is nearly all at the inner end.
     middle[0], middle[-1] = last[0], first[-1]
-    begins = first.astype(np.float64)
-    ends, inner = last.astype(np.float64), middle.astype(np.float64)
+    begins, inner, ends = (numbers.astype(np.float64) for numbers in (first, middle, last))
     mass = mass_above(begins, inner, ends, float(others), odds)
     begins.setflags(write=False)
     mass.setflags(write=False)
@@ -462,7 +516,6 @@ def _groups(local_epsilon: float, people: int, bound: Bound) -> tuple[Floats, Fl
 
 @lru_cache(maxsize=1024)
 def _delta(local_epsilon: float, people: int, epsilon: float, bound: Bound) -> float:
-    """Return an upper bound on the expected delta over the number of clones."""
     without_shuffler = pure_delta(local_epsilon, epsilon)
     if without_shuffler == 0 or people == 1 or not _NO_LOSS < local_epsilon < _NO_CLONES:
         return without_shuffler

@@ -15,8 +15,7 @@ from click.testing import CliRunner, Result
 
 from murk.cli import cli
 from murk.cli.commands import init
-from murk.cli.draft.columns import Column, looked_at, rounded
-from murk.cli.draft.text import draft, word
+from murk.cli.draft import Column, draft, looked_at, rounded, word
 from murk.errors import UserError
 from murk.producers import open_records
 from murk.stream import Task
@@ -122,7 +121,7 @@ def test_a_public_file() -> None:
     assert "the column 'worked'" in refused("q", "--public", "public.csv", "--target", "worked")
 
 
-@pytest.mark.parametrize("end", ["\x85", "\u2028", "\u2029", "\u202e", "\x0b"], ids=ascii)
+@pytest.mark.parametrize("end", ["\x85", "\u2028", "\u2029", "\u202e", "\x0b", "\u3164", "\u2800"], ids=ascii)
 def test_a_header_writes_no_line_of_the_task(end: str) -> None:
     """Of a column that is left out: YAML ends a comment where no editor shows an end."""
     frame = people().rename(columns={"code": f"code{end}public: {{set_aside: 100}} #"})
@@ -193,7 +192,7 @@ def test_typical_values_are_rounded_by_their_own_span(values: Any, typical: tupl
 
 
 def test_typical_values_of_a_long_sorted_file_are_of_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("murk.cli.draft.columns._SAMPLED", 400)
+    monkeypatch.setattr("murk.cli.draft._SAMPLED", 400)
     values = np.sort(np.random.default_rng(1).beta(2, 30, 4000))
     pd.DataFrame({"x": np.r_[values, 1.0]}).to_csv("public.csv", index=False)
     run("p", "--public", "public.csv", "--target", "worked:no|yes")

@@ -146,6 +146,13 @@ def trained(classes):
     return model
 
 
+@pytest.mark.parametrize("label", [None, math.nan, np.float64("nan"), pd.NA])
+@pytest.mark.parametrize("learner", [LDPSGDClassifier, ScoreClassifier])
+def test_what_says_that_a_label_is_missing_is_no_class(learner, label):
+    with pytest.raises(UserError, match="None and NaN say that a label is missing"):
+        learner(budget=GaussianDP(mu=1.0), features=["a"], classes=("yes", label), seed=1).learn_one({"a": 1.0}, "yes")
+
+
 @pytest.mark.parametrize("classes", [("no", 1), (False, "x"), (1, 2.5), (("a", 1), ("b", 2)), (True, 2), (2**70, 0)])
 def test_labels_of_mixed_types_come_back_as_they_are(classes):
     model = trained(classes)

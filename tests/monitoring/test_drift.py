@@ -8,7 +8,8 @@ import pytest
 from murk.learners.core.scoring.problem import ScoreProblem
 from murk.learners.problem import problem_for
 from murk.monitoring.figures import Place, figures
-from murk.monitoring.metrics.exporter import exported
+from murk.monitoring.metrics.catalogue import METRICS
+from murk.monitoring.metrics.exporter import VALUES, family
 from murk.monitoring.snapshot import Snapshot
 from murk.stream import Task
 from murk.stream.messages.state import Counters, StateMessage
@@ -41,8 +42,9 @@ def shown(found):
     )  # fmt: skip
     samples = {
         (sample.name, sample.labels.get("name")): sample.value
-        for family in exported(snapshot)
-        for sample in family.samples
+        for metric in METRICS
+        if metric.name in VALUES
+        for sample in family(metric, snapshot.task.name, VALUES[metric.name](snapshot)).samples
         if sample.name in ("murk_drift_p_value", "murk_parameter_change", "murk_estimate_releases")
     }
     return json.loads(snapshot.body)["estimate"], samples

@@ -49,7 +49,7 @@ EQUIVALENT: dict[tuple[str, str], str] = {
         "Fraction(delta_units, DELTA_UNITS))",
     ): "a bound with 60 digits is no round number",
     (
-        "murk/privacy/sketches/normals.py",
+        "murk/privacy/sketches/kernels.py",
         "-            used = 0\n+            used = 1",
     ): "one fresh word serves as well as another",
     (

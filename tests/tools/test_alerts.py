@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from murk.monitoring.metrics import alerts
-from murk.monitoring.runbook import runbook_routes, sections
+from murk.monitoring.web.routes import runbook_routes, sections
 from tests.services.services import require
 from tools import prometheus
 

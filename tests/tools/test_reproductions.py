@@ -80,7 +80,7 @@ def test_a_layout_turns_rows_into_the_table_of_the_page(tmp_path):
     assert table == expected.partition(".png)\n\n")[2] + "\n<!-- end -->\n"
 
 
-def test_tables_refuse_rows_that_no_rule_places():
+def test_tables_refuse_rows_that_no_rule_places_and_omit_hidden_ones():
     rows = [Row(what="a", tag="exact", as_published=Measured(1.0)), Row(what="b", tag="exact", default=Measured(2.0))]
     only_a = Layout([Table(["x"], [Rule("a", "row", as_published="value")])])
     with pytest.raises(ValueError, match="b: default"):
@@ -89,6 +89,8 @@ def test_tables_refuse_rows_that_no_rule_places():
     with pytest.raises(ValueError, match="has a number already"):
         tables(same, rows)
     assert tables(PLAIN, rows) == ["| | as published | Murk's default |\n|---|---|---|\n| a | 1 | |\n| b | | 2 |"]
+    shown = Layout([Table(["x"], [Rule("(?P<x>a|b)", "{x}", as_published="value", default="value")], hidden="b")])
+    assert tables(shown, rows) == ["| x | value |\n|---|---|\n| a | 1 |"]
 
 
 def test_results_of_the_papers_files_share_a_block(tmp_path):

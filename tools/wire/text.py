@@ -7,14 +7,14 @@ from murk.stream.messages.codec import Reason
 HEAD: Final = """\
 # Wire format
 
-The reference for writing a device or a monitor in another language. All messages are JSON in UTF-8 on the topics of a
-log: nothing is pickled, compressed or signed. A device does three things:
+The reference for a device or a monitor in another language. All messages are JSON in UTF-8 on the topics of a log,
+neither pickled nor compressed nor signed. A device does three things:
 
 1. It reads the task and the newest model from `murk-NAME-models`.
 2. It [makes a release](#make-a-release), with code in plain Python.
 3. It appends the release to its chain's partition on `murk-NAME-releases`.
 
-Over [HTTP](guides/http.md) a gateway does the first and the last.
+Over [HTTP](guides/http.md) a gateway does steps 1 and 3 for the device.
 
 *`make generate` writes this page from the code; `python -m tools.wire` prints all JSON Schemas.*
 
@@ -34,12 +34,11 @@ the log URL gives another one.
 | `murk-NAME-estimates` | 0, the only one | `estimate` | the newest estimate | none |
 
 - Models, states and estimates are compacted: only the newest value of a key counts.
-- All messages but releases are written in transactions: read them with `isolation.level=read_committed`.
+- All messages except releases are written in transactions: read them with `isolation.level=read_committed`.
 - Readers use a release's partition, value and append time (`LogAppendTime`). A device sends no key or header, which
   could identify a person, and no timestamp finer than `time`.
 - Headers are UTF-8. `offset` is the state's offset, as decimal text; `owner` names its writer.
-- Allow devices only to write releases and to read models. Learners write all other topics; whoever sets the task up
-  writes the task.
+- Allow devices only to write releases and to read models ([rights](deploy.md#rights)).
 - A message has at most 1,000,000 bytes, a state at most 8 MiB.
 - The embedded log (`sqlite:///PATH`) keeps the same messages in tables.
 
@@ -328,7 +327,7 @@ number until the norm is at most `steps`.
   payload's direction times C / m, with m = A (p - (1 - p) k / (2 n - k)) and p = k a / 2^64. A is the mean of the k
   largest of n independent |first coordinates| of uniform unit vectors. Limits: as for `l2-ball`, with 32 + log(2 n a /
   2^64), rounded up, in place of 32. n and k follow from d and epsilon
-  (`murk.privacy.mechanisms.privunit_calibration.fitted`): (23, 16) for d = 11 and epsilon = 1, (54, 8) for epsilon = 4.
+  (`murk.privacy.mechanisms.privunit.fitted`): (23, 16) for d = 11 and epsilon = 1, (54, 8) for epsilon = 4.
 
 `best`, the default of pure and approx, tries the mechanisms that give the guarantee in this order. A later one replaces
 an earlier one if its variance per coordinate (B^2 / d for the l2 ball, (C / m)^2 / d for PrivUnit) is below 0.99 times
@@ -357,17 +356,13 @@ VERSIONS: Final = """\
 
 `schema` is 2 for a state and 1 for everything else. Any change of content or meaning takes a new number, even a new
 key. Readers refuse unknown numbers: a release becomes a dead letter (`schema`), a device releases nothing, a learner
-stops at the state. If so, use the version of Murk that wrote it, or start a new log. A state of schema 1 is read with
-an empty `trail`. The task's `schema` is part of its hash, so releases of different meanings never mix.
+stops at the state. A state of schema 1 is read with an empty `trail`. The task's `schema` is part of its hash, so
+releases of different meanings never mix.
 
 ## Schemas for a registry
 
 `deploy/schemas` has one file per schema, with kind and number in its `$id`: `urn:murk:wire:gradient:1`. Messages have
 no magic byte: register schemas for lookup only, under topic and kind (`murk-NAME-releases-gradient`), without the
-registry's serializers. Compatibility modes:
-
-- **Releases, models, estimates, dead letters: `NONE`.** The meaning of a number never changes; a change adds a new
-  file.
-- **States, the task: `BACKWARD`.** A newer version of Murk reads older ones; an older one refuses newer ones with an
-  error ([upgrades](deploy.md#upgrades)).
+registry's serializers. The compatibility mode is `NONE` for releases, models, estimates and dead letters, whose schemas
+never change, and `BACKWARD` for states and the task ([upgrades](deploy.md#upgrades)).
 """

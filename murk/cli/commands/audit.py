@@ -10,43 +10,30 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from murk import __version__
-from murk.cli.options import as_json
+from murk.cli.options import as_json, load_task
 from murk.cli.output import paragraph, print_json, progress, table
 from murk.errors import UserError
 from murk.learners.results.numbers import number
 
 if TYPE_CHECKING:
     from murk.audit import Finding
-    from murk.stream import Task
 
 
 @click.command("audit")
 @click.argument("task_path", metavar="[TASK]", required=False, type=click.Path())
 @click.option("--all", "everything", is_flag=True, help="Audit every mechanism and protocol.")
-@click.option(
-    "--draws",
-    type=click.IntRange(4),
-    default=200_000,
-    show_default=True,
-    metavar="N",
-    help="Number of releases of each of two neighbouring inputs; at most N / 20 for windows of records.",
-)
-@click.option(
-    "--confidence",
-    type=click.FloatRange(0, 1, min_open=True, max_open=True),
-    default=0.999,
-    show_default=True,
-    help="Probability that no bound of the table exceeds the truth.",
-)
-@click.option(
-    "--seed",
-    type=click.IntRange(0, 2**64 - 1),
-    help="Simulate the noise, so that the run is repeatable.  [default: the randomness that devices use]",
-)
+@click.option("--draws", type=click.IntRange(4), default=200_000, show_default=True, metavar="N",
+              help="Number of releases of each of two neighbouring inputs; at most N / 20 for windows of "
+              "records.")  # fmt: skip
+@click.option("--confidence", type=click.FloatRange(0, 1, min_open=True, max_open=True), default=0.999,
+              show_default=True, help="Probability that no bound of the table exceeds the truth.")  # fmt: skip
+@click.option("--seed", type=click.IntRange(0, 2**64 - 1),
+              help="Simulate the noise, so that the run is repeatable.  [default: the randomness that devices "
+              "use]")  # fmt: skip
 @as_json
 def command(
     task_path: str | None, everything: bool, draws: int, confidence: float, seed: int | None, as_json: bool
-) -> None:  # fmt: skip
+) -> None:
     """Measure how much the releases of TASK disclose about a record.
 
     For worst-case neighbours, releases are made as devices make them and distinguished by the best known test, which
@@ -57,7 +44,9 @@ def command(
 
     if everything == (task_path is not None):
         raise UserError("give a TASK to audit, or --all for every mechanism and protocol")
-    task = None if task_path is None else _load(task_path)
+    task = None if task_path is None else load_task(task_path)
+    if task is not None and task.public is not None and task.covariates is None:
+        click.echo("murk: audited without the public sample, which is set aside when a run begins", err=True)
     cases = catalogue() if task is None else cases_of(task)
     noise = None if seed is None else SimulatedNoise(seed)
     with progress("audit", 2 * draws * len(cases), quiet=as_json) as tick:
@@ -79,27 +68,12 @@ def command(
         sys.exit(1)
 
 
-def _load(path: str) -> Task:
-    """Load a task with its public file."""
-    from murk.producers.populations.public_sample import public_covariates
-    from murk.stream import Task
-
-    task = Task.load(path)
-    if task.public_path is not None:
-        return task.with_public(*public_covariates(task.public_path, task))
-    if task.public is not None:
-        click.echo("murk: audited without the public sample, which is set aside when a run begins", err=True)
-    return task
-
-
 def _show(findings: list[Finding], confidence: float, seed: int | None, *, whole: bool) -> None:
-    rows = [
-        [
-            each.name, each.measure, number(each.claimed), number(each.bound), number(each.ratio, 2),
-            "-" if each.pair is None else number(each.pair), f"{each.draws:,}", each.verdict,
-        ]
-        for each in findings
-    ]  # fmt: skip
+    rows = []
+    for each in findings:
+        pair = "-" if each.pair is None else number(each.pair)
+        figures = number(each.claimed), number(each.bound), number(each.ratio, 2), pair, f"{each.draws:,}"
+        rows.append([each.name, each.measure, *figures, each.verdict])
     table("", ["audited", "measure", "claim", "at least", "ratio", "of the pair", "draws", ""], rows)
     source = "the randomness that devices use" if seed is None else f"noise simulated from seed {seed}"
     paragraph(

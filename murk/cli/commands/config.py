@@ -1,7 +1,5 @@
 """``murk config``: every setting and where its value comes from."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterator, Mapping
@@ -16,9 +14,8 @@ from murk.cli.output import print_json, table
 
 ORDER = ("flag", "environment", "properties", "file", "default")
 """Origins of a value in order of precedence; ``properties`` is the file named by MURK_KAFKA_CONFIG."""
-
 _PASSWORD = re.compile(r"://.*@", re.DOTALL)
-"""Part of a URL up to the last @, since a password may contain any character."""
+"""Beginning of a URL up to the last @, since a password may contain any character."""
 
 
 class Setting(NamedTuple):
@@ -69,11 +66,11 @@ def command(context: click.Context, everything: bool, as_json: bool, command_lin
 
 
 def _show(settings: list[Setting], file: Configuration, *, as_json: bool, everything: bool) -> None:
-    path = None if file.path is None else str(file.path)
+    path, shown = file.path and str(file.path), [_masked(each) for each in settings]
     if as_json:
-        print_json({"file": path, "order": ORDER, "settings": [_masked(each)._asdict() for each in settings]})
+        print_json({"file": path, "order": ORDER, "settings": [each._asdict() for each in shown]})
         return
-    shown = [_masked(each) for each in settings if everything or each.origin != "default"]
+    shown = [each for each in shown if everything or each.origin != "default"]
     click.echo(f"File: {path or 'none'}")
     if not shown:
         click.echo("Nothing is set; --all lists all settings.")
@@ -108,12 +105,13 @@ def _kafka_settings() -> Iterator[Setting]:
     defaults = Settings()
     for key, name in KEYS.items():
         value, place = configured.get(name, (getattr(defaults, name), None))
-        secret = name in SECRETS and value is not None
-        origin = "default"
-        if place is not None:
-            origin = "environment" if place.startswith(PREFIX) else "file"
-            origin = "properties" if place == os.environ.get(VARIABLE) else origin
-        yield Setting(KAFKA, key, "****" if secret else value, origin, place)
+        if place is None:
+            origin = "default"
+        elif place.startswith(PREFIX):
+            origin = "environment"
+        else:
+            origin = "properties" if place == os.environ.get(VARIABLE) else "file"
+        yield Setting(KAFKA, key, "****" if name in SECRETS and value is not None else value, origin, place)
 
 
 def _masked(setting: Setting) -> Setting:
@@ -129,6 +127,6 @@ def _masked(setting: Setting) -> Setting:
 
 
 def _text(value: Any) -> str:
-    if value is None or value == []:
-        return "-"
-    return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return "-" if value is None or value == [] else str(value)

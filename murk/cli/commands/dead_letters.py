@@ -1,7 +1,5 @@
 """``murk dead-letters``: messages that could not be learned."""
 
-from __future__ import annotations
-
 from collections import Counter
 from itertools import islice
 
@@ -23,10 +21,8 @@ def command(log_url: str, limit: int, as_json: bool) -> None:
         shown = list(islice(log.dead_letters(), limit))
     total = sum(reasons.values())
     if as_json:
-        letters = [
-            {"partition": each.partition, "offset": each.offset, "reason": each.reason, "detail": each.detail}
-            for each in shown
-        ]
+        keys = ("partition", "offset", "reason", "detail")
+        letters = [{key: getattr(each, key) for key in keys} for each in shown]
         print_json({"task": task.name, "total": total, "reasons": dict(reasons), "dead_letters": letters})
         return
     if not total:

@@ -4,24 +4,78 @@ from __future__ import annotations
 
 import math
 import re
+import sys
+from contextlib import ExitStack
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from time import monotonic, sleep
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
 
 import click
 
 from murk.cli.commands.run import execute
-from murk.cli.consent import asking
-from murk.cli.live_page import LivePage
-from murk.cli.options import as_json
+from murk.cli.options import as_json, asking
 from murk.cli.output import paragraph, print_json, table
 from murk.errors import UserError
 from murk.learners.results.numbers import number
 
 if TYPE_CHECKING:
     from murk.demo.path import Path95
+    from murk.monitoring import Monitor
     from murk.producers.populations.local_run import LocalRun
     from murk.stream import Task
+
+_PAGE_SECONDS = 0.5
+
+
+class LivePage:
+    """Serve the live page of a run that calls `watch` between blocks; port 0 lets the system choose."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self._stack = ExitStack()
+        self._monitor: Monitor | None = None
+        self._due = 0.0
+        self.url = ""
+
+    def watch(self, run: LocalRun, last: bool) -> None:
+        """Update the page, at most twice a second."""
+        if self._monitor is None:
+            self._monitor = self._serve(run)
+        if last or monotonic() >= self._due:
+            self._monitor.poll()
+            self._due = monotonic() + _PAGE_SECONDS
+
+    def stay(self) -> None:
+        """Keep serving the last state at a terminal, until Ctrl-C."""
+        if self.url and sys.stdin.isatty() and sys.stdout.isatty():
+            click.echo(f"The page stays at {self.url}/ until you press Ctrl-C.")
+            try:
+                while True:
+                    sleep(3600)
+            except KeyboardInterrupt:
+                click.echo()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+    def _serve(self, run: LocalRun) -> Monitor:
+        from murk.monitoring import Monitor
+        from murk.monitoring.web.routes import monitor_routes
+        from murk.monitoring.web.server import Server
+
+        monitor = Monitor(run.log, run.task)
+        self._stack.callback(monitor.close)
+        server = self._stack.enter_context(Server(monitor_routes(monitor), "127.0.0.1", self._port))
+        self.url = server.url
+        click.echo(f"Live page: {self.url}/", err=True)
+        return monitor
 
 
 @click.command("demo")
@@ -114,23 +168,19 @@ def _print(report: dict[str, Any], folder: Path, stem: str, url: str) -> None:
     for name, unit in report["per_unit"].items():
         if is_constant(name):
             continue
-        factor = unit["value"] / report["coefficients"][name]
         raw = report["trusted"][name]
-        ends = sorted((raw["low"] * factor, raw["high"] * factor))
+        factor = unit["value"] / report["coefficients"][name]
+        own = number(math.exp(unit["value"])), _range(unit["interval"])
         rows.append(
             [
                 unit["unit"],
-                number(math.exp(unit["value"])),
-                _range(sorted(unit["interval"])),
+                *own,
                 number(math.exp(raw["value"] * factor)),
-                _range(ends),
+                _range([raw["low"] * factor, raw["high"] * factor]),
             ]
         )
-    table(
-        "Odds ratio of a third child",
-        ["", "learned privately", "95% interval", "trusted server", "95% interval"],
-        rows,
-    )
+    columns = ["", "learned privately", "95% interval", "trusted server", "95% interval"]
+    table("Odds ratio of a third child", columns, rows)
     click.echo("The trusted server's fit was computed from the raw records, for comparison only.")
     paragraph(f"The intervals are {report['interval']['note']}.")
     low = math.exp(min(report["per_unit"]["same_sex"]["interval"]))
@@ -144,20 +194,13 @@ def _print(report: dict[str, Any], folder: Path, stem: str, url: str) -> None:
         "women)."
     )
     click.echo()
-    promises = sorted(report["levels"].items(), key=lambda item: item[1]["right_at_most"])
-    table(
-        "Guarantee for each woman who released, by local differential privacy on their own device",
-        ["level", "guarantee", "women", "attacker right at most"],
-        [
-            [
-                level,
-                _terms(promise["guarantee"]),
-                f"{report['by_level'].get(level, 0):,}",
-                f"{math.ceil(1000 * promise['right_at_most'] - 1e-6) / 10:.1f}%",
-            ]
-            for level, promise in promises
-        ],
-    )
+    rows = []
+    for level, promise in sorted(report["levels"].items(), key=lambda item: item[1]["right_at_most"]):
+        right = math.ceil(1000 * promise["right_at_most"] - 1e-6) / 10
+        terms = ", ".join(f"{key} = {value:g}" for each in promise["guarantee"].values() for key, value in each.items())
+        rows.append([level, terms, f"{report['by_level'].get(level, 0):,}", f"{right:.1f}%"])
+    title = "Guarantee for each woman who released, by local differential privacy on their own device"
+    table(title, ["level", "guarantee", "women", "attacker right at most"], rows)
     paragraph(
         "An attacker who sees a release, knows everything else about everybody and has unlimited computing power tells "
         "which of two records is behind it at most this often (guessing: 50%). Each woman released once; the ledger "
@@ -174,18 +217,13 @@ def _print(report: dict[str, Any], folder: Path, stem: str, url: str) -> None:
     if "picture" in report:
         click.echo(f"Picture: {report['picture']}")
     click.echo("Next:")
-    steps = [
+    for line, what in (
         (f"murk ledger {folder / stem}.ledger.db --person 17 --source {DATA}", "one woman's own account"),
         (f"murk status --log {url}", "what the log holds"),
         ("murk run TASK --source FILE", "your own people and question: docs/task-file.md"),
-    ]
-    for line, what in steps:
+    ):
         click.echo(f"  {line}\n      {what}")
 
 
-def _terms(guarantee: dict[str, dict[str, float]]) -> str:
-    return ", ".join(f"{key} = {value:g}" for terms in guarantee.values() for key, value in terms.items())
-
-
 def _range(ends: list[float]) -> str:
-    return f"{number(math.exp(ends[0]))} .. {number(math.exp(ends[1]))}"
+    return f"{number(math.exp(min(ends)))} .. {number(math.exp(max(ends)))}"

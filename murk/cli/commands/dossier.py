@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from murk._files import check_place, write_whole
-from murk.cli.options import as_json
+from murk.cli.options import as_json, load_task
 from murk.cli.output import print_json, progress
 from murk.errors import UserError
 
@@ -21,37 +20,21 @@ if TYPE_CHECKING:
 
 @click.command("dossier")
 @click.argument("task_path", metavar="TASK", type=click.Path())
-@click.option(
-    "--log", "log_url", metavar="URL", help="Read the deployment from this log: sqlite:///FILE or kafka://HOST:PORT."
-)
+@click.option("--log", "log_url", metavar="URL",
+              help="Read the deployment from this log: sqlite:///FILE or kafka://HOST:PORT.")  # fmt: skip
 @click.option("--ledger", metavar="PATH", help="Read caps and sums of accounts; nobody is named.")
 @click.option("--audit", "audit_path", metavar="FILE", help="Use the output of ``murk audit TASK --json``.")
-@click.option(
-    "--draws",
-    type=click.IntRange(0),
-    default=20_000,
-    show_default=True,
-    metavar="N",
-    help="Without --audit: run an audit with N releases of each of two neighbours; 0 skips it.",
-)
+@click.option("--draws", type=click.IntRange(0), default=20_000, show_default=True, metavar="N",
+              help="Without --audit: run an audit with N releases of each of two neighbours; 0 skips it.")  # fmt: skip
 @click.option("--purpose", default="", metavar="TEXT", help="Purpose and legal basis.")
 @click.option("--controller", default="", metavar="TEXT", help="Controller and contact.")
-@click.option(
-    "--out", type=click.Path(dir_okay=False), metavar="FILE", help="File to write.  [default: NAME.dossier.html]"
-)
+@click.option("--out", type=click.Path(dir_okay=False), metavar="FILE",
+              help="File to write.  [default: NAME.dossier.html]")  # fmt: skip
 @click.option("--simulated", is_flag=True, help="For simulated releases, which protect nobody.")
 @as_json
 def command(
-    task_path: str,
-    log_url: str | None,
-    ledger: str | None,
-    audit_path: str | None,
-    draws: int,
-    purpose: str,
-    controller: str,
-    out: str | None,
-    simulated: bool,
-    as_json: bool,
+    task_path: str, log_url: str | None, ledger: str | None, audit_path: str | None, draws: int, purpose: str,
+    controller: str, out: str | None, simulated: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Write a privacy dossier of TASK: one page for a file such as a data protection impact assessment.
 
@@ -63,12 +46,8 @@ def command(
     from murk.dossier.facts import Facts, read_audit
     from murk.dossier.making import dossier_of
     from murk.dossier.page import page_of
-    from murk.producers.populations.public_sample import public_covariates
-    from murk.stream import Task
 
-    task = Task.load(task_path).with_simulated(simulated)
-    if task.public_path is not None:
-        task = task.with_public(*public_covariates(task.public_path, task))
+    task = load_task(task_path).with_simulated(simulated)
     deployment, origin = None, f"the file {Path(task_path).name}"
     if log_url is not None:
         deployment = _read(log_url, task)
@@ -76,18 +55,12 @@ def command(
             task, origin = deployment.task, f"the log {deployment.url}"
     path = Path(out or f"{task.name}.dossier.html")
     check_place(path)
-    facts = Facts(
-        task,
-        origin,
-        levels_of(task),
-        example_of(task),
-        deployment,
-        None if ledger is None else read_accounts(ledger),
-        read_audit(audit_path, task) if audit_path is not None else _run_audit(task, draws, quiet=as_json),
-        purpose.strip(),
-        controller.strip(),
+    accounts = None if ledger is None else read_accounts(ledger)
+    audit = read_audit(audit_path, task) if audit_path is not None else _run_audit(task, draws, quiet=as_json)
+    levels, example = levels_of(task), example_of(task)
+    dossier = dossier_of(
+        Facts(task, origin, levels, example, deployment, accounts, audit, purpose.strip(), controller.strip())
     )
-    dossier = dossier_of(facts)
     write_whole(path, page_of(dossier))
     if as_json:
         print_json({"path": str(path), **dossier.to_dict()})
@@ -103,8 +76,7 @@ def _read(url: str, task: Task) -> Deployment:
     from murk.stream import open_log
     from murk.stream.task.change import check_task_change
 
-    with ExitStack() as stack:
-        log = stack.enter_context(open_log(url, create=False, name=task.name))
+    with open_log(url, create=False, name=task.name) as log:
         deployment = read_deployment(log, task)
         if (carried := deployment.task) is not None:
             if carried.simulated != task.simulated:

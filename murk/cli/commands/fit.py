@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from murk.stream.log.base import Log
     from murk.stream.worker.learner import StreamLearner
 
-_PAUSE = 0.05
-"""Seconds between two looks at a log while nothing arrives."""
+_PAUSE = 0.05  # seconds between two looks at a log while nothing arrives
 
 
 @click.command("fit")
@@ -39,10 +38,10 @@ def command(
     model_paths: tuple[str, ...], log_url: str, follow: bool, estimates: float, metrics_port: int | None,
     metrics_host: str, verbose: int, log_json: bool, as_json: bool,
 ) -> None:  # fmt: skip
-    """Fit models to the releases on a log, beside its task's own fit and at nobody's further budget.
+    """Fit further models to the releases on a log, without spending more of anybody's budget.
 
     Each MODEL is a file that names columns of the log's task, a loss and a solver. Several models in one command get
-    simultaneous intervals. A model's states stand on the log under its name: a command that is repeated goes on.
+    simultaneous intervals. The log keeps a model's states under its name, so that a repeated command resumes.
     """
     from collections.abc import Callable
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from contextlib import ExitStack, suppress
 from logging import INFO
@@ -14,6 +13,7 @@ from murk.cli.interrupts import between_steps
 from murk.cli.logs import logging_options, say, start_logging
 from murk.cli.metrics import gateway_metrics, metrics_port
 from murk.cli.options import begin_on, existing_log, wait_for_task
+from murk.cli.output import address_as_json, print_address
 from murk.errors import UserError
 
 if TYPE_CHECKING:
@@ -24,9 +24,7 @@ if TYPE_CHECKING:
 _SWITCH = 0.0005
 """Seconds after which one thread interrupts another. With Python's 5 ms, each request would wait that long at every
 call of the system while releases are checked."""
-
-_LEAST_TOKEN = 16
-"""Least number of characters of a bearer token."""
+_LEAST_TOKEN = 16  # least number of characters of a bearer token
 
 
 @click.command("gateway")
@@ -49,7 +47,7 @@ _LEAST_TOKEN = 16
 @wait_for_task
 @metrics_port("Serve /metrics and /healthz on port N.")
 @logging_options
-@click.option("--json", "as_json", is_flag=True, help="Print the address as one line of JSON.")
+@address_as_json
 def command(
     log_url: str, port: int, host: str, tls_cert: str | None, tls_key: str | None, origins: tuple[str, ...], rate: int,
     connections: int, token_file: str | None, wait: bool, metrics_port: int | None, metrics_host: str, verbose: int,
@@ -73,16 +71,14 @@ def command(
     with ExitStack() as stack:
 
         def open_gateway(log: Log, task: Task) -> Gateway:
-            settings = Settings(origins=origins, token=token, rate=rate)
-            return Gateway(
-                log, task, host, port, settings=settings, connections=connections, certificate=tls_cert, key=tls_key
-            )
+            settings, tls = Settings(origins=origins, token=token, rate=rate), {"certificate": tls_cert, "key": tls_key}
+            return Gateway(log, task, host, port, settings=settings, connections=connections, **tls)
 
         log, task, gateway = begin_on(log_url, open_gateway, wait=wait)
         stack.callback(log.close)
         stack.enter_context(gateway_metrics(metrics_port, metrics_host, task, gateway))
         with between_steps() as asked, gateway:
-            _print_address(task, gateway, as_json)
+            print_address(task.name, gateway, f"devices at {gateway.url}/v1/tasks/{task.name}", as_json)
             with suppress(KeyboardInterrupt):
                 while not asked():
                     gateway.step()
@@ -107,10 +103,3 @@ def _token(path: str) -> str:
     if len(token) < _LEAST_TOKEN or not token.isprintable() or " " in token:
         raise UserError(f"--token-file {path}: a token is one word of at least {_LEAST_TOKEN} characters")
     return token
-
-
-def _print_address(task: Task, gateway: Gateway, as_json: bool) -> None:
-    if as_json:
-        click.echo(json.dumps({"task": task.name, "url": gateway.url, "host": gateway.host, "port": gateway.port}))
-    else:
-        click.echo(f"{task.name}: devices at {gateway.url}/v1/tasks/{task.name}")

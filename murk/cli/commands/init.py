@@ -17,7 +17,7 @@ from murk.cli.output import print_json
 from murk.errors import UserError
 
 if TYPE_CHECKING:
-    from murk.cli.draft.columns import Column
+    from murk.cli.draft import Column
     from murk.privacy import Guarantee
 
 _REMEDY = (
@@ -34,9 +34,8 @@ _REMEDY = (
               help="Column to learn, also worked:no|yes (yes is positive).  [default: the last column]")  # fmt: skip
 @click.option("--public", metavar="FILE", help="File of public records to take columns, bounds and categories from.")
 @click.option("--source", metavar="FILE", help="The people's own file, instead of --public; only with --simulation.")
-@click.option(
-    "--simulation", is_flag=True, help="The task is for simulated noise, so the people's own file may be read."
-)
+@click.option("--simulation", is_flag=True,
+              help="The task is for simulated noise, so the people's own file may be read.")  # fmt: skip
 @click.option("--guarantee", "promise", type=guarantee, default="gdp:1", show_default=True, metavar="GUARANTEE",
               help="Guarantee of a release: gdp:MU, zcdp:RHO, pure:E or approx:E,DELTA.")  # fmt: skip
 @click.option("--rate", type=click.FloatRange(0.0, 1.0, min_open=True, max_open=True), metavar="SHARE",
@@ -54,8 +53,7 @@ def command(
     Bounds and categories are public: give them, enter them at the terminal, or take them from a public file. Only a
     simulation may read the people's own file; lines that depend on it say so. Without NAME, the file's name is used.
     """
-    from murk.cli.draft.columns import given
-    from murk.cli.draft.text import draft
+    from murk.cli.draft import draft, given
 
     if source is not None and not simulation:
         raise UserError(
@@ -68,15 +66,14 @@ def command(
         raise UserError(f"there are no columns: {_REMEDY}")
     wanted = chosen[-1] if target is None else _target(target, chosen)
     if not _is_described(wanted) and known and wanted.name not in known:
-        raise UserError(
-            f"--target: the column {wanted.name!r} is not in {public or source}, which has "
-            f"{', '.join(map(repr, known))}"
-        )
+        there = ", ".join(map(repr, known))
+        raise UserError(f"--target: the column {wanted.name!r} is not in {public or source}, which has {there}")
     found = [_settled(column, known) for column in chosen if column.name != wanted.name]
     called = _task_name(name or source or public or "my-task")
     path = Path(out or f"{called}.yaml")
+    there_already = UserError(f"{path} exists already: name another file with --out, or remove it")
     if path.exists():
-        raise _there_already(path)
+        raise there_already
     target_column = _settled(wanted, known)
     text = draft(called, found, target_column, promise.to_dict(), rate)
     protocol, why = "", ""
@@ -86,7 +83,7 @@ def command(
     try:
         write_whole(path, text, new=True)
     except FileExistsError:
-        raise _there_already(path) from None
+        raise there_already from None
     left_out = [column.name for column in found if column.without]
     named = next((column.name for column in found if column.names_people), None)
     if as_json:
@@ -105,10 +102,6 @@ def command(
     else:
         click.echo("If one person may have several rows, name people by a column: --person COLUMN")
     click.echo(f"Review the file, then try it: murk run {path} --source {source or 'FILE'}{person} --seed 1")
-
-
-def _there_already(path: Path) -> UserError:
-    return UserError(f"{path} exists already: name another file with --out, or remove it")
 
 
 def _by_forecast(text: str, people: int, *, quiet: bool) -> tuple[str, str]:
@@ -131,7 +124,7 @@ def _by_forecast(text: str, people: int, *, quiet: bool) -> tuple[str, str]:
 
 def _target(text: str, chosen: list[Column]) -> Column:
     """Return the column that --target names; its description there overrides that in --columns."""
-    from murk.cli.draft.columns import given
+    from murk.cli.draft import given
 
     columns = given(text)
     if len(columns) != 1:
@@ -149,7 +142,7 @@ def _task_name(name: str) -> str:
 
 
 def _looked_at(public: str | None, source: str | None) -> dict[str, Column]:
-    from murk.cli.draft.columns import looked_at
+    from murk.cli.draft import looked_at
     from murk.producers import open_records
 
     known: dict[str, Column] = {}
@@ -173,7 +166,7 @@ def _is_described(column: Column) -> bool:
 
 def _settled(column: Column, known: dict[str, Column]) -> Column:
     """Complete a column with its public description: as given, from a file, or from the terminal."""
-    from murk.cli.draft.columns import GRAMMAR, dashed, described
+    from murk.cli.draft import GRAMMAR, dashed, described
 
     if _is_described(column):
         return column

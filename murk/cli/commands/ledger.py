@@ -11,6 +11,7 @@ import click
 from murk.cli.options import as_json
 from murk.cli.output import paragraph, print_json, table
 from murk.errors import UserError
+from murk.learners.results.numbers import many
 
 if TYPE_CHECKING:
     from murk.producers import Ledger
@@ -20,38 +21,24 @@ if TYPE_CHECKING:
 
 @click.command("ledger")
 @click.argument("path", type=click.Path())
-@click.option(
-    "--person",
-    metavar="NAME",
-    help="Name of a person or an organisation, a row number (from 1) with --source, or - for a prompt, which keeps the "
-    "name out of histories and process lists.",
-)
+@click.option("--person", metavar="NAME",
+              help="Name of a person or an organisation, a row number (from 1) with --source, or - for a prompt, which "
+              "keeps the name out of histories and process lists.")  # fmt: skip
 @click.option("--source", metavar="FILE", help="File that contains the row, if each row is a person.")
 @click.option("--withdraw", is_flag=True, help="Delete waiting releases and refuse further ones of this person.")
-@click.option(
-    "--task", metavar="NAME", help="With --withdraw: only from tasks of this name, now and later.  [default: all tasks]"
-)
+@click.option("--task", metavar="NAME",
+              help="With --withdraw: only from tasks of this name, now and later.  [default: all tasks]")  # fmt: skip
 @click.option("--yes", is_flag=True, help="With --withdraw: do not ask for confirmation.")
 @click.option("--new", is_flag=True, help="With --withdraw --yes: allow a name that is not in the ledger.")
 @click.option("--details", is_flag=True, help="With --person: show the full account with all guarantees.")
-@click.option(
-    "--migrate",
-    is_flag=True,
-    help="Replace names and file digests in a ledger of an earlier version by keyed hashes, permanently.",
-)
+@click.option("--migrate", is_flag=True,
+              help="Replace names and file digests in a ledger of an earlier version by keyed hashes, "
+              "permanently.")  # fmt: skip
 @as_json
 def command(
-    path: str,
-    person: str | None,
-    source: str | None,
-    withdraw: bool,
-    task: str | None,
-    yes: bool,
-    new: bool,
-    details: bool,
-    migrate: bool,
-    as_json: bool,
-) -> None:
+    path: str, person: str | None, source: str | None, withdraw: bool, task: str | None, yes: bool, new: bool,
+    details: bool, migrate: bool, as_json: bool,
+) -> None:  # fmt: skip
     """Show the account of a person, or sums over everybody in the ledger PATH.
 
     Sent releases cannot be taken back, and spent budget is not refunded.
@@ -92,7 +79,6 @@ def command(
 
 
 def _ask_name() -> str:
-    """Ask for a name at the terminal, or read a line of standard input."""
     if terminal():
         return str(click.prompt("Whose account", hide_input=True, err=True))
     return sys.stdin.readline().rstrip("\r\n")
@@ -118,39 +104,29 @@ def _migrate(path: str, as_json: bool) -> None:
 
 
 def _everybody(ledger: Ledger, as_json: bool) -> None:
-    totals, together, names = ledger.totals(), ledger.together(), ledger.names
+    totals, names = ledger.totals(), ledger.names
     if as_json:
-        print_json(
-            {
-                "people": totals.people,
-                "releases": totals.releases,
-                "refused": totals.refused,
-                "queued": totals.queued,
-                "withdrawn": totals.withdrawn,
-                "names": "plain" if names.are_plain else "unfinished" if names.is_unfinished else "keyed",
-                "digests": "plain" if names.has_digests else "unfinished" if names.is_unfinished else "keyed",
-                "key": None if not names.is_keyed else "found" if names.missing() is None else "missing",
-                "levels": [
-                    {"task": task, "level": level, "releases": count} for (task, level), count in totals.levels.items()
-                ],
-                "together": [each.to_dict() for each in together],
-            }
-        )
+        kept = "unfinished" if names.is_unfinished else "keyed"
+        print_json({
+            **{name: getattr(totals, name) for name in ("people", "releases", "refused", "queued", "withdrawn")},
+            "names": "plain" if names.are_plain else kept,
+            "digests": "plain" if names.has_digests else kept,
+            "key": None if not names.is_keyed else "found" if names.missing() is None else "missing",
+            "levels": [{"task": task, "level": level, "releases": n} for (task, level), n in totals.levels.items()],
+            "together": [each.to_dict() for each in ledger.together()],
+        })  # fmt: skip
         return
     click.echo(
-        f"{totals.counted}, {totals.releases:,} release{'s' * (totals.releases != 1)} paid for, "
-        f"{totals.refused:,} refused, {totals.queued:,} waiting in the outbox, {totals.withdrawn:,} "
-        f"withdrawal{'s' * (totals.withdrawn != 1)}"
+        f"{totals.counted}, {many(totals.releases, 'release')} paid for, {totals.refused:,} refused, "
+        f"{totals.queued:,} waiting in the outbox, {many(totals.withdrawn, 'withdrawal')}"
     )
     rows = [[task, level, f"{count:,}"] for (task, level), count in totals.levels.items()]
     table("", ["task", "level", "releases"], rows)
     for line in ledger.describe_together():
         paragraph(line)
-    missing = names.missing()
-    if missing is not None:
+    if (missing := names.missing()) is not None:
         paragraph(f"The key is missing: {missing}")
-    left = names.left()
-    if left:
+    if left := names.left():
         paragraph(f"Caution: {left}")
 
 
@@ -170,23 +146,16 @@ def _withdraw(
         if not terminal():
             raise UserError("--withdraw asks for confirmation, and there is no terminal to ask at: add --yes")
         unknown = "" if known else "Nothing was ever released under this name; check its spelling. Capitals count. "
-        click.confirm(
-            f"{unknown}Withdraw from {scope}? Waiting releases are deleted and nothing more is released. This cannot "
-            "be undone.",
-            abort=True,
-            err=True,
-        )
+        question = f"{unknown}Withdraw from {scope}? Waiting releases are deleted and nothing more is released."
+        click.confirm(f"{question} This cannot be undone.", abort=True, err=True)
     purged = sum(ledger.withdraw(key, task_hash=each, source=source) for each in tasks)
     day = _withdrawn_on(ledger.account(key, source=source), task)
-    return {
-        "task": task,
-        "date": day,
-        "purged": purged,
-        "known": known,
-        "words": f"Withdrawn from {scope}{f', on {day}' if day else ''}. {purged} release(s) that waited in the outbox "
+    words = (
+        f"Withdrawn from {scope}{f', on {day}' if day else ''}. {purged} release(s) that waited in the outbox "
         f"{'is' if purged == 1 else 'are'} deleted{_PERHAPS if purged else ''}."
-        f"{'' if known else ' Nothing was ever released under this name, and capitals count.'}",
-    }
+        f"{'' if known else ' Nothing was ever released under this name, and capitals count.'}"
+    )
+    return {"task": task, "date": day, "purged": purged, "known": known, "words": words}
 
 
 _PERHAPS = " (not confirmed by the log; a release that was just being sent may have arrived)"
@@ -229,12 +198,11 @@ def _task(task: TaskAccount) -> dict[str, Any]:
 
 
 def _level(level: LevelAccount) -> dict[str, Any]:
-    counts = {name: getattr(level, name) for name in ("mechanism", "released", "sent", "queued", "refused")}
     return {
         "level": level.level,
         "guarantee": level.guarantee.to_dict(),
         **({"central": level.central.to_dict()} if level.central is not None else {}),
-        **counts,
+        **{name: getattr(level, name) for name in ("mechanism", "released", "sent", "queued", "refused")},
         "receipts": list(level.receipts),
         "first": _day(level.first),
         "last": _day(level.last),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from contextlib import ExitStack
 from logging import INFO
@@ -13,10 +12,10 @@ import click
 from murk.cli.interrupts import stoppable
 from murk.cli.logs import logging_options, say, start_logging
 from murk.cli.options import begin_on, existing_log, wait_for_task
+from murk.cli.output import address_as_json, print_address
 
 if TYPE_CHECKING:
     from murk.monitoring import Monitor
-    from murk.monitoring.web.server import Server
     from murk.stream import Task
     from murk.stream.log.base import Log
 
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
               help="True coefficients in coded units: JSON or YAML, or the --json output of another run.")  # fmt: skip
 @wait_for_task
 @logging_options
-@click.option("--json", "as_json", is_flag=True, help="Print the address as one line of JSON.")
+@address_as_json
 def command(
     task_path: str, log_url: str, port: int, host: str, allowed: tuple[str, ...], interval: float,
     reference: str | None, wait: bool, verbose: int, log_json: bool, as_json: bool,
@@ -50,11 +49,10 @@ def command(
     from murk.learners.problem import problem_for
     from murk.monitoring import Monitor
     from murk.monitoring.metrics.exporter import new_registry
-    from murk.monitoring.metrics.process import ProcessMetrics
+    from murk.monitoring.processes import ProcessMetrics
     from murk.monitoring.reference import check_reference, read_reference
-    from murk.monitoring.web.hosts import Hosts
     from murk.monitoring.web.routes import monitor_routes
-    from murk.monitoring.web.server import Server
+    from murk.monitoring.web.server import Hosts, Server
     from murk.stream import Task, open_log
 
     start_logging(verbose, log_json)
@@ -72,17 +70,15 @@ def command(
 
             def watch(log: Log, carried: Task) -> Monitor:
                 _compare(task, carried, log_url)
-                return Monitor(
-                    log, carried, registry=registry, reference=truth,
-                    reopen=lambda: open_log(log.url, create=False), patience=max(60.0, 10.0 * interval),
-                )  # fmt: skip
+                again, patience = lambda: open_log(log.url, create=False), max(60.0, 10.0 * interval)
+                return Monitor(log, carried, registry=registry, reference=truth, reopen=again, patience=patience)
 
             log, carried, monitor = begin_on(log_url, watch, wait=wait, name=task.name)
             stack.callback(log.close)
             stack.callback(monitor.close)
             monitor.poll()
             server = stack.enter_context(Server(monitor_routes(monitor), host, port, allowed=allowed))
-            _print_address(carried, server, as_json)
+            print_address(carried.name, server, f"page at {server.url}/, metrics at {server.url}/metrics", as_json)
             _watch(monitor, interval)
     except KeyboardInterrupt:
         say("stopped", INFO)
@@ -113,15 +109,7 @@ def rest(used: float, interval: float) -> float:
     return max(interval, min(32.0 * used, 10.0))
 
 
-def _print_address(task: Task, server: Server, as_json: bool) -> None:
-    if as_json:
-        click.echo(json.dumps({"task": task.name, "url": server.url, "host": server.host, "port": server.port}))
-    else:
-        click.echo(f"{task.name}: page at {server.url}/, metrics at {server.url}/metrics")
-
-
 def _compare(task: Task, carried: Task, url: str) -> None:
-    """Check that the log carries the given task, real or simulated."""
     from murk.stream.task.change import check_task_change
 
     # The file does not contain the public covariates.

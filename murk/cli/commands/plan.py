@@ -17,6 +17,7 @@ import click
 from murk._files import check_place, write_whole
 from murk.cli.options import as_json
 from murk.cli.output import paragraph, print_json, progress, table
+from murk.cli.report import promises
 from murk.errors import UserError
 from murk.learners.results.numbers import NOT_LEARNED, TOO_WIDE
 
@@ -155,35 +156,18 @@ def _show(found: Plan, assumed: Effects, *, asked: bool) -> None:
         paragraph(f"For the requested half-widths, at the task's budget, {protocol}: {answer}.")
 
 
-def promises(task: Task) -> dict[str, list[str]]:
-    """Return both guarantees of each level of a shuffled task, in words; none if it is not shuffled."""
-    from murk.stream.task.shuffle import COLLUDING
-
-    if task.shuffle is None:
-        return {}
-    return {
-        level: [f"{COLLUDING}: {local.describe()}", task.shuffle.promised(local).describe()]
-        for level, local in task.privacy.levels.items()
-    }
-
-
 def _assumptions(found: Plan, assumed: Effects) -> str:
-    first = found.designs[0]
-    of = (
-        "the public covariates" if first.name == "public"
-        else "a typical population within the task's bounds (in brackets a hard one: docs/plan.md)"
-    )  # fmt: skip
-    size = (
-        ""
-        if math.isnan(found.effect)
-        else f" (a standard deviation of a feature changes the target by {found.effect:.2g} points)"
-    )
     from murk.planning.words import rate_words
 
+    of = (
+        "the public covariates" if found.designs[0].name == "public"
+        else "a typical population within the task's bounds (in brackets a hard one: docs/plan.md)"
+    )  # fmt: skip
+    size = f" (a standard deviation of a feature changes the target by {found.effect:.2g} points)"
     origin = "given" if assumed.each is not None or assumed.named else "assumed"
     return (
-        f"{found.task.name}: forecast for {of}, with {origin} effects{size}, and {rate_words(found.task, assumed)}. "
-        "A point is a hundredth of a probability, or of a real target's range."
+        f"{found.task.name}: forecast for {of}, with {origin} effects{'' if math.isnan(found.effect) else size}, and "
+        f"{rate_words(found.task, assumed)}. A point is a hundredth of a probability, or of a real target's range."
     )
 
 
@@ -241,10 +225,8 @@ def _half_width(forecast: Forecast | None, name: str, points: float) -> str:
     half = forecast.effects.get(name)
     if half is None:
         # In coded units; for classes, the widest of a feature's coefficients.
-        half = max(
-            (value for key, value in forecast.halves.items() if key.rpartition(":")[2] == name), default=math.inf
-        )
-        points = 1.0
+        own = (value for key, value in forecast.halves.items() if key.rpartition(":")[2] == name)
+        half, points = max(own, default=math.inf), 1.0
     # An interval wider than all probabilities carries no information, even for a rare category.
     widest = math.inf if points == 100.0 and half > 1.0 else forecast.spread.get(name, half)
     return _cell(forecast, min(widest, 1e300), _rounded(points * half))
@@ -272,10 +254,10 @@ def _rounded(value: float) -> str:
 
 def _cell(forecast: Forecast, points: float, words: str) -> str:
     """Return the text of a half-width, or that nothing is learned."""
-    if not math.isfinite(points):
-        return NOT_LEARNED
     from murk.planning.forecast import WIDEST
 
+    if not math.isfinite(points):
+        return NOT_LEARNED
     return TOO_WIDE if points > WIDEST else words if forecast.settled else f"~{words}"
 
 

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from murk.cli.consent import asking
 from murk.cli.logs import logging_options, start_logging
 from murk.cli.metrics import metrics_port, people_metrics
-from murk.cli.options import as_json, patiently, population
+from murk.cli.options import as_json, asking, patiently, population
 from murk.cli.output import print_json, progress
 from murk.cli.report import print_accounts, print_check, print_labels, print_windows, say_notice
 
@@ -101,11 +100,11 @@ def command(
         }
     if as_json:
         print_json(report)
-    else:
-        sent = f"{people.releases:,} releases sent"
-        if before:
-            sent = f"{people.releases - before:,} releases now, {before:,} before"
-        click.echo(f"{task.name}: {sent}, {report['refusals']:,} refused")
-        print_windows(report)
-        print_labels(report)
-        print_accounts(report)
+        return
+    sent = f"{people.releases:,} releases sent"
+    if before:
+        sent = f"{people.releases - before:,} releases now, {before:,} before"
+    click.echo(f"{task.name}: {sent}, {report['refusals']:,} refused")
+    print_windows(report)
+    print_labels(report)
+    print_accounts(report)

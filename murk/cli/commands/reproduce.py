@@ -1,7 +1,5 @@
 """``murk reproduce``: tell how to reproduce the papers."""
 
-from __future__ import annotations
-
 import shlex
 
 import click

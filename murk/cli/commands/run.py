@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from murk.cli.commands.learn import COLLECT
-from murk.cli.consent import asking
-from murk.cli.options import as_json, population
+from murk.cli.options import as_json, asking, population
 from murk.cli.output import print_json, progress
 from murk.cli.report import brief, print_check, print_result, say_notice
 
@@ -76,7 +75,6 @@ def execute(
             for step in run.steps():
                 if watch is not None:
                     watch(run, False)
-                # Estimate only for display.
                 if not quiet and monotonic() - shown > 0.2:
                     tick(step.rows, brief(run.task, run.estimate(), run.engines) if run.releases else people.words())
                     shown = monotonic()

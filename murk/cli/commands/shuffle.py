@@ -1,4 +1,4 @@
-"""``murk shuffle``: forward releases in crowds, so that nobody else knows which came from whom."""
+"""``murk shuffle``: forward releases in shuffled crowds, which hide from whom each release came."""
 
 from __future__ import annotations
 
@@ -33,9 +33,8 @@ _SHORTEST, _LONGEST = 0.005, 0.5
               help="File of the releases that wait for their crowd.  [default: FILE.store, or NAME.store]")  # fmt: skip
 @click.option("--replace", is_flag=True,
               help="Take over from a shuffler whose store is lost; give up what waits there.")  # fmt: skip
-@click.option(
-    "--idle", type=click.FloatRange(0), metavar="SECONDS", help="Stop when nothing has arrived for this long."
-)
+@click.option("--idle", type=click.FloatRange(0), metavar="SECONDS",
+              help="Stop when nothing has arrived for this long.")  # fmt: skip
 @click.option("--patience", type=click.FloatRange(0), default=60.0, show_default=True, metavar="SECONDS",
               help="How long to wait for a broker that does not answer.")  # fmt: skip
 @wait_for_task
@@ -126,12 +125,5 @@ def _words(totals: Totals, task: Task) -> str:
 
 def _report(task: Task, source: str, target: str, store: str | Path, totals: Totals, seconds: float) -> dict[str, Any]:
     assert task.shuffle is not None
-    return {
-        "task": task.name,
-        "from": source,
-        "to": target,
-        "store": str(store),
-        "crowd": task.shuffle.crowd,
-        **asdict(totals),
-        "seconds": seconds,
-    }
+    places = {"task": task.name, "from": source, "to": target, "store": str(store), "crowd": task.shuffle.crowd}
+    return {**places, **asdict(totals), "seconds": seconds}

@@ -16,13 +16,9 @@ if TYPE_CHECKING:
 
 @click.command("status")
 @existing_log
-@click.option(
-    "--intervals",
-    "looks",
-    type=click.Choice(["always", "fixed"]),
-    help="Looks at which intervals hold: at all (wider), or at one planned look.  [default: fixed once the task has "
-    "ended at its stated number of people, else always]",
-)
+@click.option("--intervals", "looks", type=click.Choice(["always", "fixed"]),
+              help="Looks at which intervals hold: at all (wider), or at one planned look.  [default: fixed once the "
+              "task has ended at its stated number of people, else always]")  # fmt: skip
 @as_json
 def command(log_url: str, looks: Valid | None, as_json: bool) -> None:
     """Show a log's contents and what was learned from it, without changing anything."""
@@ -31,11 +27,10 @@ def command(log_url: str, looks: Valid | None, as_json: bool) -> None:
 
     log, task = open_existing(log_url)
     with log:
-        found = report_log(
-            task, log, chains=task.log.partitions, history=as_json, advise=advise, live=True, looks=looks
-        )
+        chains = task.log.partitions
+        found = report_log(task, log, chains=chains, history=as_json, advise=advise, live=True, looks=looks)
     if as_json:
         print_json(found)
-        return
-    print_result(found)
-    click.echo(f"{found['lag']:,} messages on the log wait to be learned")
+    else:
+        print_result(found)
+        click.echo(f"{found['lag']:,} messages on the log wait to be learned")

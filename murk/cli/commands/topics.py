@@ -1,13 +1,10 @@
 """``murk topics``: create and check a task's Kafka topics."""
 
-from __future__ import annotations
-
 import sys
 
 import click
 
-from murk.cli.consent import asking, make_public
-from murk.cli.options import as_json
+from murk.cli.options import as_json, asking, load_task, make_public
 from murk.cli.output import print_json
 
 _ONE_COPY = (
@@ -19,11 +16,9 @@ _ONE_COPY = (
 @click.command("topics")
 @click.argument("task_path", metavar="TASK", type=click.Path())
 @click.option("--log", "log_url", required=True, metavar="URL", help="The cluster: kafka://HOST:PORT[/NAME].")
-@click.option(
-    "--simulated",
-    is_flag=True,
-    help="For simulated releases, which protect nobody; permanent.  [with --check: as the log's task]",
-)
+@click.option("--simulated", is_flag=True,
+              help="For simulated releases, which protect nobody; permanent.  [with --check: as the log's "
+              "task]")  # fmt: skip
 @click.option("--replication", type=click.IntRange(1), metavar="N",
               help="Replicas of each partition.  [default: the brokers' setting]")  # fmt: skip
 @click.option("--estimates", is_flag=True, help="Also create a topic for estimates as JSON.")
@@ -31,15 +26,9 @@ _ONE_COPY = (
 @make_public
 @as_json
 def command(
-    task_path: str,
-    log_url: str,
-    simulated: bool,
-    replication: int | None,
-    estimates: bool,
-    check: bool,
-    make_public: int | None,
-    as_json: bool,
-) -> None:
+    task_path: str, log_url: str, simulated: bool, replication: int | None, estimates: bool, check: bool,
+    make_public: int | None, as_json: bool,
+) -> None:  # fmt: skip
     """Create the topics of TASK on a Kafka cluster, correct their settings and report problems.
 
     It also announces the task, unless its public covariates come from the people themselves: then `murk produce` does.
@@ -48,17 +37,13 @@ def command(
     from murk.learners.problem import problem_for
     from murk.learners.results.report import cost_of_forgetting
     from murk.producers.populations.constants import check_public, constant_in_public
-    from murk.producers.populations.public_sample import public_covariates
-    from murk.stream import Task
     from murk.stream.task.disclosure import Disclosure
 
     if not log_url.startswith("kafka:"):
         raise UserError("only a log on Kafka has topics: give --log kafka://HOST:PORT")
     from murk.stream.log.kafka.topic_creation import TopicSetup
 
-    task = Task.load(task_path).with_simulated(simulated)
-    if task.public_path is not None:
-        task = task.with_public(*public_covariates(task.public_path, task))
+    task = load_task(task_path).with_simulated(simulated)
     for caution in constant_in_public(task):
         click.echo(f"{task.name}: caution: {caution}", err=True)
     problem_for(task).check_state()
@@ -77,15 +62,8 @@ def command(
             setup.register_task()
             announced = setup.announced()
         warnings = [_ONE_COPY] if setup.copies() == 1 else []
-    found = {
-        "task": task.name,
-        "log": setup.url,
-        "created": created,
-        "problems": problems,
-        "warnings": warnings,
-        "announced": announced,
-        "simulated": simulated,
-    }
+    where = {"task": task.name, "log": setup.url, "created": created, "problems": problems}
+    found = {**where, "warnings": warnings, "announced": announced, "simulated": simulated}
     if as_json:
         print_json(found)
     else:
@@ -94,8 +72,7 @@ def command(
         for problem in problems:
             click.echo(problem, err=True)
         if not problems:
-            cost = cost_of_forgetting(task)
-            if cost is not None:
+            if (cost := cost_of_forgetting(task)) is not None:
                 click.echo(cost)
             click.echo(f"{setup.url}: the topics fit the task {task.name!r}")
             for warning in warnings:

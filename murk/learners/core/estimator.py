@@ -27,7 +27,7 @@ from murk.privacy.noise import NoiseSource
 from murk.stream.messages.codec import RejectedError
 from murk.stream.messages.releases import Release
 from murk.stream.task.data.coding import INTERCEPT, class_clash, is_constant
-from murk.stream.task.data.columns import read_number
+from murk.stream.task.data.columns import is_absent, is_nan, read_number
 from murk.stream.task.data.containers import column_array
 
 if TYPE_CHECKING:
@@ -282,7 +282,10 @@ class StreamEstimator(base.Estimator):
         # Not frame[name]: a column named by a number would be taken for a row.
         indices = {name: index for index, name in enumerate(frame.columns)}
         absent = np.zeros(len(frame))
-        columns = [numbers(frame[:, indices[name]].to_native()) if name in indices else absent for name in names]
+        columns = [
+            numbers(frame[:, indices[name]].to_native(), what=f"X, column {name!r}") if name in indices else absent
+            for name in names
+        ]
         return keep(np.column_stack(columns))
 
     def _rows_of(self, X: Any, y: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -629,6 +632,7 @@ def _labels(classes: Sequence[Any]) -> NDArray[Any]:
 
 def two_labels(classes: Sequence[Any], codes: tuple[float, float] = (0.0, 1.0)) -> dict[Any, float]:
     """Return the code of each of two classes, or raise UserError if they are not two distinct labels."""
+    _check_labels(classes)
     if len(classes) != 2 or classes[0] == classes[1]:
         raise UserError(f"classes must be two distinct labels, got {classes!r}; for more use LDPSGDClassifier")
     return dict(zip(classes, codes, strict=True))
@@ -639,7 +643,13 @@ def several_labels(classes: Sequence[Any]) -> dict[Any, float]:
     codes = {label: float(index) for index, label in enumerate(classes)}
     if len(codes) != len(classes) or len(classes) < 2:
         raise UserError(f"classes must be at least two distinct labels, got {classes!r}")
+    _check_labels(classes)
     return codes
+
+
+def _check_labels(classes: Sequence[Any]) -> None:
+    if any(is_absent(label) or is_nan(label) for label in classes):
+        raise UserError(f"classes={classes!r}: None and NaN say that a label is missing; name the class by a text")
 
 
 def two_chances(positive: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -52,9 +52,9 @@ def target(value: Any) -> float:
     return math.nan if value is None else value
 
 
-def numbers(values: Any, convert: Callable[[Any], float] = number) -> NDArray[np.float64]:
+def numbers(values: Any, convert: Callable[[Any], float] = number, what: str = "the column") -> NDArray[np.float64]:
     """Return a column as numbers, with no error for a failed conversion, whose message would quote a record."""
-    array = column_array(values)
+    array = column_array(values, what)
     if array.dtype.kind in "biuf":
         return keep(array.astype(np.float64))
     numbers_were_used()

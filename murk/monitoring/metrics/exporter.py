@@ -21,7 +21,6 @@ from murk.stream.messages.state import LEVEL
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
     from prometheus_client import Metric as Family
-    from prometheus_client.registry import Collector
 
 LEARNED, DUPLICATE, DEAD = RESULTS = ("learned", "duplicate", "dead")
 """Values of the label ``result`` of ``murk_releases_total``."""
@@ -60,39 +59,27 @@ class Exporter(ABC):
 
     def __init__(self, task: str, registry: CollectorRegistry | None = None) -> None:
         self.registry = new_registry() if registry is None else registry
-        self._task = task
-        register(self.registry, self)
+        self._task_name = task
+        try:
+            self.registry.register(self)
+        except ValueError:
+            remedy = "give each monitor a registry of its own"
+            raise UserError(f"the registry already exports these metrics: {remedy}") from None
 
     def describe(self) -> Iterator[Family]:
         """Return the metrics without values, for the registry."""
-        return described(self.side)
+        return self._families(lambda metric: ())
 
     def collect(self) -> Iterator[Family]:
         """Return the metrics, for the registry."""
-        values = self._values()
-        for metric in METRICS:
-            if metric.side == self.side:
-                yield family(metric, self._task, values(metric))
+        return self._families(self._values())
+
+    def _families(self, values: Callable[[Metric], Iterable[Sample | Histogram]]) -> Iterator[Family]:
+        return (family(metric, self._task_name, values(metric)) for metric in METRICS if metric.side == self.side)
 
     @abstractmethod
     def _values(self) -> Callable[[Metric], Iterable[Sample | Histogram]]:
         """Return a function for the current values of each metric."""
-
-
-def described(side: Side) -> Iterator[Family]:
-    """Yield all metrics of a side without values."""
-    for metric in METRICS:
-        if metric.side == side:
-            yield family(metric, "", ())
-
-
-def exported(snapshot: Snapshot) -> Iterator[Family]:
-    """Yield all metrics of the monitor, in the order of the catalogue."""
-    for metric in METRICS:
-        if metric.side == "monitor":
-            # No values before the first read: a zero would look like a counter reset.
-            known = snapshot.read or metric.name == "murk_log_reachable"
-            yield family(metric, snapshot.task.name, VALUES[metric.name](snapshot) if known else ())
 
 
 def family(metric: Metric, task: str, values: Iterable[Sample | Histogram]) -> Family:
@@ -160,8 +147,8 @@ def _ages(s: Snapshot) -> Iterable[Histogram]:
     return () if ages is None else (Histogram(ages, s.figures.staleness_sum),)
 
 
-def _by_level(names: Sequence[str], halves: Sequence[float]) -> Iterable[Sample]:
-    return [Sample((name, f"{LEVEL:g}"), half) for name, half in zip(names, halves, strict=True)]
+def _by_name(s: Snapshot, values: Sequence[float], *level: str) -> Iterable[Sample]:
+    return [Sample((name, *level), value) for name, value in zip(s.figures.names, values, strict=True)]
 
 
 VALUES: Mapping[str, Callable[[Snapshot], Iterable[Sample | Histogram]]] = {
@@ -174,11 +161,9 @@ VALUES: Mapping[str, Callable[[Snapshot], Iterable[Sample | Histogram]]] = {
     "murk_lag_releases": _chains("lag"),
     "murk_model_version": _chains("version"),
     "murk_staleness_releases": _ages,
-    "murk_parameter": lambda s: [
-        Sample((name,), value) for name, value in zip(s.figures.names, s.figures.values, strict=True)
-    ],
-    "murk_parameter_half_width": lambda s: _by_level(s.figures.names, s.figures.half_widths),
-    "murk_parameter_sequence_half_width": lambda s: _by_level(s.figures.names, s.figures.sequence_half_widths),
+    "murk_parameter": lambda s: _by_name(s, s.figures.values),
+    "murk_parameter_half_width": lambda s: _by_name(s, s.figures.half_widths, f"{LEVEL:g}"),
+    "murk_parameter_sequence_half_width": lambda s: _by_name(s, s.figures.sequence_half_widths, f"{LEVEL:g}"),
     "murk_contrast_e_value": lambda s: [
         Sample((each.name,), each.e_value) for each in s.figures.contrasts if each.e_value is not None
     ],
@@ -201,11 +186,3 @@ VALUES: Mapping[str, Callable[[Snapshot], Iterable[Sample | Histogram]]] = {
     "murk_log_reachable": lambda s: _alone(float(s.healthy)),
 }
 """Values of the monitor's metrics, by name."""
-
-
-def register(registry: CollectorRegistry, collector: Collector) -> None:
-    """Register a collector; raise `UserError` if the registry has these metrics already."""
-    try:
-        registry.register(collector)
-    except ValueError:
-        raise UserError("the registry already exports these metrics: give each monitor a registry of its own") from None

@@ -1,35 +1,110 @@
 """A small web server for fixed paths that slow or hostile clients cannot block.
 
 Paths are matched exactly, which rules out path traversal. A connection carries one request and has a deadline; when
-there are too many connections, the oldest is closed.
+there are too many connections, the oldest is closed. Only allowed host names are answered, as a defence against DNS
+rebinding: a hostile site can resolve its name to an address in its visitor's network and then read responses; the
+request's ``Host`` header reveals the name.
 """
-
-from __future__ import annotations
 
 import errno
 import logging
+import re
 import socket
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from email.message import Message
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from ipaddress import ip_address
 from socketserver import TCPServer
 from time import monotonic
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 from murk.errors import MurkError, UserError
-from murk.monitoring.web.hosts import Hosts
+
+ANY = "*"
+"""Allow every name."""
+CLUSTER = (".svc", ".cluster.local")
+"""Suffixes of Kubernetes service names, which no public site can have."""
+_NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?(\.[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?)*\.?")
+_LONGEST = 300  # a name has at most 253 characters
+_HOST = re.compile(r"(\[(?P<six>[0-9A-Fa-f:.]+)\]|(?P<name>[^:\[\]]*))(:[0-9]*)?")
+
+
+class Hosts:
+    """The host names that a server answers to, by the address that it listens on.
+
+    Addresses and ``localhost`` are always allowed. A server that listens on the network also allows the machine's name,
+    names without a dot (services in a composition) and Kubernetes service names. ``allowed`` are further names;
+    ``*.example.org`` allows every name below example.org. Raises UserError for an invalid name.
+
+    Examples
+    --------
+    >>> hosts = Hosts("127.0.0.1", ["monitor.example.org"])
+    >>> [hosts.allows(host) for host in ("localhost:9464", "monitor.example.org:80", "monitor", "evil.example")]
+    [True, True, False, False]
+    >>> Hosts("0.0.0.0").allows("murk-monitor.murk.svc:9464"), Hosts("0.0.0.0").allows("evil.example")
+    (True, False)
+    """
+
+    def __init__(self, listening: str, allowed: Sequence[str] = ()) -> None:
+        for name in allowed:
+            if name != ANY and not _NAME.fullmatch(name.removeprefix("*.")):
+                remedy = "write it without scheme and port, as in monitor.example.org"
+                raise UserError(f"{name!r} is not a host name: {remedy}")
+        self._any = ANY in allowed
+        self._names = {_plain(name) for name in allowed if not name.startswith("*")}
+        self._ends = tuple(_plain(name[1:]) for name in allowed if name.startswith("*."))
+        self._outside = not is_own(listening)
+        if self._outside:
+            self._names.add(_plain(socket.gethostname()))
+            self._ends += CLUSTER
+        elif not _is_address(listening):
+            self._names.add(_plain(listening))
+
+    def allows(self, host: str) -> bool:
+        """Return whether a request with this header is answered."""
+        match = _HOST.fullmatch(host.strip())
+        if match is None or len(host) > _LONGEST:
+            return False
+        if match["six"] is not None:
+            return _is_address(match["six"])
+        name = _plain(match["name"])
+        if not _NAME.fullmatch(name):
+            return False
+        if self._any or name == "localhost" or name in self._names or _is_address(name):
+            return True
+        return name.endswith((".localhost", *self._ends)) or (self._outside and "." not in name)
+
+    def allow_all(self, hosts: Iterable[str]) -> bool:
+        """Return whether all ``Host`` headers of a request are allowed; a request without any is not from a browser."""
+        return all(map(self.allows, hosts))
+
+
+def _plain(name: str) -> str:
+    return name.lower().removesuffix(".")
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ip_address(text)
+    except ValueError:
+        return False
+    return True
+
+
+def is_own(listening: str) -> bool:
+    """Return whether only this machine can reach a listening address."""
+    return ip_address(listening).is_loopback if _is_address(listening) else _plain(listening) == "localhost"
+
 
 MOST_CONNECTIONS = 64
 STALL_SECONDS = 10.0
 """Idle time after which a connection is closed."""
-
 DEADLINE_SECONDS = 30.0
 """Lifetime of a connection."""
-
 HEADERS = {
     "Content-Security-Policy": "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
@@ -58,38 +133,16 @@ def text(status: int, words: str) -> Response:
 
 
 class Server:
-    """Serve routes in threads from `start` (or ``with``) until `close`.
+    """Serve routes, by path, in threads from `start` (or ``with``) until `close`.
 
-    Raises UserError if the address is invalid; MurkError if the port is in use.
-
-    Parameters
-    ----------
-    routes
-        Routes by path.
-    host, port
-        Listening address; port 0 lets the system choose.
-    options
-        Names of the options for port and host, for messages.
-    allowed
-        Further host names that the server answers to; see `Hosts`.
-
-    Examples
-    --------
-    >>> from urllib.request import urlopen
-    >>> with Server({"/hello": lambda headers: text(200, "hello")}) as server:
-    ...     urlopen(server.url + "/hello").read()
-    b'hello\\n'
+    Port 0 lets the system choose. ``options`` are the names of the options for port and host, for messages; ``allowed``
+    are further host names (see `Hosts`). Raises UserError if the address is invalid; MurkError if the port is in use.
     """
 
     def __init__(
-        self,
-        routes: Mapping[str, Route],
-        host: str = "127.0.0.1",
-        port: int = 0,
-        *,
-        options: tuple[str, str] = ("--port", "--host"),
-        allowed: Sequence[str] = (),
-    ) -> None:
+        self, routes: Mapping[str, Route], host: str = "127.0.0.1", port: int = 0, *,
+        options: tuple[str, str] = ("--port", "--host"), allowed: Sequence[str] = (),
+    ) -> None:  # fmt: skip
         hosts = Hosts(host, allowed)
         try:
             self._listener = _Listener(dict(routes), host, port, hosts)
@@ -196,8 +249,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         self._answer(self._response())
 
-    def do_HEAD(self) -> None:
-        self._answer(self._response())
+    do_HEAD = do_GET  # noqa: N815 - the base class's name
 
     def __getattr__(self, name: str) -> Any:
         # The base class looks up do_POST and all other methods.

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import math
 import operator
+from dataclasses import fields
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from murk._scratch import copied, wiped
+from murk._scratch import copied, keep, wiped
 from murk.errors import UserError
 from murk.privacy.guarantees import Guarantee
 from murk.privacy.mechanisms import lattice
-from murk.privacy.mechanisms.lattice import DIRECTIONS, NOISE_OF, WIDTH
+from murk.privacy.mechanisms.lattice import DIRECTIONS, NOISE_OF
+from murk.privacy.mechanisms.lattice import WIDTH as WIDTH
 from murk.privacy.mechanisms.payload_limits import Reach
 from murk.privacy.mechanisms.privacy_loss import Currency, PrivacyLoss
 
@@ -22,14 +24,11 @@ if TYPE_CHECKING:
     from murk.privacy.noise import NoiseSource
 
 
-__all__ = ["TAIL", "WIDTH", "Costed", "Mechanism", "Randomizer", "Wrapped", "check_room"]
-
 Vectors = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 
 TAIL = 13
 """Bound of Gaussian noise in widths: P(|x| > 13 S) < 4e-37, below 1e-30 for all coordinates of a payload together."""
-
 _STEPS_BELOW = 2**31
 _NOISE_AT_ONCE = 2**20
 _BOUNDS = (1e-100, 1e100)
@@ -161,13 +160,13 @@ def checked_integer(owner: str, name: str, value: object) -> int:
 
 def check_steps(owner: str, steps: int, dimension: int, budget: str) -> None:
     """Check that a bound in lattice steps fits the integers of a release; messages name ``budget``."""
+    largest = min(_STEPS_BELOW - 1, math.isqrt((2**63 - 1) // dimension))
     if steps < 1:
         raise UserError(
             f"{owner}: {budget} is less than one lattice step can express; give a larger budget "
             f"(about 2e-6 in mu or epsilon is the least)"
         )
-    if steps >= _STEPS_BELOW or dimension * steps * steps >= 2**63:
-        largest = min(_STEPS_BELOW - 1, math.isqrt((2**63 - 1) // dimension))
+    if steps > largest:
         raise UserError(
             f"{owner}: {budget} is so large that the integers of a release in dimension {dimension} would "
             f"overflow; give a smaller budget (about {2 * largest / WIDTH:.4g} in mu or epsilon is the most)"
@@ -192,9 +191,7 @@ class LatticeMechanism:
         """Randomize vectors (m, d) into int64 payloads (m, d).
 
         A vector beyond the radius is projected onto it; NaN counts as 0. ``records`` (m,) are the records' indices, for
-        simulated noise.
-
-        Raises `UserError` if the shapes do not fit.
+        simulated noise. Raises `UserError` if the shapes do not fit.
         """
         return randomize_block(self, vectors, noise, records)
 
@@ -202,21 +199,19 @@ class LatticeMechanism:
         """Decode payloads (m, d) into unbiased estimates (m, d): the unit times the payload, or its direction."""
         return decode_block(self, payload)
 
+    def to_dict(self: Any) -> dict[str, Any]:
+        """Return the public parameters and derived figures as plain data."""
+        size = "norm" if self.code in DIRECTIONS else "scale"
+        return plain(self, *(field.name for field in fields(self)), size, "variance", "guarantee")
+
 
 class AdditiveMechanism(LatticeMechanism):
-    """Base class of the mechanisms that add noise to the quantised vector."""
+    """Base class for mechanisms that add noise to the quantised vector."""
 
     __slots__ = ()
 
-    @property
-    def draws(self) -> int:
-        """Noise vectors per release: 1."""
-        return 1
-
-    @property
-    def threshold(self) -> int:
-        """The coin's probability in 2^-64: 0, as additive noise needs no coin."""
-        return 0
+    draws: ClassVar[int] = 1
+    threshold: ClassVar[int] = 0
 
     @property
     def unit(self: Mechanism) -> float:
@@ -233,11 +228,8 @@ class DirectionMechanism(LatticeMechanism):
     """Base class of the mechanisms that release a random direction."""
 
     __slots__ = ()
-
-    @property
-    def spacing(self) -> float:
-        """Width of a lattice step: 1, which kernels ignore, because directions are not quantised."""
-        return 1.0
+    # Kernels ignore it, because directions are not quantised.
+    spacing: ClassVar[float] = 1.0
 
     @property
     def norm(self: Mechanism) -> float:
@@ -262,13 +254,9 @@ class DirectionMechanism(LatticeMechanism):
 
 def plain(mechanism: Any, *names: str) -> dict[str, Any]:
     """Return a mechanism's kind and attributes as plain data, thresholds of 64 bits as text."""
-    data = {"kind": mechanism.kind} | {name: getattr(mechanism, name) for name in names}
-    for name, value in data.items():
-        if name == "threshold":
-            data[name] = str(value)
-        elif isinstance(value, Guarantee):
-            data[name] = value.to_dict()
-    return data
+    data = {name: getattr(mechanism, name) for name in ("kind", *names)}
+    plain = {name: value.to_dict() for name, value in data.items() if isinstance(value, Guarantee)}
+    return data | plain | ({"threshold": str(data["threshold"])} if "threshold" in data else {})
 
 
 @cache
@@ -286,10 +274,8 @@ def randomize_block(
 ) -> Integers:
     """Randomize m vectors with any lattice mechanism."""
     draw_noise, coin = _noise_tools()
-    rows = _block(mechanism, vectors, np.float64)
-    indices = np.asarray(records, dtype=np.int64)
-    if indices.shape != (len(rows),):
-        raise UserError(f"{len(rows)} vectors need {len(rows)} record indices, got shape {indices.shape}")
+    rows = checked_block(mechanism, vectors, np.float64)
+    indices = checked_indices(records, len(rows))
     out = np.empty(rows.shape, dtype=np.int64)
     # Many draws per release would fill the memory, so records are randomized in blocks.
     code, size = mechanism.code, mechanism.draws * mechanism.dimension
@@ -307,14 +293,23 @@ def randomize_block(
 
 def decode_block(mechanism: Mechanism, payload: npt.ArrayLike) -> Vectors:
     """Decode m payloads of any lattice mechanism."""
-    rows = _block(mechanism, payload, np.int64)
+    rows = checked_block(mechanism, payload, np.int64)
     out = np.empty(rows.shape, dtype=np.float64)
     lattice.decode_block(mechanism.code, rows, mechanism.unit, out)
     return out
 
 
-def _block(mechanism: Mechanism, values: npt.ArrayLike, dtype: type) -> npt.NDArray[Any]:
-    rows = np.asarray(values)
+def checked_indices(records: npt.ArrayLike, count: int) -> Integers:
+    """Return the indices of as many records as there are vectors."""
+    indices = np.asarray(records, dtype=np.int64)
+    if indices.shape != (count,):
+        raise UserError(f"{count} vectors need {count} record indices, got shape {indices.shape}")
+    return indices
+
+
+def checked_block(mechanism: Any, values: npt.ArrayLike, dtype: type) -> npt.NDArray[Any]:
+    """Return vectors or payloads as an array (m, d); raise `UserError` if they do not fit a mechanism."""
+    rows = values if isinstance(values, np.ndarray) else keep(np.array(values))
     if rows.ndim != 2 or rows.shape[1] != mechanism.dimension:
         raise UserError(
             f"the {mechanism.kind} mechanism takes an array of shape (m, {mechanism.dimension}), got {rows.shape}"
@@ -382,8 +377,16 @@ class Wrapped:
         return self.noise.to_dict()
 
 
+def checked_release(integers: npt.ArrayLike, size: int, what: str) -> npt.NDArray[Any]:
+    """Return a release as an array of ``size`` integers; raise `UserError`, which names ``what``, if it is not one."""
+    array = np.asarray(integers)
+    if array.size != size or array.dtype.kind not in "iu":
+        raise UserError(f"{what} has {size} integers, got {array.dtype} of shape {array.shape}")
+    return array
+
+
 def check_room(noise: Mechanism, room: float, numbers: str = "numbers") -> None:
-    """Raise UserError if ``room``, the noise's sensitivity in steps less that of rounding, is below half of it."""
+    """Raise UserError if rounding takes more than half of the noise's sensitivity in steps; ``room`` is the rest."""
     if room < noise.steps:
         raise UserError(
             f"{noise.guarantee!r} is less than a lattice can express for {noise.dimension} {numbers}; give a larger "

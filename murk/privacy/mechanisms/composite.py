@@ -15,7 +15,7 @@ from murk._scratch import copied, keep, wiped
 from murk.errors import UserError
 from murk.privacy.accounting import Accountant
 from murk.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, PureDP, ZeroConcentratedDP
-from murk.privacy.mechanisms.base import Integers, Vectors, plain
+from murk.privacy.mechanisms.base import Integers, Vectors, checked_block, checked_indices, plain
 from murk.privacy.mechanisms.gaussian import GaussianMechanism
 from murk.privacy.mechanisms.payload_limits import Reach, gaussian_square
 from murk.privacy.mechanisms.privacy_loss import DELTA_UNITS, UNITS, Currency, PrivacyLoss, cap_of
@@ -24,8 +24,6 @@ from murk.privacy.rounding import decimal, float_down, gdp_delta_bound, precise,
 
 if TYPE_CHECKING:
     from murk.privacy.noise import NoiseSource
-
-__all__ = ["CompositeMechanism", "divided"]
 
 _FAIR = np.uint64(2**63)
 
@@ -144,14 +142,9 @@ class CompositeMechanism:
     @property
     def reach(self) -> Reach:
         """Bounds of the norms of an honest payload's Gaussian parts; a longer payload is forged."""
-        ends = list(accumulate(self.widths))
-        return Reach(
-            tuple(
-                (end - part.dimension, end, gaussian_square(part.dimension, part.steps))
-                for part, end in zip(self.parts, ends, strict=True)
-                if isinstance(part, GaussianMechanism)
-            )
-        )
+        ends = zip(self.parts, accumulate(self.widths), strict=True)
+        gaussian = ((part, end) for part, end in ends if isinstance(part, GaussianMechanism))
+        return Reach(tuple((end - p.dimension, end, gaussian_square(p.dimension, p.steps)) for p, end in gaussian))
 
     @property
     def guarantee(self) -> Guarantee:
@@ -179,19 +172,13 @@ class CompositeMechanism:
 
         Each Gaussian part is projected to its radius; a label is taken by its sign. All Gaussian parts share one draw
         of ``noise``, so simulated parts never have equal noise. ``records`` (m,) are the records' indices, for
-        simulated noise.
-
-        Raises `UserError` if the shapes do not fit.
+        simulated noise. Raises `UserError` if the shapes do not fit.
         """
         from murk.privacy.mechanisms import lattice
         from murk.privacy.noise import Purpose
 
-        rows = copied(vectors)
-        indices = np.asarray(records, dtype=np.int64)
-        if rows.ndim != 2 or rows.shape[1] != self.dimension:
-            raise UserError(f"this mechanism takes an array of shape (m, {self.dimension}), got {rows.shape}")
-        if indices.shape != (len(rows),):
-            raise UserError(f"{len(rows)} vectors need {len(rows)} record indices, got shape {indices.shape}")
+        rows = checked_block(self, vectors, np.float64)
+        indices = checked_indices(records, len(rows))
         labels = sum(isinstance(part, RandomizedResponse) for part in self.parts)
         integers = noise.gaussian(indices, self.dimension - labels)
         words = noise.words(indices, labels, Purpose.COIN) if labels else np.zeros((len(rows), 0), dtype=np.uint64)
@@ -215,12 +202,7 @@ class CompositeMechanism:
 
     def decode(self, payload: npt.ArrayLike) -> Vectors:
         """Decode payloads (m, D): unbiased estimates of the Gaussian parts, labels as released."""
-        rows = np.asarray(payload)
-        if rows.ndim != 2 or rows.shape[1] != self.dimension:
-            raise UserError(f"this mechanism takes an array of shape (m, {self.dimension}), got {rows.shape}")
-        if rows.dtype.kind not in "iu":
-            raise UserError(f"a payload is made of integers, got {rows.dtype}")
-        decoded: Vectors = rows.astype(np.int64) * self.units
+        decoded: Vectors = checked_block(self, payload, np.int64) * self.units
         return decoded
 
     def cost(self, currency: Currency) -> PrivacyLoss:
@@ -251,9 +233,8 @@ def divided(guarantee: Guarantee, share: float, *, label: bool) -> tuple[Guarant
     """Divide a guarantee between two parts of one release, so that the parts never add up to more than the whole.
 
     The first part gets ``share``, in (0, 1), of epsilon, of rho or of mu^2. Of (epsilon, delta), all of delta goes to
-    the first part if the second is a label (randomized response is pure), else half to each.
-
-    Raises `UserError` for `PureDP` (the first part has Gaussian noise), and for a share outside (0, 1).
+    the first part if the second is a label (randomized response is pure), else half to each. Raises `UserError` for
+    `PureDP` (the first part has Gaussian noise), and for a share outside (0, 1).
 
     Examples
     --------
@@ -269,12 +250,12 @@ def divided(guarantee: Guarantee, share: float, *, label: bool) -> tuple[Guarant
     if isinstance(guarantee, PureDP) or (cap.currency == "approx" and cap.delta_units == 0):
         raise UserError(f"a release with Gaussian noise cannot have {guarantee!r}; use approx (delta > 0), gdp or zcdp")
     if isinstance(guarantee, ApproxDP):
-        first = int(cap.units * part)
-        second = cap.units - first
+        units = int(cap.units * part)
+        first, second, delta = units / UNITS, (cap.units - units) / UNITS, cap.delta_units
         if label:
-            return ApproxDP(first / UNITS, cap.delta_units / DELTA_UNITS), PureDP(second / UNITS)
-        half = cap.delta_units // 2
-        return ApproxDP(first / UNITS, half / DELTA_UNITS), ApproxDP(second / UNITS, half / DELTA_UNITS)
+            return ApproxDP(first, delta / DELTA_UNITS), PureDP(second)
+        half = delta // 2 / DELTA_UNITS
+        return ApproxDP(first, half), ApproxDP(second, half)
     if isinstance(guarantee, ZeroConcentratedDP):
         rho = rational(guarantee.rho)
         return ZeroConcentratedDP(float_down(rho * part)), ZeroConcentratedDP(float_down(rho * (1 - part)))

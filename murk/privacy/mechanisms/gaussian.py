@@ -5,18 +5,16 @@ from dataclasses import dataclass
 from decimal import ROUND_FLOOR, Decimal
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from murk.errors import UserError
 from murk.privacy.conversions import classic_scale, gdp_delta
 from murk.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, PureDP, ZeroConcentratedDP
-from murk.privacy.mechanisms.base import TAIL, WIDTH, AdditiveMechanism, check_steps, checked_shape, plain
+from murk.privacy.mechanisms.base import TAIL, WIDTH, AdditiveMechanism, check_steps, checked_shape
 from murk.privacy.mechanisms.lattice import GAUSSIAN
 from murk.privacy.mechanisms.payload_limits import Reach, gaussian_square
 from murk.privacy.mechanisms.privacy_loss import DELTA_UNITS, UNITS, Currency, PrivacyLoss, cap_of, ceil_units
 from murk.privacy.rounding import decimal, float_up, gdp_delta_bound, largest_integer, precise
-
-__all__ = ["GaussianMechanism"]
 
 Method = Literal["analytic", "classic"]
 
@@ -42,10 +40,8 @@ class GaussianMechanism(AdditiveMechanism):
 
     Parameters
     ----------
-    dimension
-        Length d of the vectors.
-    radius
-        Public bound C of their l2 norm; the l2 sensitivity (diameter) is 2 C.
+    dimension, radius
+        Length d of the vectors, and public bound C of their l2 norm; the l2 sensitivity (diameter) is 2 C.
     steps
         The bound in lattice steps, at least 1, below 2^31, with ``d steps^2 < 2^63``.
     stated
@@ -129,10 +125,8 @@ class GaussianMechanism(AdditiveMechanism):
         if currency == "gdp":
             return PrivacyLoss("gdp", ceil_units(Fraction(4 * self.steps**2, _VARIANCE)))
         if currency == "epsilon":
-            raise UserError(
-                "Gaussian noise has no cost in epsilon alone; give the account a cap in zcdp, gdp or approx, "
-                "or use the l2-ball or the laplace mechanism"
-            )
+            remedy = "give the account a cap in zcdp, gdp or approx, or use the l2-ball or the laplace mechanism"
+            raise UserError(f"Gaussian noise has no cost in epsilon alone; {remedy}")
         if currency == "approx":
             if self.stated is None:
                 raise UserError(
@@ -142,10 +136,6 @@ class GaussianMechanism(AdditiveMechanism):
             return cap_of(self.stated)
         raise UserError(f"unknown currency {currency!r}; use one of gdp, rho, epsilon, approx")
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the public parameters and derived figures as plain data."""
-        return plain(self, "dimension", "radius", "steps", "stated", "scale", "variance", "guarantee")
-
     @classmethod
     def calibrate(
         cls, guarantee: Guarantee, *, dimension: int, radius: float, method: Method = "analytic"
@@ -154,10 +144,9 @@ class GaussianMechanism(AdditiveMechanism):
 
         The standard deviation is s = 2 C / mu for `GaussianDP` and s = 2 C / sqrt(2 rho) for `ZeroConcentratedDP`. For
         `ApproxDP`, ``"analytic"`` gives the least noise whose exact curve stays within (epsilon, delta); ``"classic"``
-        is the textbook's 2 C sqrt(2 log(1.25/delta)) / epsilon, for reproducing papers.
-
-        Raises `UserError` for `PureDP`; for the classic method if its exact curve exceeds (epsilon, delta); for budgets
-        that the lattice cannot express.
+        is the textbook's 2 C sqrt(2 log(1.25/delta)) / epsilon, for reproducing papers. Raises `UserError` for
+        `PureDP`; for the classic method if its exact curve exceeds (epsilon, delta); for budgets that the lattice
+        cannot express.
         """
         if method not in ("analytic", "classic"):
             raise UserError(f"unknown calibration {method!r}; use one of analytic, classic")

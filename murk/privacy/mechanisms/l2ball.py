@@ -4,17 +4,15 @@ import math
 from dataclasses import dataclass
 from decimal import ROUND_FLOOR, Decimal
 from fractions import Fraction
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from murk.errors import UserError
 from murk.privacy.guarantees import Guarantee
-from murk.privacy.mechanisms.base import DirectionMechanism, checked_shape, plain
+from murk.privacy.mechanisms.base import DirectionMechanism, checked_shape
 from murk.privacy.mechanisms.lattice import L2BALL
 from murk.privacy.mechanisms.payload_limits import Reach, gaussian_square
 from murk.privacy.mechanisms.privacy_loss import UNITS, OddsMechanism, epsilon_units, pure_only
 from murk.privacy.rounding import decimal, precise
-
-__all__ = ["L2BallMechanism"]
 
 _WORDS = 2**64
 
@@ -38,10 +36,8 @@ class L2BallMechanism(DirectionMechanism, OddsMechanism):
 
     Parameters
     ----------
-    dimension
-        Length d of the vectors.
-    radius
-        Public bound r of their l2 norm.
+    dimension, radius
+        Length d of the vectors, and public bound r of their l2 norm.
     threshold
         The coin's probability in 2^-64: above 2^63 (an even coin) and below 2^64.
 
@@ -59,23 +55,14 @@ class L2BallMechanism(DirectionMechanism, OddsMechanism):
     radius: float
     threshold: int
     kind: ClassVar[str] = "l2-ball"
+    draws: ClassVar[int] = 1
+    steps: ClassVar[int] = 0
     code: ClassVar[int] = L2BALL
 
     def __post_init__(self) -> None:
         self._check_fields("threshold")
-        threshold = self.threshold
-        if not _WORDS // 2 < threshold < _WORDS:
-            raise UserError(f"L2BallMechanism: threshold={threshold} is not between 2^63 and 2^64, both excluded")
-
-    @property
-    def draws(self) -> int:
-        """Noise vectors per release: 1."""
-        return 1
-
-    @property
-    def steps(self) -> int:
-        """Bound on the quantised vector in steps: 0, because directions are not quantised."""
-        return 0
+        if not _WORDS // 2 < self.threshold < _WORDS:
+            raise UserError(f"L2BallMechanism: threshold={self.threshold} is not between 2^63 and 2^64, both excluded")
 
     @property
     def unit(self) -> float:
@@ -101,20 +88,14 @@ class L2BallMechanism(DirectionMechanism, OddsMechanism):
         """Bound on an honest payload's norm; a longer one is forged."""
         return Reach(((0, self.dimension, gaussian_square(self.dimension, 0)),))
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the public parameters and derived figures as plain data."""
-        return plain(self, "dimension", "radius", "threshold", "norm", "variance", "guarantee")
-
     @classmethod
     def calibrate(
         cls, guarantee: Guarantee, *, dimension: int, radius: float, method: Literal["analytic"] = "analytic"
     ) -> "L2BallMechanism":
         """Return the mechanism with the least variance whose releases have ``guarantee``.
 
-        `ZeroConcentratedDP` becomes epsilon = sqrt(2 rho), `GaussianDP` log(Phi(mu/2) / Phi(-mu/2)), at most mu.
-        64-bit words express an epsilon of at most 44.36.
-
-        Raises `UserError` for a budget below 1e-12.
+        `ZeroConcentratedDP` becomes epsilon = sqrt(2 rho), `GaussianDP` log(Phi(mu/2) / Phi(-mu/2)), at most mu. 64-bit
+        words express an epsilon of at most 44.36. Raises `UserError` for a budget below 1e-12.
         """
         pure_only("l2-ball", method)
         size, bound = checked_shape("L2BallMechanism", dimension, radius)

@@ -3,19 +3,16 @@
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from murk.privacy.guarantees import Guarantee, PureDP
-from murk.privacy.mechanisms.base import WIDTH, AdditiveMechanism, check_steps, checked_shape, plain
+from murk.privacy.mechanisms.base import WIDTH, AdditiveMechanism, check_steps, checked_shape
 from murk.privacy.mechanisms.lattice import LAPLACE
 from murk.privacy.mechanisms.payload_limits import Reach, laplace_square
 from murk.privacy.mechanisms.privacy_loss import UNITS, Currency, PrivacyLoss, epsilon_cost, epsilon_units, pure_only
 from murk.privacy.rounding import float_up
 
-__all__ = ["LaplaceMechanism"]
-
-# P(|x| > 90 S) < e^-90 = 8e-40: below 1e-30 for every coordinate of a payload together.
-_TAIL = 90
+_TAIL = 90  # P(|x| > 90 S) < e^-90 = 8e-40: below 1e-30 for every coordinate of a payload together
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +30,8 @@ class LaplaceMechanism(AdditiveMechanism):
 
     Parameters
     ----------
-    dimension
-        Length d of the vectors.
-    radius
-        Public bound C of their l2 norm; the l1 sensitivity (diameter) is 2 sqrt(d) C.
+    dimension, radius
+        Length d of the vectors, and public bound C of their l2 norm; the l1 sensitivity (diameter) is 2 sqrt(d) C.
     steps
         The bound in lattice steps, at least 1, below 2^31, with ``d steps^2 < 2^63``.
 
@@ -100,10 +95,6 @@ class LaplaceMechanism(AdditiveMechanism):
     def cost(self, currency: Currency) -> PrivacyLoss:
         """Return the cost of one release, rounded up: epsilon, (epsilon, 0), rho = epsilon^2 / 2, or mu^2."""
         return epsilon_cost(self._epsilon, currency)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the public parameters and derived figures as plain data."""
-        return plain(self, "dimension", "radius", "steps", "scale", "variance", "guarantee")
 
     @classmethod
     def calibrate(

@@ -25,15 +25,12 @@ L2BALL: Final = 2
 """A vector of Gaussian noise or its negative, chosen by one coin."""
 PRIVUNIT: Final = 3
 """One of several vectors of Gaussian noise and their negatives, chosen by one word."""
-
 DIRECTIONS: Final = (L2BALL, PRIVUNIT)
 """Codes whose payloads represent a direction alone; they use coins."""
-
 NOISE_OF: Final[Mapping[int, str]] = MappingProxyType(
     {GAUSSIAN: "gaussian", LAPLACE: "laplace", L2BALL: "gaussian", PRIVUNIT: "gaussian"}
 )
 """The distribution of `murk.privacy.noise.distributions.NOISE_DISTRIBUTIONS` that each code draws."""
-
 WIDTH: Final = 2**20
 """Width of all noise in lattice steps; equal to `murk.privacy.noise.LATTICE_WIDTH`, without loading the sampler."""
 
@@ -99,15 +96,7 @@ def quantise_l2(v: Vector, spacing: float, steps: int, out: Integers) -> None:
 
 @jit
 def quantise_l1(v: Vector, spacing: float, steps: int, out: Integers) -> None:
-    """Quantise a vector so that always ``sum(|out|) <= steps``; otherwise like `quantise_l2`.
-
-    Examples
-    --------
-    >>> out = np.empty(2, dtype=np.int64)
-    >>> quantise_l1(np.array([np.inf, 3.0]), 0.1, 10, out)
-    >>> out.tolist()
-    [10, 0]
-    """
+    """Quantise a vector so that always ``sum(|out|) <= steps``; otherwise like `quantise_l2`."""
     largest = largest_size(v)
     total = 0.0
     inside = largest <= steps * spacing and largest < math.inf
@@ -141,11 +130,7 @@ def share_of(value: float, largest: float) -> float:
     if value != value:
         return 0.0
     if largest == math.inf:
-        if value == largest:
-            return 1.0
-        if value == -largest:
-            return -1.0
-        return 0.0
+        return math.copysign(1.0, value) if abs(value) == largest else 0.0
     return value / largest
 
 
@@ -198,42 +183,20 @@ def _furthest(out: Integers) -> int:
 
 @jit
 def randomize(
-    kind: int,
-    v: Vector,
-    radius: float,
-    spacing: float,
-    steps: int,
-    threshold: np.uint64,
-    noise: Integers,
-    coins: Words,
-    out: Integers,
-) -> None:
+    kind: int, v: Vector, radius: float, spacing: float, steps: int, threshold: np.uint64, noise: Integers,
+    coins: Words, out: Integers,
+) -> None:  # fmt: skip
     """Randomize one vector into the payload of its release.
 
-    For `GAUSSIAN` and `LAPLACE`: the quantised vector plus the noise. For `L2BALL` (Duchi, Jordan, Wainwright 2018,
-    section 4.2.3): a sign times the noise vector. Its direction is uniform for every vector; only the sign depends on
-    the vector, through a coin of probability ``threshold / 2^64``. For `PRIVUNIT`: one of several noise vectors and
-    their negatives; only the choice depends on the vector, through one exact word.
+    A vector ``v`` (d,) beyond the bound is projected onto it; NaN counts as 0. By ``kind``, ``out`` (d,) is
 
-    Parameters
-    ----------
-    kind
-        `GAUSSIAN`, `LAPLACE`, `L2BALL` or `PRIVUNIT`.
-    v
-        The vector, shape (d,); projected to the bound, NaN counts as 0.
-    radius
-        Bound on the vector's l2 norm; used by `L2BALL` and `PRIVUNIT`.
-    spacing, steps
-        Width of a lattice step and bound of the quantised vector's norm in steps; for `PRIVUNIT`, ``steps`` is the
-        number of draws that count as closest; not used by `L2BALL`.
-    threshold
-        uint64: of the coin for `L2BALL`, and of all closest draws for `PRIVUNIT`.
-    noise
-        Shape (d,): Laplace noise for `LAPLACE`, else Gaussian; for `PRIVUNIT` (n d,), n draws one after another.
-    coins
-        Shape (3,): words for the rounding, the coin and the zero vector; used by `L2BALL` and `PRIVUNIT`.
-    out
-        Receives the payload, shape (d,).
+    - `GAUSSIAN`, `LAPLACE`: the quantised vector, in ``steps`` of width ``spacing``, plus ``noise`` (d,);
+    - `L2BALL` (Duchi, Jordan, Wainwright 2018, section 4.2.3): a sign times the Gaussian ``noise`` (d,), whose
+      direction is uniform; only the sign depends on the vector, by a coin of probability ``threshold / 2^64``;
+    - `PRIVUNIT`: one of n vectors of Gaussian ``noise`` (n d,) or their negatives; only the choice depends on the
+      vector, by one exact word, with ``threshold`` for the ``steps`` closest vectors together.
+
+    The last two bound the l2 norm by ``radius``; ``coins`` (3,) are their words for rounding, coin and zero vector.
     """
     if kind == L2BALL:
         _ball(v, radius, threshold, noise, coins, out)
@@ -361,13 +324,6 @@ def decode(kind: int, payload: Integers, unit: float, out: Vector) -> None:
 
     ``unit * payload`` for `GAUSSIAN` and `LAPLACE` (unit: the spacing); ``unit * payload / ||payload||`` for `L2BALL`
     and `PRIVUNIT` (unit: the radius B of the release), and zero for a payload of zeros.
-
-    Examples
-    --------
-    >>> out = np.empty(2)
-    >>> decode(L2BALL, np.array([3, -4]), 10.0, out)
-    >>> out.tolist()
-    [6.0, -8.0]
     """
     factor = unit
     if is_direction(kind):
@@ -381,16 +337,9 @@ def decode(kind: int, payload: Integers, unit: float, out: Vector) -> None:
 
 @wiped
 def _randomize_early(
-    code: int,
-    vectors: Vector,
-    radius: float,
-    spacing: float,
-    steps: int,
-    threshold: np.uint64,
-    noise: Integers,
-    coins: Words,
-    out: Integers,
-) -> None:
+    code: int, vectors: Vector, radius: float, spacing: float, steps: int, threshold: np.uint64, noise: Integers,
+    coins: Words, out: Integers,
+) -> None:  # fmt: skip
     # Vectors without noise are stored only in memory that is wiped.
     quantised, fits = _quantised(vectors, spacing, steps) if code == GAUSSIAN else (None, None)
     row = empty(out.shape[1], np.int64)
@@ -419,16 +368,9 @@ def _quantised(vectors: Vector, spacing: float, steps: int) -> tuple[Integers, n
 
 @deferred_to(_randomize_early)
 def randomize_block(
-    code: int,
-    vectors: Vector,
-    radius: float,
-    spacing: float,
-    steps: int,
-    threshold: np.uint64,
-    noise: Integers,
-    coins: Words,
-    out: Integers,
-) -> None:
+    code: int, vectors: Vector, radius: float, spacing: float, steps: int, threshold: np.uint64, noise: Integers,
+    coins: Words, out: Integers,
+) -> None:  # fmt: skip
     """Apply `randomize` to every row."""
     vectors, noise, coins, out = borrowed(vectors), borrowed(noise), borrowed(coins), borrowed(out)
     for i in range(vectors.shape[0]):

@@ -20,16 +20,12 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["FALSE_ALARM", "FORGED", "Reach", "gaussian_square", "laplace_square"]
-
 NATS = 32
 """t = 8^2 / 2."""
 FALSE_ALARM = math.exp(-NATS)
 """Bound of the probability that an honest payload is refused, 1.3e-14."""
-
 _SURELY = 1.0 - 1e-6
 """A payload whose norm in floats is below this share of the bound certainly does not exceed the bound."""
-
 FORGED = "a payload longer than its vector and honest noise can make it"
 """Reason given for a payload that is too long."""
 
@@ -45,12 +41,6 @@ def gaussian_square(dimension: int, steps: int, nats: int = NATS) -> int:
 
     Reference: Birge, "An alternative point of view on Lepski's method", 2001, lemma 8.1; Canonne, Kamath, Steinke, "The
     discrete Gaussian for differential privacy", 2020, lemma 9 (sub-Gaussian).
-
-    Examples
-    --------
-    >>> from murk.privacy.mechanisms.lattice import WIDTH
-    >>> round((gaussian_square(10, WIDTH // 2) / WIDTH**2) ** 0.5, 2)  # as a norm, in widths of the noise
-    10.53
     """
     noise, vector = dimension * WIDTH**2, steps**2
     deviation = 2 * _root_up(nats * WIDTH**2 * (noise + 2 * vector))
@@ -66,12 +56,6 @@ def laplace_square(dimension: int, steps: int, nats: int = NATS) -> int:
     exponentials, each rounded up by less than one step.
 
     Reference: Boucheron, Lugosi, Massart, "Concentration inequalities", 2013, section 2.4 (gamma variables).
-
-    Examples
-    --------
-    >>> from murk.privacy.mechanisms.lattice import WIDTH
-    >>> round((laplace_square(10, WIDTH // 2) / WIDTH**2) ** 0.5, 2)
-    67.8
     """
     noise = WIDTH * (dimension + nats) + _root_up(2 * dimension * nats * WIDTH**2)
     return (steps + noise + dimension) ** 2
@@ -93,8 +77,7 @@ class Reach:
     (True, False, False)
     """
 
-    # start, stop and largest squared norm of each range of coordinates with its own noise
-    parts: tuple[tuple[int, int, int], ...]
+    parts: tuple[tuple[int, int, int], ...]  # start, stop and largest squared norm of each range of coordinates
 
     def holds(self, payload: Sequence[int]) -> bool:
         """Return whether a payload of Python integers, which do not overflow, is within the bounds."""

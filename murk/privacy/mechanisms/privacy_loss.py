@@ -16,23 +16,6 @@ from murk.privacy.explain import number
 from murk.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, PureDP, ZeroConcentratedDP
 from murk.privacy.rounding import decimal, float_up, log_odds_bounds, precise, pure_mu_bound, rational
 
-__all__ = [
-    "DELTA_UNITS",
-    "UNITS",
-    "Amount",
-    "Currency",
-    "OddsMechanism",
-    "PrivacyLoss",
-    "cap_of",
-    "epsilon_cost",
-    "epsilon_units",
-    "is_pure",
-    "log_odds",
-    "pure_only",
-    "really_given",
-]
-
-
 Currency = Literal["gdp", "rho", "epsilon", "approx"]
 
 UNITS = 10**12
@@ -53,10 +36,8 @@ class PrivacyLoss:
         ``"gdp"`` (mu^2; pure counts with mu = 2 Phi^-1(e^epsilon / (1 + e^epsilon))), ``"rho"`` (zero-concentrated; GDP
         counts as mu^2 / 2, pure as epsilon^2 / 2), ``"epsilon"`` (pure, by addition) or ``"approx"`` ((epsilon, delta),
         by addition).
-    units
-        mu^2, rho or epsilon in 1e-12.
-    delta_units
-        delta in 1e-15; 0 unless the currency is ``"approx"``.
+    units, delta_units
+        mu^2, rho or epsilon in 1e-12; delta in 1e-15, which is 0 unless the currency is ``"approx"``.
 
     Examples
     --------
@@ -167,9 +148,7 @@ def cap_of(guarantee: Guarantee) -> PrivacyLoss:
     """Convert a guarantee to the cap of an account, rounded down.
 
     GDP becomes ``gdp``, zCDP ``rho``, pure ``epsilon``, (epsilon, delta) ``approx``. A release calibrated to a
-    guarantee fits under the cap of that guarantee.
-
-    Raises `UserError` if it is not a guarantee that Murk knows.
+    guarantee fits under the cap of that guarantee. Raises `UserError` if it is not a guarantee that Murk knows.
 
     Examples
     --------
@@ -217,14 +196,7 @@ def epsilon_cost(epsilon: Fraction | Decimal, currency: Currency) -> PrivacyLoss
 
 
 def really_given(guarantee: Guarantee, claims: Iterable[Guarantee]) -> Guarantee:
-    """Return a level's guarantee, without its delta if one of its mechanism's pure ``claims`` implies that.
-
-    Examples
-    --------
-    >>> from murk.privacy import ApproxDP, PureDP
-    >>> really_given(ApproxDP(1.0, 1e-6), [PureDP(1.0)])
-    PureDP(epsilon=1.0)
-    """
+    """Return a level's guarantee, without its delta if one of its mechanism's pure ``claims`` implies that."""
     if not isinstance(guarantee, ApproxDP):
         return guarantee
     pure = PureDP(guarantee.epsilon)

@@ -17,8 +17,6 @@ from murk.privacy.rounding import decimal, precise
 if TYPE_CHECKING:
     from murk.privacy.noise import NoiseSource
 
-__all__ = ["RandomizedResponse"]
-
 _WORDS = 2**64
 _CLASSES_BELOW = 2**31
 
@@ -36,10 +34,8 @@ class RandomizedResponse(OddsMechanism):
 
     Parameters
     ----------
-    classes
-        Number k of categories, at least 2 and below 2^31.
-    threshold
-        Number of words that keep the category.
+    classes, threshold
+        Number k of categories, at least 2 and below 2^31; number of words that keep the category.
 
     Examples
     --------
@@ -95,9 +91,8 @@ class RandomizedResponse(OddsMechanism):
     def randomize(self, values: npt.ArrayLike, noise: "NoiseSource", records: npt.ArrayLike) -> Integers:
         """Randomize categories (m,), integers in [0, k), into released categories, int64 of shape (m,).
 
-        ``records`` (m,) are the records' indices, for simulated noise.
-
-        Raises `UserError` if the shapes do not fit or a category is outside [0, k), which the message does not quote.
+        ``records`` (m,) are the records' indices, for simulated noise. Raises `UserError` if the shapes do not fit or a
+        category is outside [0, k), which the message does not quote.
         """
         from murk.privacy.noise import Purpose
 
@@ -131,10 +126,9 @@ class RandomizedResponse(OddsMechanism):
     def calibrate(cls, guarantee: Guarantee, *, classes: int) -> "RandomizedResponse":
         """Return the randomized response of k = ``classes`` categories with the largest odds that have ``guarantee``.
 
-        `ZeroConcentratedDP` becomes epsilon = sqrt(2 rho), `GaussianDP` log(Phi(mu/2) / Phi(-mu/2)), at most mu.
-        64-bit words express an epsilon of at most 44.36 for two categories.
-
-        Raises `UserError` for a budget below 1e-12, or so small that 64-bit words cannot tell it from none.
+        `ZeroConcentratedDP` becomes epsilon = sqrt(2 rho), `GaussianDP` log(Phi(mu/2) / Phi(-mu/2)), at most mu. 64-bit
+        words express an epsilon of at most 44.36 for two categories. Raises `UserError` for a budget below 1e-12, or so
+        small that 64-bit words cannot tell it from none.
         """
         size = checked_integer("RandomizedResponse", "classes", classes)
         if not 2 <= size < _CLASSES_BELOW:
@@ -146,7 +140,5 @@ class RandomizedResponse(OddsMechanism):
             other = int(exact.to_integral_value(rounding=ROUND_CEILING))
         threshold = _WORDS - (size - 1) * other
         if threshold <= other:
-            raise UserError(
-                f"RandomizedResponse: {guarantee!r} is too small for {size} categories; give a larger budget"
-            )
+            raise UserError(f"RandomizedResponse: {guarantee!r} is too small for {size} classes; give a larger budget")
         return cls(size, threshold)

@@ -12,17 +12,13 @@ from murk.privacy.mechanisms.l2ball import L2BallMechanism
 from murk.privacy.mechanisms.laplace import LaplaceMechanism
 from murk.privacy.mechanisms.privunit import PrivUnitMechanism
 
-__all__ = ["BEST", "KINDS", "VECTOR_MECHANISMS", "calibrate", "former_kind"]
-
 # A new mechanism is added here. Of several equally good ones, the first is preferred.
 _CLASSES: Final = (GaussianMechanism, LaplaceMechanism, L2BallMechanism, PrivUnitMechanism)
 
 VECTOR_MECHANISMS: Final[Mapping[str, Any]] = MappingProxyType({cls.kind: cls for cls in _CLASSES})
 """Classes of mechanism by kind; tasks, policies, learners and audits know all of them."""
-
 KINDS: Final = tuple(VECTOR_MECHANISMS)
 """Kinds of mechanism, in order."""
-
 BEST: Final = "best"
 """Word instead of a kind for the mechanism of smallest variance that has the guarantee."""
 
@@ -39,9 +35,8 @@ def calibrate(
     With ``kind`` None or ``"best"``, the one of smallest variance. For `GaussianDP` and `ZeroConcentratedDP` that is
     always Gaussian noise. For `PureDP` and `ApproxDP` all possible ones are compared by their largest mean squared
     error (``variance``): an (epsilon, delta) is often met by a pure mechanism, which has delta = 0 with less noise.
-    ``method`` ``"classic"`` is the textbook's Gaussian calibration to `ApproxDP`.
-
-    Raises `UserError` if the kind is unknown or cannot have the guarantee.
+    ``method`` ``"classic"`` is the textbook's Gaussian calibration to `ApproxDP`. Raises `UserError` if the kind is
+    unknown or cannot have the guarantee.
 
     Examples
     --------

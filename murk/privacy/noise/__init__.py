@@ -4,9 +4,8 @@ All sources but `OpenDPNoise` use the same sampler with different words; `murk.p
 """
 
 from murk.privacy.noise.distributions import LATTICE_WIDTH
-from murk.privacy.noise.opendp_source import OpenDPNoise
 from murk.privacy.noise.philox import Purpose
-from murk.privacy.noise.sources import NoiseSource, SecureNoise, SimulatedNoise, below, coins, identifiers
+from murk.privacy.noise.sources import NoiseSource, OpenDPNoise, SecureNoise, SimulatedNoise, below, coins, identifiers
 
 __all__ = [
     "LATTICE_WIDTH",

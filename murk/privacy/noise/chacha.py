@@ -10,8 +10,6 @@ import numpy.typing as npt
 from murk._jit import inlined, jit
 from murk._memory import is_compiled, random_words, words_at
 
-__all__ = ["WORDS", "blocks", "expand", "fresh_words", "single_block"]
-
 WORDS = 8
 """Number of 64-bit words in a block."""
 

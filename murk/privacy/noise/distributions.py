@@ -25,8 +25,7 @@ LATTICE_WIDTH: int = 2**20
 _GUARD = 64
 _GUIDE_BITS = 10
 _LARGEST = 2**62
-# The power of |x| in the exponent of each kind.
-_POWERS: Final = MappingProxyType({"gaussian": 2, "laplace": 1})
+_POWERS: Final = MappingProxyType({"gaussian": 2, "laplace": 1})  # the power of |x| in the exponent of each kind
 
 
 @dataclass(frozen=True)
@@ -35,25 +34,10 @@ class NoiseDistribution:
 
     ``gaussian``: P(x) proportional to exp(-x^2 / 2 S^2); ``laplace``: proportional to exp(-|x| / S).
 
-    Parameters
-    ----------
-    kind
-        ``"gaussian"`` or ``"laplace"``.
-    scale
-        S, a positive integer.
-    coarse
-        m, which divides S: k is drawn at width m, then j within ``J = S / m`` by acceptance.
-    width
-        Bits of a word that choose k (64; less in tests, to force rare cases).
-    levels
-        Number of words to which the distribution function of k is known. A draw that they leave undecided needs a
-        :meth:`deeper` distribution, so precision is unlimited.
-
-    Examples
-    --------
-    >>> distribution = NoiseDistribution("gaussian", 48, 16)
-    >>> distribution.step, distribution.denominator
-    (3, 4608)
+    ``scale`` is S; ``coarse`` is m, which divides S: k is drawn at width m, then j within ``J = S / m`` by acceptance.
+    ``width`` is how many bits of a word choose k (64; less in tests, to force rare cases), and ``levels`` is the number
+    of words to which the distribution function of k is known. A draw that they leave undecided needs a :meth:`deeper`
+    distribution, so precision is unlimited.
     """
 
     kind: Kind
@@ -131,17 +115,9 @@ class NoiseDistribution:
     @cached_property
     def shape(self) -> npt.NDArray[np.int64]:
         """The distribution's parameters in the order in which kernels read them."""
-        bits = min(self.width, _GUIDE_BITS)
-        numbers = [
-            self.step,
-            self.step_bits,
-            self.denominator,
-            self.denominator_bits,
-            self.width,
-            self.width - bits,
-            int(self.quadratic),
-        ]
-        shape = np.array(numbers, dtype=np.int64)
+        exponent = self.step, self.step_bits, self.denominator, self.denominator_bits
+        word = self.width, self.width - min(self.width, _GUIDE_BITS), int(self.quadratic)
+        shape = np.array([*exponent, *word], dtype=np.int64)
         shape.setflags(write=False)
         return shape
 
@@ -150,11 +126,9 @@ class NoiseDistribution:
 def _distribution(kind: Kind, coarse: int, bits: int) -> tuple[int, ...]:
     """Return floor(2^bits F(k)) for k = 0, 1, ... up to the first entry that is 2^bits - 1."""
     precision = bits + _GUARD
-    while True:
-        entries = _try_distribution(kind, coarse, bits, precision)
-        if entries is not None:
-            return entries
+    while (entries := _try_distribution(kind, coarse, bits, precision)) is None:
         precision += _GUARD
+    return entries
 
 
 def _try_distribution(kind: Kind, coarse: int, bits: int, precision: int) -> tuple[int, ...] | None:

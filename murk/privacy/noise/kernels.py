@@ -6,15 +6,13 @@ because uint64 with int64 becomes float64 in numpy and wraps in numba.
 A trial, given a word A and a word B (notation of `murk.privacy.noise.distributions`):
 
 1. k by comparing A with the table; a word equal to an entry is undecided and continues with further words.
-2. j, a sign and u1 (uniform below the denominator) from disjoint bits of B; a value out of range
-   rejects the trial.
-3. Accept with probability exp(-num / den), num = j (2 k J + j) and den = 2 S^2 (Laplace: j and S), by
-   von Neumann's method as in Canonne, Kamath, Steinke (2020), Algorithm 1: u1 < num is its first
-   comparison and settles nearly every trial.
+2. j, a sign and u1 (uniform below the denominator) from disjoint bits of B; a value out of range rejects the trial.
+3. Accept with probability exp(-num / den), num = j (2 k J + j) and den = 2 S^2 (Laplace: j and S), by von Neumann's
+   method as in Canonne, Kamath, Steinke (2020), Algorithm 1: u1 < num is its first comparison, nearly always the last.
 4. Reject the negative zero.
 
-Sources: Karney (2016, arXiv 1303.6257); Ducas, Durmus, Lepoint, Lyubashevsky (2013) for the
-decomposition; von Neumann (1951).
+Sources: Karney (2016, arXiv 1303.6257); Ducas, Durmus, Lepoint, Lyubashevsky (2013) for the decomposition; von Neumann
+(1951).
 """
 
 import numpy as np
@@ -102,16 +100,9 @@ def simulated_words(seed: np.uint64, record: np.int64, purpose: int, out: Words)
 
 @inlined
 def _draw(
-    shape: Integers,
-    table: Words,
-    guide: Integers,
-    words: Words,
-    spare: Words,
-    simulated: bool,
-    seed: np.uint64,
-    record: np.uint64,
-    out: Integers,
-) -> Progress:
+    shape: Integers, table: Words, guide: Integers, words: Words, spare: Words, simulated: bool, seed: np.uint64,
+    record: np.uint64, out: Integers,
+) -> Progress:  # fmt: skip
     # One loop serves both origins of words and contains all steps of a usual trial: separate functions would not be
     # inlined, and a draw would take seven times as long. The loop is inlined into its callers, where the distribution
     # is a constant, which saves a third of the time.
@@ -261,14 +252,8 @@ def _uniform(bound: np.int64, spare: Words, used: np.int64) -> tuple[np.int64, n
 
 @jit
 def finish_simulated_trial(
-    shape: Integers,
-    table: Words,
-    a: np.uint64,
-    b: np.uint64,
-    seed: np.uint64,
-    record: np.uint64,
-    used: np.int64,
-) -> tuple[np.int64, np.int64]:
+    shape: Integers, table: Words, a: np.uint64, b: np.uint64, seed: np.uint64, record: np.uint64, used: np.int64,
+) -> tuple[np.int64, np.int64]:  # fmt: skip
     """Apply `finish_trial` with as many of the record's spare words as needed."""
     count = _FIRST_SPARES
     while True:

@@ -11,7 +11,7 @@ integers for the same words. Coins, bounded integers and identifiers follow from
 import os
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -58,7 +58,7 @@ class Draw(Protocol):
     def __call__(
         self, distribution: NoiseDistribution, words: Words, spare: Words, out: Integers
     ) -> tuple[int, int, int, int]:
-        """Draw as far as the words last; return what `kernels.draw` does."""
+        """Draw as far as the words last; return the same as `kernels.draw`."""
 
 
 def fill(distribution: NoiseDistribution, out: Integers, feed: Feed, draw: Draw, block: int = _BLOCK) -> None:
@@ -355,9 +355,8 @@ class SimulatedNoise(DrawnNoise):
 
     The noise is a function of the seed, the record's index and the purpose (counter-based: Philox4x32-10), so a
     record's draws do not depend on other records or on time. A copy repeats them. A record's shorter vectors are
-    prefixes of its longer ones, and its Gaussian and Laplace draws use the same words.
-
-    Raises `UserError` for a seed that is not such an integer, or a negative record index.
+    prefixes of its longer ones, and its Gaussian and Laplace draws use the same words. Raises `UserError` for a seed
+    that is not such an integer, or a negative record index.
 
     Parameters
     ----------
@@ -373,6 +372,7 @@ class SimulatedNoise(DrawnNoise):
     """
 
     seed: int
+    simulated: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if isinstance(self.seed, bool) or not isinstance(self.seed, int | np.integer):
@@ -380,11 +380,6 @@ class SimulatedNoise(DrawnNoise):
         if not 0 <= self.seed < 2**64:
             raise UserError(f"a seed is an integer from 0 to 2^64 - 1, got {self.seed}; choose a smaller one")
         object.__setattr__(self, "seed", int(self.seed))
-
-    @property
-    def simulated(self) -> bool:
-        """Always true."""
-        return True
 
     def _draw(self, distribution: NoiseDistribution, records: npt.ArrayLike, size: int) -> Integers:
         draw = simulated_gaussians if distribution is GAUSSIAN_NOISE else simulated_laplaces
@@ -429,7 +424,6 @@ def below(words: Words, n: int) -> Integers:
     """Return integers exactly uniform on [0, n), one for each row of candidates ``words`` (m, k).
 
     The first candidate is taken whose low bits are below n. All k candidates of a row fail with probability below 2^-k.
-
     Raises `UserError` if n is not in [1, 2^63]. Raises `MurkError` if all candidates of a row fail; give more
     candidates per row.
 
@@ -459,3 +453,57 @@ def identifiers(noise: NoiseSource, records: npt.ArrayLike) -> list[str]:
     [32, 32]
     """
     return [f"{high:016x}{low:016x}" for high, low in noise.words(records, 2, Purpose.IDENTIFIER).tolist()]
+
+
+class OpenDPNoise(DrawnNoise):
+    """Noise of the same distributions and width as `SecureNoise`, drawn by OpenDP: independent code, much slower.
+
+    Coins and identifiers come from the operating system. There is no state, so copies do not repeat noise.
+
+    Examples
+    --------
+    >>> OpenDPNoise().gaussian([0, 1], size=3).shape
+    (2, 3)
+    """
+
+    __slots__ = ()
+    simulated = False
+
+    def __init__(self) -> None:
+        _measurements()
+
+    def _draw(self, distribution: NoiseDistribution, records: npt.ArrayLike, size: int) -> Integers:
+        count = len(np.asarray(records))
+        return opendp_draw(distribution.kind, distribution.scale, count * size).reshape(count, size)
+
+    def words(self, records: npt.ArrayLike, size: int, purpose: Purpose) -> Words:
+        """Draw uniform 64-bit words (m, size) of the operating system."""
+        return SecureNoise().words(records, size, purpose)
+
+    def __repr__(self) -> str:
+        return "OpenDPNoise()"
+
+
+def opendp_draw(kind: str, scale: int, count: int) -> Integers:
+    """Draw ``count`` integers of a distribution with OpenDP (its mechanism applied to zeros)."""
+    if count == 0:
+        return np.empty(0, dtype=np.int64)
+    domains, measurements, metrics = _measurements()
+    vectors = domains.vector_domain(domains.atom_domain(T="i64"))
+    if kind == "gaussian":
+        mechanism = measurements.make_gaussian(vectors, metrics.l2_distance(T="f64"), float(scale))
+    else:
+        mechanism = measurements.make_laplace(vectors, metrics.l1_distance(T="i64"), float(scale))
+    return np.array(mechanism([0] * count), dtype=np.int64)
+
+
+def _measurements() -> tuple[Any, Any, Any]:
+    try:
+        from opendp import domains, measurements, metrics
+        from opendp.mod import enable_features
+    except ImportError as missing:
+        raise UserError(
+            'noise by OpenDP needs the package: pip install "murk[opendp]"', code="MURK-CLI-003"
+        ) from missing
+    enable_features("contrib")
+    return domains, measurements, metrics

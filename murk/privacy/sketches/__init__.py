@@ -60,12 +60,6 @@ __all__ = [
     "two_steps",
 ]
 
-_HOMES = {
-    "Sketch": ".accumulators",
-    "SketchAccumulator": ".accumulators",
-    "Gram": ".accumulators",
-    "GramAccumulator": ".accumulators",
-    "Newton": ".accumulators",
-    "NewtonAccumulator": ".accumulators",
-}
+_ACCUMULATORS = ("Gram", "GramAccumulator", "Newton", "NewtonAccumulator", "Sketch", "SketchAccumulator")
+_HOMES = dict.fromkeys(_ACCUMULATORS, ".accumulators")
 __getattr__, __dir__ = lazy_exports(__name__, _HOMES, tuple(__all__))

@@ -1,7 +1,5 @@
 """Guarantees of an organisation's release in words: neighbours are a record and a blank one."""
 
-from __future__ import annotations
-
 import math
 
 from murk.privacy.explain import number
@@ -12,34 +10,16 @@ from murk.privacy.sketches.newton import NewtonMechanism
 
 CENTRAL = (GaussMixMechanism.kind, GramMechanism.kind, NewtonMechanism.kind)
 """Kinds of mechanism that release a summary of a window of records."""
-_ALL = 1.0 - 2.0**-53
-"""The largest delta below 1, which guarantees nothing."""
+_ALL = 1.0 - 2.0**-53  # the largest delta below 1, which guarantees nothing
 
 
 def promised(guarantee: Guarantee, mechanism: str) -> str:
-    """Describe the guarantee of a release, for the neighbours of this kind of mechanism.
-
-    Examples
-    --------
-    >>> from murk.privacy import ApproxDP
-    >>> promised(ApproxDP(1.0, 1e-6), "gaussmix")[:70]
-    'For each record of the window, epsilon = 1 and delta = 1e-06: had the '
-    """
+    """Describe the guarantee of a release, for the neighbours of this kind of mechanism."""
     return against_a_blank_record(guarantee) if mechanism in CENTRAL else guarantee.describe()
 
 
 def described(mechanism: GaussMixMechanism | GramMechanism | NewtonMechanism) -> tuple[str, Guarantee]:
-    """Describe the guarantee of an organisation's release, and return its guarantee for any two records.
-
-    Examples
-    --------
-    >>> mechanism = GaussMixMechanism.calibrate(
-    ...     ApproxDP(1.0, 1e-5), rows=100, columns=4, feature_bound=1.0, target_bound=1.0
-    ... )
-    >>> words, replaced = described(mechanism)
-    >>> round(replaced.epsilon, 3)
-    1.094
-    """
+    """Describe the guarantee of an organisation's release, and return its guarantee for any two records."""
     replaced = strongest_replace_one(mechanism)
     rows = getattr(mechanism, "rows_per_person", 1)
     pair = "records" if rows == 1 else "people's records"
@@ -67,12 +47,6 @@ def any_two_records(guarantee: Guarantee) -> Guarantee:
     """Convert a guarantee for a record and a blank one to any two records, for every mechanism.
 
     sqrt 2 times mu (twice rho) for second moments under Gaussian noise; else two steps through the blank record.
-
-    Examples
-    --------
-    >>> from murk.privacy import GaussianDP
-    >>> round(any_two_records(GaussianDP(1.0)).mu, 4)
-    1.4142
     """
     if isinstance(guarantee, GaussianDP):
         # A little more than the root of 2, because floats may round it down.
@@ -85,9 +59,10 @@ def any_two_records(guarantee: Guarantee) -> Guarantee:
 
 def against_a_blank_record(guarantee: Guarantee, rows: int = 1) -> str:
     """Describe a guarantee for a record, or for a person's up to ``rows`` records, against blank ones (all zeros)."""
-    whose = "each record of the window" if rows == 1 else f"a person's records of the window together (at most {rows})"
-    it = "the record" if rows == 1 else "the person's records"
-    blank = "a blank one" if rows == 1 else "blank ones"
+    whose, it, blank = "each record of the window", "the record", "a blank one"
+    if rows > 1:
+        whose = f"a person's records of the window together (at most {rows})"
+        it, blank = "the person's records", "blank ones"
     if not isinstance(guarantee, ApproxDP):
         [(name, value)] = guarantee.to_dict()[guarantee.kind].items()
         return (
@@ -96,7 +71,7 @@ def against_a_blank_record(guarantee: Guarantee, rows: int = 1) -> str:
             f"{100 * guarantee.max_attack_accuracy:.2f}% of cases, where guessing has 50%. The organisation that holds "
             "the records is trusted with them."
         )
-    epsilon, delta = getattr(guarantee, "epsilon", math.inf), getattr(guarantee, "delta", 0.0)
+    epsilon, delta = guarantee.epsilon, guarantee.delta
     factor = f"e^{epsilon:.10g}" + (f" = {number(math.exp(epsilon))}" if epsilon < 12 else "")
     return (
         f"For {whose}, epsilon = {epsilon:.10g} and delta = {delta:.10g}: had {it} been blank "

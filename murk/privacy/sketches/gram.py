@@ -11,22 +11,17 @@ import numpy.typing as npt
 from murk.errors import UserError
 from murk.privacy.conversions import gdp_epsilon
 from murk.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, ZeroConcentratedDP
-from murk.privacy.mechanisms.base import TAIL, WIDTH, check_room, checked_bound, checked_integer
+from murk.privacy.mechanisms.base import TAIL, WIDTH, check_room, checked_bound, checked_integer, checked_release
 from murk.privacy.mechanisms.gaussian import GaussianMechanism
 from murk.privacy.mechanisms.privacy_loss import Currency, PrivacyLoss
-from murk.privacy.sketches.bounds import Neighbours
 from murk.privacy.sketches.mechanism import LARGEST_WINDOW, check_choice
-
-__all__ = ["LARGEST_COLUMNS", "GramMechanism"]
+from murk.privacy.sketches.renyi import Neighbours
 
 LARGEST_COLUMNS = 4096
 """Most columns of a Gram matrix: features (a constant included) and target."""
-
 LARGEST_ROWS_PER_PERSON = 10_000
 """Most rows of a window that one person may have."""
-
-_GRID = 21
-"""Bits of a row on its grid: the feature bound takes 2^20 to 2^21 steps."""
+_GRID = 21  # bits of a row on its grid: the feature bound takes 2^20 to 2^21 steps
 _SLACK = 1 + 2.0**-40
 # Square roots of 2, rounded down and up, so that rounding never weakens the guarantee.
 _DIGITS = 10**20
@@ -67,12 +62,10 @@ class GramMechanism:
         C_X and C_Y, public.
     noise
         Gaussian mechanism of d (d + 1) / 2 coordinates that defines noise and guarantee.
-    neighbours
-        ``"zero-out"`` or ``"replace-one"``.
+    neighbours, rows_per_person
+        ``"zero-out"`` or ``"replace-one"``; k, the largest number of rows in which neighbours differ.
     asked
         The guarantee that the mechanism was calibrated to; checked. Default: the noise's own.
-    rows_per_person
-        k: largest number of rows in which neighbours differ.
 
     Examples
     --------
@@ -116,8 +109,6 @@ class GramMechanism:
         """Lattice steps by which neighbours' sums may differ before rounding: the noise's, less those of rounding."""
         return 2 * self.noise.steps - math.isqrt(self.dimension) - 1
 
-    # The grid of rows
-
     @property
     def feature_step(self) -> float:
         """Width of a step of the features' grid: a power of two, so that -1, 0 and 1 are on it."""
@@ -143,8 +134,6 @@ class GramMechanism:
     def largest_window(self) -> int:
         """Largest number of records in a window for which every integer of a release fits 62 bits."""
         return min(LARGEST_WINDOW, 2**61 // (2 * self.room))
-
-    # The lattice of the noise
 
     @property
     def ratios(self) -> tuple[Fraction, Fraction]:
@@ -184,18 +173,11 @@ class GramMechanism:
 
         Raises `UserError` if the number of integers does not fit this mechanism.
         """
-        array = np.asarray(integers)
-        if array.size != self.dimension or array.dtype.kind not in "iu":
-            raise UserError(
-                f"a Gram matrix of {self.columns} columns has {self.dimension} integers, got {array.dtype} of shape "
-                f"{array.shape}"
-            )
+        array = checked_release(integers, self.dimension, f"a Gram matrix of {self.columns} columns")
         matrix = np.zeros((self.columns, self.columns))
         matrix[np.triu_indices(self.columns)] = array.ravel()
         matrix += np.triu(matrix, 1).T
         return matrix * self.units
-
-    # Guarantee
 
     @property
     def stated(self) -> Guarantee:
@@ -238,33 +220,19 @@ class GramMechanism:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the public parameters and derived figures as plain data."""
-        return {
-            "kind": self.kind,
-            "columns": self.columns,
-            "feature_bound": self.feature_bound,
-            "target_bound": self.target_bound,
-            "neighbours": self.neighbours,
-            "steps": self.noise.steps,
-            "scale": self.scale,
-            "stated": self.stated.to_dict(),
-            **({"rows_per_person": self.rows_per_person} if self.rows_per_person > 1 else {}),
-        }
+        names = ("kind", "columns", "feature_bound", "target_bound", "neighbours")
+        figures = {"steps": self.noise.steps, "scale": self.scale, "stated": self.stated.to_dict()}
+        several = {"rows_per_person": self.rows_per_person} if self.rows_per_person > 1 else {}
+        return {name: getattr(self, name) for name in names} | figures | several
 
     @classmethod
     def calibrate(
-        cls,
-        guarantee: Guarantee,
-        *,
-        columns: int,
-        feature_bound: float,
-        target_bound: float,
-        neighbours: Neighbours = "zero-out",
-        rows_per_person: int = 1,
-    ) -> "GramMechanism":
+        cls, guarantee: Guarantee, *, columns: int, feature_bound: float, target_bound: float,
+        neighbours: Neighbours = "zero-out", rows_per_person: int = 1,
+    ) -> "GramMechanism":  # fmt: skip
         """Return the mechanism with the least noise whose releases have ``guarantee``.
 
         The guarantee is `ApproxDP` with delta above 0 (analytic calibration), `GaussianDP` or `ZeroConcentratedDP`.
-
         Raises `UserError` for `PureDP`, which Gaussian noise cannot give, and for budgets that the lattice cannot hold.
         """
         size = _columns(columns)
@@ -275,8 +243,6 @@ class GramMechanism:
 def _columns(columns: object) -> int:
     size = checked_integer("GramMechanism", "columns", columns)
     if not 2 <= size <= LARGEST_COLUMNS:
-        raise UserError(
-            f"GramMechanism: columns={size} is not from 2 (a feature and the target) to {LARGEST_COLUMNS}; give it "
-            "fewer features"
-        )
+        bounds = f"from 2 (a feature and the target) to {LARGEST_COLUMNS}"
+        raise UserError(f"GramMechanism: columns={size} is not {bounds}; give it fewer features")
     return size

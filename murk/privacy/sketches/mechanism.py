@@ -11,14 +11,19 @@ import numpy.typing as npt
 
 from murk.errors import UserError
 from murk.privacy.guarantees import ApproxDP, Guarantee, nearest
-from murk.privacy.mechanisms.base import TAIL, WIDTH, checked_bound, checked_integer, plain
+from murk.privacy.mechanisms.base import TAIL, WIDTH, checked_bound, checked_integer, checked_release, plain
 from murk.privacy.mechanisms.privacy_loss import DELTA_UNITS, UNITS, Currency, PrivacyLoss, cap_of
 from murk.privacy.rounding import decimal, float_down, float_up, precise, rational
 from murk.privacy.sketches import tight
-from murk.privacy.sketches.bounds import Analysis, Method, Neighbours, noise_on_eigenvalue, total
-from murk.privacy.sketches.renyi import joint_settings, smallest_threshold
-
-__all__ = ["LARGEST_WINDOW", "LEAST_SPREAD", "GaussMixMechanism"]
+from murk.privacy.sketches.renyi import (
+    Analysis,
+    Method,
+    Neighbours,
+    joint_settings,
+    noise_on_eigenvalue,
+    smallest_threshold,
+    total,
+)
 
 LARGEST_WINDOW = 2**32
 """Largest number of records in a window; less for more than 64 columns (`GaussMixMechanism.largest_window`)."""
@@ -60,10 +65,8 @@ class GaussMixMechanism:
 
     Parameters
     ----------
-    rows
-        k, at least ``columns``.
-    columns
-        p + 1: features (a constant included) and the target.
+    rows, columns
+        k, at least ``columns``; p + 1: features (a constant included) and the target.
     feature_bound, target_bound
         C_X and C_Y, public.
     g
@@ -73,10 +76,8 @@ class GaussMixMechanism:
         Noise and safety margin of the released eigenvalue (as above); 0 for ``"mixing"``.
     method
         ``"linear-mixing"`` or ``"mixing"``.
-    stated
-        The (epsilon, delta) guarantee; checked against the exact figure.
-    neighbours
-        Neighbours for which ``stated`` holds.
+    stated, neighbours
+        The (epsilon, delta) guarantee, checked against the exact figure, and the neighbours for which it holds.
     analysis
         ``"published"``: the paper's lemma 1 and theorem 1. ``"joint"``: the Renyi divergences of eigenvalue and sketch
         add, so that about half the eigenvalue makes noise unnecessary. ``"tight"``: the least noise, exact for
@@ -106,9 +107,8 @@ class GaussMixMechanism:
     kind: ClassVar[str] = "gaussmix"
 
     def __post_init__(self) -> None:
-        rows, columns = _shape(self.rows, self.columns)
-        for name, value in (("rows", rows), ("columns", columns)):
-            object.__setattr__(self, name, value)
+        for name, size in zip(("rows", "columns"), _shape(self.rows, self.columns), strict=True):
+            object.__setattr__(self, name, size)
         for name in ("feature_bound", "target_bound"):
             object.__setattr__(self, name, checked_bound("GaussMixMechanism", name, getattr(self, name)))
         for name, least in (("g", LEAST_SPREAD**2 if self.analysis == "tight" else 1.0), ("eta", 0.0), ("tau", 0.0)):
@@ -116,9 +116,7 @@ class GaussMixMechanism:
             if isinstance(value, bool | str) or not least <= float(value) <= 1e9:
                 raise UserError(f"GaussMixMechanism: {name}={value!r} is not a number from {least:g} to 1e9")
             object.__setattr__(self, name, float(value))
-        check_choice("method", self.method, Method)
-        check_choice("neighbours", self.neighbours, Neighbours)
-        check_choice("analysis", self.analysis, Analysis)
+        _check_choices(self.method, self.neighbours, self.analysis)
         _check_guarantee(self.stated)
         self._check_stated()
 
@@ -183,8 +181,7 @@ class GaussMixMechanism:
     @property
     def magnitude(self) -> int:
         """Bound on each integer of an honest sketch, exceeded with probability below 1e-30."""
-        mixtures = math.ceil(TAIL * math.isqrt(LARGEST_WINDOW) * WIDTH / LEAST_SPREAD)
-        return mixtures + TAIL * WIDTH + 64
+        return math.ceil(TAIL * math.isqrt(LARGEST_WINDOW) * WIDTH / LEAST_SPREAD) + TAIL * WIDTH + 64
 
     def spread(self, eigenvalue: float) -> float:
         """Return the noise's standard deviation in units of C for a noisy eigenvalue in units of C^2, rounded up."""
@@ -207,12 +204,8 @@ class GaussMixMechanism:
 
         Raises `UserError` if the number of integers or the spread does not fit this mechanism.
         """
-        array = np.asarray(integers)
-        if array.size != self.dimension or array.dtype.kind not in "iu":
-            raise UserError(
-                f"a sketch of {self.rows} rows and {self.columns} columns has {self.dimension} integers, "
-                f"got {array.dtype} of shape {array.shape}"
-            )
+        what = f"a sketch of {self.rows} rows and {self.columns} columns"
+        array = checked_release(integers, self.dimension, what)
         decoded: npt.NDArray[np.float64] = array.reshape(self.rows, self.columns) * self.spacing(spread)
         return decoded
 
@@ -248,8 +241,7 @@ class GaussMixMechanism:
         if currency != "approx":
             raise UserError(
                 f"a Gaussian sketch has no cost in {currency}: its Renyi divergence is finite up to an order only, so "
-                "it has no GDP or zCDP guarantee, only (epsilon, delta); give the account a cap in approx: "
-                "{epsilon: ..., delta: ...}"
+                "it has no GDP or zCDP guarantee; give the account a cap in approx: {epsilon: ..., delta: ...}"
             )
         return cap_of(self.stated)
 
@@ -262,36 +254,27 @@ class GaussMixMechanism:
 
     @classmethod
     def calibrate(
-        cls,
-        guarantee: Guarantee,
-        *,
-        rows: int,
-        columns: int,
-        feature_bound: float,
-        target_bound: float,
-        method: Method = "linear-mixing",
-        neighbours: Neighbours = "zero-out",
-        analysis: Analysis = "published",
-    ) -> "GaussMixMechanism":
+        cls, guarantee: Guarantee, *, rows: int, columns: int, feature_bound: float, target_bound: float,
+        method: Method = "linear-mixing", neighbours: Neighbours = "zero-out", analysis: Analysis = "published",
+    ) -> "GaussMixMechanism":  # fmt: skip
         """Return the mechanism with the least noise whose sketches have ``guarantee``, an `ApproxDP`.
 
         Raises `UserError` for any other guarantee, fewer rows than columns, or a guarantee that no noise up to 1e9 C^2
         gives.
         """
         k, width = _shape(rows, columns)
-        check_choice("method", method, Method)
-        check_choice("neighbours", neighbours, Neighbours)
-        check_choice("analysis", analysis, Analysis)
+        _check_choices(method, neighbours, analysis)
         checked = _check_guarantee(guarantee)
         # An account is charged whole units, rounded down.
         cap = cap_of(checked)
         epsilon = float_down(Fraction(cap.units, UNITS))
         delta = float_down(Fraction(cap.delta_units, DELTA_UNITS))
-        if method == "mixing" and analysis == "tight":
-            least = tight.mixing_noise if neighbours == "zero-out" else tight.replaced_noise
-            g, eta, tau = least(epsilon, delta, k), 0.0, 0.0
-        elif method == "mixing":
-            g, eta, tau = smallest_threshold(epsilon, delta, k, method, neighbours), 0.0, 0.0
+        if method == "mixing":
+            eta = tau = 0.0
+            if analysis == "tight":
+                g = (tight.mixing_noise if neighbours == "zero-out" else tight.replaced_noise)(epsilon, delta, k)
+            else:
+                g = smallest_threshold(epsilon, delta, k, method, neighbours)
         elif analysis == "joint" or (analysis == "tight" and neighbours == "replace-one"):
             g, eta, tau = joint_settings(epsilon, delta, k, neighbours)
         elif analysis == "tight":
@@ -329,6 +312,12 @@ def check_choice(name: str, value: object, kinds: Any) -> None:
     known = get_args(kinds)
     if value not in known:
         raise UserError(f"unknown {name} {value!r}{nearest(value, known)}; use one of {', '.join(known)}")
+
+
+def _check_choices(method: str, neighbours: str, analysis: str) -> None:
+    check_choice("method", method, Method)
+    check_choice("neighbours", neighbours, Neighbours)
+    check_choice("analysis", analysis, Analysis)
 
 
 def _check_guarantee(guarantee: object) -> ApproxDP:

@@ -1,7 +1,7 @@
 """Two noisy Gram matrices of a window as a mechanism: the second is a Newton step from the model of the first."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -10,17 +10,14 @@ import numpy.typing as npt
 
 from murk.errors import UserError
 from murk.privacy.guarantees import Guarantee
-from murk.privacy.mechanisms.base import checked_integer
+from murk.privacy.mechanisms.base import checked_integer, checked_release
 from murk.privacy.mechanisms.privacy_loss import Currency, PrivacyLoss
-from murk.privacy.sketches.bounds import Neighbours
 from murk.privacy.sketches.gram import GramMechanism
 from murk.privacy.sketches.mechanism import LARGEST_WINDOW
-
-__all__ = ["EDGE", "NewtonMechanism", "default_first"]
+from murk.privacy.sketches.renyi import Neighbours
 
 EDGE = 1.0
 """Log odds beyond which a record counts less: its residual over sqrt w is then at most e^(EDGE / 2)."""
-
 _EACH, _MOST = 2_500, 10_000
 
 
@@ -28,11 +25,6 @@ def default_first(features: int) -> int:
     """Return the default number of records of the first part: 2,500 per coefficient, at most 10,000.
 
     They determine the model well enough that the Newton step from it is small, and leave most records to the step.
-
-    Examples
-    --------
-    >>> default_first(3), default_first(21)
-    (7500, 10000)
     """
     return min(_EACH * features, _MOST)
 
@@ -66,10 +58,8 @@ class NewtonMechanism:
 
     Parameters
     ----------
-    start
-        Mechanism of A; its target bound is 1.
-    first
-        Number of rows of A, public.
+    start, first
+        Mechanism of A, with a target bound of 1; number of rows of A, which is public.
 
     Examples
     --------
@@ -90,23 +80,14 @@ class NewtonMechanism:
         if not 1 <= first <= self.start.largest_window:
             raise UserError(f"NewtonMechanism: first={first} is not from 1 to {self.start.largest_window:,} records")
         if self.start.target_bound != 1.0:
-            raise UserError(
-                f"NewtonMechanism: labels are -1 and +1, so target_bound must be 1, got {self.start.target_bound}"
-            )
+            bound = self.start.target_bound
+            raise UserError(f"NewtonMechanism: labels are -1 and +1, so target_bound must be 1, got {bound}")
         object.__setattr__(self, "first", first)
 
     @cached_property
     def step(self) -> GramMechanism:
         """Mechanism of the second Gram matrix, B: the same noise, for rows with other bounds."""
-        return GramMechanism(
-            self.start.columns,
-            self.start.feature_bound / 2.0,
-            math.exp(EDGE / 2.0),
-            self.start.noise,
-            self.start.neighbours,
-            self.start.asked,
-            self.start.rows_per_person,
-        )
+        return replace(self.start, feature_bound=self.feature_bound / 2.0, target_bound=math.exp(EDGE / 2.0))
 
     @property
     def columns(self) -> int:
@@ -157,16 +138,9 @@ class NewtonMechanism:
 
         Raises `UserError` if the number of integers does not fit this mechanism.
         """
-        array = np.asarray(integers)
-        if array.size != self.dimension or array.dtype.kind not in "iu":
-            raise UserError(
-                f"a release of {self.columns} columns has {self.dimension} integers, got {array.dtype} of shape "
-                f"{array.shape}"
-            )
+        array = checked_release(integers, self.dimension, f"a release of {self.columns} columns")
         first, second = np.split(array.ravel(), 2)
         return self.start.decode(first), self.step.decode(second)
-
-    # Guarantee, which is that of each of the two matrices
 
     @property
     def stated(self) -> Guarantee:
@@ -197,22 +171,15 @@ class NewtonMechanism:
 
     @classmethod
     def calibrate(
-        cls,
-        guarantee: Guarantee,
-        *,
-        columns: int,
-        feature_bound: float,
-        first: int | None = None,
-        neighbours: Neighbours = "zero-out",
-        rows_per_person: int = 1,
-    ) -> "NewtonMechanism":
+        cls, guarantee: Guarantee, *, columns: int, feature_bound: float, first: int | None = None,
+        neighbours: Neighbours = "zero-out", rows_per_person: int = 1,
+    ) -> "NewtonMechanism":  # fmt: skip
         """Return the mechanism with the least noise whose releases have ``guarantee``.
 
         The guarantee is `ApproxDP` with delta above 0 (analytic calibration), `GaussianDP` or `ZeroConcentratedDP`.
         ``first`` defaults to 2,500 per feature, at most 10,000. If of a person's k = ``rows_per_person`` rows a are in
-        A and k - a in B, together they cost (a^2 + (k - a)^2) / k^2 <= 1 of the budget in mu^2.
-
-        Raises `UserError` for `PureDP`, which Gaussian noise cannot give, and for budgets that the lattice cannot hold.
+        A and k - a in B, together they cost (a^2 + (k - a)^2) / k^2 <= 1 of the budget in mu^2. Raises `UserError` for
+        `PureDP`, which Gaussian noise cannot give, and for budgets that the lattice cannot hold.
         """
         start = GramMechanism.calibrate(
             guarantee, columns=columns, feature_bound=feature_bound, target_bound=1.0, neighbours=neighbours,

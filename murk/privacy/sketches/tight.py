@@ -56,22 +56,17 @@ import numpy.typing as npt
 
 from murk.errors import UserError
 from murk.privacy.rounding import decimal, float_down, precise, rational
-from murk.privacy.sketches.bounds import EIGENVALUE_SLACK, MARGIN, Neighbours, joint, least, quantile, steps, tail
-from murk.privacy.sketches.renyi import joint_settings
-
-__all__ = [
-    "SHARE",
-    "linear_epsilon",
-    "log_moment",
-    "mixing_delta",
-    "mixing_epsilon",
-    "mixing_noise",
-    "replaced",
-    "replaced_noise",
-    "settings",
-    "total",
-]
-
+from murk.privacy.sketches.renyi import (
+    EIGENVALUE_SLACK,
+    MARGIN,
+    Neighbours,
+    joint,
+    joint_settings,
+    least,
+    quantile,
+    steps,
+    tail,
+)
 
 Floats = npt.NDArray[np.float64]
 
@@ -217,8 +212,7 @@ def _linear(g: float, eta: float, tau: float, d: float, rows: int, delta: float,
 
 def forward(order: float, rows: int, m: Floats) -> Floats:
     """Return the log moment of ``rows`` normals of variance m against m - 1, for m > order."""
-    found: Floats = rows / 2 * (order * np.log1p(-1 / m) - np.log1p(-order / m))
-    return found
+    return np.asarray(rows / 2 * (order * np.log1p(-1 / m) - np.log1p(-order / m)))
 
 
 def reverse(order: float, rows: int, m: Floats) -> Floats:
@@ -228,8 +222,7 @@ def reverse(order: float, rows: int, m: Floats) -> Floats:
     1 / (1 + t)), and (1 - (a - 1) t)(1 + a t) is at most 1 + t.
     """
     t = 1 / (m - 1)
-    found: Floats = rows / 2 * (order * np.log1p(t) - np.log1p(order * t))
-    return found
+    return np.asarray(rows / 2 * (order * np.log1p(t) - np.log1p(order * t)))
 
 
 def log_moment(order: float, g: float, eta: float, tau: float, d: float, rows: int, reach: float) -> float:
@@ -247,7 +240,7 @@ def log_moment(order: float, g: float, eta: float, tau: float, d: float, rows: i
     if not float(m[-1]) > a:
         return math.inf
     stray = float(_tails(np.append(masses, _log_upper(reach)) + forward(a, rows, m))[0])
-    return max(there, back, stray + a * (a - 1) * sigma * sigma / (2 * eta * eta))
+    return max(there, back, stray + _gain(a, sigma, eta))
 
 
 def _gain(a: float, d: float, eta: float) -> float:

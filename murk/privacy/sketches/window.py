@@ -13,8 +13,6 @@ from murk._turns import Turns, in_turn
 from murk.errors import UserError
 from murk.privacy.noise import NoiseSource, SecureNoise
 
-__all__ = ["WindowAccumulator"]
-
 Released = TypeVar("Released")
 
 
@@ -24,14 +22,8 @@ class WindowAccumulator(ABC, Generic[Released]):
     It cannot be copied, pickled or used in a forked process; it is wiped by `release`, by `wipe` and if `add_block` is
     interrupted. It is thread-safe.
 
-    Parameters
-    ----------
-    mechanism
-        Parameters of the release, with ``columns`` and ``largest_window``.
-    noise
-        Source of all randomness; default `SecureNoise`.
-    window
-        Number of the window, from 0; used by simulated noise only.
+    ``mechanism`` has the parameters ``columns`` and ``largest_window``, ``noise`` is the source of all randomness, by
+    default `SecureNoise`, and ``window`` the number of the window, from 0, which only simulated noise uses.
     """
 
     __slots__ = ("_noise", "_pid", "_records", "_released", "_turns", "mechanism", "window")
@@ -67,9 +59,8 @@ class WindowAccumulator(ABC, Generic[Released]):
         """Add rows (m, p + 1): features, then the target.
 
         Every row counts. A row beyond a bound is scaled down to it; a row with a NaN or an infinite value becomes a row
-        of zeros. The number of such rows is not recorded.
-
-        Raises `UserError` if the shape does not fit, a value is not a number, the window is full, or it was released.
+        of zeros. The number of such rows is not recorded. Raises `UserError` if the shape does not fit, a value is not
+        a number, the window is full, or it was released.
         """
         self._add(self._block(rows))
 
@@ -143,14 +134,6 @@ class WindowAccumulator(ABC, Generic[Released]):
         state = "wiped" if self.released else f"{self._records} rows"
         return f"<{type(self).__name__} of window {self.window}: {state}>"
 
-    def __copy__(self) -> NoReturn:
-        self._refuse()
-
-    def __deepcopy__(self, memo: Any) -> NoReturn:
-        self._refuse()
-
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
-        self._refuse()
-
-    def _refuse(self) -> NoReturn:
+        # Also called by `copy.copy` and `copy.deepcopy`.
         raise UserError("an accumulator cannot be copied or stored: two sketches of one key would reveal rows")

@@ -26,8 +26,8 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Final, cast
 
-from murk._files import write_whole
-from murk._sqlite import sync
+from murk._files import sync, write_whole
+from murk._printable import INVISIBLE
 from murk.errors import MurkError, UserError
 
 DIGITS: Final = 64
@@ -39,20 +39,14 @@ _ROUNDED: Final = "floats distinguish ids of at most 15 digits, and this one has
 _NUMBER: Final = re.compile(r"(?P<sign>[-+]?)(?P<whole>[0-9]*)(?:\.(?P<part>[0-9]*))?(?:[eE](?P<power>[-+]?[0-9]+))?")
 _PLAIN: Final = rf"(?:0|[1-9][0-9]{{0,{DIGITS - 1}}})"
 # Matches a line made of number characters that is not a normalized whole number.
-_ODD_NUMBER: Final = re.compile(rf"^(?!{_PLAIN}$)[-+.0-9][-+.0-9eE]*$", re.MULTILINE)
+_ODD_NUMBER: Final = re.compile(rf"^(?!{_PLAIN}$)[-+'.0-9][-+.,0-9eE]*$", re.MULTILINE)
+# Decimal or thousands signs of spreadsheets, and their mark of text before a number.
+_UNCLEAR: Final = re.compile(r"'?[-+]?[0-9]+(,[0-9]+)*(\.[0-9]*)?([eE][-+]?[0-9]+)?")
 
 # Letters, marks, numbers, punctuation and symbols.
 _ALLOWED: Final = frozenset("LMNPS")
-_INVISIBLE: Final = (
-    # Default_Ignorable_Code_Point of the Unicode Character Database: without a glyph of their own.
-    (0x00AD, 0x00AD), (0x034F, 0x034F), (0x061C, 0x061C), (0x115F, 0x1160), (0x17B4, 0x17B5), (0x180B, 0x180F),
-    (0x200B, 0x200F), (0x202A, 0x202E), (0x2060, 0x206F), (0x3164, 0x3164), (0xFE00, 0xFE0F), (0xFEFF, 0xFEFF),
-    (0xFFA0, 0xFFA0), (0xFFF0, 0xFFF8), (0x1BCA0, 0x1BCA3), (0x1D173, 0x1D17A), (0xE0000, 0xE0FFF),
-    # With a blank glyph: braille pattern blank, object replacement, Khitan filler, hieroglyphic blanks, null notehead.
-    (0x2800, 0x2800), (0xFFFC, 0xFFFC), (0x16FE4, 0x16FE4), (0x13441, 0x13442), (0x1D159, 0x1D159),
-)  # fmt: skip
-# Minus sign and Arabic decimal separator.
-_SIGNS: Final = {0x2212: "-", 0x066B: "."}
+# Minus sign and Arabic decimal and thousands separators.
+_SIGNS: Final = {0x2212: "-", 0x066B: ".", 0x066C: ","}
 
 
 class PersonName(str):
@@ -64,8 +58,8 @@ class PersonName(str):
 def person_name(name: str) -> str:
     """Return a person's normalized name: NFKC, white space collapsed, numbers in one spelling.
 
-    The result is a `PersonName` if it was written differently. Raises UserError if the name is empty or has an
-    invisible, unassigned or non-text character; the message does not quote it.
+    The result is a `PersonName` if it was written differently. Raises UserError if the name is empty, has an
+    invisible, unassigned or non-text character, or is a number with a comma; the message does not quote it.
 
     Examples
     --------
@@ -137,7 +131,7 @@ def number_name(value: float | Decimal) -> str:
 def is_seen(character: str) -> bool:
     """Return whether a character may occur in a name: it is text and visible."""
     code = ord(character)
-    if any(first <= code <= last for first, last in _INVISIBLE):
+    if any(first <= code <= last for first, last in INVISIBLE):
         return False
     return unicodedata.category(character)[0] in _ALLOWED
 
@@ -184,6 +178,11 @@ def _number(text: str) -> str:
         return text.lstrip("0") or "0"
     match = _NUMBER.fullmatch(text if text.isascii() else text.translate(_SIGNS))
     if match is None:
+        if _UNCLEAR.fullmatch(text if text.isascii() else text.translate(_SIGNS)):
+            raise UserError(
+                "a person's name is a number with a comma or an apostrophe, which programs read in different ways: "
+                "write its digits only"
+            )
         return text
     sign, whole, part, written = match["sign"], match["whole"], match["part"] or "", match["power"] or ""
     power = written.lstrip("+-").lstrip("0")

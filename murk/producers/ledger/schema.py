@@ -14,7 +14,8 @@ import threading
 from pathlib import Path
 from typing import NoReturn
 
-from murk._sqlite import Database, FileKind, sync
+from murk._files import sync
+from murk._sqlite import Database, FileKind
 from murk.errors import MurkError, UserError
 from murk.producers.ledger.migration import OLD_FORMATS, upgrade
 from murk.producers.ledger.names import DRAFT, SUFFIX

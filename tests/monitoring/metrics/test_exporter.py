@@ -10,7 +10,7 @@ from murk.errors import UserError
 from murk.monitoring import Monitor
 from murk.monitoring.metrics.catalogue import METRICS
 from murk.monitoring.metrics.exporter import RESULTS, VALUES, new_registry
-from murk.monitoring.metrics.population import SMALLEST_GROUP, PeopleMetrics, PeopleSums
+from murk.monitoring.processes import SMALLEST_GROUP, PeopleMetrics, PeopleSums
 from murk.monitoring.web.routes import metrics
 from murk.producers.ledger import aggregates
 from murk.stream import Task, open_log

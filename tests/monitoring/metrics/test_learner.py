@@ -7,7 +7,7 @@ import pytest
 
 from murk.cli.metrics import learner_metrics
 from murk.learners.problem import problem_for
-from murk.monitoring.metrics.learner import STALLED, LearnerMetrics, learner_routes, unhealthy_reason
+from murk.monitoring.processes import STALLED, LearnerMetrics, learner_routes, unhealthy_reason
 from murk.stream import Task, open_log
 from murk.stream.worker.pool import WorkerPool
 from murk.stream.worker.pulse import Pulse

@@ -9,8 +9,7 @@ from murk import __version__
 from murk.cli.metrics import learner_metrics
 from murk.learners.problem import problem_for
 from murk.monitoring.metrics.exporter import new_registry
-from murk.monitoring.metrics.population import PeopleMetrics, PeopleSums
-from murk.monitoring.metrics.process import ProcessMetrics
+from murk.monitoring.processes import PeopleMetrics, PeopleSums, ProcessMetrics
 from murk.stream import Task, open_log
 from murk.stream.worker.pool import WorkerPool
 from tests.monitoring.metrics.test_exporter import described, families

@@ -15,9 +15,8 @@ from prometheus_client.parser import text_string_to_metric_families as plain
 
 from murk.errors import MurkError, UserError
 from murk.monitoring.web import server as module
-from murk.monitoring.web.hosts import Hosts
 from murk.monitoring.web.routes import PAGE, files, monitor_routes
-from murk.monitoring.web.server import Server, text
+from murk.monitoring.web.server import Hosts, Server, text
 from tests.monitoring.runs import PEOPLE, TRUTH, finished, watching
 
 ROOT = Path(__file__).parents[3]

@@ -12,18 +12,18 @@ from murk.privacy import ApproxDP
 from murk.privacy.rounding import decimal, precise
 from murk.privacy.sketches import (
     GaussMixMechanism,
-    bounds,
     eigenvalue_epsilon,
     joint_epsilon,
     joint_settings,
     mixing_epsilon,
     modified_epsilon,
     phi,
+    renyi,
     sheffet_threshold,
     smallest_threshold,
     two_steps,
 )
-from murk.privacy.sketches.bounds import eigenvalue, joint, steps
+from murk.privacy.sketches.renyi import eigenvalue, joint, steps
 
 NEIGHBOURS = ["zero-out", "replace-one"]
 
@@ -172,9 +172,9 @@ def test_a_tail_that_takes_all_of_delta_leaves_nothing(monkeypatch):
     settings = (Fraction(1), Fraction(6), Fraction(40), 100, delta, "zero-out")
     with precise():
         assert joint(*settings).is_finite()
-        monkeypatch.setattr(bounds, "tail", lambda tau: decimal(delta))
+        monkeypatch.setattr(renyi, "tail", lambda tau: decimal(delta))
         assert joint(*settings) == Decimal("Infinity")
-        monkeypatch.setattr(bounds, "tail", lambda tau: decimal(delta) * (1 - Decimal("1e-40")))
+        monkeypatch.setattr(renyi, "tail", lambda tau: decimal(delta) * (1 - Decimal("1e-40")))
         assert joint(*settings).is_finite()
 
 

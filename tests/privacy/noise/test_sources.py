@@ -20,8 +20,7 @@ from murk.privacy.noise import (
     sources,
 )
 from murk.privacy.noise.distributions import NOISE_DISTRIBUTIONS
-from murk.privacy.noise.opendp_source import opendp_draw
-from murk.privacy.noise.sources import compiled, draw_noise, fill, fill_from
+from murk.privacy.noise.sources import compiled, draw_noise, fill, fill_from, opendp_draw
 
 from .oracle import FALSE_ALARM, chi_square
 

@@ -130,8 +130,8 @@ def test_spellings_of_seven(one: str) -> None:
         ("1e70", "1e70"), ("10e69", "1e70"), ("1" + "0" * 70, "1e70"), ("0.1e71", None),
         ("9007199254740991.0", "9007199254740991"), ("9007199254740992.0", None), ("1.2345678901234568e+16", None),
         ("12345678901234567", "12345678901234567"), ("1e" + "0" * 9000 + "3", "1000"), ("1e9999999999", None),
-        ("0x7", "0x7"), ("7a", "7a"), ("1e", "1e"), ("e5", "e5"), ("+", "+"), ("1.2.3", "1.2.3"), ("1,000", "1,000"),
-        ("7-0", "7-0"), ("NaN", "NaN"), ("P007", "P007"), ("Ann", "Ann"),
+        ("0x7", "0x7"), ("7a", "7a"), ("1e", "1e"), ("e5", "e5"), ("+", "+"), ("1.2.3", "1.2.3"), ("1,a", "1,a"),
+        ("O'7", "O'7"), ("7-0", "7-0"), ("NaN", "NaN"), ("P007", "P007"), ("Ann", "Ann"),
     ],
 )  # fmt: skip
 def test_numbers_have_one_spelling_and_other_texts_stay(one: str, name: str | None) -> None:
@@ -141,6 +141,16 @@ def test_numbers_have_one_spelling_and_other_texts_stay(one: str, name: str | No
         return
     assert person_name(one) == name
     assert not are_plain([one]) or one == name
+
+
+@pytest.mark.parametrize(
+    "one", ["7,0", "1,000", "-7,50", "1,000.0", "12,5e3", "'7", "'007", "\uff17\uff0c\uff10", "7\u066c0"]
+)
+def test_numbers_that_programs_read_in_different_ways_are_refused(one: str) -> None:
+    """A decimal comma, thousands signs, and a spreadsheet's mark of text would give a person a second account."""
+    assert not are_plain([one])
+    with pytest.raises(UserError, match="a number with a comma or an apostrophe"):
+        person_name(one)
 
 
 @settings(max_examples=50, deadline=None)

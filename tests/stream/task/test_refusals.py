@@ -250,7 +250,8 @@ def test_mistakes_are_refused_with_place_and_remedy(old: str, new: str, message:
 
 
 UNSEEN = ["\x85", "\u2028", "\u2029", "\r", "\x0b", "\x0c", "\x00", "\x1b", "\x7f", "\xa0", "\xad", "\u200b", "\u200e",
-          "\u202e", "\u2066", "\u3000", "\ufeff", "\ufffe", "\ud800", "\ue000", "\U000e0070"]  # fmt: skip
+          "\u202e", "\u2066", "\u3000", "\ufeff", "\ufffe", "\ud800", "\ue000", "\U000e0070", "\u034f", "\u115f",
+          "\u2800", "\u3164", "\ufe0f", "\uffa0"]  # fmt: skip
 
 
 @pytest.mark.parametrize("unseen", UNSEEN, ids=ascii)

@@ -208,6 +208,29 @@ def test_more_than_one_column_is_refused_with_its_shape(column: Any, words: str)
         column_array(column, "y")
 
 
+UNSUITABLE: dict[str, tuple[Any, str]] = {
+    "numpy bytes": (np.array([b"yes"]), "bytes"),
+    "numpy complex": (np.array([[1j]]), "complex numbers"),
+    "numpy durations": (np.array([1], "m8[s]"), "a duration"),
+    "pandas durations": (pd.Series([pd.Timedelta(1)]), "a duration"),
+    "pandas arrow": (pd.Series([b"yes"], dtype=pd.ArrowDtype(pa.binary())), "bytes"),
+    "polars bytes": (pl.Series([b"yes"]), "bytes"),
+    "polars struct": (pl.DataFrame({"y": [{"a": 1}]}), "a struct"),
+    "polars list": (pl.Series([[1]]), "a list"),
+    "arrow bytes": (pa.chunked_array([[b"yes"]]), "bytes"),
+    "arrow dictionary": (pa.array([b"yes"]).dictionary_encode(), "bytes"),
+    "arrow time": (pa.table({"y": pa.array([1], pa.time32("s"))}), "a time of day"),
+}
+
+
+@pytest.mark.parametrize("name", UNSUITABLE)
+def test_a_type_that_holds_no_values_is_refused(name: str) -> None:
+    """Each of its values would count as missing, where noise is real without a word."""
+    column, words = UNSUITABLE[name]
+    with pytest.raises(UserError, match=f"y: its type is {words}, and a record's values are numbers, texts"):
+        column_array(column, "y")
+
+
 def test_masked_numbers_are_missing() -> None:
     assert column_array(np.ma.array([1, 2], mask=[False, True])).tolist() == [1, None]
     assert np.isnan(column_array(np.ma.array([1.0, 2.0], mask=[False, True]))[1])

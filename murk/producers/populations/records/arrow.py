@@ -9,7 +9,7 @@ from typing import Any
 
 from murk.errors import UserError
 from murk.producers.populations.records.tuples import SLICE, TupleTable
-from murk.stream.task.data.containers import check_zone, python_values
+from murk.stream.task.data.containers import check_arrow_type, check_zone, python_values
 
 _MOST_METADATA = 2**31 - 1
 
@@ -31,29 +31,11 @@ def arrow(what: str) -> Any:
 def check_types(what: str, schema: Any, wanted: Sequence[str]) -> None:
     """Raise a UserError for a column with other values than numbers, texts, booleans or dates."""
     types = arrow(what).types
-    able = (
-        types.is_boolean, types.is_integer, types.is_floating, types.is_decimal, types.is_string, types.is_large_string,
-        types.is_string_view, types.is_date, types.is_timestamp, types.is_null,
-    )  # fmt: skip
     for name in wanted:
         kind = schema.field(name).type
+        check_arrow_type(kind, f"{what}, column {name!r}")
         plain = kind.value_type if types.is_dictionary(kind) else kind
-        if not any(test(plain) for test in able):
-            raise UserError(
-                f"{what}, column {name!r}: its type is {_type_in_words(types, plain)}, and a record's values are "
-                "numbers, texts, booleans or dates: convert it"
-            )
         check_zone(getattr(plain, "tz", None) if types.is_timestamp(plain) else None, f"{what}, column {name!r}")
-
-
-def _type_in_words(types: Any, kind: Any) -> str:
-    """Name a type without its parts: field names of a struct may be a person's values."""
-    words: dict[str, Any] = {
-        "a struct": types.is_struct, "a map": types.is_map, "a union": types.is_union, "a list": types.is_nested,
-        "a time of day": types.is_time, "a duration": types.is_duration, "an interval": types.is_interval,
-        "bytes": lambda one: "binary" in str(one),
-    }  # fmt: skip
-    return next((word for word, test in words.items() if test(kind)), "another one")
 
 
 class ParquetTable(TupleTable):

@@ -16,13 +16,19 @@ from numpy.typing import NDArray
 from murk.errors import UserError
 
 _NUMBERS: Final = "biuf"
+# Types of columns that hold no numbers, texts, booleans or dates: of numpy by kind, of Polars by name.
+_NUMPY_UNSUITABLE: Final = {"S": "bytes", "V": "a struct", "c": "complex numbers", "m": "a duration"}
+_POLARS_UNSUITABLE: Final = {
+    "Binary": "bytes", "Duration": "a duration", "Time": "a time of day", "List": "a list", "Array": "a list",
+    "Struct": "a struct",
+}  # fmt: skip
 
 
 def column_array(column: Any, what: str = "the column") -> NDArray[Any]:
     """Return a column as an array ``(n,)`` of booleans, integers or floats, otherwise of Python objects.
 
     Missing values are None. ``what`` names the column in messages. Nothing is copied unnecessarily. Raises `UserError`
-    if it has more than one column, giving its shape.
+    if it has more than one column, giving its shape, or its type holds no numbers, texts, booleans or dates.
 
     >>> column_array(np.zeros((3, 1))).shape, column_array([1, "a", None]).tolist()
     ((3,), [1, 'a', None])
@@ -30,6 +36,7 @@ def column_array(column: Any, what: str = "the column") -> NDArray[Any]:
     if isinstance(column, str | bytes | Mapping) or not (isinstance(column, Iterable) or library_of(column)):
         raise UserError(f"{what} is of the type {type(column).__name__}: give a list, an array or a series of values")
     column = _one_column(column, what)
+    _check_type(column, what)
     if isinstance(column, np.ndarray):
         array = _whole(column)
     else:
@@ -77,6 +84,52 @@ def check_zone(name: str | None, what: str) -> None:
             f"{what}: this machine does not know the time zone {name!r} of its times. Install the time zone database "
             '(the package "tzdata"), or convert the column to UTC'
         ) from None
+
+
+def check_arrow_type(kind: Any, what: str) -> None:
+    """Raise `UserError` for an Arrow type of other values than numbers, texts, booleans or dates."""
+    import pyarrow
+
+    types = pyarrow.types
+    able = (
+        types.is_boolean, types.is_integer, types.is_floating, types.is_decimal, types.is_string, types.is_large_string,
+        types.is_string_view, types.is_date, types.is_timestamp, types.is_null,
+    )  # fmt: skip
+    plain = kind.value_type if types.is_dictionary(kind) else kind
+    if not any(test(plain) for test in able):
+        raise _unsuitable(what, _type_in_words(types, plain))
+
+
+def _type_in_words(types: Any, kind: Any) -> str:
+    """Name a type without its parts: field names of a struct may be a person's values."""
+    words: dict[str, Any] = {
+        "a struct": types.is_struct, "a map": types.is_map, "a union": types.is_union, "a list": types.is_nested,
+        "a time of day": types.is_time, "a duration": types.is_duration, "an interval": types.is_interval,
+        "bytes": lambda one: "binary" in str(one),
+    }  # fmt: skip
+    return next((word for word, test in words.items() if test(kind)), "another one")
+
+
+def _check_type(column: Any, what: str) -> None:
+    """Raise `UserError` if all values of a column's type would count as missing: a type is nobody's value."""
+    library = library_of(column)
+    kind: Any = getattr(column, "dtype", None)
+    if library == "pyarrow":
+        check_arrow_type(column.type, what)
+    elif library == "polars":
+        words = _POLARS_UNSUITABLE.get(type(kind).__name__)
+        if words:
+            raise _unsuitable(what, words)
+    elif hasattr(kind, "pyarrow_dtype"):
+        check_arrow_type(kind.pyarrow_dtype, what)
+    elif isinstance(kind, np.dtype) and kind.kind in _NUMPY_UNSUITABLE:
+        raise _unsuitable(what, _NUMPY_UNSUITABLE[kind.kind])
+
+
+def _unsuitable(what: str, words: str) -> UserError:
+    return UserError(
+        f"{what}: its type is {words}, and a record's values are numbers, texts, booleans or dates: convert it"
+    )
 
 
 def _one_column(column: Any, what: str) -> Any:

@@ -1,39 +1,39 @@
-"""Describe columns from a short text, a prompt or a file that may be read."""
-
-from __future__ import annotations
+"""Write a first task file for ``murk init``: columns from a short text, a prompt or a file that may be read."""
 
 import csv
 import datetime
+import json
 import math
 import random
 import re
+import textwrap
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from typing import Any, Final
 
 import numpy as np
 
+from murk._printable import escaped
 from murk.errors import UserError
 from murk.producers.populations.records.records import Records
 from murk.producers.populations.records.tuples import SLICE
+from murk.stream import Task
 from murk.stream.task.data.columns import Cell, as_boolean, as_number, is_absent, is_nan
 from murk.stream.task.data.dates import day_number
 
 MOST_DISTINCT: Final = 1_000_000
 """Limit of distinct values that are counted; beyond it, repetition is unknown."""
-_SAMPLED: Final = 100_000
-"""Size of the random sample of a column's numbers."""
+_SAMPLED: Final = 100_000  # size of the random sample of a column's numbers
 _QUANTILES: Final = (0.05, 0.95)
-_NARROW: Final = 0.5
-"""The range of nine in ten values is stated if its width is below this share of the bounds' width."""
+_NARROW: Final = 0.5  # the range of nine in ten values is stated if its width is below this share of the bounds' width
 _NAMES_PEOPLE: Final = re.compile(
     r"(^|[^a-z])(id|ids|uid|uuid|guid|pid|mrn|ssn)([^a-z]|$)"
     r"|patient|person|people|user|customer|client|member|subject|participant|respondent|employee|student|household"
 )
-_ROWS_OF_ONE: Final = 100
-"""Largest mean number of rows per value for a column that may name people."""
+_ROWS_OF_ONE: Final = 100  # largest mean number of rows per value for a column that may name people
 MOST_CATEGORIES: Final = 20
 """Limit of categories of a text column."""
 GRAMMAR: Final = "LOW..HIGH for a number, FIRST..LAST for dates as in 2024-05-31, or A|B|C for categories"
@@ -42,6 +42,31 @@ _RANGE: Final = re.compile(r"(?:(?P<name>.+):)?(?P<low>[^:|]+?)\.\.(?P<high>[^:|
 _DASHED: Final = re.compile(r"(?P<name>.+:\s*)?(?P<low>-?\d+(\.\d+)?)\s*[-\u2013]\s*(?P<high>-?\d+(\.\d+)?)", re.S)
 _CHOICE: Final = re.compile(r"(?:(?P<name>.+?):)?(?P<choice>[^:|]+(?:\|[^:|]+)+)", re.S)
 _FALSE_FIRST: Final = (("no", "yes"), ("false", "true"), ("0", "1"), ("off", "on"), ("n", "y"), ("f", "t"))
+_PLAIN: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]*( [A-Za-z0-9_]+)*|[A-Za-z][A-Za-z0-9_.-]*")
+_READ_OTHERWISE: Final = frozenset(["yes", "no", "on", "off", "true", "false", "null", "y", "n"])
+_HEAD: Final = """\
+# A first task, written by `murk init`. It is public: it states features, target and guarantee.
+# Review every line before asking people. All keys: docs/task-file.md.
+"""
+_SIMULATION: Final = """\
+#
+# SIMULATION. Lines marked so depend on people's own records. Use them with simulated noise (--seed) only: for real
+# people such bounds and categories disclose the content of records. Replace them by public ones.
+"""
+_TAIL: Final = """
+# Guarantee of each release. mu = 1 is strong (nobody tells two records apart more than 69% of the time), 4 is weak.
+privacy:
+  guarantee: {promise}
+# levels: {{strict: {{gdp: {{mu: 0.5}}}}}}    # further guarantees that people can choose
+# per_person: {{gdp: {{mu: 4.0}}}}          # a person's cap for this task, if they release more than once
+
+# target: {{..., rate: 0.06}}               # share of positives, if publicly known, for forecasts
+# features: {{..., typical: [0, 2]}}        # range of nine in ten values, if publicly known, for forecasts
+
+# features: {{..., missing: 1}}             # value for missing or undeclared values; the default, the range's middle,
+#                                            biases if most values lie elsewhere; or missing: indicator
+# public: {{file: rows.csv}}  # public rows of other people's features; `murk plan` shows their worth
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +105,7 @@ def described(name: str, text: str, origin: str = "given") -> Column:
     """Parse bounds or categories of a column; raise `UserError` for any other text."""
     text = text.strip()
     if match := _CHOICE.fullmatch(text):
-        return Column(
-            name, categories=tuple(category.strip() for category in match["choice"].split("|")), origin=origin
-        )
+        return Column(name, categories=tuple(map(str.strip, match["choice"].split("|"))), origin=origin)
     if match := _RANGE.fullmatch(text):
         ends = match["low"].strip(), match["high"].strip()
         bounds = _days(*ends) or _numbers(*ends)
@@ -129,8 +152,6 @@ def _split(cell: str) -> tuple[str, str | None]:
 
 
 class _Summary:
-    """Summary of a column's values, from one pass."""
-
     def __init__(self, name: str) -> None:
         self.name = name
         self.rows = self.absent = 0
@@ -173,7 +194,6 @@ class _Summary:
         self.fractions = self.fractions or not number.is_integer()
         self.total += number
         self.numbers = [min([number, *self.numbers]), max([number, *self.numbers])]
-        # Reservoir sampling.
         seen = self.kinds["number"]
         if seen <= _SAMPLED:
             self.sample.append(number)
@@ -207,35 +227,34 @@ class _Summary:
         return (first, last) if first < last and last - first < _NARROW * (high - low) else None
 
     def column(self, origin: str) -> Column:
-        name, values = self.name, sorted(self.values)
+        values, kinds = sorted(self.values), set(self.kinds)
+        column = partial(Column, self.name, origin=origin)
         if not self.rows:
-            return Column(name, without="empty in every row", origin=origin)
+            return column(without="empty in every row")
         if self._all_equal(values):
-            return Column(name, without="the same value in every row", origin=origin)
+            return column(without="the same value in every row")
         if self._names_people():
             what = f"seems to name people: {len(self.distinct):,} values in {self.rows:,} rows"
-            return Column(name, without=what, names_people=len(self.distinct) < self.rows, origin=origin)
-        if set(self.kinds) == {"boolean"}:
-            return Column(name, categories=("no", "yes"), origin=origin)
-        if set(self.kinds) == {"date"}:
+            return column(without=what, names_people=len(self.distinct) < self.rows)
+        if kinds == {"boolean"}:
+            return column(categories=("no", "yes"))
+        if kinds == {"date"}:
             if len(set(self.days)) < 2:
-                return Column(name, without="fewer than two different dates in the years 1 to 9999", origin=origin)
+                return column(without="fewer than two different dates in the years 1 to 9999")
             low, high = (datetime.date.fromordinal(day) for day in self.days)
-            return Column(name, bounds=(low, high), origin=origin)
+            return column(bounds=(low, high))
         if len(values) == 2:
-            return Column(name, categories=_two(values), origin=origin)
-        if set(self.kinds) == {"number"}:
-            low_number, high_number = self.numbers
-            if high_number - low_number == self.rows - 1 and self.rows > MOST_CATEGORIES and low_number in (0.0, 1.0):
-                return Column(name, without="row numbers", origin=origin)
+            return column(categories=_two(values))
+        if kinds == {"number"}:
+            first, last = self.numbers
+            if last - first == self.rows - 1 and self.rows > MOST_CATEGORIES and first in (0.0, 1.0):
+                return column(without="row numbers")
             missing = (self.absent / (self.absent + self.rows), self.total / self.rows) if self.absent else None
-            bounds = rounded(low_number, high_number)
-            return Column(name, bounds=bounds, origin=origin, missing=missing, typical=self._typical(*bounds))
+            bounds = rounded(first, last)
+            return column(bounds=bounds, missing=missing, typical=self._typical(*bounds))
         if len(values) > MOST_CATEGORIES:
-            what = f"text with more than {MOST_CATEGORIES} different values"
-            return Column(name, without=what, origin=origin)
-        often = sorted(values, key=lambda value: (-self.values[value], value))
-        return Column(name, categories=tuple(often), origin=origin)
+            return column(without=f"text with more than {MOST_CATEGORIES} different values")
+        return column(categories=tuple(sorted(values, key=lambda value: (-self.values[value], value))))
 
 
 def looked_at(records: Records, origin: str) -> list[Column]:
@@ -244,48 +263,38 @@ def looked_at(records: Records, origin: str) -> list[Column]:
     Bounds of numbers are rounded outwards; categories begin with the most frequent one.
     """
     names = list(dict.fromkeys(records.table([]).names))
-    table = records.table(names)
     summaries = [_Summary(name) for name in names]
-    chunk: list[Any] = []
-    start = 0
-
-    def add() -> None:
-        columns = table.columns(chunk, range(start, start + len(chunk)), names)
+    for columns in _slices(records, names):
         for summary in summaries:
             for value in columns[summary.name]:
                 summary.add(value)
-
-    for row in table.rows(0):
-        chunk.append(row)
-        if len(chunk) == SLICE:
-            add()
-            start, chunk = start + SLICE, []
-    if chunk:
-        add()
-    described_columns = [summary.column(origin) for summary in summaries]
-    people = next((column.name for column in described_columns if column.names_people), None)
+    found = [summary.column(origin) for summary in summaries]
+    people = next((column.name for column in found if column.names_people), None)
     if people is None:
-        return described_columns
+        return found
     numeric = [summary.name for summary in summaries if set(summary.kinds) == {"number"}]
     counters = _counters(records, people, numeric)
     return [
         Column(column.name, without=f"counts the rows of each {people}", origin=origin)
         if column.name in counters and not column.without
         else column
-        for column in described_columns
+        for column in found
     ]
+
+
+def _slices(records: Records, names: Sequence[str]) -> Iterator[Mapping[str, Any]]:
+    table, start = records.table(names), 0
+    rows = table.rows(0)
+    while chunk := list(islice(rows, SLICE)):
+        yield table.columns(chunk, range(start, start + len(chunk)), names)
+        start += len(chunk)
 
 
 def _counters(records: Records, people: str, names: Sequence[str]) -> frozenset[str]:
     """Return the columns that count each person's rows: visits, waves, attempts."""
-    table = records.table([people, *names])
     last: dict[str, dict[Any, float]] = {name: {} for name in names}
     counting = set(names)
-    rows = table.rows(0)
-    start = 0
-    while counting and (chunk := list(islice(rows, SLICE))):
-        columns = table.columns(chunk, range(start, start + len(chunk)), [people, *names])
-        start += len(chunk)
+    for columns in _slices(records, [people, *names]):
         for name in tuple(counting):
             before = last[name]
             for person, value in zip(columns[people], columns[name], strict=True):
@@ -294,6 +303,8 @@ def _counters(records: Records, people: str, names: Sequence[str]) -> frozenset[
                     counting.discard(name)
                     break
                 before[person] = number
+        if not counting:
+            break
     return frozenset(counting)
 
 
@@ -325,6 +336,97 @@ def rounded(low: float, high: float) -> tuple[float, float]:
 
 def _two(values: Sequence[str]) -> tuple[str, ...]:
     for pair in _FALSE_FIRST:
-        if tuple(sorted(value.lower() for value in values)) == tuple(sorted(pair)):
+        if sorted(value.lower() for value in values) == sorted(pair):
             return tuple(sorted(values, key=lambda value: pair.index(value.lower())))
     return tuple(values)
+
+
+def draft(
+    name: str, columns: Sequence[Column], target: Column, promise: dict[str, Any], rate: float | None = None,
+    protocol: str | None = None, why: str = "",
+) -> str:  # fmt: skip
+    """Return a task file's text; ``why`` is a comment on the protocol.
+
+    Raises `UserError` if no feature is left, the target is unsuitable, or ``rate`` is given for a target that is not
+    binary.
+    """
+    features = [column for column in columns if not column.without and column.name != target.name]
+    if not features:
+        raise UserError("no column is left to learn from: name some with --columns")
+    body = [_feature(column) for column in features] + [_target(target, rate)]
+    width = min(max(len(line) for line, _ in body), 90)
+    simulated = any("SIMULATION" in column.origin for column in (*columns, target))
+    lines = [_HEAD + (_SIMULATION if simulated else ""), f"name: {name}", "features:"]
+    lines += [f"{line:<{width}}  # {origin}" for line, origin in body[:-1]]
+    lines += [
+        f"  # left out: {word(column.name)}, {column.without}  # {column.origin}"
+        for column in columns
+        if column.without and column.name != target.name
+    ]
+    line, origin = body[-1]
+    lines.append(f"{line:<{width}}  # {origin}")
+    if why:
+        lines += ["", *textwrap.wrap(escaped(why), 110, initial_indent="# ", subsequent_indent="# ")]
+    if protocol is not None:
+        lines.append(f"protocol: {protocol}")
+    text = "\n".join(lines) + "\n" + _TAIL.format(promise=json.dumps(promise).replace('"', ""))
+    Task.parse(text, source="the first task")
+    return text
+
+
+def word(text: str) -> str:
+    """Quote a name or a category so that every YAML parser reads it as text.
+
+    Examples
+    --------
+    >>> word("age"), word("no"), word("income: gross"), word("01")
+    ('age', '"no"', '"income: gross"', '"01"')
+    >>> word("a\\u2028public: {set_aside: 9}")
+    '"a\\\\u2028public: {set_aside: 9}"'
+    """
+    plain = _PLAIN.fullmatch(text) and text.lower() not in _READ_OTHERWISE
+    return text if plain else escaped(json.dumps(text, ensure_ascii=False))
+
+
+def _feature(column: Column) -> tuple[str, str]:
+    return f"  - {{name: {word(column.name)}, {_holds(column)}}}", column.origin
+
+
+def _target(column: Column, rate: float | None) -> tuple[str, str]:
+    name = word(column.name)
+    if column.without:
+        raise UserError(f"the target {column.name!r} is {column.without}: name another one with --target")
+    if rate is not None and len(column.categories) != 2:
+        raise UserError(f"--rate {rate:g}: the target {column.name!r} does not have two values; remove --rate")
+    if column.bounds is not None:
+        if isinstance(column.bounds[0], datetime.date):
+            raise UserError(f"the target {column.name!r} holds dates, which cannot be learned: name another column")
+        return f"target: {{name: {name}, kind: real, {_holds(replace(column, missing=None))}}}", column.origin
+    if len(column.categories) == 2:
+        negative, positive = map(word, column.categories)
+        known = "" if rate is None else f", rate: {rate:g}"
+        line = f"target: {{name: {name}, kind: binary, positive: {positive}, negative: {negative}{known}}}"
+        return line, column.origin
+    classes = ", ".join(map(word, column.categories))
+    return f"target: {{name: {name}, kind: classes, classes: [{classes}]}}", column.origin
+
+
+def _holds(column: Column) -> str:
+    if column.bounds is None:
+        return f"categories: [{', '.join(map(word, column.categories))}]"
+    low, high = column.bounds
+    if isinstance(low, datetime.date):
+        return f"kind: date, low: {low}, high: {high}"
+    known = ""
+    if column.missing is not None:
+        # Code missing values as the mean of the others, which biases least.
+        share, mean = column.missing
+        known = f", missing: {min(max(float(f'{mean:.3g}'), low), high):g}, missing_share: {share:.2g}"
+    if column.typical is not None:
+        known += f", typical: [{', '.join(map(_shortest, column.typical))}]"
+    return f"low: {_shortest(low)}, high: {_shortest(high)}{known}"
+
+
+def _shortest(value: Any) -> str:
+    short = f"{value:.12g}"
+    return short if float(short) == value else repr(value)

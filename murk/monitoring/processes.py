@@ -1,0 +1,144 @@
+"""Exporters of learners, of a file's population or gateway, and of the version and resources of a process.
+
+The ledger updates sums over people only when the accounts of at least 20 people have changed, so that the difference of
+two sums is over at least 20 people, too. A gateway does not export its resources, since its computing time depends on
+the records that it reads.
+"""
+
+from __future__ import annotations
+
+import platform
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from email.message import Message
+from functools import partial
+from typing import TYPE_CHECKING
+
+from murk import __version__
+from murk.monitoring.metrics.catalogue import METRICS, Metric
+from murk.monitoring.metrics.exporter import DEAD, DUPLICATE, LEARNED, Exporter, Histogram, Sample, bucketed
+from murk.monitoring.web.routes import metrics
+from murk.monitoring.web.server import Response, Route, text
+from murk.stream.worker.pulse import ChainVitals, Pulse, Vitals
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+
+STALLED = 60.0
+"""Seconds without a step after which a learner is unhealthy."""
+SMALLEST_GROUP = 20
+"""Smallest number of people in a sum."""
+
+
+class LearnerMetrics(Exporter):
+    """Export the pulse of a learner of a task; by default to a new registry, the attribute ``registry``."""
+
+    side = "learner"
+
+    def __init__(self, task: str, pulse: Pulse, *, registry: CollectorRegistry | None = None) -> None:
+        self._pulse = pulse
+        super().__init__(task, registry)
+
+    def _values(self) -> Callable[[Metric], Iterable[Sample]]:
+        vitals = self._pulse.vitals()
+        return lambda metric: _LEARNER[metric.name](vitals)
+
+
+def unhealthy_reason(vitals: Vitals, now: float) -> str | None:
+    """Return why a learner is unhealthy, or None; a learner without chains is healthy."""
+    if vitals.trouble is not None:
+        return vitals.trouble
+    silent = now - vitals.stepped
+    return f"no step for {silent:.0f} s" if silent > STALLED else None
+
+
+def learner_routes(exported: LearnerMetrics, pulse: Pulse, clock: Callable[[], float] = time.time) -> dict[str, Route]:
+    """Return ``/metrics``, and ``/healthz``, which answers 503 with the reason while the learner is unhealthy."""
+
+    def healthz(headers: Message) -> Response:
+        reason = unhealthy_reason(pulse.vitals(), clock())
+        return text(200, "ok") if reason is None else text(503, reason)
+
+    return {"/metrics": partial(metrics, exported.registry), "/healthz": healthz}
+
+
+def _by_result(vitals: Vitals) -> Iterable[Sample]:
+    counts = {LEARNED: vitals.learned, DUPLICATE: vitals.duplicates, DEAD: vitals.dead}
+    return [Sample((result,), count) for result, count in counts.items()]
+
+
+def _chains(value: Callable[[ChainVitals], float | None]) -> Callable[[Vitals], Iterable[Sample]]:
+    def samples(vitals: Vitals) -> Iterable[Sample]:
+        found = ((chain, value(one)) for chain, one in sorted(vitals.chains.items()))
+        return [Sample((str(chain),), one) for chain, one in found if one is not None]
+
+    return samples
+
+
+_LEARNER: Mapping[str, Callable[[Vitals], Iterable[Sample]]] = {
+    "murk_learner_owned_chains": lambda vitals: [Sample((), float(len(vitals.chains)))],
+    "murk_learner_messages_total": _by_result,
+    "murk_learner_lag_releases": _chains(lambda chain: chain.lag),
+    "murk_learner_last_commit_timestamp_seconds": _chains(lambda chain: chain.committed),
+    "murk_learner_log_reachable": lambda vitals: [Sample((), float(vitals.trouble is None))],
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PeopleSums:
+    """Sums over the people of a task."""
+
+    people: int  # number of accounts
+    # refused releases; releases that wait for the log
+    refused: int
+    pending: int
+    spent: Sequence[tuple[float, int]]  # pairs (share of the cap, number of people)
+
+
+class PeopleMetrics(Exporter):
+    """Export sums over at least 20 people; by default to a new registry, the attribute ``registry``."""
+
+    side = "people"
+
+    def __init__(self, task: str, *, registry: CollectorRegistry | None = None) -> None:
+        self._sums: PeopleSums | None = None
+        super().__init__(task, registry)
+
+    def update(self, sums: PeopleSums) -> bool:
+        """Export these sums from now on and return True, if they cover enough people."""
+        if sums.people < SMALLEST_GROUP:
+            return False
+        self._sums = sums
+        return True
+
+    def _values(self) -> Callable[[Metric], Iterable[Sample | Histogram]]:
+        sums = self._sums
+        return lambda metric: () if sums is None else [_PEOPLE[metric.name](sums)]
+
+
+def _spent(sums: PeopleSums) -> Histogram:
+    metric = next(metric for metric in METRICS if metric.name == "murk_ledger_spent_ratio")
+    return bucketed(metric, sums.spent)
+
+
+_PEOPLE: Mapping[str, Callable[[PeopleSums], Sample | Histogram]] = {
+    "murk_ledger_spent_ratio": _spent,
+    "murk_ledger_refusals_total": lambda sums: Sample((), sums.refused),
+    "murk_outbox_pending": lambda sums: Sample((), sums.pending),
+}
+
+
+class ProcessMetrics(Exporter):
+    """Export the version of a process that works for a task, and prometheus_client's process metrics."""
+
+    side = "process"
+
+    def __init__(self, task: str, registry: CollectorRegistry) -> None:
+        from prometheus_client import ProcessCollector
+
+        super().__init__(task, registry)
+        ProcessCollector(registry=registry)
+
+    def _values(self) -> Callable[[Metric], Iterable[Sample]]:
+        return lambda metric: [Sample((__version__, platform.python_version()), 1.0)]
