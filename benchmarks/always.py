@@ -21,10 +21,8 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from benchmarks.pipe import learn
-from murk.learners.core.design import Effects, designs
-from murk.learners.core.forecasting import released_sum, split
-from murk.learners.estimates.looks import Looks
-from murk.learners.estimates.sequence import critical_values
+from murk.learners.core.design import Effects, designs, released_sum, split
+from murk.learners.estimates.looks import Looks, critical_values
 from murk.learners.examples.engine import engine_of
 from murk.learners.moments import kernels
 from murk.learners.moments.mechanism import Level

@@ -19,11 +19,10 @@ import math
 import numpy as np
 
 from murk.learners.core.coordinates import flattened
-from murk.learners.core.scoring.engine import Chain, ScoreEngine, merged, merged_of
+from murk.learners.core.scoring.engine import Chain, ScoreEngine, SharedScoreEngine, merged, merged_of
 from murk.learners.core.scoring.mechanism import score_mechanisms
 from murk.learners.core.scoring.model import vectors
 from murk.learners.core.scoring.settings import Settings
-from murk.learners.core.scoring.shared import SharedScoreEngine
 from murk.learners.core.scoring.sums import Epoch, Tally, step_of
 from murk.learners.estimates.estimate import PublicCovariates
 from murk.learners.estimates.links import logistic

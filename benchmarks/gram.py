@@ -24,7 +24,7 @@ from benchmarks.gaussmix import (
     records,
     synthetic,
 )
-from murk.learners.estimates.biased import around_biased
+from murk.learners.estimates.line import around_biased
 from murk.learners.sketches.estimates import estimate_grams
 from murk.learners.sketches.problem import NewtonProblem
 from murk.learners.sketches.settings import GramSettings, NewtonSettings, default_rows

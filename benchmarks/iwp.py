@@ -15,7 +15,7 @@ from benchmarks.protocol_people import estimate_of
 from benchmarks.timing import compare
 from murk.learners import IWPSGDClassifier, IWPSGDRegressor
 from murk.learners.core.coordinates import flattened, symmetric
-from murk.learners.core.forecasting import released_sum
+from murk.learners.core.design import released_sum
 from murk.privacy import ApproxDP, GaussianDP, calibrate
 from murk.stream import Task
 from reproductions.iwp_sgd.plain import EXPONENTIAL, QUADRATIC, minimiser

@@ -11,7 +11,7 @@ import numpy as np
 from benchmarks.pipe import learn
 from benchmarks.score_people import answer, covariates_of, features
 from murk.learners.core.coordinates import symmetric
-from murk.learners.core.forecasting import released_sum
+from murk.learners.core.design import released_sum
 from murk.learners.core.scoring.problem import ScoreProblem
 from murk.learners.core.scoring.sums import direction_spread
 from murk.learners.estimates.links import logistic

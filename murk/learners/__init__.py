@@ -16,8 +16,7 @@ if TYPE_CHECKING:
         PublicGLMClassifier,
         PublicGLMRegressor,
     )
-    from murk.learners.scores.classifier import ScoreClassifier
-    from murk.learners.scores.regressor import ScoreRegressor
+    from murk.learners.scores.estimators import ScoreClassifier, ScoreRegressor
     from murk.learners.sketches.estimators import GaussMixClassifier, GaussMixRegressor
 
 __all__ = [
@@ -46,7 +45,7 @@ _HOMES = {
     "PublicDataRegression": ".moments.estimators",
     "PublicGLMClassifier": ".moments.estimators",
     "PublicGLMRegressor": ".moments.estimators",
-    "ScoreClassifier": ".scores.classifier",
-    "ScoreRegressor": ".scores.regressor",
+    "ScoreClassifier": ".scores.estimators",
+    "ScoreRegressor": ".scores.estimators",
 }
 __getattr__, __dir__ = lazy_exports(__name__, _HOMES)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import numpy as np
@@ -21,6 +19,8 @@ from murk.stream.worker.learner import StreamLearner
 
 if TYPE_CHECKING:
     from murk.privacy.noise import NoiseSource
+
+Floats = NDArray[np.float64]
 
 
 class HostileModelError(UserError):
@@ -80,22 +80,16 @@ class Releasing(Protocol):
     def mechanisms(self) -> Mapping[str, Randomizer]:
         """Level name to mechanism."""
 
-    def vectors(
-        self, X: NDArray[np.float64], y: NDArray[np.float64], theta: NDArray[np.float64] | None = None
-    ) -> NDArray[np.float64]:
+    def vectors(self, X: Floats, y: Floats, theta: Floats | None = None) -> Floats:
         """Return the vectors of coded records that a mechanism randomizes, ``(m, dimension)``.
 
-        ``X`` has coded features with the constant last, ``(m, p)``, and ``y`` coded targets, ``(m,)``: a missing one
-        (NaN) also gives a vector, as nobody is left out. ``theta`` is the iterate, for interactive protocols.
+        ``X`` has coded features with the constant last, ``(m, p)``, ``y`` coded targets, ``(m,)``: also missing ones
+        (NaN), as nobody is left out. ``theta`` is the iterate, for interactive protocols.
         """
 
 
-class PersonProblem(Problem, Releasing, Protocol):
+class PersonProblem(Releasing, Problem, Protocol):
     """A problem to which each person releases a vector of their own record, randomized on their device."""
-
-    @property
-    def mechanisms(self) -> Mapping[str, Randomizer]:
-        """Level name to mechanism."""
 
 
 class InteractiveProblem(PersonProblem, Protocol):
@@ -106,7 +100,7 @@ class InteractiveProblem(PersonProblem, Protocol):
         """Length of a model."""
 
     @property
-    def initial(self) -> NDArray[np.float64]:
+    def initial(self) -> Floats:
         """The model of version 0."""
 
     @property
@@ -122,7 +116,7 @@ class InteractiveProblem(PersonProblem, Protocol):
     def block(self, releases: int) -> int:
         """Return how many more releases to make, after ``releases`` of them, before looking for a newer model."""
 
-    def check_iterate(self, theta: NDArray[np.float64]) -> None:
+    def check_iterate(self, theta: Floats) -> None:
         """Raise HostileModelError for a model that no honest learner publishes, before any record is read."""
 
 
@@ -133,7 +127,7 @@ class AskingProblem(InteractiveProblem, Protocol):
     def questions(self) -> tuple[str, ...]:
         """All questions."""
 
-    def ask(self, noise: NoiseSource, indices: NDArray[np.int64], model: NDArray[np.float64]) -> Sequence[str]:
+    def ask(self, noise: NoiseSource, indices: NDArray[np.int64], model: Floats) -> Sequence[str]:
         """Draw each record's question by the model's shares, with random words of ``noise`` (`Purpose.QUESTION`)."""
 
     def mechanism(self, level: str, question: str) -> Randomizer:
@@ -141,44 +135,23 @@ class AskingProblem(InteractiveProblem, Protocol):
 
     def vectors(
         self,
-        X: NDArray[np.float64],
-        y: NDArray[np.float64],
-        theta: NDArray[np.float64] | None = None,
+        X: Floats,
+        y: Floats,
+        theta: Floats | None = None,
         question: str | None = None,
-    ) -> NDArray[np.float64]:
+    ) -> Floats:
         """Return the vectors of coded records that the mechanism of a question, by default the first, randomizes."""
 
 
-@dataclass(frozen=True)
 class SingleQuestionProblem:
     """The problem of devices that are all asked the same question ``name``."""
 
-    problem: AskingProblem
-    name: str
+    def __init__(self, problem: AskingProblem, name: str) -> None:
+        self.problem, self.name, self.kind, self.interactive = problem, name, problem.kind, problem.interactive
+        self.mechanisms = {level: problem.mechanism(level, name) for level in problem.mechanisms}
+        self.dimension = self.mechanisms[DEFAULT_LEVEL].dimension
 
-    @property
-    def kind(self) -> str:
-        """Kind of the problem's releases."""
-        return self.problem.kind
-
-    @property
-    def interactive(self) -> bool:
-        """Whether the problem is interactive."""
-        return self.problem.interactive
-
-    @cached_property
-    def mechanisms(self) -> Mapping[str, Randomizer]:
-        """Level name to the mechanism of answers to the question."""
-        return {level: self.problem.mechanism(level, self.name) for level in self.problem.mechanisms}
-
-    @property
-    def dimension(self) -> int:
-        """Number of integers in an answer."""
-        return self.mechanisms[DEFAULT_LEVEL].dimension
-
-    def vectors(
-        self, X: NDArray[np.float64], y: NDArray[np.float64], theta: NDArray[np.float64] | None = None
-    ) -> NDArray[np.float64]:
+    def vectors(self, X: Floats, y: Floats, theta: Floats | None = None) -> Floats:
         """Return the vectors of coded records for the question."""
         return self.problem.vectors(X, y, theta, self.name)
 
@@ -203,19 +176,13 @@ def plausible() -> Iterator[None]:
 
 
 def problem_for(task: Task) -> Problem:
-    """Return the problem of a resolved task.
-
-    Raises UserError if a level's guarantee and the task's protocol or mechanism do not fit.
-    """
+    """Return the problem of a resolved task; raise UserError if a level's guarantee does not fit its mechanism."""
     problem: Problem = part(task.protocol, "problem").problem_for(task)
     return problem
 
 
 def person_problem_for(task: Task) -> PersonProblem:
-    """Return the problem of a resolved task to which people release.
-
-    Raises UserError like `problem_for`, and if organisations release.
-    """
+    """Return the problem of a resolved task to which people release; raise UserError for organisations' tasks."""
     if task.of_organisations:
         raise UserError(
             f"people cannot release records to the task {task.name!r}: organisations release sketches to it "

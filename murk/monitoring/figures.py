@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk.learners.estimates.contrasts import Contrast, contrasts
-from murk.learners.estimates.curve import CurvePoint, merged_curve
-from murk.learners.estimates.drift import Drift, drift_of
+from murk.learners.estimates.drift import CurvePoint, Drift, drift_of, merged_curve
 from murk.learners.estimates.estimate import Estimate
 from murk.learners.estimates.looks import Looks, looks_of, why_no_sequence
 from murk.learners.problem import Problem, plausible

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from murk.learners.estimates.curve import CurvePoint
+from murk.learners.estimates.drift import CurvePoint
 from murk.learners.estimates.looks import sequence_half_widths
 from murk.monitoring.figures import Figures, distance
 

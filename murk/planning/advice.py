@@ -24,7 +24,7 @@ from murk.stream.task.registry import PROTOCOLS
 from murk.stream.task.task import Task
 
 if TYPE_CHECKING:
-    from murk.learners.estimates.extent import Extent
+    from murk.learners.estimates.estimate import Extent
 
 Array = NDArray[np.float64]
 

@@ -18,7 +18,7 @@ from murk.errors import MurkError, UserError
 from murk.learners.core.arrays import Floats
 from murk.learners.core.design import Population, Records
 from murk.learners.estimates.estimate import Estimate
-from murk.learners.estimates.sequence import nominal_level
+from murk.learners.estimates.looks import nominal_level
 from murk.learners.estimates.units import units
 from murk.learners.problem import plausible, problem_for
 from murk.learners.results.numbers import rounded

@@ -8,7 +8,7 @@ from typing import Any
 from river import base
 from river.utils import dataframe
 
-from murk.learners.core.frames import frame_of
+from murk.learners.core.values import frame_of
 from murk.producers.producer import Counts
 from murk.stream.task.task import Task
 

@@ -29,7 +29,7 @@ from murk.stream.messages.wire import writer
 from murk.stream.worker.recovery import check_carries, check_intake
 
 if TYPE_CHECKING:
-    from murk.learners.core.scoring.answers import OneAnswer
+    from murk.learners.core.scoring.record import OneAnswer
     from murk.learners.problem import AskingProblem, InteractiveProblem, PersonProblem, Problem, Releasing
     from murk.privacy import Guarantee
     from murk.privacy.mechanisms import Costed

@@ -23,7 +23,7 @@ from murk.learners import (
     ScoreRegressor,
 )
 from murk.learners.core.covariates import PublicSample
-from murk.learners.core.predictions import code_of, codes_of
+from murk.learners.core.estimator import code_of, codes_of
 from murk.learners.core.values import target, targets
 from murk.privacy import ApproxDP, GaussianDP
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from murk.errors import MurkError
-from murk.learners.estimates.curve import columns, merged_curve
+from murk.learners.estimates.drift import columns, merged_curve
 from murk.learners.estimates.estimate import RANDOM_SCALING, scaling_quantile
 from murk.learners.gradients.inference import PLUG_IN
 from murk.stream.messages.state import Trail

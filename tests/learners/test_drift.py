@@ -6,8 +6,15 @@ import numpy as np
 import pytest
 
 from murk.learners import PublicGLMRegressor
-from murk.learners.estimates.curve import CurvePoint
-from murk.learners.estimates.drift import FALSE_ALARM, Comparison, compare, concluded, drift_of_curve, log_ratio
+from murk.learners.estimates.drift import (
+    FALSE_ALARM,
+    Comparison,
+    CurvePoint,
+    compare,
+    concluded,
+    drift_of_curve,
+    log_ratio,
+)
 from murk.learners.estimates.estimate import RANDOM_SCALING, Estimate
 from murk.privacy import GaussianDP
 

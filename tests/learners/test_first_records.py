@@ -13,7 +13,7 @@ from river import preprocessing
 
 from murk.errors import DataWarning, UserError
 from murk.learners import IWPSGDRegressor, LDPSGDClassifier, LDPSGDRegressor, ScoreRegressor
-from murk.learners.core.first_records import FIRST
+from murk.learners.core.estimator import FIRST
 from murk.privacy import GaussianDP
 from murk.producers import Encoder
 from murk.stream import Task

@@ -11,13 +11,13 @@ from scipy import stats
 from benchmarks import forgers as attack
 from murk.learners import ScoreClassifier
 from murk.learners.core.scoring import sums
-from murk.learners.core.scoring.any_solution import largest_square
 from murk.learners.core.scoring.engine import Chain, merged_of
-from murk.learners.core.scoring.forgers import Forgery, excesses, influence_of
+from murk.learners.core.scoring.estimate import Forgery, excesses, influence_of
 from murk.learners.core.scoring.mechanism import score_mechanisms
+from murk.learners.core.scoring.settings import largest_square
 from murk.learners.core.scoring.sums import Epoch, Tally, most_answers, summaries
 from murk.learners.estimates.forgers import Influence, counted, longest
-from murk.learners.results.forgers import describe_forgers
+from murk.learners.results.diagnosis import describe_forgers
 from murk.privacy import GaussianDP, PureDP
 from murk.privacy.mechanisms import calibrate
 

@@ -14,7 +14,7 @@ import pytest
 from murk.learners.core import in_place
 from murk.learners.core.scoring import local
 from murk.learners.core.scoring import record as scores
-from murk.learners.core.scoring.answers import Answers
+from murk.learners.core.scoring.record import Answers
 from murk.privacy import GaussianDP, PureDP
 from murk.privacy.noise import SecureNoise, SimulatedNoise
 from murk.privacy.noise.distributions import GAUSSIAN_NOISE

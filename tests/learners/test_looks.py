@@ -11,8 +11,7 @@ import murk
 from murk.learners.estimates.contrasts import contrasts, errors_from_zero
 from murk.learners.estimates.effects import marginal_effects
 from murk.learners.estimates.estimate import RANDOM_SCALING, Estimate, People
-from murk.learners.estimates.looks import Looks, looks_of, sequence_half_widths
-from murk.learners.estimates.sequence import critical_values, evidence
+from murk.learners.estimates.looks import Looks, critical_values, evidence, looks_of, sequence_half_widths
 from murk.learners.problem import problem_for
 from murk.learners.results.numbers import number
 from murk.learners.results.report import report_log

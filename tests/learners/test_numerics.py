@@ -6,7 +6,7 @@ from scipy.special import expit, softmax
 from scipy.stats import chi2
 
 from murk.learners.core.coordinates import contrasts
-from murk.learners.core.scoring.descent import descend
+from murk.learners.core.scoring.solve import descend
 from murk.learners.estimates.links import class_probabilities, logistic
 from murk.learners.estimates.misfit import UNLIKE, excess
 

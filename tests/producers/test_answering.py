@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from murk.learners.core import in_place
 from murk.learners.core.scoring import record as kernels
-from murk.learners.core.scoring.answers import OneAnswer
 from murk.learners.core.scoring.model import Model
+from murk.learners.core.scoring.record import OneAnswer
 from murk.learners.problem import problem_for
 from murk.privacy.noise import LATTICE_WIDTH, SecureNoise, SimulatedNoise
 from murk.producers import producer as randomization

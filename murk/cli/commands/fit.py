@@ -17,7 +17,7 @@ from murk.cli.output import print_json, progress
 from murk.cli.report import print_result
 
 if TYPE_CHECKING:
-    from murk.learners.models.problem import ModelProblem
+    from murk.learners.models.fit import ModelProblem
     from murk.stream import Task
     from murk.stream.log.base import Log
     from murk.stream.worker.learner import StreamLearner

@@ -19,7 +19,7 @@ from murk.cli.options import as_json
 from murk.cli.output import paragraph, print_json, progress, table
 from murk.cli.report import promises
 from murk.errors import UserError
-from murk.learners.results.words import NOT_LEARNED, TOO_WIDE
+from murk.learners.results.numbers import NOT_LEARNED, TOO_WIDE
 
 if TYPE_CHECKING:
     from murk.learners.core.design import Effects

@@ -1,4 +1,4 @@
-"""Changes of coordinates: contrasts of classes, whitened features, and symmetric matrices as vectors."""
+"""Changes of coordinates: contrasts of classes, whitening, symmetric matrices as vectors, projection to a ball."""
 
 from __future__ import annotations
 
@@ -7,14 +7,12 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from murk._jit import jit
 from murk.errors import UserError
 
 
-def contrasts(classes: int) -> NDArray[np.float64]:
-    """Return an orthonormal basis of the contrasts of classes, ``(classes, classes - 1)``.
-
-    The columns are Helmert's: each compares one class with the mean of those before it.
-    """
+def contrasts(classes: int) -> Array:
+    """Return Helmert's orthonormal basis of the contrasts of classes, ``(classes, classes - 1)``."""
     basis = np.zeros((classes, classes - 1))
     for column in range(classes - 1):
         basis[: column + 1, column] = -1.0
@@ -23,7 +21,7 @@ def contrasts(classes: int) -> NDArray[np.float64]:
     return basis
 
 
-def whitening(second_moment: NDArray[np.float64]) -> NDArray[np.float64]:
+def whitening(second_moment: Array) -> Array:
     """Return the symmetric inverse square root ``W = M^-1/2`` of a public second-moment matrix, ``(p, p)``.
 
     In coordinates ``z = W x`` the total error due to noise, ``tr(M) tr(M^-2)``, becomes ``p tr(M^-1)``: never more, and
@@ -47,7 +45,7 @@ def whitening(second_moment: NDArray[np.float64]) -> NDArray[np.float64]:
             f"the second-moment matrix is singular (smallest eigenvalue {values[0]:.3g}): a feature is constant "
             "or a combination of others in the public sample; leave it out or give more public rows"
         )
-    root: NDArray[np.float64] = (vectors / np.sqrt(values)) @ vectors.T
+    root: Array = (vectors / np.sqrt(values)) @ vectors.T
     return (root + root.T) / 2.0
 
 
@@ -72,3 +70,29 @@ def flattened(matrix: Array) -> Array:
     """Return symmetric matrices (..., p, p) as vectors of the same norm; the inverse of `symmetric`."""
     rows, columns = np.triu_indices(matrix.shape[-1])
     return np.asarray(matrix[..., rows, columns] * np.where(rows == columns, 1.0, math.sqrt(2.0)))
+
+
+@jit
+def confine(x: Array, reach: float, constant: bool, zero: bool) -> bool:
+    """Shorten features (without the constant) to the norm ``reach``; return whether they were longer.
+
+    With ``zero`` longer ones become 0 instead. Values that are not finite count as 0.
+    """
+    slopes = x.shape[0] - 1 if constant else x.shape[0]
+    if constant:
+        x[slopes] = 1.0
+    largest, square = 0.0, 0.0
+    for i in range(slopes):
+        if x[i] - x[i] != 0.0:
+            x[i] = 0.0
+        largest = max(largest, abs(x[i]))
+        square += x[i] * x[i]
+    if square <= reach * reach:
+        return False
+    square = 0.0
+    # Scaled before squaring, so that 1e300 does not overflow.
+    for i in range(slopes):
+        square += (x[i] / largest) * (x[i] / largest)
+    for i in range(slopes):
+        x[i] = 0.0 if zero else x[i] / largest * (reach / math.sqrt(square))
+    return True

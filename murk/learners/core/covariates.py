@@ -16,22 +16,18 @@ from numpy.typing import NDArray
 
 from murk._lines import LongRowError, csv_rows
 from murk.errors import UserError
-from murk.learners.core.coordinates import flattened, matrix_size
-from murk.learners.core.projection import confine
+from murk.learners.core.coordinates import confine, flattened, matrix_size
 from murk.learners.core.values import numbers, target
 from murk.learners.estimates.estimate import PublicCovariates
 from murk.stream.task.data.text_files import explain_row, open_text
 
 Floats = NDArray[np.float64]
 
-# Largest number of rows kept, a uniform sample of all. The other rows enter only the second moment.
-KEPT = 20_000
+KEPT = 20_000  # largest number of rows kept, a uniform sample of all; the others enter only the second moment
 
 _CHUNK = 4096
-# Largest number of floats in one block of a computation.
-_AT_ONCE = 2**20
-# The draw of the kept rows is public and must repeat.
-_SEED = 20_210_316
+_AT_ONCE = 2**20  # largest number of floats in one block of a computation
+_SEED = 20_210_316  # the draw of the kept rows is public and must repeat
 
 
 @dataclass(frozen=True)
@@ -131,10 +127,7 @@ class PublicSample:
         return cls(columns, kept, total, moment / total)
 
     def select(self, names: Sequence[Any]) -> PublicSample:
-        """Return the sample with these columns, in this order.
-
-        Raises UserError if one of them is missing.
-        """
+        """Return the sample with these columns, in this order; raise UserError if one of them is missing."""
         indices = _indices(self.names, names)
         all_indices = [*indices, len(self.names)]
         return PublicSample(
@@ -181,7 +174,7 @@ def _blocks(public: Any, names: Sequence[Any] | None) -> tuple[tuple[Any, ...], 
             raise UserError(f"public covariates have {public.shape[1]} columns and the learner {len(chosen)} features")
         return chosen, (np.asarray(public[i : i + _CHUNK], dtype=np.float64) for i in range(0, len(public), _CHUNK))
     elif hasattr(public, "columns"):
-        from murk.learners.core.frames import frame_of
+        from murk.learners.core.values import frame_of
 
         frame = frame_of(public)
         columns = list(frame.columns)
@@ -203,12 +196,9 @@ def _blocks(public: Any, names: Sequence[Any] | None) -> tuple[tuple[Any, ...], 
         raise UserError(f"a public row is a mapping of features to numbers, got {type(first).__name__}")
     chosen = tuple(sorted(first, key=str) if names is None else names)
     _indices(list(first), chosen)
-    return chosen, _mapped(chain([first], rows), chosen)
-
-
-def _mapped(rows: Iterator[Mapping[Any, Any]], names: tuple[Any, ...]) -> Iterator[Floats]:
-    while chunk := list(islice(rows, _CHUNK)):
-        yield np.array([[target(row.get(name)) for name in names] for row in chunk], dtype=np.float64)
+    rows = chain([first], rows)
+    chunks = iter(lambda: list(islice(rows, _CHUNK)), [])
+    return chosen, (np.array([[target(row.get(name)) for name in chosen] for row in chunk]) for chunk in chunks)
 
 
 def _file(path: Path) -> Iterator[dict[str, str]]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +31,9 @@ class Curve:
     inverse: Function  # inverse of f
     low: float  # lower end of the range of f
     high: float
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _known, (self.name,)
 
 
 @dataclass(frozen=True)
@@ -58,85 +62,41 @@ def _hump(z: Floats) -> Floats:
     return np.asarray(e / (1.0 + e) ** 2)
 
 
-def _softplus_inverse(y: Floats) -> Floats:
-    return np.asarray(y + np.log(-np.expm1(-y)))
-
-
-def _hump_slope(z: Floats) -> Floats:
-    return np.asarray(_hump(z) * (1.0 - 2.0 * logistic(z)))
-
-
-def _logit(y: Floats) -> Floats:
-    return np.asarray(np.log(y / (1.0 - y)))
-
-
-def _log(y: Floats) -> Floats:
-    return np.asarray(np.log(y))
-
-
-def _boosting(z: Floats) -> Floats:
-    return np.asarray(0.5 + 0.5 * z / np.sqrt(4.0 + z * z))
-
-
-def _boosting_slope(z: Floats) -> Floats:
-    return np.asarray(0.25 * (1.0 + z * z / 4.0) ** -1.5)
-
-
-def _boosting_bend(z: Floats) -> Floats:
-    return np.asarray(-0.1875 * z * (1.0 + z * z / 4.0) ** -2.5)
-
-
-def _boosting_inverse(y: Floats) -> Floats:
-    return np.asarray((2.0 * y - 1.0) / np.sqrt(y * (1.0 - y)))
-
-
-def _identity(z: Floats) -> Floats:
-    return z
-
-
-def _ones(z: Floats) -> Floats:
-    return np.ones_like(z)
-
-
-def _zero(z: Floats) -> Floats:
-    return np.zeros_like(z)
-
-
-def _cube(z: Floats) -> Floats:
-    return np.asarray(z**3 / 3.0)
-
-
-def _square(z: Floats) -> Floats:
-    return np.asarray(z * z)
-
-
-def _twice(z: Floats) -> Floats:
-    return np.asarray(2.0 * z)
-
-
-def _cubic_inverse(y: Floats) -> Floats:
-    return np.asarray(np.cbrt(3.0 * y))
-
-
-def _softplus(z: Floats) -> Floats:
-    return np.asarray(np.logaddexp(0.0, z))
-
-
-_LOGISTIC = Curve("logistic", logistic, _hump, _hump_slope, _logit, 0.0, 1.0)
-_POISSON = Curve("poisson", _exp, _exp, _exp, _log, 0.0, np.inf)
-_BOOSTING = Curve("boosting", _boosting, _boosting_slope, _boosting_bend, _boosting_inverse, 0.0, 1.0)
+_LOGISTIC = Curve(
+    "logistic",
+    logistic,
+    _hump,
+    lambda z: _hump(z) * (1.0 - 2.0 * logistic(z)),
+    lambda y: np.log(y / (1.0 - y)),
+    0.0,
+    1.0,
+)
+_POISSON = Curve("poisson", _exp, _exp, _exp, np.log, 0.0, np.inf)
+_BOOSTING = Curve(
+    "boosting",
+    lambda z: 0.5 + 0.5 * z / np.sqrt(4.0 + z * z),
+    lambda z: 0.25 * (1.0 + z * z / 4.0) ** -1.5,
+    lambda z: -0.1875 * z * (1.0 + z * z / 4.0) ** -2.5,
+    lambda y: (2.0 * y - 1.0) / np.sqrt(y * (1.0 - y)),
+    0.0,
+    1.0,
+)
+_CUBIC = Curve("cubic", lambda z: z**3 / 3.0, np.square, lambda z: 2.0 * z, lambda y: np.cbrt(3.0 * y), -np.inf, np.inf)
+_SOFTPLUS = Curve(
+    "softplus", lambda z: np.logaddexp(0.0, z), logistic, _hump, lambda y: y + np.log(-np.expm1(-y)), 0.0, np.inf
+)
+_IDENTITY = Curve("identity", np.positive, np.ones_like, np.zeros_like, np.positive, -np.inf, np.inf)
 
 LOSSES = {curve.name: curve for curve in (_LOGISTIC, _POISSON, _BOOSTING)}
 """Losses Phi for a binary target: log(1 + e^z), e^z, and the boosting loss z/2 + sqrt(1 + z^2/4)."""
 
-LINKS = {
-    "identity": Curve("identity", _identity, _ones, _zero, _identity, -np.inf, np.inf),
-    "sigmoid": replace(_LOGISTIC, name="sigmoid"),
-    "cubic": Curve("cubic", _cube, _square, _twice, _cubic_inverse, -np.inf, np.inf),
-    "softplus": Curve("softplus", _softplus, logistic, _hump, _softplus_inverse, 0.0, np.inf),
-    "exp": replace(_POISSON, name="exp"),
-}
+_SIGMOID, _EXP = replace(_LOGISTIC, name="sigmoid"), replace(_POISSON, name="exp")
+LINKS = {curve.name: curve for curve in (_IDENTITY, _SIGMOID, _CUBIC, _SOFTPLUS, _EXP)}
 """Links f for a real target. ``softplus`` is log(1 + e^z); the paper's log(1 + e^-z) reverses all signs."""
+
+
+def _known(name: str) -> Curve:
+    return (LOSSES | LINKS)[name]
 
 
 def curve_of(name: str, among: dict[str, Curve], what: str) -> Curve:

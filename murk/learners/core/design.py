@@ -7,26 +7,28 @@ plan states all three. The rows are the public covariates, or else two designs w
 features.
 
 *hard*: numbers with a standard deviation of .15 of half their range, one in twenty people in each category but the
-first, features with half of their variance in common, and a real target at the two ends of its range. People can be
-harder still: the effect of a feature that hardly varies is not learned from any number of people.
+first, half of features' variance in common, and a real target at the ends of its range. People can be harder still.
 
-The task's public statements replace these: a feature's `typical` range (nine tenths of a normal distribution, clamped
-to the bounds) in both designs, and the target's `rate` or `typical` range.
+The task's statements replace these: a feature's `typical` range (nine tenths of a normal distribution, clamped to the
+bounds) in both designs, and the target's `rate` or `typical` range.
 """
 
 from __future__ import annotations
 
 import datetime
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from statistics import NormalDist
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from murk.errors import UserError
+from murk.learners.core.scoring.sums import direction_spread
+from murk.learners.estimates.estimate import Estimate
 from murk.learners.estimates.links import class_probabilities, logistic
 from murk.learners.estimates.units import Unit
 from murk.stream.task.data.features import (
@@ -42,11 +44,9 @@ from murk.stream.task.task import Task
 
 Array = NDArray[np.float64]
 
-# Number of rows in a design.
-ROWS: Final = 500
+ROWS: Final = 500  # number of rows in a design
 
-# Largest number of public rows in a plan; more are thinned out.
-MOST_ROWS: Final = 2_000
+MOST_ROWS: Final = 2_000  # largest number of public rows in a plan; more are thinned out
 
 # Default effect of a feature's standard deviation on log odds and on a coded real target, and most of all together.
 _LOG_ODDS, _MOST_LOG_ODDS = 0.3, 1.0
@@ -54,8 +54,7 @@ _SHIFT, _MOST_SHIFT = 0.1, 0.3
 _WITHIN = 0.99
 _RESIDUAL = 0.4
 _WEEKDAYS, _MONTHS = 7, 12
-# Default share of missing values, for a feature with an indicator of them.
-_MISSING_SHARE: Final = 0.05
+_MISSING_SHARE: Final = 0.05  # default share of missing values, for a feature with an indicator of them
 _NINE_TENTHS: Final = NormalDist().inv_cdf(0.95)
 
 
@@ -66,8 +65,7 @@ class Effects:
     # Effect of each feature's standard deviation: an odds ratio, or a change of a real target in its own units; None
     # for a moderate one (odds ratio 1.35, a twentieth of the range).
     each: float | None = None
-    # Effects per unit of the named features, as in reports: odds ratios, or changes of a real target.
-    named: Mapping[str, float] = field(default_factory=dict)
+    named: Mapping[str, float] = field(default_factory=dict)  # the same per unit of named features, as in reports
     # Share of positive targets, or of a real target's range below its mean; None for the task's `rate`, or the middle
     # of `typical`, or else a half.
     rate: float | None = None
@@ -91,18 +89,13 @@ class Rate:
 
 
 def rate_of(task: Task, effects: Effects) -> Rate:
-    """Return the rate that forecasts of a task assume.
-
-    Raises UserError if a single rate is stated for several classes.
-    """
+    """Return the rate that forecasts of a task assume; raise UserError for a single rate of several classes."""
     target = task.target
     if isinstance(target, ClassTarget):
         if effects.rate is not None:
             raise UserError("several classes have no single rate: state their shares in the task, as target.rate")
-        shares = target.shares
-        if shares is None:
-            return Rate((1.0 / len(target.classes),) * len(target.classes), "assumed")
-        return Rate(shares, "task")
+        even = (1.0 / len(target.classes),) * len(target.classes)
+        return Rate(even, "assumed") if target.shares is None else Rate(target.shares, "task")
     if effects.rate is not None:
         return Rate(effects.rate, "stated")
     known = None
@@ -164,10 +157,7 @@ class Population:
     def of(
         cls, name: str, points: Array, shares: Array, task: Task, effects: Effects, residual: float = _RESIDUAL
     ) -> Population:
-        """Return the population with these rows and the stated effects.
-
-        Raises UserError for an effect of an unknown feature, or one that the target cannot have.
-        """
+        """Return the population with these rows and the stated effects; raise UserError like `coefficients`."""
         rows, weights = _thinned(points, shares)
         return cls(name, rows, weights, coefficients(task, rows, weights, effects), task.target.kind, residual)
 
@@ -245,10 +235,7 @@ def _residual(task: Task, residual: float) -> float:
 
 
 def coefficients(task: Task, points: Array, shares: Array, effects: Effects) -> Array:
-    """Return the coded coefficients of the stated effects.
-
-    Raises UserError for an effect of an unknown feature, or one that the target cannot have.
-    """
+    """Return the coded coefficients of the stated effects; raise UserError for one that the target cannot have."""
     coding, target, rate = task.coding, task.target, rate_of(task, effects).value
     names, slopes = coding.names[:-1], np.zeros(coding.size)
     mean = shares @ points
@@ -352,3 +339,63 @@ def effect_of(text: str, units: Mapping[str, Unit], noun: str = "effect") -> tup
     if not math.isfinite(number) or (equals and not name):
         raise UserError(f"{text!r} is no {noun}: write X, or FEATURE=X, such as 1.5 or {next(iter(units), 'age')}=1.5")
     return (name if equals else None), number
+
+
+VARIANCE: Final = 0.25  # assumed variance of a coded feature
+_EXPLAINED: Final = 0.2  # share of the target that a model is assumed to explain
+_MISFIT: Final = 2.0  # error of a logistic model's effect fitted to moments, in percentage points times sqrt(d)
+
+
+def one_by_one(estimate: Callable[..., Estimate]) -> Callable[..., Iterator[Callable[[], Estimate]]]:
+    """Turn a forecast for one number of people into a forecast for several numbers, each drawn independently."""
+
+    def estimates(
+        problem: Any, records: Records, counts: Sequence[int], *more: Any
+    ) -> Iterator[Callable[[], Estimate]]:
+        return (partial(estimate, problem, records, people, *more) for people in counts)
+
+    return estimates
+
+
+def moments_variance(cross: float, squares: float, people: float) -> float:
+    """Return an effect's variance from the noise variances of a release's ``x y`` and ``x x'``."""
+    return (cross + squares * _EXPLAINED / VARIANCE) / (people * VARIANCE)
+
+
+def vectors_variance(features: int, noise: float, people: float) -> float:
+    """Return an effect's variance from the noise variance of a released vector of length 1."""
+    return features * (noise + 1.0 / features) / people
+
+
+def misfit_variance(task: Task) -> float:
+    """Return the assumed squared error of an effect where a logistic model is fitted to moments, else 0."""
+    return (_MISFIT / 50.0) ** 2 / max(task.coding.size - 1, 1) if task.target.kind == "binary" else 0.0
+
+
+def released_sum(mechanism: Any, V: Array, counts: Array, rng: np.random.Generator) -> Array:
+    """Draw the sum of people's decoded releases (normal for directions), if ``counts[i]`` have row i of V (m, d)."""
+    people = float(counts.sum())
+    across, along = direction_spread(mechanism)
+    total = counts @ V + rng.normal(size=V.shape[1]) * math.sqrt(people * across)
+    if along is not None:
+        length = np.sqrt(np.einsum("ij,ij->i", V, V))[:, None]
+        unit = V / np.where(length > 0, length, 1.0)
+        values, vectors = np.linalg.eigh((unit * (along * counts)[:, None]).T @ unit - (V * counts[:, None]).T @ V)
+        total = total + vectors @ (np.sqrt(np.maximum(values, 0.0)) * rng.normal(size=len(values)))
+    return np.asarray(total)
+
+
+def split(people: int, shares: Mapping[str, float], empty: bool = False) -> dict[str, int]:
+    """Split people by shares, without losing any; empty parts are left out unless ``empty``."""
+    ends = np.rint(np.cumsum(list(shares.values())) / sum(shares.values()) * people).astype(np.int64)
+    sizes = np.diff(np.concatenate([[0], ends])).tolist()
+    return {name: int(size) for name, size in zip(shares, sizes, strict=True) if size or empty}
+
+
+def within_bounds(z: Array, feature_bound: float, target_bound: float) -> Array:
+    """Return rows (m, p + 1) as an organisation adds them: features and target each scaled down to their bound."""
+    rows = z.copy()
+    for part, bound in ((slice(None, -1), feature_bound), (slice(-1, None), target_bound)):
+        length = np.sqrt(np.square(z[:, part]).sum(axis=1))
+        rows[:, part] *= np.minimum(1.0, bound / np.maximum(length, 1e-300))[:, None]
+    return rows

@@ -1,11 +1,14 @@
-"""Base classes of the River estimators: features in a fixed order, levels, releases, state, intervals."""
+"""Base classes of the River estimators: features in a fixed order, levels, releases, state, intervals, predictions."""
 
 from __future__ import annotations
 
+import math
 import threading
+import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from itertools import islice
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Self
 
@@ -15,35 +18,135 @@ from river import base
 from river.utils import dataframe
 
 from murk._scratch import keep, lasting, wiped
-from murk.errors import MurkError, UserError
-from murk.learners.core.first_records import FIRST, FirstRecords
-from murk.learners.core.frames import frame_of
+from murk.errors import DataWarning, MurkError, UserError
 from murk.learners.core.options import InverseScalingStep, chosen_noise
-from murk.learners.core.values import numbers
+from murk.learners.core.values import frame_of, number, numbers, target, targets
 from murk.learners.estimates.estimate import Estimate, Intervals
 from murk.privacy import Guarantee
 from murk.privacy.noise import NoiseSource
 from murk.stream.messages.codec import RejectedError
 from murk.stream.messages.releases import Release
-from murk.stream.task.data.coding import INTERCEPT, class_clash, is_constant
+from murk.stream.task.data.coding import INTERCEPT, class_clash, is_absent, is_constant, is_nan, read_number
 from murk.stream.task.data.containers import column_array
 
 if TYPE_CHECKING:
     from murk.learners.results.result import Result
     from murk.stream.task.protocol import Scale
 
+FIRST = 100  # number of records checked
+
+_CODE = "Code records by public bounds first, as in Encoder(task) | model"
+
+
+class FirstRecords:
+    """Checker of the first records of a simulation, which warns without quoting any of their values.
+
+    Whether a record is learned must not depend on its values: text counts silently as 0, an undeclared label as
+    missing, and features in other units are shortened. With real noise a warning would depend on records, so
+    `murk.producers.Encoder` counts such values on the device. ``unit`` and ``target`` are the largest absolute values
+    expected of features and of a real target, None for any; ``labels`` tells whether targets are labels.
+    """
+
+    def __init__(self, names: Sequence[Any], unit: float | None, target: float | None, labels: bool) -> None:
+        self.left = FIRST
+        self._names, self._unseen = tuple(names), set(names)  # _unseen: names in no record so far
+        self._unit, self._target, self._labels = unit, target, labels
+        # Smallest, largest, sum and sum of squares of each feature, the target's last.
+        self._seen = [[math.inf, -math.inf, 0.0, 0.0] for _ in range(len(names) + 1)]
+        self._texts = self._far = self._absent = self._beyond = 0
+        self._began_at_zero = False
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(None), ()
+
+    def look(self, rows: Iterable[tuple[Sequence[Any], float]], keys: Iterable[Any]) -> None:
+        """Check raw rows, whose features are named by ``keys``, with coded targets; warn after `FIRST` of them."""
+        self._unseen.difference_update(keys)
+        for values, y in islice(rows, self.left):
+            self._add(values, y)
+        if self.left == 0:
+            for finding in self._findings():
+                # Frames: learn_one or learn_many, _learn, _survey_rows, look.
+                warnings.warn(finding, DataWarning, stacklevel=5)
+
+    def _add(self, values: Sequence[Any], y: float) -> None:
+        self._texts += any(read_number(value) is None for value in values)
+        known = [number(value) for value in values]
+        self._far += self._unit is not None and any(abs(each) > 10.0 * self._unit for each in known)
+        self._absent += not math.isfinite(y)
+        self._beyond += self._target is not None and math.isfinite(y) and abs(y) > 2.0 * self._target
+        if self.left == FIRST:
+            self._began_at_zero = not any(known)
+        self.left -= 1
+        for seen, each in zip(self._seen, (*known, y), strict=True):
+            if math.isfinite(each):
+                seen[0], seen[1] = min(seen[0], each), max(seen[1], each)
+                seen[2], seen[3] = seen[2] + each, seen[3] + each * each
+
+    def _findings(self) -> list[str]:
+        findings, first = [], f"of the first {FIRST} records"
+        absent = [repr(name) for name in self._names if name in self._unseen]
+        if absent:
+            more = f" and {len(absent) - 5} more" if len(absent) > 5 else ""
+            findings.append(
+                f"none {first} has the features {', '.join(absent[:5])}{more}, which count as 0. Spell features=[...] "
+                "as records do; if records leave zeros out, this is fine"
+            )
+        if 4 * self._texts >= FIRST:
+            findings.append(f"many {first} have features that are text or no numbers, which count as 0. {_CODE}")
+        if 10 * self._far >= FIRST:
+            findings.append(
+                f"many {first} have features more than ten times as large as this learner expects, which is "
+                f"{self._unit:g}: little or nothing will be learned. {_CODE}"
+            )
+        if 4 * self._absent >= FIRST:
+            what = "labels that are not among the declared classes" if self._labels else "targets that are no numbers"
+            remedy = "Give classes=[...] as the labels are, text or number" if self._labels else "Give numbers"
+            findings.append(
+                f"many {first} have {what}: such a record counts as one without a target. "
+                f"{remedy}; if they are missing, this is fine"
+            )
+        if 4 * self._beyond >= FIRST:
+            findings.append(
+                f"many {first} have targets far beyond their declared bounds, which count as the nearest bound: little "
+                "will be learned. Give bounds (target_bounds=, target_bound=) that anybody may know and that hold them"
+            )
+        features = [seen for seen in self._seen[:-1] if seen[1] > seen[0]]
+        narrow = [seen for seen in features if self._unit is not None and seen[1] - seen[0] < 0.2 * self._unit]
+        if 2 * len(narrow) > len(features):
+            findings.append(
+                f"most features fill less than a tenth of the range that this learner expects, -{self._unit:g} to "
+                f"{self._unit:g}: noise is added for the whole range. Bounds must be public, but can be tight. {_CODE}"
+            )
+        least, most = self._seen[-1][:2]
+        if self._target is not None and 0.0 < most - least < 0.2 * self._target:
+            findings.append(
+                "targets fill less than a tenth of their declared range: noise is added for the whole "
+                "range. Give the tightest bound that is publicly known"
+            )
+        if self._began_at_zero and features and 2 * sum(map(_scaled, features)) > len(features):
+            findings.append(
+                "features look as if a scaler in the pipeline had learned from the records, as private learning must "
+                f"not: no noise protects a scaler's statistics. {_CODE}"
+            )
+        return findings
+
+
+def _scaled(seen: Sequence[float]) -> bool:
+    """Return whether a feature looks scaled: standardized, or between 0 and 1 and at both ends."""
+    least, most, total, squares = seen
+    mean = total / FIRST
+    spread = math.sqrt(max(squares / FIRST - mean * mean, 0.0))
+    return (least, most) == (0.0, 1.0) or (abs(mean) < 0.5 and 0.6 < spread < 1.6)
+
 
 Record = Mapping[Any, Any]
 
-# Of two threads with a first record, only one fixes the features.
-_BEGINNING = threading.RLock()
+_BEGINNING = threading.RLock()  # of two threads with a first record, only one fixes the features
 
 
 class StreamEstimator(base.Estimator):
-    """Base class of River estimators. Each protocol makes the engine that learns.
-
-    The features are fixed once: at construction or, in a simulation, by the first record.
-    """
+    """Base class of River estimators, whose features are fixed at construction or by a simulation's first record."""
 
     budget: Guarantee
     levels: Mapping[str, Guarantee] | None
@@ -202,9 +305,7 @@ class StreamEstimator(base.Estimator):
     def learn_release(self, release: Release) -> None:
         """Learn from a release made elsewhere, of this learner's kind and at one of its levels.
 
-        Raises RejectedError if its kind, level, size or magnitude does not fit, it is simulated and the learner is not
-        seeded (or the other way round), or it was made at a version that is unknown, too old or not yet reached. Raises
-        UserError if the features are not fixed yet.
+        Raises RejectedError if it does not fit or only one of both is simulated, UserError before features are fixed.
         """
         engine = self._require()
         if release.kind != engine.kind:
@@ -267,18 +368,11 @@ class StreamEstimator(base.Estimator):
     def summary(self, task: Any = None, *, level: float = 0.95, forecast: bool = True) -> Result:
         """Return the result, which can be printed, shown in a notebook, plotted and saved.
 
-        Raises UserError if nothing was learned yet, or the task has other features.
-
-        Parameters
-        ----------
-        task
-            The task or `murk.producers.Encoder` whose public bounds coded the features; adds effects in natural units.
-        level
-            Nominal level of the intervals.
-        forecast
-            Whether to forecast what it takes to learn the coefficients that noise hides; this is several times as slow.
+        ``task``, or the `murk.producers.Encoder` that coded the features, adds effects in natural units; ``level`` is
+        the intervals' nominal level. ``forecast=False`` skips the slow forecast of what it takes to learn hidden
+        coefficients. Raises UserError if nothing was learned yet, or the task has other features.
         """
-        from murk.learners.results.of_learner import summarize
+        from murk.learners.results.result import summarize
 
         return summarize(self, self.estimate(), self._scale(), getattr(task, "task", task), level, forecast=forecast)
 
@@ -287,7 +381,7 @@ class StreamEstimator(base.Estimator):
         return "own"
 
     def _repr_html_(self) -> str:
-        from murk.learners.results.of_learner import learner_html
+        from murk.learners.results.result import learner_html
 
         return learner_html(self, repr(self))
 
@@ -312,10 +406,7 @@ class StreamEstimator(base.Estimator):
         return {"features": names, "fold": self._require().state_dict()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Load a state of a learner with the same settings.
-
-        Raises MurkError if the state is malformed or belongs to other features.
-        """
+        """Load a state of a learner with equal settings; raise MurkError if it is malformed or has other features."""
         try:
             names, fold = tuple(state["features"]), state["fold"]
         except (KeyError, TypeError) as error:
@@ -422,14 +513,12 @@ class SGDEstimator(PersonEstimator):
     @property
     def iterate(self) -> NDArray[np.float64]:
         """The newest iterate theta_t in working coordinates (whitened if a second moment was given)."""
-        iterate: NDArray[np.float64] = self._require().iterate
-        return iterate
+        return np.asarray(self._require().iterate)
 
     @property
     def average(self) -> NDArray[np.float64]:
         """The average bar_t of the iterates, in working coordinates."""
-        average: NDArray[np.float64] = self._require().average
-        return average
+        return np.asarray(self._require().average)
 
 
 def step_setting(step: Any) -> Any:
@@ -442,3 +531,164 @@ def step_setting(step: Any) -> Any:
         raise UserError(
             f"step={step!r} is neither 'noise-aware' nor an InverseScaling(learning_rate, power) of River"
         ) from None
+
+
+class LabelEstimator(StreamEstimator):
+    """Base class of classifiers: before the first release all labels are equally likely."""
+
+    classes: Sequence[Any]
+    _codes: Mapping[Any, float]
+
+    def _coded_one(self, y: Any) -> float:
+        return code_of(y, self._codes)
+
+    def _coded_many(self, y: Any) -> NDArray[np.float64]:
+        return codes_of(y, self._codes)
+
+    @abstractmethod
+    def _chances(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return probabilities of the classes, ``(n, K)``, for rows of features without the constant, ``(n, d)``."""
+
+    def predict_proba_one(self, x: Record, **kwargs: Any) -> dict[Any, float]:
+        """Return the probability of each label; before the first release all are equal."""
+        if not self.n_releases:
+            return dict.fromkeys(self.classes, 1.0 / len(self.classes))
+        row = np.array([[number(x.get(name)) for name in self._names]])
+        return dict(zip(self.classes, self._chances(row)[0].tolist(), strict=True))
+
+    def predict_proba_many(self, X: Any) -> Any:
+        """Return probabilities for the rows of a data frame or an ``(n, d)`` array, one column for each label."""
+        table = self._table(X)
+        if isinstance(X, np.ndarray):
+            return table
+        frame = frame_of(X)
+        if not frame.implementation.is_pandas_like() and len(set(map(str, self.classes))) < len(self.classes):
+            raise UserError(
+                f"the classes {self.classes!r} are not distinct as text, and a {type(X).__name__} names columns by "
+                "text: give a pandas frame or an array, or use classes that are distinct as text"
+            )
+        columns = {label: table[:, index] for index, label in enumerate(self.classes)}
+        return dataframe.to_native_frame(columns, like=frame)
+
+    def predict_many(self, X: Any) -> Any:
+        """Return labels for the rows of a data frame or an ``(n, d)`` array."""
+        labels = _labels(self.classes)[np.argmax(self._table(X), axis=1)]
+        try:
+            return series(labels, X, None)
+        except UserError:
+            raise
+        except Exception as error:
+            # Arrow and Polars, whose columns have one type each, raise their own errors.
+            raise UserError(
+                f"the classes {self.classes!r} do not fit into one column of a {type(X).__name__}: give a pandas "
+                "frame or an array, or use classes of one type"
+            ) from error
+
+    def _table(self, X: Any) -> NDArray[np.float64]:
+        if not self.n_releases:
+            return np.full((len(X), len(self.classes)), 1.0 / len(self.classes))
+        return self._chances(self._matrix(X, self._names))
+
+
+class TargetEstimator(StreamEstimator):
+    """Base class of regressors: before the first release they predict the middle of the target's range."""
+
+    _middle: float = 0.0
+
+    def _coded_one(self, y: Any) -> float:
+        return target(y)
+
+    def _coded_many(self, y: Any) -> NDArray[np.float64]:
+        return targets(y)
+
+    @abstractmethod
+    def _means(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return predicted targets, ``(n,)``, for rows of features without the constant, ``(n, d)``."""
+
+    def predict_one(self, x: Record, **kwargs: Any) -> float:
+        """Return the predicted target; before the first release the middle of its range."""
+        if not self.n_releases:
+            return self._middle
+        return float(self._means(np.array([[number(x.get(name)) for name in self._names]]))[0])
+
+    def predict_many(self, X: Any) -> Any:
+        """Return predictions for the rows of a data frame or an ``(n, d)`` array."""
+        predicted = self._means(self._matrix(X, self._names)) if self.n_releases else np.full(len(X), self._middle)
+        return series(predicted, X, None)
+
+
+def _labels(classes: Sequence[Any]) -> NDArray[Any]:
+    """Return the classes as an array that keeps their types; numpy itself would turn numbers among text into text."""
+    if {type(label) for label in classes} in ({bool}, {str}, {int}, {float}):
+        array = np.array(list(classes))
+        if array.dtype.kind in "bUif":
+            return array
+    objects = np.empty(len(classes), dtype=object)
+    for index, label in enumerate(classes):
+        objects[index] = label
+    return objects
+
+
+def two_labels(classes: Sequence[Any], codes: tuple[float, float] = (0.0, 1.0)) -> dict[Any, float]:
+    """Return the code of each of two classes, or raise UserError if they are not two distinct labels."""
+    _check_labels(classes)
+    if len(classes) != 2 or classes[0] == classes[1]:
+        raise UserError(f"classes must be two distinct labels, got {classes!r}; for more use LDPSGDClassifier")
+    return dict(zip(classes, codes, strict=True))
+
+
+def several_labels(classes: Sequence[Any]) -> dict[Any, float]:
+    """Return each class's index as its code, or raise UserError unless there are at least two distinct labels."""
+    codes = {label: float(index) for index, label in enumerate(classes)}
+    if len(codes) != len(classes) or len(classes) < 2:
+        raise UserError(f"classes must be at least two distinct labels, got {classes!r}")
+    _check_labels(classes)
+    return codes
+
+
+def _check_labels(classes: Sequence[Any]) -> None:
+    if any(is_absent(label) or is_nan(label) for label in classes):
+        raise UserError(f"classes={classes!r}: None and NaN say that a label is missing; name the class by a text")
+
+
+def two_chances(positive: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the probabilities of two classes from the probability of the second."""
+    return np.column_stack([1.0 - positive, positive])
+
+
+def code_of(label: Any, codes: Mapping[Any, float]) -> float:
+    """Return a label's code, or NaN if it is not one of the classes."""
+    try:
+        return codes.get(label, math.nan)
+    except TypeError:  # not hashable, so not a class
+        return math.nan
+
+
+def codes_of(labels: Any, codes: Mapping[Any, float]) -> NDArray[np.float64]:
+    """Return the codes of a column of labels, like `code_of` for each; raise UserError for several columns."""
+    array = column_array(labels, "y")
+    kind = array.dtype.kind
+    if kind == "b":
+        return np.array([codes.get(label, math.nan) for label in (False, True)])[array.astype(np.int8)]
+    if kind in "iuf" and len(codes) <= 16:
+        if kind == "f":
+            # Comparing shorter floats would round a label.
+            array = array.astype(np.float64, copy=False)
+        coded = np.full(len(array), math.nan)
+        for label, code in codes.items():
+            same = _within(label, kind)
+            if same is not None:
+                coded[array == same] = code
+        return coded
+    return np.array([code_of(label, codes) for label in array.tolist()], dtype=np.float64)
+
+
+def _within(label: Any, kind: str) -> int | float | None:
+    """Return a label as a number of the array kind ``kind``, or None unless the two are exactly equal."""
+    if not isinstance(label, int | float | np.number | np.bool_):
+        return None
+    try:
+        number = float(label) if kind == "f" else int(label)
+    except (ValueError, OverflowError):  # infinite, NaN, or too large
+        return None
+    return number if number == label else None

@@ -50,10 +50,7 @@ def words_for(size: int) -> int:
 
 @jit
 def draw_from(address: int, trials: int, noise: Any) -> int:
-    """Fill ``noise`` with Gaussian noise from the words at an address: two for each trial, then spare ones.
-
-    Returns `LEARNED`, or `TOO_FEW` if the words do not suffice.
-    """
+    """Fill ``noise`` from the words at an address (two a trial, then spare ones); return `LEARNED` or `TOO_FEW`."""
     pairs, spare = words_at(address, 2 * trials), words_at(address + 16 * trials, SPARE)
     return LEARNED if draw_gaussian(pairs, spare, noise)[0] == DONE else TOO_FEW
 
@@ -164,10 +161,10 @@ class RecordEngine:
         self.current, self._in_place = mechanism, isinstance(held, KernelMemory)
 
     def learn_record(self, values: Sequence[Any], y: float, mechanism: Any = None) -> None:
-        """Randomize one record once, and learn from the release.
+        """Randomize one record once, by default with the current mechanism, and learn from the release.
 
-        ``values`` are coded features without the constant, ``(p - 1,)``; anything but a number counts as 0. ``y`` is
-        the coded target, NaN if missing. By default the current mechanism randomizes it.
+        ``values`` are coded features without the constant, ``(p - 1,)``, where anything but a number counts as 0; ``y``
+        is the coded target, NaN if missing.
         """
         turns = self._turns
         # Like `in_turn`, inlined to save a call.
@@ -283,8 +280,7 @@ class IterateEngine(RecordEngine):
     ) -> None:
         """Learn from the rows of ``X`` in turn, like :meth:`learn_record`.
 
-        ``X`` is coded, ``(m, p)``, or ``(m, p - 1)`` without the constant. ``mechanisms`` has one for each row, or one
-        for all; by default the current one.
+        ``X`` is coded, ``(m, p)``, or ``(m, p - 1)`` without the constant; ``mechanisms`` is one, or one a row.
         """
         try:
             self._learn_records(X, y, mechanisms)

@@ -1,10 +1,14 @@
-"""Options of several learners: steps, averaging, weighting and noise."""
+"""Options of several learners (steps, averaging, weighting, noise), and indices of privacy levels. River-free."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from murk.errors import UserError
 from murk.privacy.noise import NoiseSource, SecureNoise, SimulatedNoise
@@ -34,3 +38,15 @@ def chosen_noise(seed: int | None, noise: NoiseSource | None) -> NoiseSource:
     if noise is not None:
         raise UserError("seed= asks for simulated noise and noise= for another source: give one of them")
     return SimulatedNoise(seed)
+
+
+M = TypeVar("M")
+
+
+def levels_of(mechanisms: Sequence[M]) -> tuple[list[M], NDArray[np.int64]]:
+    """Return the distinct mechanisms in order of appearance, and the index of each one among these."""
+    # By identity, as comparing the mechanisms of a million rows by value is slow.
+    distinct = {id(mechanism): mechanism for mechanism in mechanisms}
+    indices = {key: index for index, key in enumerate(distinct)}
+    levels = np.array([indices[id(mechanism)] for mechanism in mechanisms], dtype=np.int64)
+    return list(distinct.values()), levels

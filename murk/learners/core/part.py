@@ -43,9 +43,9 @@ def all_numbers(releases: Sequence[Any]) -> Sequence[Any]:
 
 @dataclass(frozen=True)
 class Part:
-    """What a model learns from: the task whose own fit it would be, its problem, and the used part of a release.
+    """The task whose own fit a model would be, its problem, and the part of a release that the model learns from.
 
-    The problem's mechanisms are those of the log, restricted to the part: noise and units are the release's own.
+    The problem's mechanisms are the log's, restricted to the part: noise and units are the release's own.
     """
 
     task: Task
@@ -55,11 +55,7 @@ class Part:
 
 
 class PartEngine:
-    """Learner of a part of a log's releases.
-
-    ``whole`` admits releases as the task's own learner does, and never learns; ``own`` learns. A state is that of
-    ``own`` with the fingerprint of the model.
-    """
+    """Learner of a part of a log's releases: ``whole`` admits them like the task's own learner, ``own`` learns."""
 
     def __init__(self, whole: Any, own: Any, take: Callable[[Sequence[Any]], Sequence[Any]], digest: str) -> None:
         self.own = own
@@ -105,10 +101,7 @@ class PartEngine:
         return {**self.own.state_dict(), "model": self._digest}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Load a state from :meth:`state_dict`.
-
-        Raises MurkError if the state is malformed, or was learned by another model of the same name.
-        """
+        """Load a state from `state_dict`; raise MurkError if it is malformed or another model's of the same name."""
         if state.get("model") != self._digest:
             raise MurkError(
                 "the state under this model's name was learned with other columns or settings than the model now has: "

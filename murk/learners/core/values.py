@@ -1,4 +1,4 @@
-"""Conversion of records' features and targets to numbers. River-free."""
+"""Conversion of records' features and targets to numbers, and of data frames to River's form. River-free."""
 
 from __future__ import annotations
 
@@ -26,8 +26,7 @@ def number(value: Any) -> float:
 def stated_bounds(name: str, given: T | None, simulated: T, *, seed: int | None, records: bool = True) -> T:
     """Return a target's public bounds: as given for the argument ``name``, or the ``simulated`` default.
 
-    Raises UserError if nothing was given, noise is real (``seed`` is None) and the learner reads raw ``records``:
-    bounds are a public decision, as targets beyond them are projected.
+    Raises UserError if none are given to a learner of raw ``records`` with real noise (``seed`` is None).
     """
     if given is not None:
         return given
@@ -63,8 +62,20 @@ def numbers(values: Any, convert: Callable[[Any], float] = number, what: str = "
 
 
 def targets(y: Any) -> NDArray[np.float64]:
-    """Return a column of targets, ``(n,)``, NaN if missing or not a number.
-
-    Raises UserError, with the shape, if it has more than one column.
-    """
+    """Return a column of targets, ``(n,)``, NaN if missing or no number; raise UserError for several columns."""
     return numbers(column_array(y, "y"), target)
+
+
+def frame_of(X: Any) -> Any:
+    """Return a frame of any library that River accepts in River's form; raise UserError for anything else."""
+    # Devices convert values, too, and start without River.
+    from river.utils import dataframe
+
+    try:
+        return dataframe.into_frame(X)
+    except (TypeError, ValueError):
+        # The library's message may quote values.
+        raise UserError(
+            f"X is of the type {type(X).__name__}: give a data frame (pandas, Polars, Arrow) with columns of different "
+            "names, or an array (n, k)"
+        ) from None

@@ -21,8 +21,7 @@ from numpy.typing import NDArray
 
 from murk.learners.estimates.effects import combined_half_widths, marginal_differences
 from murk.learners.estimates.estimate import Estimate
-from murk.learners.estimates.looks import Looks, why_no_sequence
-from murk.learners.estimates.sequence import LARGEST, evidence
+from murk.learners.estimates.looks import LARGEST, Looks, evidence, why_no_sequence
 from murk.learners.estimates.units import odds_ratio, on_logit_scale, units
 from murk.stream.task.data.features import CategoryFeature, ClassTarget
 
@@ -58,18 +57,11 @@ class Contrast:
 
 def contrasts(task: Task, estimate: Estimate, looks: Looks, level: float = 0.95) -> tuple[Contrast, ...]:
     """Return a task's contrasts, for each class if there are several; intervals hold at ``level`` for ``looks``."""
-    found = []
-    for block in task.contrasts:
-        for label in _labels(task, estimate):
-            found.append(_contrast(task, estimate, block, label, looks, level))
-    return tuple(found)
-
-
-def _labels(task: Task, estimate: Estimate) -> list[str]:
-    """Return prefixes of coefficients' names: of each class, or only the empty one."""
-    if not isinstance(task.target, ClassTarget):
-        return [""]
-    return [f"{label}:" for label in task.target.classes if f"{label}:{task.coding.names[0]}" in estimate.names]
+    labels, first = [""], task.coding.names[0]
+    if isinstance(task.target, ClassTarget):
+        labels = [f"{label}:" for label in task.target.classes if f"{label}:{first}" in estimate.names]
+    each = ((block, label) for block in task.contrasts for label in labels)
+    return tuple(_contrast(task, estimate, block, label, looks, level) for block, label in each)
 
 
 def _contrast(task: Task, estimate: Estimate, block: ContrastBlock, label: str, looks: Looks, level: float) -> Contrast:

@@ -1,19 +1,24 @@
-"""Test of whether the coefficients have changed while they were learned, from the estimate's path alone.
+"""Path of an estimate, and a test of whether the coefficients have changed while they were learned, from it alone.
 
-Without a change an estimate ``t_n`` of n releases with covariance ``C_n`` has independent increments: ``t_n - t_m`` is
-normal with covariance ``C_m - C_n``, for any coefficients. A change by ``b`` after m shifts it by ``(I - C_n C_m^-1)
-b``. With b normal of covariance ``16 C_m``, the likelihood ratio of change and no change is, for one coefficient with a
-share ``v = 1 - C_n / C_m`` of the information after m,
+*Path.* Chains are merged at equal counts: a point consists of each chain's newest point at or below one count of the
+grid, as a release draws its chain uniformly; a chain without an owner keeps its last point. If chains share models, the
+first chain's trail has the estimates of all chains together, and the others have none. For random scaling with n_c
+releases of chain c, values are ``sum n_c theta_c / n``, with half-widths from the mean of the chains' V, if all are
+known. For all other methods each coefficient is averaged by inverse variance, or by numbers of releases if no chain
+knows its variance. (The estimate itself, from the sums of all chains, is slightly more precise.)
+
+*Test.* Without a change an estimate ``t_n`` of n releases with covariance ``C_n`` has independent increments: ``t_n -
+t_m`` is normal with covariance ``C_m - C_n``. A change by ``b`` after m shifts it by ``(I - C_n C_m^-1) b``. With b
+normal of covariance ``16 C_m``, the likelihood ratio of change and no change is, for one coefficient with a share ``v =
+1 - C_n / C_m`` of the information after m,
 
     log E = 1/2 (z^2 16 v / (1 + 16 v) - log(1 + 16 v)),    z^2 = (t_n - t_m)^2 / (C_m v)
 
 E is a nonnegative martingale in n that begins at 1 (an *e-process*): with probability at most a it *ever* exceeds 1 /
 a, however often it is checked (Ville). A mean of such processes is one, too: here of E for all coefficients together
 and of E for each. The k-th part of a stream counts with weight ``1 / (k (k + 1))``, which sums to 1 over all parts: an
-alarm at 1 / a is false with probability at most a over the whole life of a stream.
-
-Normality and the covariances are the estimate's own. If the information grew less than the number of releases, the
-test takes it to have grown in proportion, which makes z smaller.
+alarm at 1 / a is false with probability at most a over the whole life of a stream. If the information grew less than
+the number of releases, the test takes it to have grown in proportion, which makes z smaller.
 
 Sources: Ville, "Etude critique de la notion de collectif", 1939; Robbins, "Statistical methods related to the law of
 the iterated logarithm", 1970; Ramdas, Grunwald, Vovk and Shafer, "Game-theoretic statistics and safe anytime-valid
@@ -23,22 +28,84 @@ inference", 2023.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import NormalDist
-from typing import TYPE_CHECKING, Any, Final, Protocol, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from murk.learners.estimates.curve import CurvePoint
-from murk.learners.estimates.estimate import RANDOM_SCALING, Estimate
-from murk.stream.messages.state import LEVEL
+from murk.learners.estimates.estimate import RANDOM_SCALING, Estimate, scaling_quantile
+from murk.stream.messages.state import LEVEL, Trail
 
 if TYPE_CHECKING:
     from murk.learners.problem import Problem
 
-Array = NDArray[np.float64]
+Floats = NDArray[np.float64]
+
+
+class CurvePoint(NamedTuple):
+    """The estimate from a number of releases, with 95% half-widths, and the time at which the log held the releases."""
+
+    releases: int
+    time: int
+    values: tuple[float, ...]
+    half_widths: tuple[float, ...]
+    estimated_error: float
+
+
+def columns(points: Sequence[CurvePoint], names: Sequence[str]) -> dict[str, Any]:
+    """Return points as plain data: a list for each field, or by name a list for each coefficient."""
+    plain = ("releases", "time", "estimated_error")
+    data: dict[str, Any] = {key: [getattr(point, key) for point in points] for key in plain}
+    for key in ("values", "half_widths"):
+        rows = [getattr(point, key) for point in points]
+        data[key] = {name: [row[index] for row in rows] for index, name in enumerate(names)}
+    return data
+
+
+def merged_curve(trails: Sequence[Trail], coefficients: int, method: str) -> tuple[CurvePoint, ...]:
+    """Return the merged points of all chains, by number of releases; raise MurkError if chains' coefficients differ."""
+    tables = [trail.table(coefficients, f"chain {chain}").astype(np.float64) for chain, trail in enumerate(trails)]
+    grid = sorted({count for trail in trails for count in trail.counts})
+    newest = np.array([np.searchsorted(trail.counts, grid, side="right") - 1 for trail in trails])
+    points = []
+    for at in newest.T:
+        known = [chain for chain, index in enumerate(at) if index >= 0]
+        rows = np.array([tables[chain][at[chain]] for chain in known])
+        counts = np.array([trails[chain].counts[at[chain]] for chain in known])
+        values, halves, errors = rows[:, :coefficients], rows[:, coefficients:-1], rows[:, -1]
+        if len(known) == 1:
+            value, half, error = values[0], halves[0], float(errors[0])
+        else:
+            value, half, error = _merged(values, halves, counts.astype(np.float64), method)
+        time = max(trails[chain].times[at[chain]] for chain in known)
+        points.append(CurvePoint(int(counts.sum()), time, tuple(value.tolist()), tuple(half.tolist()), error))
+    return tuple(points)
+
+
+def _merged(values: Floats, halves: Floats, counts: Floats, method: str) -> tuple[Floats, Floats, float]:
+    shares = (counts / counts.sum())[:, None]
+    by_count = (shares * values).sum(axis=0)
+    if method == RANDOM_SCALING:
+        single, joint = scaling_quantile(LEVEL), scaling_quantile(LEVEL, len(counts))
+        spread = np.sqrt((np.square(halves / single) * counts[:, None]).mean(axis=0) / counts.sum())
+        return by_count, joint * spread, math.sqrt(6.0 * float(np.sum(np.square(spread))))
+    quantile = NormalDist().inv_cdf(0.5 + LEVEL / 2.0)
+    # A half-width is 0 for a known coefficient, and infinite for an unknown one.
+    with np.errstate(divide="ignore"):
+        precisions = np.minimum(np.square(quantile / halves), 1e300 / len(counts))
+    total = precisions.sum(axis=0)
+    unknown = total == 0.0
+    weighted = (precisions * values).sum(axis=0) / np.where(unknown, 1.0, total)
+    with np.errstate(divide="ignore"):
+        spread = np.sqrt(1.0 / total)
+    error = math.sqrt(float(np.sum(np.square(spread))))
+    return np.where(unknown, by_count, weighted), quantile * spread, error
+
+
+Array = Floats
 
 FALSE_ALARM: Final = 0.01  # largest probability of ever reporting a change where there is none
 
@@ -141,10 +208,9 @@ def mean_ratio(ratios: Array) -> float:
 def compare(
     change: Array, before: Array, after: Array, number: int, since: int, until: int, share: float
 ) -> Comparison | None:
-    """Compare an estimate with an earlier one, by its change (p,) and both covariances (p, p).
+    """Compare an estimate with an earlier one, by its change (p,) and both covariances (p, p); None if one is unknown.
 
-    E is half that of all coefficients together, and half the mean of each one's. ``share`` is the share of releases in
-    between. Returns None if nothing was known before.
+    E is half that of all coefficients together, and half the mean of each one's; ``share`` is that of releases since.
     """
     scale = np.sqrt(np.diag(before))
     if not np.all(np.isfinite(before)) or not np.all(np.isfinite(after)) or not np.any(scale > 0.0):
@@ -192,9 +258,9 @@ def _price(comparison: Comparison, views: int) -> float:
 def drift_of_curve(estimate: Estimate, curve: Sequence[CurvePoint]) -> Drift | None:
     """Test whether the coefficients have changed, from the estimate's path.
 
-    At each doubling of the releases a new comparison of all later releases with the earlier ones begins. It is made at
-    every later point, for each coefficient alone. Returns None for an estimate without standard errors, and for random
-    scaling, whose errors come from the path itself.
+    At each doubling of the releases a new comparison of all later releases with the earlier ones begins, made at every
+    later point for each coefficient alone. Returns None without standard errors, and for random scaling, whose errors
+    come from the path itself.
     """
     if estimate.method == RANDOM_SCALING or not np.any(np.isfinite(estimate.spread)):
         return None
@@ -203,18 +269,11 @@ def drift_of_curve(estimate: Estimate, curve: Sequence[CurvePoint]) -> Drift | N
     values = np.array([*(point.values for point in points), estimate.values])
     halves = np.array([*(point.half_widths for point in points), estimate.half_widths(LEVEL)])
     variances = np.square(halves / NormalDist().inv_cdf(0.5 + LEVEL / 2.0))
-    comparisons = []
-    for number, start in enumerate(_doublings(counts), start=1):
-        comparison = _strongest(counts, values, variances, start, number)
-        if comparison is not None:
-            comparisons.append(comparison)
-    return concluded(estimate.names, estimate.n_releases, comparisons)
-
-
-def _doublings(counts: NDArray[np.int64]) -> list[int]:
-    """Return the indices of the first counts at or above each power of two, without the last count."""
+    # The first counts at or above each power of two, without the last count.
     exponents = [int(count).bit_length() for count in counts[:-1].tolist()]
-    return [index for index, each in enumerate(exponents) if index == 0 or each > exponents[index - 1]]
+    starts = [index for index, each in enumerate(exponents) if index == 0 or each > exponents[index - 1]]
+    compared = [_strongest(counts, values, variances, start, number) for number, start in enumerate(starts, start=1)]
+    return concluded(estimate.names, estimate.n_releases, [each for each in compared if each is not None])
 
 
 def _strongest(
@@ -238,18 +297,7 @@ def _strongest(
     )  # fmt: skip
 
 
-class _Compared(Protocol):
-    """A problem with a drift test of its own, which uses more than the estimate's path."""
-
-    def drift(self, engines: Sequence[Any]) -> Drift:
-        """Test whether the coefficients have changed."""
-
-
 def drift_of(problem: Problem, engines: Sequence[Any], estimate: Estimate, curve: Sequence[CurvePoint]) -> Drift | None:
-    """Test whether the coefficients have changed, by the problem's own comparison, or else from the estimate's path.
-
-    Returns None if the protocol's estimates have no standard errors.
-    """
-    if hasattr(problem, "drift"):
-        return cast("_Compared", problem).drift(engines)
-    return drift_of_curve(estimate, curve)
+    """Test for changed coefficients by the problem's own comparison, or else the path; None without standard errors."""
+    own: Callable[[Sequence[Any]], Drift] | None = getattr(problem, "drift", None)
+    return drift_of_curve(estimate, curve) if own is None else own(engines)

@@ -4,10 +4,9 @@ A logit's coefficients are effects on log odds, a line's on the target. Average 
 
     AME_j = theta_j S(theta),    S(theta) = E sigma'(x'theta),    sigma'(t) = sigma(t) (1 - sigma(t)).
 
-The average is over the people's features, or those of a public sample. If only second moments are known, as scores
-release them, S is bounded: it lies between the least and the largest mean of sigma' over all distributions of t =
-x'theta within public bounds with that mean and second moment (two linear programs; the generalized Chebyshev
-inequality). The interval of an effect then covers all such distributions.
+The average is over the people's features, or a public sample's. If only second moments are known, as scores release
+them, S lies between the least and the largest mean of sigma' over all distributions of t = x'theta within public bounds
+with that mean and second moment (two linear programs). The interval of an effect then covers all such distributions.
 
 Source: Bartus, "Estimation of marginal effects using margeff", Stata Journal 5(3), 2005, for the average marginal
 effect; Krein and Nudelman, "The Markov Moment Problem and Extremal Problems", 1977, for the bounds.
@@ -56,18 +55,15 @@ def mean_slope(theta: Array, people: People) -> tuple[float, Array, float, float
 def marginal_effects(estimate: Estimate, level: float = 0.95) -> tuple[Array, Array] | None:
     """Return average marginal effects of a logit's coefficients, (p,), and their half-widths at ``level``.
 
-    The half-width is the delta method's, times the coefficient's own half-width over its standard error, plus the
-    possible difference of S. As people may differ from the rows, S has an additional variance: kappa times that of
-    sigma' over the rows. Returns None if the people's features or the covariance are unknown.
+    The half-width is the delta method's, times the coefficient's own over its standard error, plus the possible
+    difference of S, with an additional variance for people unlike the rows: kappa times that of sigma' over the rows.
+    Returns None if the people's features or the covariance are unknown.
     """
     return marginal_differences(estimate, np.eye(len(estimate.values)), level)
 
 
 def marginal_differences(estimate: Estimate, weights: Array, level: float = 0.95) -> tuple[Array, Array] | None:
-    """Return average marginal effects of weighted sums of coefficients, (q,), and their half-widths.
-
-    ``weights`` is (q, p); see `marginal_effects`, whose weights are the identity.
-    """
+    """Return effects like `marginal_effects` of weighted sums of coefficients, for weights (q, p), and half-widths."""
     people, covariance = estimate.people, estimate.covariance
     if people is None or covariance is None:
         return None
@@ -141,8 +137,8 @@ def _bounds(mean: float, square: float, least: float, most: float) -> tuple[floa
 def least_mean(costs: Array, moments: Array, support: list[int]) -> float | None:
     """Return ``min costs'w`` over ``w >= 0`` with ``moments w = (1, 0, 1)`` by the simplex method, or None.
 
-    ``costs`` is (m,), ``moments`` (3, m). ``support`` has the three positions of a feasible distribution, and receives
-    those of the best one. Loading a general solver would take longer than a small run.
+    ``costs`` is (m,), ``moments`` (3, m); ``support`` has the positions of a feasible distribution, and receives those
+    of the best one. Loading a general solver would take longer than a small run.
     """
     target = np.array([1.0, 0.0, 1.0])
     for _ in range(_PIVOTS):

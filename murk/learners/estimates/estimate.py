@@ -1,10 +1,11 @@
-"""Estimates that learners of all protocols return, with intervals, their method, and a note on their coverage."""
+"""Estimates of all protocols' learners, with intervals and their coverage, and where people lie within bounds."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from statistics import NormalDist
 from typing import Any, ClassVar
 
@@ -12,8 +13,59 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk.errors import UserError
-from murk.learners.estimates.extent import Extent, extent_of_rows
 from murk.learners.estimates.forgers import Influence
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Extent:
+    """Second moments of the coded features, with the variance of their noise.
+
+    Examples
+    --------
+    >>> extent = Extent(np.array([[0.26, 0.5], [0.5, 1.0]]), np.eye(2), np.zeros((2, 2)))
+    >>> extent.mean.tolist(), round(extent.variance(0)[0], 2)
+    ([0.5], 0.01)
+    """
+
+    moment: Array  # mean of x x' up to a factor, (p, p), the constant last; it may have noise
+    into: Array  # C, (p, p): a'x is (C a)'z in the coordinates z, in which the noise is known
+    variances: Array  # variances of the moment's entries in the coordinates z, (p, p)
+
+    @cached_property
+    def known(self) -> bool:
+        """Whether the constant, which is 1 for everybody, is well above the noise."""
+        constant = np.eye(len(self.moment))[-1]
+        return bool(self.moment[-1, -1] > 4.0 * self._error(constant))
+
+    @property
+    def mean(self) -> Array:
+        """Mean of the features, (p - 1,)."""
+        return np.asarray(self.moment[:-1, -1] / self.moment[-1, -1])
+
+    def along(self, direction: Array) -> tuple[float, float]:
+        """Return the variance of a combination (p - 1,) of features, which noise may make negative, and its error."""
+        whole = np.append(direction, -float(direction @ self.mean))
+        scale = float(self.moment[-1, -1])
+        value = float(whole @ self.moment @ whole) / scale
+        constant = np.eye(len(self.moment))[-1]
+        return value, math.hypot(self._error(whole), value * self._error(constant)) / scale
+
+    def variance(self, feature: int) -> tuple[float, float]:
+        """Return the variance of one feature and the variance's standard error."""
+        return self.along(np.eye(len(self.moment) - 1)[feature])
+
+    def _error(self, whole: Array) -> float:
+        squares = (self.into @ whole) ** 2
+        return math.sqrt(float(squares @ self.variances @ squares))
+
+
+def extent_of_rows(points: Array, shares: Array) -> Extent:
+    """Return the extent of public rows, which have no noise."""
+    p = points.shape[1]
+    return Extent((points * shares[:, None]).T @ points, np.eye(p), np.zeros((p, p)))
+
 
 RANDOM_SCALING = "random scaling"
 ASKED, COMPLETE = "random-scaling", "complete"
@@ -30,10 +82,7 @@ _QUANTILES = {
 
 
 def scaling_quantile(level: float, chains: int = 1) -> float:
-    """Return the critical value of random scaling at a confidence level, for estimates from ``chains`` chains.
-
-    Between tabulated numbers of chains it is the larger value. Raises UserError unless the level is 0.95, 0.90 or 0.80.
-    """
+    """Return random scaling's critical value for so many chains; raise UserError unless its level is tabulated."""
     for known, quantiles in _QUANTILES.items():
         if math.isclose(level, known, abs_tol=1e-9):
             return quantiles[max(i for i, tabled in enumerate(_CHAINS) if tabled <= max(chains, 1))]
@@ -41,17 +90,7 @@ def scaling_quantile(level: float, chains: int = 1) -> float:
 
 
 class Intervals(dict[str, tuple[float, float]]):
-    """Confidence intervals by coefficient name.
-
-    Attributes
-    ----------
-    method
-        ``"plug-in"`` or ``"random scaling"``.
-    level
-        The nominal level.
-    note
-        What is known about the true coverage.
-    """
+    """Confidence intervals by coefficient name, with their ``method``, nominal ``level``, and ``note`` on coverage."""
 
     def __init__(self, items: dict[str, tuple[float, float]], *, method: str, level: float, note: str) -> None:
         super().__init__(items)
@@ -64,20 +103,20 @@ class Intervals(dict[str, tuple[float, float]]):
 class PublicCovariates:
     """Public coded covariates without labels: distinct points ``(u, p)`` and their counts."""
 
-    points: NDArray[np.float64]
+    points: Array
     counts: NDArray[np.int64]
 
     @classmethod
-    def of_rows(cls, rows: NDArray[np.float64]) -> PublicCovariates:
+    def of_rows(cls, rows: Array) -> PublicCovariates:
         """Return the covariates of rows of coded features without the constant, ``(m, p - 1)``."""
         points, counts = np.unique(rows, axis=0, return_counts=True)
         return cls(np.column_stack([points, np.ones(len(points))]), counts.astype(np.int64))
 
     @property
-    def second_moment(self) -> NDArray[np.float64]:
+    def second_moment(self) -> Array:
         """Mean of ``x x'``, ``(p, p)``."""
         share = self.counts / self.counts.sum()
-        moment: NDArray[np.float64] = (self.points * share[:, None]).T @ self.points
+        moment: Array = (self.points * share[:, None]).T @ self.points
         return moment
 
 
@@ -85,8 +124,8 @@ class PublicCovariates:
 class People:
     """The distribution of the people's coded features, as far as known."""
 
-    points: NDArray[np.float64]  # rows (m, p), the constant last
-    shares: NDArray[np.float64]  # of the people at the rows, (m,)
+    points: Array  # rows (m, p), the constant last
+    shares: Array  # of the people at the rows, (m,)
     sampled: bool  # whether the rows are a sample of people; otherwise only their second moments are right
     doubt: float = 0.0  # kappa: people may differ from the rows as if the rows were a sample of 1 / kappa people
 
@@ -96,15 +135,16 @@ class Estimate:
     """Coefficients in coded units with their standard errors or half-widths."""
 
     forecasts: ClassVar[bool] = False  # whether `needs` has forecasts
+    noise_hides: ClassVar[bool] = False  # whether noise hides the coefficients without a bounded interval
 
     names: tuple[str, ...]
-    values: NDArray[np.float64]  # coefficients (p,), in coded units
+    values: Array  # coefficients (p,), in coded units
     method: str  # method of the intervals, such as "plug-in", "random scaling" or "scores"
-    spread: NDArray[np.float64]  # standard errors (for random scaling sqrt(V_jj / n)); infinite if unknown
+    spread: Array  # standard errors (for random scaling sqrt(V_jj / n)); infinite if unknown
     note: str  # what is known about the intervals' true coverage
     chains: int  # number of chains merged
     n_releases: int
-    covariance: NDArray[np.float64] | None = None  # covariance of the values, (p, p)
+    covariance: Array | None = None  # covariance of the values, (p, p)
     people: People | None = None  # features of the people, for averages over them
     alike: bool | None = None  # whether public covariates pass a check of being like the people's
     kept: int | None = None  # number of newest releases used, if older ones were forgotten
@@ -116,7 +156,7 @@ class Estimate:
         """Number of releases used."""
         return self.n_releases if self.kept is None else self.kept
 
-    def half_widths(self, level: float = 0.95) -> NDArray[np.float64]:
+    def half_widths(self, level: float = 0.95) -> Array:
         """Return half-widths of the intervals at ``level``."""
         if not 0 < level < 1:
             raise UserError(f"a confidence level lies between 0 and 1, got {level!r}")
@@ -143,11 +183,8 @@ class Estimate:
         """Return a lower bound on the share of people whose target is missing; 0 if unknown."""
         return self.absent
 
-    def moved(self, forged: int, level: float = 0.95) -> NDArray[np.float64]:
-        """Return how far ``forged`` releases could have moved each coefficient, (p,); infinite if unbounded.
-
-        The result is in the coefficients' unit, from the half-widths at ``level`` (docs/threat-model.md).
-        """
+    def moved(self, forged: int, level: float = 0.95) -> Array:
+        """Return how far ``forged`` releases could have moved each coefficient, (p,); infinite if unbounded."""
         if self.influence is None:
             return np.full(len(self.names), math.inf)
         errors = self.half_widths(level)
@@ -161,13 +198,16 @@ class Estimate:
 
     def not_learned(self, level: float = 0.95) -> list[str]:
         """Return names of coefficients that noise hides, if the method can tell; others have infinite intervals."""
-        return []
+        if not self.noise_hides:
+            return []
+        halves = self.half_widths(level)
+        return [name for name, half in zip(self.names, halves, strict=True) if not math.isfinite(half)]
 
     def needs(self, level: float = 0.95, within: Mapping[str, float] | None = None) -> dict[str, Any]:
         """Return by name what it would take to learn the coefficients that noise hides, if the method forecasts it."""
         return {}
 
-    def effects(self, level: float = 0.95) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
+    def effects(self, level: float = 0.95) -> tuple[Array, Array] | None:
         """Return average marginal effects on the probability and half-widths, if the method estimates them itself."""
         return None
 
@@ -175,10 +215,6 @@ class Estimate:
     def effects_note(self) -> str:
         """Definition of average effects that do not follow from the coefficients; else empty."""
         return ""
-
-    def _without_end(self, level: float) -> list[str]:
-        halves = self.half_widths(level)
-        return [name for name, half in zip(self.names, halves, strict=True) if not math.isfinite(half)]
 
     def intervals(self, level: float = 0.95) -> Intervals:
         """Return intervals by name."""

@@ -29,10 +29,7 @@ def excess(square: float, free: float) -> float:
 
 
 def misfit(off: NDArray[np.float64], covariance: NDArray[np.float64]) -> float:
-    """Return by how many standard deviations ``off' covariance^-1 off`` exceeds its mean, if off is normal.
-
-    Directions without variance are left out.
-    """
+    """Return by how many standard deviations ``off' covariance^-1 off`` exceeds its mean, if off is normal."""
     values, vectors = np.linalg.eigh(covariance)
     kept = values > _NULL * values[-1]
     free = int(kept.sum())

@@ -23,10 +23,7 @@ class Unit:
 
 
 def on_logit_scale(task: Task) -> bool:
-    """Return whether a task's coefficients are log odds, so that their exponentials are odds ratios.
-
-    The coefficients of a probit, or of quadratic and exponential losses of a binary target, are not.
-    """
+    """Return whether coefficients are log odds, with odds ratios as exponentials: not so for a probit, say."""
     return task.coefficient_scale == "log odds"
 
 
@@ -66,10 +63,7 @@ def units(task: Task) -> dict[str, Unit]:
 
 
 def units_beside(task: Task, scale: Scale) -> dict[str, Unit]:
-    """Return the units of a learner whose features a task's `Encoder` codes, but not its target.
-
-    ``scale`` is the scale of the learner's coefficients, which may differ from the task's.
-    """
+    """Return the units for a learner whose features, but not target, a task's `Encoder` codes, on its own scale."""
     half = (task.target.high - task.target.low) / 2.0 if isinstance(task.target, RealTarget) else 1.0
     factor, shift = (0.5, 0.5) if scale == "probability" else (1.0, 0.0)
     return _units(task, scale, factor / half, shift)

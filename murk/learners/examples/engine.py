@@ -17,7 +17,7 @@ from murk.errors import MurkError
 from murk.learners.core.arrays import Floats, Integers
 from murk.learners.core.engine import NeverPublished
 from murk.learners.core.in_place import NO_WORDS, IterateEngine, KernelMemory, trials_for
-from murk.learners.core.levels import levels_of
+from murk.learners.core.options import levels_of
 from murk.learners.core.scoring.mechanism import OuterGaussian
 from murk.learners.estimates.estimate import Estimate, PublicCovariates
 from murk.learners.examples import kernels as f

@@ -13,10 +13,17 @@ from river import base
 
 from murk.errors import UserError
 from murk.learners.core.arrays import Floats
-from murk.learners.core.estimator import Record, SGDEstimator, step_setting
+from murk.learners.core.estimator import (
+    LabelEstimator,
+    Record,
+    SGDEstimator,
+    TargetEstimator,
+    step_setting,
+    two_chances,
+    two_labels,
+)
 from murk.learners.core.options import Averaging, InverseScalingStep, Weighting
 from murk.learners.core.parameters import check_choices, documented
-from murk.learners.core.predictions import LabelEstimator, TargetEstimator, two_chances, two_labels
 from murk.learners.core.values import number, stated_bounds, target, targets
 from murk.learners.estimates.estimate import Estimate
 from murk.learners.examples import layout as k

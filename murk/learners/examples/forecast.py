@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from murk.learners.core import forecasting
+from murk.learners.core import design
 from murk.learners.core.arrays import Floats
 from murk.learners.core.design import Records
 from murk.learners.estimates.estimate import Estimate
@@ -51,7 +51,7 @@ def estimate(
         return replace(problem.engine().estimate(), note=_UNPOLISHED)
     bend, aimed, first, theta = _means(problem, records)
     whole, lower = engine_of(settings, problem.mechanisms, seed=0), np.tril_indices(settings.features)
-    for level, size in forecasting.split(people, levels).items():
+    for level, size in design.split(people, levels).items():
         m = min(_PEOPLE, size)
         engine = _simulated(problem, records, m, level, theta, rng)
         weight, root, square = engine.real[k.POLISH_WEIGHT] / m, math.sqrt(size / m), size / m
@@ -137,7 +137,7 @@ def _solved(problem: ExampleProblem, bend: Floats, aimed: Floats) -> Floats:
     return np.asarray(theta * min(1.0, settings.radius / max(float(np.linalg.norm(theta)), 1e-9)))
 
 
-estimates = forecasting.one_by_one(estimate)
+estimates = design.one_by_one(estimate)
 
 # For outer products the factor grows with the number of coefficients, as noise hides more directions.
 _OUTER: Final = 0.45
@@ -150,10 +150,10 @@ def effect_variance(problem: ExampleProblem, task: Task, people: int) -> float:
     noise = mechanism.variance
     if problem.settings.outer:
         # Numbers off the diagonal have half of the noise variance; records are divided by 1 + their squared length.
-        own = noise / 2.0 * (2.0 + forecasting.VARIANCE * (p - 1)) ** 2
-        return (_OUTER * p) ** 2 * forecasting.moments_variance(own, own, people) + forecasting.misfit_variance(task)
+        own = noise / 2.0 * (2.0 + design.VARIANCE * (p - 1)) ** 2
+        return (_OUTER * p) ** 2 * design.moments_variance(own, own, people) + design.misfit_variance(task)
     if public:
-        return 4.5**2 * forecasting.vectors_variance(p, noise, people)
-    length = 1.0 + forecasting.VARIANCE * (p - 1)
-    own = forecasting.moments_variance((noise**2 + noise) * length**2, noise**2 * length**2, people)
-    return 2.6**2 * own + forecasting.misfit_variance(task)
+        return 4.5**2 * design.vectors_variance(p, noise, people)
+    length = 1.0 + design.VARIANCE * (p - 1)
+    own = design.moments_variance((noise**2 + noise) * length**2, noise**2 * length**2, people)
+    return 2.6**2 * own + design.misfit_variance(task)

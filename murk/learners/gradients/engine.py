@@ -16,8 +16,7 @@ from murk._turns import in_turn
 from murk.errors import MurkError
 from murk.learners.core.arrays import Floats, Integers
 from murk.learners.core.in_place import NO_WORDS, IterateEngine, KernelMemory, finish_draw, take_random
-from murk.learners.core.levels import levels_of
-from murk.learners.core.options import InverseScalingStep
+from murk.learners.core.options import InverseScalingStep, levels_of
 from murk.learners.estimates.estimate import Estimate, PublicCovariates
 from murk.learners.gradients import inference
 from murk.learners.gradients import kernels as k

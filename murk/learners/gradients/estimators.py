@@ -13,10 +13,16 @@ from river import base
 
 from murk.errors import UserError
 from murk.learners.core.arrays import Floats
-from murk.learners.core.estimator import SGDEstimator, step_setting
+from murk.learners.core.estimator import (
+    LabelEstimator,
+    SGDEstimator,
+    TargetEstimator,
+    several_labels,
+    step_setting,
+    two_chances,
+)
 from murk.learners.core.options import Averaging, InverseScalingStep, Weighting
 from murk.learners.core.parameters import check_choices, documented
-from murk.learners.core.predictions import LabelEstimator, TargetEstimator, several_labels, two_chances
 from murk.learners.core.values import target
 from murk.learners.estimates.estimate import Estimate, PublicCovariates
 from murk.learners.estimates.links import class_probabilities, logistic

@@ -14,8 +14,7 @@ from typing import Final
 import numpy as np
 
 from murk.learners.core.arrays import Floats, Integers
-from murk.learners.core.design import Records
-from murk.learners.core.forecasting import one_by_one, split, vectors_variance
+from murk.learners.core.design import Records, one_by_one, split, vectors_variance
 from murk.learners.core.options import InverseScalingStep
 from murk.learners.estimates.estimate import Estimate
 from murk.learners.gradients import kernels as k

@@ -4,34 +4,82 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from time import monotonic, sleep
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from murk.errors import UserError
-from murk.learners.models.problem import ModelProblem, model_problem_for
+from murk.learners.core.part import Part, PartEngine
+from murk.learners.problem import problem_for
+from murk.learners.results.diagnosis import coded_as
 from murk.learners.results.report import report_log
 from murk.learners.results.result import Result
 from murk.stream.log.open import open_log
-from murk.stream.task.model import Model
+from murk.stream.task.model import Model, columns_of
+from murk.stream.task.registry import FOLDERS, part
 from murk.stream.task.task import Task
 from murk.stream.worker.pool import WorkerPool
 
 if TYPE_CHECKING:
+    from murk.learners.estimates.estimate import Estimate
+    from murk.learners.problem import Problem
     from murk.stream.log.base import Log
     from murk.stream.worker.learner import StreamLearner
 
-    Publisher = Callable[[Log, Task, ModelProblem], Callable[[StreamLearner], bytes | None] | None]
+    Publisher = Callable[[Log, Task, "ModelProblem"], Callable[[StreamLearner], bytes | None] | None]
+
+
+class ModelProblem:
+    """A model's problem, which learns a part of the releases of the log's task ``released``."""
+
+    interactive = False
+
+    def __init__(self, model: Model, released: Task, whole: Problem, used: Part) -> None:
+        self.model, self.released, self.whole, self.used = model, released, whole, used
+        self.task = used.task  # the task with the model's columns and settings, for names, units and words
+        self.kind, self.mechanisms, self.dimension = whole.kind, whole.mechanisms, whole.dimension
+
+    def check_state(self) -> None:
+        """Raise UserError, with the size, if a state is too large for a log."""
+        self.used.problem.check_state()
+
+    def engine(self) -> PartEngine:
+        """Return a learner of the model, at version 0."""
+        return PartEngine(self.whole.engine(), self.used.problem.engine(), self.used.take, self.model.hash)
+
+    def estimate(self, engines: Sequence[Any]) -> Estimate:
+        """Return the joint estimate of several chains."""
+        estimate: Estimate = self.used.problem.estimate([engine.own for engine in engines])
+        return replace(estimate, note=estimate.note + self.used.note) if self.used.note else estimate
+
+
+def model_problem_for(model: Model, task: Task) -> ModelProblem:
+    """Return the problem of a model on a log of ``task``; raise UserError if the log's releases cannot serve it."""
+    if find_spec(f"{FOLDERS[task.protocol]}.model") is None:
+        raise UserError(
+            f"{model.source}: the log of {task.name!r} has protocol: {task.protocol}, whose releases each answer the "
+            "task's own model and serve no other: `murk learn` learns it. For several models, release examples or "
+            "moments (docs/models.md)",
+            code="MURK-TASK-004",
+        )
+    whole = problem_for(task)
+    columns = columns_of(model, task)
+    used: Part = part(task.protocol, "model").part_of(model, task, columns, whole)
+    for feature in task.features:
+        if feature.name == columns.target.name:
+            note = f"{used.note}; missing values of {feature.name} count as {coded_as(feature)}"
+            used = replace(used, note=note)
+    return ModelProblem(model, task, whole, used)
+
 
 _PAUSE = 0.05  # seconds between two looks at a log while nothing arrives
 
 
 class Fitting:
-    """One model being fitted to a log, under its own name. Use as a context manager.
-
-    ``log`` is opened for the model, and ``estimates`` returns the message of its estimate, if one is to be published.
-    """
+    """A model being fitted to a log opened for it. Use as a context manager. ``estimates`` makes its message."""
 
     def __init__(self, problem: ModelProblem, log: Log, *, estimates: Publisher | None = None) -> None:
         self.problem, self.log = problem, log
@@ -59,10 +107,7 @@ class Fitting:
         )
 
     def report(self, names: Sequence[str], *, level: float = 0.95, **more: Any) -> dict[str, Any]:
-        """Return the report of the model; with several ``names``, its intervals hold together with theirs.
-
-        By Bonferroni each of the k models' intervals have the level ``1 - (1 - level) / k``.
-        """
+        """Return the model's report; by Bonferroni, intervals of the k models in ``names`` hold together."""
         problem, count = self.problem, max(len(names), 1)
         found = report_log(
             problem.released,
@@ -118,10 +163,7 @@ def _words(report: dict[str, Any], problem: ModelProblem) -> str:
 
 
 def models_of(given: Model | str | Path | Sequence[Model | str | Path]) -> list[Model]:
-    """Return models, read from their files where paths are given.
-
-    Raises UserError if there is none, or two have the same name.
-    """
+    """Return models, read from files where paths are given; raise UserError for none, or two of one name."""
     several = [given] if isinstance(given, Model | str | Path) else list(given)
     models = [each if isinstance(each, Model) else Model.load(each) for each in several]
     if not models:
@@ -138,8 +180,7 @@ def open_fittings(
 ) -> list[Fitting]:
     """Return the fittings of models on the log at a URL, to be closed by ``stack``.
 
-    Raises UserError if there is no log or it carries no task, or if its releases cannot serve a model: then no state of
-    any model is begun.
+    Raises UserError before any state is begun if there is no log or task, or its releases cannot serve a model.
     """
     with open_log(url, create=False, name=name) as log:
         document = log.document()
@@ -175,7 +216,8 @@ def fit(models: Model | str | Path | Sequence[Model | str | Path], log: str, *, 
 
     A model's states are kept on the log under its name: a repeated call goes on with the releases that are new, and one
     that was killed ends with the same bits. Returns a `Result`, or a list of them for a sequence of models, whose
-    intervals are then simultaneous by Bonferroni.
+    intervals are then simultaneous by Bonferroni. Raises UserError if a model has mistakes, or the log's releases
+    cannot serve it: with what they could serve.
 
     Parameters
     ----------
@@ -185,11 +227,6 @@ def fit(models: Model | str | Path | Sequence[Model | str | Path], log: str, *, 
         URL of the log, ``sqlite:///FILE`` or ``kafka://HOST:PORT[/NAME]``.
     confidence
         Nominal level of the intervals; of several models, of all together.
-
-    Raises
-    ------
-    UserError
-        If a model has mistakes, or the log's releases cannot serve it: with what they could serve.
 
     Examples
     --------

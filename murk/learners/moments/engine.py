@@ -18,7 +18,7 @@ from murk.learners.core.covariates import Covariates
 from murk.learners.core.curves import Curve
 from murk.learners.core.engine import NeverPublished
 from murk.learners.core.in_place import Held, KernelMemory, RecordEngine, trials_for
-from murk.learners.core.levels import levels_of
+from murk.learners.core.options import levels_of
 from murk.learners.estimates.estimate import Estimate
 from murk.learners.moments import kernels as k
 from murk.learners.moments.fit import Fit, Response, fit

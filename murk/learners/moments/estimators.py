@@ -15,18 +15,23 @@ from murk.errors import UserError
 from murk.learners.core.arrays import Floats
 from murk.learners.core.covariates import PublicSample
 from murk.learners.core.curves import LINKS, LOSSES, Curve, curve_of
-from murk.learners.core.estimator import PersonEstimator, Record
-from murk.learners.core.frames import frame_of
+from murk.learners.core.estimator import (
+    LabelEstimator,
+    PersonEstimator,
+    Record,
+    TargetEstimator,
+    two_chances,
+    two_labels,
+)
 from murk.learners.core.options import chosen_noise
 from murk.learners.core.parameters import check_choices, documented
-from murk.learners.core.predictions import LabelEstimator, TargetEstimator, two_chances, two_labels
 from murk.learners.core.scoring.engine import merged as merged_scores
 from murk.learners.core.scoring.estimate import ScoreEstimate
 from murk.learners.core.scoring.local import LocalScores
 from murk.learners.core.scoring.mechanism import ScoreMechanisms, score_mechanisms
 from murk.learners.core.scoring.model import with_constant
 from murk.learners.core.scoring.settings import Settings
-from murk.learners.core.values import stated_range, target, targets
+from murk.learners.core.values import frame_of, stated_range, target, targets
 from murk.learners.estimates.estimate import Estimate, PublicCovariates
 from murk.learners.estimates.line import LineEstimate
 from murk.learners.moments import protocol as moments

@@ -20,9 +20,8 @@ from murk.learners.core.coordinates import flattened, matrix_size
 from murk.learners.core.covariates import Covariates
 from murk.learners.core.curves import LINKS, LOSSES, Curve
 from murk.learners.estimates.estimate import Estimate
-from murk.learners.estimates.line import LineEstimate
+from murk.learners.estimates.line import Allowance, LineEstimate, allowance
 from murk.learners.estimates.misfit import MOST_NUMBERS, UNLIKE, misfit
-from murk.learners.estimates.unknown_distribution import Allowance, allowance
 from murk.learners.moments.root import NoRootError, score_covariance, solve, solve_score
 from murk.learners.moments.statistics import Statistics
 from murk.learners.moments.sums import MomentSums, Private, design_of

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from murk.learners.core import forecasting
+from murk.learners.core import design
 from murk.learners.core.design import Records
 from murk.learners.core.scoring import forecasting as scoring
 from murk.learners.estimates.estimate import Estimate
@@ -27,12 +27,12 @@ def estimate(
     layout, V = problem.layout, problem.vectors(records.X, records.y)
     parts = [layout.cross, layout.dimension - layout.cross]
     total, sums = np.zeros(layout.dimension), np.zeros(kernels.SUMS)
-    for name, size in forecasting.split(people, levels).items():
+    for name, size in design.split(people, levels).items():
         mechanism = problem.mechanisms[name]
         level = Level.of(mechanism, layout)
         weights, variances, drawn = np.array(level.weights), np.array(level.variances), records.drawn(size, rng)
         if layout.observed:
-            released = forecasting.released_sum(mechanism, V, drawn, rng)
+            released = design.released_sum(mechanism, V, drawn, rng)
         else:
             released = drawn @ V + np.sqrt(size * np.repeat(variances, parts)) * rng.normal(size=layout.dimension)
         total += np.repeat(weights, parts) * released
@@ -48,7 +48,7 @@ def estimates(
     rng: np.random.Generator,
 ) -> Iterator[Callable[[], Estimate]]:  # fmt: skip
     """Yield functions that return the estimate after each number of people; directions are scores at version 0."""
-    draw = forecasting.one_by_one(estimate) if isinstance(problem, MomentProblem) else scoring.estimates
+    draw = design.one_by_one(estimate) if isinstance(problem, MomentProblem) else scoring.estimates
     return draw(problem, records, counts, levels, chains, rng)
 
 
@@ -56,9 +56,9 @@ def effect_variance(problem: Any, task: Task, people: int) -> float:
     """Return the variance of the effect of a standard deviation of a feature, for a target coded to -1 and +1."""
     factor, mechanism = 1.4 if task.public is None else 1.7, problem.mechanisms[DEFAULT_LEVEL]
     if not isinstance(problem, MomentProblem):
-        return factor**2 * forecasting.vectors_variance(task.coding.size, mechanism.score.variance, people)
+        return factor**2 * design.vectors_variance(task.coding.size, mechanism.score.variance, people)
     squares, cross = Level.of(mechanism, problem.layout).variances
     # With observed targets, ``x y`` has as much noise as ``x x'``.
     cross = squares if problem.layout.observed else cross
-    own = forecasting.moments_variance(cross / problem.layout.weight**2, squares / 2.0, people)
-    return factor**2 * own + forecasting.misfit_variance(task)
+    own = design.moments_variance(cross / problem.layout.weight**2, squares / 2.0, people)
+    return factor**2 * own + design.misfit_variance(task)

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from murk._jit import jit, patient, within
 from murk._memory import borrowed, integers_at, numbers_at, rows_at, words_at
+from murk.learners.core.coordinates import confine
 from murk.learners.core.in_place import LEARNED, NO_WORDS, SPARE, TOO_FEW, draw_from, words_for
-from murk.learners.core.projection import confine
 from murk.privacy.noise.chacha import fresh_words
 from murk.privacy.noise.kernels import fast_gaussian, room_for
 

@@ -28,7 +28,7 @@ from murk.stream.messages.codec import MAX_MESSAGE, MAX_STATE
 from murk.stream.messages.state import trail_bytes
 
 if TYPE_CHECKING:
-    from murk.learners.core.scoring.answers import OneAnswer
+    from murk.learners.core.scoring.record import OneAnswer
     from murk.stream.task.task import Task
 
 _ENVELOPE, _NUMBER = 512, 22  # bytes of the longest release: other fields, and a number with sign, comma and space

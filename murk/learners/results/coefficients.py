@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from murk.learners.estimates.units import odds_ratio
-from murk.learners.results.numbers import number, span
-from murk.learners.results.words import NOT_LEARNED, TOO_WIDE
+from murk.learners.results.numbers import NOT_LEARNED, TOO_WIDE, number, span
 
 Interval = tuple[float, float]
 
@@ -22,14 +21,13 @@ class Coefficient:
     ----------
     name
         Its name, ``"intercept"`` for the constant.
-    learned
-        Whether it was learned at this privacy. If not, only average effects are stated, as the rest is a guess near 0.
+    learned, useful
+        Whether it was learned at this privacy, and with an interval narrow enough to answer a question. If not learned,
+        only average effects are stated, as the rest is a guess near 0.
     value, interval
         In coded units: per half of the feature's public range. Ends are infinite if the method gives none.
-    unit
-        Natural unit of the feature, in words, if known.
-    effect, effect_interval
-        Per natural unit, in the target's units, or as log odds.
+    unit, effect, effect_interval
+        Natural unit of the feature in words, if known, and the effect per unit: in the target's units, or as log odds.
     odds_ratio, odds_ratio_interval
         ``e^effect``, if coefficients are log odds.
     average_effect, average_effect_interval
@@ -37,8 +35,6 @@ class Coefficient:
         although the coefficient was not learned.
     needed
         What it would take to learn the coefficient, in words, if forecast.
-    useful
-        Whether it was learned with an interval narrow enough to answer a question.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Explanation of useless coefficients, and of what would help most, from releases and the task alone.
+"""Diagnosis of an estimate: useless coefficients and what would help most, missing values, forged releases.
 
 A coefficient is useless if it was not learned, or if its interval holds zero and, over its feature's public range,
 reaches further than a quarter of the target's possible change to both sides (of a probability, 25 points). The reasons:
@@ -23,19 +23,21 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from murk.learners.results.words import NOT_LEARNED, TOO_WIDE
-from murk.stream.task.data.coding import INTERCEPT, is_constant
-from murk.stream.task.data.features import CategoryFeature
+from murk.learners.estimates.forgers import counted
+from murk.learners.results.numbers import NOT_LEARNED, TOO_WIDE, many, number
+from murk.stream.task.data.coding import INTERCEPT, indicator_of, is_constant
+from murk.stream.task.data.features import INDICATOR, CategoryFeature, DateFeature, Feature, NumberFeature
 
 if TYPE_CHECKING:
-    from murk.learners.estimates.estimate import Estimate
-    from murk.learners.estimates.extent import Extent
+    from numpy.typing import NDArray
+
+    from murk.learners.estimates.estimate import Estimate, Extent
     from murk.stream.task.protocol import Scale
     from murk.stream.task.task import Task
 
 QUARTER: Final = 0.25  # share of the target's possible change to both sides of zero beyond which an interval is useless
 
-_SIGMAS = 2.0
+_SIGMAS: Final = 2.0
 # Largest reported share of the public range, share of people with a category, and eigenvalue of the correlation.
 _FILLED, _RARE, _APART = 0.5, 0.1, 0.2
 _MISSING = 0.15
@@ -83,9 +85,8 @@ def diagnose(
     """Explain why coefficients of a report are useless, and what would help most; return None if none is.
 
     ``unit`` is half the target's range in the units of the coefficients, 1 if both are coded and None without bounds;
-    ``categories`` describes, by coefficient, people with a category and people without it; ``advise`` is called if
-    needed, and forecasts what would help, the best first. ``forecast=False`` skips the forecast of what it takes to
-    learn, which is several times as slow as the estimate.
+    ``categories`` describes, by coefficient, people with and without a category; ``advise`` forecasts what would help,
+    the best first. ``forecast=False`` skips the slow forecast of what it takes to learn.
     """
     wide = too_wide(report, scale, unit)
     useless = (*(name for name in report["not_learned"] if not is_constant(name)), *wide)
@@ -101,8 +102,23 @@ def diagnose(
         indices = {name: index for index, name in enumerate(estimate.names[:-1])}
         reasons += _narrow(extent, {name: indices[name] for name in useless if name in indices}, categories or {})
         reasons += _together(extent, indices, useless)
-    reasons += _missing(estimate, useless)
-    return _diagnosis(report, useless, wide, reasons, advise())
+    share = estimate.missing()
+    if share >= _MISSING:
+        words = f"at least {math.floor(100.0 * share)}% of the targets are missing"
+        reasons.append(Reason("missing", useless, words))
+    advice = advise()
+    helps = advice[0].words if advice else reasons[0].cure
+    head = f"Too wide to say anything: {', '.join(wide)}. " if wide else ""
+    why = "; ".join(reason.words for reason in reasons)
+    # What it would take to learn each coefficient is reported separately.
+    omitted = not helps or (not advice and not wide and bool(report["needed"]))
+    return {
+        "useless": {name: TOO_WIDE if name in wide else NOT_LEARNED for name in useless},
+        "reasons": [reason.to_dict() for reason in reasons],
+        "advice": [each.to_dict() for each in advice],
+        "helps_most": helps,
+        "words": f"{head}Why: {why}." + ("" if omitted else f" What would help most: {helps}."),
+    }
 
 
 def too_wide(report: Mapping[str, Any], scale: Scale, unit: float | None) -> dict[str, float]:
@@ -201,32 +217,6 @@ def _together(extent: Extent, indices: Mapping[str, int], useless: Collection[st
     return [Reason("direction", names, words)]
 
 
-def _missing(estimate: Estimate, useless: Sequence[str]) -> list[Reason]:
-    share = estimate.missing()
-    if share < _MISSING:
-        return []
-    return [Reason("missing", tuple(useless), f"at least {math.floor(100.0 * share)}% of the targets are missing")]
-
-
-def _diagnosis(
-    report: Mapping[str, Any], useless: Sequence[str], wide: Collection[str], reasons: Sequence[Reason],
-    advice: Sequence[Advice],
-) -> dict[str, Any]:  # fmt: skip
-    people = reasons[0]
-    helps = advice[0].words if advice else people.cure
-    head = f"Too wide to say anything: {', '.join(wide)}. " if wide else ""
-    why = "; ".join(reason.words for reason in reasons)
-    # What it would take to learn each coefficient is reported separately.
-    omitted = not helps or (not advice and not wide and bool(report["needed"]))
-    return {
-        "useless": {name: TOO_WIDE if name in wide else NOT_LEARNED for name in useless},
-        "reasons": [reason.to_dict() for reason in reasons],
-        "advice": [each.to_dict() for each in advice],
-        "helps_most": helps,
-        "words": f"{head}Why: {why}." + ("" if omitted else f" What would help most: {helps}."),
-    }
-
-
 # Forecasts what would help a task: from the number of people, their extent, and whether to try more people.
 Advise = Callable[["Task", int, "Extent | None", bool], Sequence[Advice]]
 
@@ -259,3 +249,126 @@ def categories(task: Task) -> dict[str, tuple[str, str]]:
                 rest = f"{feature.name}: {first}" if len(others) == 1 else f"another {feature.name} than {category}"
                 named[name] = f"{feature.name}: {category}", rest
     return named
+
+
+MATTERS: Final = 0.95  # ratio to the coefficient of complete records up to which reports say that missing values matter
+
+
+def kept_share(missing: float, distance: float, variance: float) -> float:
+    """Return a coefficient's ratio to that of complete records, ``s^2 / (s^2 + m (f - a)^2)``.
+
+    Values are missing at random with share m (``missing``) and coded as f; the others have mean a, at a ``distance``
+    ``f - a``, and variance s^2. Features are taken as unrelated.
+    """
+    return variance / (variance + missing * distance**2) if variance > 0.0 else 0.0
+
+
+def coded_as(feature: Feature) -> str:
+    """Return the code of a missing value of a feature, in words.
+
+    Examples
+    --------
+    >>> coded_as(NumberFeature(name="visits", low=0, high=8))
+    '4, the middle of its bounds'
+    """
+    if feature.missing == INDICATOR:
+        return f"the middle, with {indicator_of(feature)} beside it"
+    if feature.missing is not None:
+        return f"{feature.missing:g}" if isinstance(feature.missing, float) else str(feature.missing)
+    if isinstance(feature, NumberFeature):
+        return f"{(feature.low + feature.high) / 2.0:g}, the middle of its bounds"
+    return "the middle between its categories" if isinstance(feature, CategoryFeature) else "the middle of its bounds"
+
+
+def describe_missing(task: Task, estimate: Estimate) -> list[dict[str, Any]]:
+    """Return what is known about each feature's missing values, for a report."""
+    if all(feature.missing is None and feature.missing_share is None for feature in task.features):
+        return []
+    described, extent = [], estimate.extent()
+    if extent is not None and (not extent.known or len(extent.moment) != task.coding.size):
+        extent = None
+    names = task.coding.names
+    for feature in task.features:
+        share, source = feature.missing_share, "the task"
+        if feature.missing == INDICATOR and extent is not None:
+            index = names.index(indicator_of(feature))
+            released = min(max((1.0 + float(extent.mean[index])) / 2.0, 0.0), 1.0)
+            share, source = released, "releases"
+        if share is None:
+            continue
+        known: dict[str, Any] = {
+            "feature": feature.name, "share": share, "source": source, "coded_as": coded_as(feature), "kept": None,
+        }  # fmt: skip
+        # A date or several categories have more than one number.
+        if feature.name in names and not isinstance(feature, DateFeature) and extent is not None:
+            known["kept"] = _kept_ratio(task, feature, names.index(feature.name), share, extent)
+        described.append(known | {"words": _missing_words(known, feature)})
+    return described
+
+
+def _kept_ratio(task: Task, feature: Feature, index: int, share: float, extent: Any) -> float | None:
+    if feature.missing == INDICATOR:
+        return 1.0
+    variance, error = extent.variance(index)
+    if variance < _SIGMAS * error or share >= 1.0:
+        return None
+    mean = float(extent.mean[index])
+    fill = float(task.coding.encode_record({}, target=False).x[index])
+    there = (mean - share * fill) / (1.0 - share)
+    own = (variance - share * (1.0 - share) * (fill - there) ** 2) / (1.0 - share)
+    return kept_share(share, fill - there, max(own, 0.0))
+
+
+def _missing_words(known: dict[str, Any], feature: Feature) -> str:
+    source = "as the task states" if known["source"] == "the task" else "as releases show"
+    words = (
+        f"Intervals are of the model for coded values: {100.0 * known['share']:.2g}% of the values of "
+        f"{known['feature']} are missing, {source}, and count as {known['coded_as']}."
+    )
+    if known["kept"] is None or known["kept"] >= MATTERS:
+        return words
+    return (
+        f"{words} That matters: its coefficient is about {known['kept']:.2f} of what it is among complete records. A "
+        "fill value near the mean of people (`missing:` of the feature) or `missing: indicator` avoids it."
+    )
+
+
+def describe_forgers(estimate: Estimate, level: float) -> dict[str, Any]:
+    """Return how far one forged release, and 0.1% and 1% of all, could have moved each coefficient.
+
+    ``moved`` has the changes in coded units and in half-widths at ``level``, infinite if unbounded; ``signs`` are
+    indications of forged releases; ``words`` states both.
+    """
+    halves, releases = estimate.half_widths(level), estimate.releases_used
+    known = np.isfinite(halves) & (halves > 0.0)
+    moved, farthest = [], []
+    for forged in counted(releases):
+        far = estimate.moved(forged, level)
+        widths = np.divide(far, halves, out=np.full(len(far), math.inf), where=known)
+        coded, by_widths = (dict(zip(estimate.names, map(float, each), strict=True)) for each in (far, widths))
+        moved.append({"releases": forged, "coded": coded, "half_widths": by_widths})
+        farthest.append((forged, _farthest(far, widths, known)))
+    signs = estimate.doubts()
+    return {"moved": moved, "signs": signs, "words": _forged_words(farthest, releases, signs)}
+
+
+def _farthest(far: NDArray[np.float64], widths: NDArray[np.float64], known: NDArray[np.bool_]) -> str | None:
+    """Return the largest change of a coefficient, in words; None if unbounded."""
+    if known.any():
+        most = float(np.max(widths[known]))
+        return f"{number(most, 2)} of its half width" if math.isfinite(most) else None
+    most = float(np.max(far))
+    return f"{number(most, 2)} in coded units" if math.isfinite(most) else None
+
+
+def _forged_words(farthest: list[tuple[int, str | None]], releases: int, signs: list[str]) -> str:
+    parts: list[str] = []
+    for forged, most in farthest:
+        if most is None:
+            who = "more" if parts else "one forged release"
+            parts.append(f"without a bound by {who}")
+            break
+        share = "" if forged == 1 else f" ({100.0 * forged / releases:.2g}%)"
+        parts.append(f"{many(forged, 'forged release')}{share} by {most}")
+    far = f"How far a coefficient could have been moved at most: {'; '.join(parts)} (docs/threat-model.md)."
+    return " ".join([*[far] * bool(parts), *(f"Signs of forged releases: {each}." for each in signs)])

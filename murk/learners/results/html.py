@@ -7,21 +7,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any, Final
 
-from murk.learners.results.numbers import number, span
-from murk.learners.results.text import (
-    SIMULATED,
-    describe_age,
-    describe_contrasts,
-    describe_intervals,
-    effect_word,
-    interval_words,
-    title_of,
-)
-from murk.learners.results.words import NOT_LEARNED
+from murk.learners.results import text
+from murk.learners.results.numbers import NOT_LEARNED, number, span
 from murk.stream.task.data.coding import is_constant
 
 if TYPE_CHECKING:
@@ -70,7 +60,7 @@ padding:.1em 0;text-align:right}
 def result_html(report: Report, coefficients: Sequence[Coefficient], beneath: str = "") -> str:
     """Return a report as HTML, with further HTML ``beneath`` it."""
     mark = '<span class="murk-mark">simulated: nobody was protected</span>' if report["simulated"] else ""
-    name, _, learned = title_of(report).partition(": ")
+    name, _, learned = text.title_of(report).partition(": ")
     head = f'<div class="murk-head"><b>{escape(name)}</b><span class="murk-soft">{escape(learned)}</span>{mark}</div>'
     notes = "".join(f"<li>{escape(words)}</li>" for words in _notes(report))
     diagnosis = report["diagnosis"]
@@ -91,11 +81,11 @@ def _notes(report: Report) -> list[str]:
     effects = report.get("effects_note") and f"Average effects are {report['effects_note']}."
     notes = [
         effects,
-        describe_intervals(report),
-        *describe_contrasts(report),
-        *describe_age(report),
+        text.describe_intervals(report),
+        *text.describe_contrasts(report),
+        *text.describe_age(report),
         public and public["words"],
-        simulated and SIMULATED,
+        simulated and text.SIMULATED,
     ]
     return [words for words in notes if words]
 
@@ -110,63 +100,49 @@ def _promise(report: Report) -> str:
 
 
 def _table(report: Report, coefficients: Sequence[Coefficient]) -> str:
-    shown = _Shown.of(report, coefficients)
-    percent = f"<small>{interval_words(report)}</small>"
+    units = any(each.unit is not None for each in coefficients)
+    averages = bool(report["odds_ratios"] or report.get("effects_note")) and any(
+        each.average_effect is not None for each in coefficients
+    )
+    limit = axis_limit([each for each in coefficients if not is_constant(each.name)])
+    percent = f"<small>{text.interval_words(report)}</small>"
     columns = [("", "coefficient")]
-    if shown.units:
-        columns.append(("murk-number", f"{effect_word(report)}{percent}"))
-    if shown.averages:
+    if units:
+        columns.append(("murk-number", f"{text.effect_word(report)}{percent}"))
+    if averages:
         columns.append(("murk-number", f"average effect, points{percent}"))
-    if shown.limit:
-        columns.append(("", f"drawn, coded<small>&minus;{number(shown.limit, 2)} to {number(shown.limit, 2)}</small>"))
+    if limit:
+        columns.append(("", f"drawn, coded<small>&minus;{number(limit, 2)} to {number(limit, 2)}</small>"))
     columns.append(("murk-number", f"coded{percent}"))
     head = "".join(f'<th class="{kind}" scope="col">{title}</th>' for kind, title in columns)
-    rows = "".join(_row(each, shown, effect_word(report), len(columns)) for each in coefficients)
+    rows = "".join(_row(each, units, averages, limit, text.effect_word(report), len(columns)) for each in coefficients)
     return f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
 
 
-@dataclass(frozen=True)
-class _Shown:
-    """The optional columns of a table: natural units, average effects, and intervals drawn from -limit to limit."""
-
-    units: bool
-    averages: bool
-    limit: float
-
-    @classmethod
-    def of(cls, report: Report, coefficients: Sequence[Coefficient]) -> _Shown:
-        return cls(
-            any(each.unit is not None for each in coefficients),
-            bool(report["odds_ratios"] or report.get("effects_note"))
-            and any(each.average_effect is not None for each in coefficients),
-            axis_limit([each for each in coefficients if not is_constant(each.name)]),
-        )
-
-
-def _row(each: Coefficient, shown: _Shown, effect: str, columns: int) -> str:
+def _row(each: Coefficient, units: bool, averages: bool, limit: float, effect: str, columns: int) -> str:
+    """Return a row with optional cells: natural units, average effects, an interval drawn from -limit to limit."""
     unit = f"<small>{escape(each.unit)}</small>" if each.unit else ""
     cells = [f'<th scope="row">{escape(each.name)}{unit}</th>']
     if not each.learned:
         needed = f": it would take {escape(each.needed)}" if each.needed else " at this privacy"
         known = each.average_effect is not None
         if known:
-            cells.append('<td class="murk-number"></td>' * shown.units)
+            cells.append('<td class="murk-number"></td>' * units)
             cells.append(_cell("average effect, points", each.average_effect, each.average_effect_interval, 100.0))
         cells.append(
-            f'<td class="murk-said" colspan="{columns - 1 - known * (1 + shown.units)}"><i>{NOT_LEARNED}</i>'
+            f'<td class="murk-said" colspan="{columns - 1 - known * (1 + units)}"><i>{NOT_LEARNED}</i>'
             f'<span class="murk-soft">{needed}</span></td>'
         )
     else:
-        if shown.units:
-            odds = each.odds_ratio is not None
-            value, interval = (
-                (each.odds_ratio, each.odds_ratio_interval) if odds else (each.effect, each.effect_interval)
-            )
-            cells.append(_cell(effect, value, interval))
-        if shown.averages:
+        if units:
+            if each.odds_ratio is None:
+                cells.append(_cell(effect, each.effect, each.effect_interval))
+            else:
+                cells.append(_cell(effect, each.odds_ratio, each.odds_ratio_interval))
+        if averages:
             cells.append(_cell("average effect, points", each.average_effect, each.average_effect_interval, 100.0))
-        if shown.limit:
-            cells.append(f"<td>{_bar(each, shown.limit) if not is_constant(each.name) else ''}</td>")
+        if limit:
+            cells.append(f"<td>{_bar(each, limit) if not is_constant(each.name) else ''}</td>")
         cells.append(_cell("coded", each.value, each.interval))
     return f"<tr>{''.join(cells)}</tr>"
 
@@ -179,10 +155,7 @@ def _cell(of: str, value: float | None, interval: tuple[float, float] | None, fa
 
 
 def axis_limit(shown: Sequence[Coefficient]) -> float:
-    """Return the limit of the common axis of drawn intervals to both sides of zero; 0 if there are none.
-
-    It holds every estimate, and all intervals except those that would hide the others.
-    """
+    """Return the limit to both sides of zero that shows all estimates, and intervals unless they hide others; or 0."""
     drawn = [(each.value, *each.interval) for each in shown if each.value is not None and each.interval is not None]
     reaches = sorted(max(abs(low), abs(high)) for _, low, high in drawn if math.isfinite(low + high))
     if not reaches:

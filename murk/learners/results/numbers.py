@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
+
+NOT_LEARNED: Final = "not learned"
+TOO_WIDE: Final = "too wide"
 
 
 def number(value: float, digits: int = 3) -> str:

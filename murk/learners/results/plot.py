@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 
 from murk.errors import UserError
 from murk.learners.estimates.units import odds_ratio
-from murk.learners.results.numbers import number, span
+from murk.learners.results.numbers import NOT_LEARNED, number, span
 from murk.learners.results.text import effect_word, title_of
-from murk.learners.results.words import NOT_LEARNED
 from murk.stream.messages.state import LEVEL
 
 if TYPE_CHECKING:
@@ -29,17 +28,13 @@ BLUE: Final = "#1f6feb"
 GREY: Final = "#6e7781"
 INK: Final = "#24292f"
 _MOST_PANELS = 6
-# A curve's window shows this many half-widths of the narrowest interval to both sides.
-_SHOWN = 6.0
-# Intervals wider than this many times the median would hide all others: they are cut, with an arrow.
-_WIDEST = 6.0
+_SHOWN = 6.0  # a curve's window shows this many half-widths of the narrowest interval to both sides
+_WIDEST = 6.0  # intervals wider than this many times the median, which would hide the others, are cut
+_ASIDE: Final = {"textcoords": "offset points", "va": "center", "annotation_clip": False}
 
 
 def figure(size: tuple[float, float]) -> Figure:
-    """Return an empty figure that notebooks display without plotting being set up.
-
-    Raises UserError if matplotlib is not installed.
-    """
+    """Return an empty figure that notebooks display without setup; raise UserError without matplotlib."""
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
@@ -156,23 +151,15 @@ def draw_curve(
 ) -> None:  # fmt: skip
     """Draw one estimate with its interval over the number of releases on a log axis.
 
-    ``half`` has half-widths, infinite if nothing was learned. With ``odds``, values are log odds ratios and drawn as
-    odds ratios. ``target`` is the estimate from all raw records, on the scale of ``value``. Values without an interval
-    are not drawn if other values have one, or if the last is not ``learned``: they are guesses.
+    ``half`` has half-widths, infinite if nothing was learned. With ``odds``, values are log odds ratios, drawn as odds
+    ratios. ``target`` is the estimate from all raw records. Values without an interval are guesses: they are not drawn
+    if others have one, or if the last is not ``learned``.
     """
     shown = _odds if odds else _plain
     # For methods without intervals every estimate is drawn.
     guesses = ~np.isfinite(half) & (np.isfinite(half).any() or not learned)
-    axes.fill_between(
-        releases,
-        shown(value - half),
-        shown(value + half),
-        where=~guesses,
-        color=BLUE,
-        alpha=0.18,
-        linewidth=0,
-        label="95% interval",
-    )
+    look: dict[str, Any] = {"color": BLUE, "alpha": 0.18, "linewidth": 0, "label": "95% interval"}
+    axes.fill_between(releases, shown(value - half), shown(value + half), where=~guesses, **look)
     line = np.where(guesses, np.nan, shown(value))
     axes.plot(releases, line, color=BLUE, linewidth=2, label="learned from private releases")
     axes.axhline(1.0 if odds else 0.0, color=INK, linewidth=0.8)
@@ -183,9 +170,7 @@ def draw_curve(
     axes.set_xscale("log")
     if releases[-1] > releases[0]:
         axes.set_xlim(releases[0], releases[-1])
-    aside: dict[str, Any] = {
-        "xytext": (6, 0), "textcoords": "offset points", "va": "center", "annotation_clip": False,
-    }  # fmt: skip
+    aside: dict[str, Any] = {"xytext": (6, 0), **_ASIDE}
     if learned:
         last = float(shown(value[-1:])[0])
         axes.annotate(_significant(last), (releases[-1], last), color=BLUE, fontweight="bold", **aside)
@@ -220,13 +205,7 @@ def _forest_row(
 ) -> None:
     """Draw one interval, and write its numbers next to it: per unit if ``words``."""
     point, labelled = _point(each, units), _point(each, words)
-    aside: dict[str, Any] = {
-        "xytext": (10, 0),
-        "textcoords": "offset points",
-        "va": "center",
-        "fontsize": 9,
-        "annotation_clip": False,
-    }
+    aside: dict[str, Any] = {"xytext": (10, 0), "fontsize": 9, **_ASIDE}
     right = (1.0, row)
     if point is None or labelled is None:
         axes.annotate(NOT_LEARNED, right, xycoords=("axes fraction", "data"), color=GREY, style="italic", **aside)

@@ -10,8 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from murk.learners.estimates.curve import CurvePoint
-    from murk.learners.estimates.drift import Drift
+    from murk.learners.estimates.drift import CurvePoint, Drift
     from murk.learners.estimates.estimate import Estimate
     from murk.learners.estimates.looks import Looks, Valid
     from murk.learners.estimates.units import Unit
@@ -28,11 +27,9 @@ def committed(
 ) -> tuple[Estimate, dict[str, Any], tuple[CurvePoint, ...], Drift | None]:
     """Return the joint estimate of all chains of a log, counts of messages, the estimate's curve, and its drift.
 
-    ``problem`` is by default the task's. Drift is None if the protocol cannot test it. ``state_digest`` is equal for
-    bit-identical states.
+    ``problem`` is by default the task's. Drift is None if untestable. ``state_digest`` tells bit-identical states.
     """
-    from murk.learners.estimates.curve import merged_curve
-    from murk.learners.estimates.drift import drift_of
+    from murk.learners.estimates.drift import drift_of, merged_curve
     from murk.learners.problem import plausible, problem_for
     from murk.stream.messages.state import decode_state
     from murk.stream.worker.recovery import check_shuffled
@@ -91,7 +88,6 @@ SEVERAL_ROWS: Final = (
     "together disclose more. Name people by a column (--person)."
 )
 
-
 SEVERAL_RECORDS: Final = (
     "The sketch protects each record, not a person: if one person may have several records, name the column of people "
     "in the task (sketch.person, with sketch.rows_per_person), and the promise is the person's."
@@ -101,7 +97,7 @@ SEVERAL_RECORDS: Final = (
 def describe_level(guarantee: Guarantee, mechanism: Any) -> dict[str, Any]:
     """Return the guarantee of a release by a mechanism, as data and in words.
 
-    ``right_at_most`` is how often an adversary who knows all else can guess which of two records was released: (1 +
+    ``right_at_most`` is how often an adversary who knows all else guesses which of two records was released: (1 +
     delta(0)) / 2. A sketch's guarantee compares a record with a blank one; ``replace_one`` is that for any two records.
     """
     from murk.privacy.mechanisms.privacy_loss import really_given
@@ -125,10 +121,7 @@ def describe_level(guarantee: Guarantee, mechanism: Any) -> dict[str, Any]:
 
 
 def describe_cap(task: Task, *, people_are_rows: bool = False) -> str:
-    """Describe the guarantee of all releases of one person to the task.
-
-    If people are rows of a file, the bound is for a row, as nobody knows which rows belong to one person.
-    """
+    """Describe the guarantee of all releases of one person, or of one row of a file without a column of people."""
     cap = task.privacy.per_person
     if task.of_organisations:
         from murk.privacy.sketches.explain import against_a_blank_record
@@ -145,30 +138,26 @@ def describe_cap(task: Task, *, people_are_rows: bool = False) -> str:
 
 
 def per_unit(units: Mapping[str, Unit], estimate: Estimate, level: float) -> dict[str, dict[str, Any]]:
-    """Return coefficients and intervals per unit of each feature, and the unit in words.
+    """Return coefficients and intervals per unit of each feature, with the ``factor`` and ``shift`` that convert."""
+    effects = zip(estimate.names, estimate.values, estimate.half_widths(level), strict=True)
+    return {
+        name: {**_in_unit(unit, value, half, unit.shift), "factor": unit.factor, "shift": unit.shift}
+        for name, value, half in effects
+        if (unit := units.get(name)) is not None
+    }
 
-    ``factor * coefficient + shift`` converts further coefficients to the unit, such as those in ``history``.
-    """
-    effects = {}
-    for name, value, half in zip(estimate.names, estimate.values, estimate.half_widths(level), strict=True):
-        unit = units.get(name)
-        if unit is None:
-            continue
-        effect, width = float(value) * unit.factor + unit.shift, float(half) * unit.factor
-        effects[name] = {
-            "unit": unit.label, "value": effect, "interval": [effect - width, effect + width],
-            "factor": unit.factor, "shift": unit.shift,
-        }  # fmt: skip
-    return effects
+
+def _in_unit(unit: Unit, value: float, half: float, shift: float = 0.0) -> dict[str, Any]:
+    effect, width = float(value) * unit.factor + shift, float(half) * unit.factor
+    return {"unit": unit.label, "value": effect, "interval": [effect - width, effect + width]}
 
 
 def average_effects(
     scale: Scale, units: Mapping[str, Unit], estimate: Estimate, level: float
 ) -> dict[str, dict[str, Any]] | None:
-    """Return average marginal effects per unit of each feature, on the probability of a positive or on a real target.
+    """Return average marginal effects per unit on the probability of a positive target, or on a real target.
 
-    They make all models comparable. Returns None if coefficients are neither log odds nor slopes, or nothing is known
-    about the people.
+    They make all models comparable. Returns None if the scale or the people's features do not tell them.
     """
     from murk.learners.estimates.effects import marginal_effects
     from murk.stream.task.data.coding import is_constant
@@ -180,13 +169,11 @@ def average_effects(
         pair = estimate.values, estimate.half_widths(level)
     if pair is None:
         return None
-    effects = {}
-    for name, value, half in zip(estimate.names, *pair, strict=True):
-        unit = units.get(name)
-        if unit is not None and not is_constant(name):
-            effect, width = float(value) * unit.factor, float(half) * unit.factor
-            effects[name] = {"unit": unit.label, "value": effect, "interval": [effect - width, effect + width]}
-    return effects
+    return {
+        name: _in_unit(unit, value, half)
+        for name, value, half in zip(estimate.names, *pair, strict=True)
+        if (unit := units.get(name)) is not None and not is_constant(name)
+    }
 
 
 def describe_forgetting(forget: int | None, estimate: Estimate) -> dict[str, Any] | None:
@@ -220,12 +207,11 @@ def report_estimate(
 ) -> dict[str, Any]:  # fmt: skip
     """Return the part of a report about coefficients.
 
-    ``units`` has the coefficients' natural units by name, if known. ``forecast=False`` skips the forecast of what it
-    takes to learn the other coefficients, which is several times as slow as the estimate. ``looks`` are those for which
-    intervals hold at ``level``; without, they hold at one look.
+    ``units`` has the natural units by name, if known. ``forecast=False`` skips the slow forecast of what it takes to
+    learn the other coefficients. ``looks`` are those for which intervals hold at ``level``; by default one.
     """
     from murk.learners.problem import plausible
-    from murk.learners.results.forgers import describe_forgers
+    from murk.learners.results.diagnosis import describe_forgers
 
     nominal = level if looks is None else looks.nominal(level)
     intervals = estimate.intervals(nominal)
@@ -264,17 +250,15 @@ def report_log(
 ) -> dict[str, Any]:  # fmt: skip
     """Return the report of a log, the object that ``--json`` prints.
 
-    ``history`` adds the estimate's path. ``people_are_rows`` tells that a file's rows count as people, as no column
-    names people. ``advise`` forecasts what would help useless coefficients. ``live`` tells that the stream is open, so
-    that intervals hold at every look; ``looks`` asks for such intervals or for fixed ones. ``problem`` is by default
-    the task's, and ``shown`` the task whose fit it is, for names, units and words.
+    ``history`` adds the estimate's path. ``people_are_rows`` tells that no column of a file names people. ``advise``
+    forecasts what would help useless coefficients. Intervals of a ``live`` stream hold at every look, unless ``looks``
+    asks for others. ``problem`` is by default the task's, and ``shown`` the task whose fit it is.
     """
     from murk.learners.estimates.contrasts import contrasts
-    from murk.learners.estimates.curve import columns
+    from murk.learners.estimates.drift import columns
     from murk.learners.estimates.looks import looks_of
     from murk.learners.estimates.units import fits_probabilities, on_logit_scale, units
-    from murk.learners.results.diagnosis import diagnose_task
-    from murk.learners.results.missing import describe_missing
+    from murk.learners.results.diagnosis import describe_missing, diagnose_task
     from murk.stream.task.privacy import DEFAULT_LEVEL
     from murk.stream.task.task import Disclosure
 

@@ -1,27 +1,39 @@
-"""A result that can be printed, plotted, shown in a notebook and saved."""
+"""Results that can be printed, plotted, shown in a notebook and saved: of tasks, and of learners in process."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from html import escape
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+import numpy as np
+from numpy.typing import NDArray
 
 from murk.errors import UserError
+from murk.learners.estimates.contrasts import Contrast
+from murk.learners.estimates.links import logistic
+from murk.learners.estimates.units import Unit, units_beside
 from murk.learners.results.coefficients import Coefficient, coefficient
+from murk.learners.results.diagnosis import categories, diagnose
+from murk.learners.results.html import folded, result_html
 from murk.learners.results.numbers import as_json
+from murk.learners.results.report import describe_forgetting, describe_level, report_estimate
 from murk.learners.results.text import SIMULATED, as_text, describe_learned, describe_privacy
 from murk.stream.task.data.coding import is_constant
+from murk.stream.task.data.features import ClassTarget, RealTarget
+from murk.stream.task.task import Task
 
 if TYPE_CHECKING:
     import numpy as np
     from matplotlib.figure import Figure
-    from numpy.typing import NDArray
     from pandas import DataFrame
 
-    from murk.learners.estimates.contrasts import Contrast
-    from murk.stream.task.task import Task
+    from murk.learners.estimates.estimate import Estimate
+    from murk.privacy import Guarantee
+    from murk.stream.task.protocol import Scale
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -119,8 +131,6 @@ class Result:
     @cached_property
     def contrasts(self) -> Mapping[str, Contrast]:
         """The task's comparisons of categories by name, each with a p-value and an e-value that hold at every look."""
-        from murk.learners.estimates.contrasts import Contrast
-
         return MappingProxyType({each["name"]: Contrast(**each) for each in self.report.get("contrasts", ())})
 
     @property
@@ -139,16 +149,13 @@ class Result:
         """Whether the noise was drawn from a seed, so that nobody was protected."""
         return bool(self.report["simulated"])
 
-    def predict(self, records: Any) -> NDArray[np.float64]:
+    def predict(self, records: Any) -> Array:
         """Predict the target of raw records: a sequence of mappings, or a frame or mapping of columns.
 
         Returns the probability of a binary target's positive value, (m,), of each class, (m, K), or a real target's
-        mean within its bounds, (m,). The task codes the records and their missing values. All reported coefficients
-        are used, even those that were not learned, which are shrunk to nearly zero. Raises UserError for the result of
-        a learner, which predicts itself, and for coefficients that predict neither a probability nor a mean.
+        mean within its bounds, (m,), by all reported coefficients (those not learned are nearly zero). Raises UserError
+        for a learner's result, and for coefficients that predict neither a probability nor a mean.
         """
-        from murk.learners.results.predictions import predict
-
         if self.task is None:
             raise UserError("this result has no task: predict with its learner (predict_many)")
         return predict(self.task, self.report["coefficients"], records)
@@ -163,8 +170,6 @@ class Result:
         return text + (f"\n{SIMULATED}" if self.simulated else "")
 
     def _repr_html_(self) -> str:
-        from murk.learners.results.html import result_html
-
         return result_html(self.report, list(self))
 
     def to_json(self) -> str:
@@ -201,17 +206,11 @@ class Result:
         return frame.astype(dict.fromkeys(numbers, "float64"))
 
     def plot(self, kind: Literal["forest", "curve"] = "forest", *, names: list[str] | None = None) -> Figure:
-        """Return a picture: of the intervals, or of how the estimate moved with the releases.
+        """Return a picture of all coefficients but the intercept, or of those in ``names``.
 
-        Raises UserError if matplotlib is not installed, a name or a kind is unknown, or there is no history to draw.
-
-        Parameters
-        ----------
-        kind
-            ``"forest"``, an interval for each coefficient; or ``"curve"``, a panel for each with the estimate and its
-            95% interval over the number of releases.
-        names
-            Coefficients to draw; by default all but the intercept, and at most six for a curve.
+        ``kind`` is ``"forest"``, an interval for each; or ``"curve"``, a panel for each (at most six by default) with
+        the estimate and its 95% interval over the number of releases. Raises UserError if matplotlib is not installed,
+        a name or a kind is unknown, or there is no history to draw.
         """
         from murk.learners.results.plot import curve, forest
 
@@ -241,3 +240,103 @@ def _thawed(value: Any) -> Any:
     if isinstance(value, tuple):
         return [_thawed(item) for item in value]
     return value
+
+
+Array = NDArray[np.float64]
+
+
+def predict(task: Task, coefficients: Mapping[str, float], records: Any) -> Array:
+    """Return predictions for raw records, coded like on a device; raise UserError like `Result.predict`."""
+    coding, scale, target = task.coding, task.coefficient_scale, task.target
+    if scale == "own" and not isinstance(target, ClassTarget):
+        raise UserError(
+            f"the coefficients of {task.name!r} are in the unit of its loss, and predict no probability or mean"
+        )
+    X = coding.encode(_columns(records, coding.columns), target=False).x
+    if isinstance(target, ClassTarget):
+        # A class without coefficients has zeros.
+        lines = np.column_stack([
+            X @ np.array([coefficients.get(f"{label}:{name}", 0.0) for name in coding.names])
+            for label in target.classes
+        ])  # fmt: skip
+        if scale == "probability":
+            # Each class's line through labels of -1 and +1, clipped and normalized to probabilities.
+            chances = np.clip((1.0 + lines) / 2.0, 1e-6, 1.0)
+            return np.asarray(chances / chances.sum(axis=1, keepdims=True))
+        odds = np.exp(lines - lines.max(axis=1, keepdims=True))
+        return np.asarray(odds / odds.sum(axis=1, keepdims=True))
+    line = X @ np.array([coefficients[name] for name in coding.names])
+    if isinstance(target, RealTarget):
+        middle, half = (target.low + target.high) / 2.0, (target.high - target.low) / 2.0
+        return np.asarray(np.clip(middle + half * line, target.low, target.high))
+    if scale == "log odds":
+        return logistic(line)
+    # The line is the mean of labels -1 and +1.
+    return np.asarray(np.clip((1.0 + line) / 2.0, 0.0, 1.0))
+
+
+def _columns(records: Any, names: Sequence[str]) -> Mapping[str, Any]:
+    if isinstance(records, str | bytes):
+        raise UserError("predict takes records, not a file's name: give a sequence of mappings, or a frame")
+    if isinstance(records, Mapping) and not all(isinstance(records.get(name), str | int | float) for name in names):
+        return records
+    if isinstance(records, Mapping):
+        records = [records]
+    if hasattr(records, "columns"):
+        return {name: records[name] for name in names if name in list(records.columns)}
+    rows = list(records)
+    return {name: [row.get(name) for row in rows] for name in names}
+
+
+_CAP: Final = "Each call of learn_one, and each row of learn_many, is one release of one person."
+_WINDOWS: Final = "Each window of records is one release: a record is in one window."
+
+
+def summarize(
+    learner: Any, estimate: Estimate, scale: Scale, task: Task | None, level: float, *, forecast: bool = True
+) -> Result:
+    """Return a learner's result; raise UserError if nothing was learned, or the task has other features."""
+    if not estimate.n_releases:
+        raise UserError("nothing was learned yet: call learn_one or learn_many before the summary")
+    mechanisms = learner._require().mechanisms
+    promised: dict[str, Guarantee] = {**(learner.levels or {}), "default": learner.budget}
+    levels = {name: describe_level(each, mechanisms[name]) for name, each in promised.items()}
+    report: dict[str, Any] = {
+        "task": type(learner).__name__ if task is None else f"{task.name} ({type(learner).__name__})",
+        "odds_ratios": scale == "log odds",
+        "chances": scale == "probability",
+        "releases": estimate.n_releases,
+        **report_estimate(estimate, scale, _units(task, estimate, scale), level, forecast=forecast),
+        "forget": describe_forgetting(getattr(learner, "forget", None), estimate),
+        "guarantee": levels["default"]["guarantee"],
+        "levels": levels,
+        "cap": None,
+        "cap_words": _WINDOWS if hasattr(learner, "windows") else _CAP,
+        "public_sample": None,
+        "simulated": learner.seed is not None or bool(getattr(learner.noise, "simulated", False)),
+    }
+    unit, known = getattr(estimate, "unit", None), None if task is None else categories(task)
+    report["diagnosis"] = diagnose(report, estimate, scale, unit=unit, categories=known, forecast=forecast)
+    return Result(report)
+
+
+def learner_html(learner: Any, parameters: str) -> str:
+    """Return HTML of a learner for notebooks: its result, and its parameters."""
+    beneath = folded("Parameters", f"<pre>{escape(parameters)}</pre>")
+    if not learner.n_releases:
+        name = escape(type(learner).__name__)
+        return f"<div><p><b>{name}</b>: nothing learned yet</p>{beneath}</div>"
+    result = learner.summary(forecast=False)
+    return result_html(result.report, list(result), beneath)
+
+
+def _units(task: Task | None, estimate: Estimate, scale: Scale) -> dict[str, Unit]:
+    if task is None:
+        return {}
+    units = units_beside(task, scale)
+    if units and tuple(units) != tuple(estimate.names):
+        raise UserError(
+            f"the task {task.name!r} codes the features {', '.join(units)}, but the learner has "
+            f"{', '.join(estimate.names)}: give the task (or Encoder) that coded the learner's records"
+        )
+    return units

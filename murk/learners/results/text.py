@@ -10,8 +10,7 @@ from typing import Any, Final
 
 from murk.learners.estimates.estimate import RANDOM_SCALING
 from murk.learners.estimates.units import odds_ratio
-from murk.learners.results.numbers import many, number, span
-from murk.learners.results.words import NOT_LEARNED
+from murk.learners.results.numbers import NOT_LEARNED, many, number, span
 from murk.stream.task.shuffle import COLLUDING
 
 SIMULATED: Final = "SIMULATED: the noise was drawn from a seed, so nobody's privacy was protected."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from murk.learners.core.forecasting import vectors_variance
+from murk.learners.core.design import vectors_variance
 from murk.learners.core.scoring.forecasting import estimates
 from murk.learners.core.scoring.problem import ScoreProblem
 from murk.stream.task.privacy import DEFAULT_LEVEL

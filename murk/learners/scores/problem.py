@@ -9,11 +9,7 @@ from murk.stream.task.task import Task
 
 
 def problem_for(task: Task) -> ScoreProblem:
-    """Return the score problem of a resolved task.
-
-    Raises UserError if a level's guarantee and the task's mechanism do not fit, or if the public covariates have other
-    features.
-    """
+    """Return a resolved task's problem; raise UserError for a misfit of guarantee, mechanism, size or covariates."""
     block, coding = task.block, task.coding
     assert block is not None
     labels = tuple(task.target.classes) if isinstance(task.target, ClassTarget) else ()

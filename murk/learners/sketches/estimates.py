@@ -16,8 +16,7 @@ import numpy as np
 from murk.learners.core.arrays import Matrix, Vector
 from murk.learners.estimates.estimate import Estimate
 from murk.learners.estimates.forgers import Influence
-from murk.learners.estimates.line import LineEstimate, MomentEstimate
-from murk.learners.estimates.unknown_distribution import allowance
+from murk.learners.estimates.line import LineEstimate, MomentEstimate, allowance
 from murk.learners.sketches.settings import GramSettings, SketchSettings
 from murk.learners.sketches.solver import FEWEST, GramSolution, Solution, solve, solve_gram
 from murk.learners.sketches.sums import GramSums, SketchSums

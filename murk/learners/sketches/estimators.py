@@ -14,10 +14,16 @@ from murk._scratch import keep, numbers_were_used, wiped
 from murk._turns import Turns, in_turn
 from murk.errors import MurkError, UserError
 from murk.learners.core.arrays import Floats
-from murk.learners.core.estimator import Record, StreamEstimator
+from murk.learners.core.estimator import (
+    LabelEstimator,
+    Record,
+    StreamEstimator,
+    TargetEstimator,
+    two_chances,
+    two_labels,
+)
 from murk.learners.core.options import chosen_noise
 from murk.learners.core.parameters import documented
-from murk.learners.core.predictions import LabelEstimator, TargetEstimator, two_chances, two_labels
 from murk.learners.core.values import number, stated_bounds
 from murk.learners.estimates.estimate import Estimate
 from murk.learners.estimates.links import logistic

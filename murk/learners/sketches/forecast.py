@@ -15,8 +15,7 @@ import numpy as np
 
 from murk.errors import UserError
 from murk.learners.core.arrays import Floats
-from murk.learners.core.design import Records
-from murk.learners.core.forecasting import misfit_variance, moments_variance, one_by_one, split, within_bounds
+from murk.learners.core.design import Records, misfit_variance, moments_variance, one_by_one, split, within_bounds
 from murk.learners.estimates.estimate import Estimate
 from murk.learners.sketches.engine import GramEngine, NewtonEngine, SketchEngine
 from murk.learners.sketches.newton import model_of

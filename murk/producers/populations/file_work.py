@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk.errors import UserError
-from murk.learners.results.missing import MATTERS, coded_as, kept_share
+from murk.learners.results.diagnosis import MATTERS, coded_as, kept_share
 from murk.privacy.noise import NoiseSource, SecureNoise, SimulatedNoise
 from murk.producers.ledger.ledger import Ledger
 from murk.producers.populations.file_source import MOST_SHOWN, Block, FileSource

@@ -10,7 +10,7 @@ from scipy.special import expit
 
 from murk.errors import MurkError, UserError
 from murk.learners import GaussMixClassifier, GaussMixRegressor
-from murk.learners.estimates.unknown_distribution import allowance
+from murk.learners.estimates.line import allowance
 from murk.learners.sketches.engine import GramEngine
 from murk.learners.sketches.problem import GramProblem, SketchProblem, problem_for
 from murk.learners.sketches.settings import GramSettings, fits_message

@@ -6,7 +6,7 @@ from scipy.stats import binom
 
 from murk.errors import MurkError, UserError
 from murk.learners.examples.engine import IWPEngine
-from murk.learners.models.problem import model_problem_for
+from murk.learners.models.fit import model_problem_for
 from murk.learners.problem import problem_for
 from murk.stream.task.model import Model
 from murk.stream.task.task import Task

@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import binom
 
 from murk.errors import UserError
-from murk.learners.models.problem import model_problem_for
+from murk.learners.models.fit import model_problem_for
 from murk.learners.problem import problem_for
 from murk.stream.task.model import Model
 from tests.learners.models.worlds import LABEL, REAL, fitted, made, released, truth

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from murk.learners.models.problem import model_problem_for
+from murk.learners.models.fit import model_problem_for
 from murk.learners.problem import problem_for
 from murk.privacy import SimulatedNoise
 from murk.stream.messages.wire import Block

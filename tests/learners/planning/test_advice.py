@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import murk.planning.advice as module
-from murk.learners.estimates.extent import Extent
+from murk.learners.estimates.estimate import Extent
 from murk.planning.advice import advise
 from murk.planning.forecast import Forecast
 from murk.stream import Task

@@ -10,8 +10,7 @@ import murk.learners.examples.forecast as examples
 import murk.planning.forecast as module
 from murk.errors import MurkError, UserError
 from murk.learners.core.coordinates import flattened
-from murk.learners.core.design import Effects, designs
-from murk.learners.core.forecasting import one_by_one
+from murk.learners.core.design import Effects, designs, one_by_one
 from murk.learners.core.scoring.forecasting import _answers as planned_answers
 from murk.learners.core.scoring.model import QUESTIONS, Model, vectors
 from murk.learners.problem import problem_for

@@ -7,7 +7,7 @@ import pytest
 
 from murk.errors import UserError
 from murk.learners.core.design import Effects
-from murk.learners.estimates.sequence import nominal_level
+from murk.learners.estimates.looks import nominal_level
 from murk.planning.choice import recommend
 from murk.planning.forecast import Forecast, people_for
 from murk.planning.plan import Cell, choose, plan, remarks

@@ -15,7 +15,7 @@ from statsmodels.genmod.generalized_linear_model import GLM
 
 from murk.learners.core.covariates import Covariates
 from murk.learners.core.curves import LINKS, LOSSES
-from murk.learners.core.forecasting import released_sum
+from murk.learners.core.design import released_sum
 from murk.learners.estimates.estimate import PublicCovariates
 from murk.learners.estimates.line import LineEstimate
 from murk.learners.moments.fit import DELTA, LEAST_SQUARES, Response, fit

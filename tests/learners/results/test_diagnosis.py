@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 
 from murk.learners import ScoreClassifier
-from murk.learners.core.scoring.needed import Need
-from murk.learners.estimates.estimate import Estimate
-from murk.learners.estimates.extent import Extent
+from murk.learners.core.scoring.estimate import Need
+from murk.learners.estimates.estimate import Estimate, Extent
 from murk.learners.results.diagnosis import Advice, _people, categories, diagnose, diagnose_task, too_wide
 from murk.privacy import GaussianDP
 from murk.stream import Task

@@ -5,9 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from murk.learners.estimates.estimate import Estimate
-from murk.learners.estimates.extent import Extent
-from murk.learners.results.missing import describe_missing, kept_share
+from murk.learners.estimates.estimate import Estimate, Extent
+from murk.learners.results.diagnosis import describe_missing, kept_share
 from murk.stream import Task
 
 TEXT = """

@@ -7,7 +7,7 @@ import pytest
 
 from murk.errors import UserError
 from murk.learners.results.numbers import span
-from murk.learners.results.predictions import predict
+from murk.learners.results.result import predict
 from murk.learners.results.text import describe_disagreement
 from murk.stream import Task
 

@@ -11,16 +11,16 @@ import pytest
 from murk.learners import ScoreClassifier
 from murk.learners.core.coordinates import contrasts
 from murk.learners.core.design import Effects, Records, designs
-from murk.learners.core.scoring import forecasting as planned
-from murk.learners.core.scoring.any_solution import disagreement
-from murk.learners.core.scoring.class_lines import ClassLines, centre, indicator
+from murk.learners.core.scoring import design as planned
+from murk.learners.core.scoring.classes import ClassLines, centre, indicator
 from murk.learners.core.scoring.model import Model, Response, directions, vectors
+from murk.learners.core.scoring.settings import disagreement
 from murk.learners.core.scoring.sums import Answer, Summary
 from murk.learners.estimates.links import class_probabilities, logistic
 from murk.learners.estimates.units import units
 from murk.learners.problem import problem_for
-from murk.learners.results.predictions import predict
 from murk.learners.results.report import report_estimate
+from murk.learners.results.result import predict
 from murk.learners.results.text import describe_learned
 from murk.planning.forecast import forecast
 from murk.privacy import GaussianDP

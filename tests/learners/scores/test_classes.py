@@ -13,8 +13,7 @@ from murk.errors import UserError
 from murk.learners import ScoreClassifier
 from murk.learners.core.coordinates import contrasts
 from murk.learners.core.scoring.classes import ClassScores, probabilities
-from murk.learners.core.scoring.model import Model, Response, check_model, vectors
-from murk.learners.core.scoring.rows import Rows
+from murk.learners.core.scoring.model import Model, Response, Rows, check_model, vectors
 from murk.learners.core.scoring.settings import FIRST
 from murk.learners.estimates.units import units
 from murk.learners.problem import HostileModelError, person_problem_for

@@ -4,11 +4,9 @@ import numpy as np
 import pytest
 
 from murk.learners.core.coordinates import whitening
-from murk.learners.core.scoring import curvature
-from murk.learners.core.scoring.curvature import Curvature
-from murk.learners.core.scoring.model import Model, Response
-from murk.learners.core.scoring.moments import Moments, facing, pooled, stretched, unstretched
-from murk.learners.core.scoring.rows import Rows, mean_matrix
+from murk.learners.core.scoring import moments
+from murk.learners.core.scoring.model import Model, Response, Rows, mean_matrix
+from murk.learners.core.scoring.moments import Curvature, Moments, facing, pooled, stretched, unstretched
 from murk.learners.core.scoring.solve import Solution
 from murk.learners.core.scoring.sums import Answer, Summary
 from tests.learners.scores.people import learn_sums, outcomes, problem_of
@@ -89,7 +87,7 @@ def test_an_epoch_that_hardly_knows_a_direction_adds_no_noise_there():
     ],
 )
 def test_how_much_curvature_there_is(estimate, error, low, high):
-    mean, variance = curvature.drawn(estimate, error**2)
+    mean, variance = moments.drawn(estimate, error**2)
     assert low <= mean <= high
     assert 0 < variance <= max(error**2, 0.09)
 
@@ -140,7 +138,7 @@ def test_noise_that_the_rows_moments_contain_is_part_of_the_error(monkeypatch):
     assert 0.3 < square / claim < 1.0
     # The twin: as if the moments contained no noise, and matrices hid nothing. It is beyond by more than 3.5 times 12%.
     real = Curvature.of
-    monkeypatch.setattr(curvature, "_HIDDEN", 0.0)
+    monkeypatch.setattr(moments, "_HIDDEN", 0.0)
     monkeypatch.setattr(Curvature, "of", lambda found, rows, response, absorbed: real(found, rows, response))
     square, claim = of_a_real_target(0.02**2)
     assert square / claim > 1.42
@@ -158,10 +156,10 @@ def test_what_is_released_at_zero_does_not_hide_what_is_wrong_elsewhere(monkeypa
     ]
     assert Curvature.of(found, rows, BINARY).correction[0, 0] == pytest.approx(more, rel=0.05)
     # Epochs elsewhere count alike; and so does one at zero as long as nobody was asked anywhere else.
-    assert np.all(curvature._moved(second, first, rows, BINARY) == 0.0)
-    assert np.all(curvature._moved(first, first, rows, BINARY) == 0.0)
+    assert np.all(moments._moved(second, first, rows, BINARY) == 0.0)
+    assert np.all(moments._moved(first, first, rows, BINARY) == 0.0)
     # The twin: counted as one that knows, the first epoch hides half of it.
-    monkeypatch.setattr(curvature, "_moved", lambda *_: np.zeros((p, p)))
+    monkeypatch.setattr(moments, "_moved", lambda *_: np.zeros((p, p)))
     assert Curvature.of(found, rows, BINARY).correction[0, 0] == pytest.approx(more / 2.0, rel=0.05)
 
 

@@ -8,8 +8,7 @@ import pytest
 
 from murk.errors import MurkError, UserError
 from murk.learners import ScoreClassifier, ScoreRegressor
-from murk.learners.core.scoring.drift import drift_of
-from murk.learners.core.scoring.engine import merged
+from murk.learners.core.scoring.engine import drift_of, merged
 from murk.learners.core.scoring.settings import FEWEST_KEPT, FIRST, REMEMBERED, epoch_end, epoch_start, remembered
 from murk.learners.estimates.estimate import PublicCovariates
 from murk.privacy import GaussianDP

@@ -10,14 +10,16 @@ from hypothesis.extra.numpy import arrays
 
 from murk.learners.core.scoring.model import (
     LARGEST_REACH,
+    Expected,
     Model,
     Response,
+    Rows,
     check_model,
+    mean_matrix,
     model_size,
     probability,
     vectors,
 )
-from murk.learners.core.scoring.rows import Expected, Rows, mean_matrix
 from murk.learners.problem import HostileModelError
 from tests.learners.scores.people import problem_of
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from murk.learners.core.scoring.needed import Need
-from murk.learners.core.scoring.rows import mean_matrix
+from murk.learners.core.scoring.estimate import Need
+from murk.learners.core.scoring.model import mean_matrix
 from murk.privacy import GaussianDP, PureDP, ZeroConcentratedDP
 from tests.learners.scores.people import features, learn, learn_sums, outcomes, problem_of, public
 

@@ -11,11 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from murk.errors import MurkError
+from murk.learners.core.scoring import engine as engines_of
 from murk.learners.core.scoring import settings as layout
-from murk.learners.core.scoring import shared
-from murk.learners.core.scoring.engine import joined
+from murk.learners.core.scoring.engine import SharedScoreEngine, joined
 from murk.learners.core.scoring.model import Model
-from murk.learners.core.scoring.shared import SharedScoreEngine
 from murk.learners.core.scoring.sums import summaries
 from murk.learners.problem import HostileModelError
 from murk.privacy.noise import SimulatedNoise
@@ -144,7 +143,7 @@ REMEMBERED_HERE = 4
 
 
 def test_where_nobody_reads_models_none_is_made_of_nothing(world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (layout, shared):
+    for module in (layout, engines_of):
         monkeypatch.setattr(module, "REMEMBERED", REMEMBERED_HERE)
     problem = problem_of(P, 2.0, shared=True)
     first, other = problem.engine(), problem.engine()

@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 from murk.errors import UserError
-from murk.learners.core.scoring.equations import Equation
-from murk.learners.core.scoring.model import LARGEST_REACH, Model, Response
-from murk.learners.core.scoring.rows import Expected, Rows
+from murk.learners.core.scoring.model import LARGEST_REACH, Expected, Model, Response, Rows
+from murk.learners.core.scoring.public import Equation
 from murk.learners.core.scoring.settings import FIRST
 from murk.learners.core.scoring.sums import Answer
 from murk.privacy import ApproxDP, PureDP

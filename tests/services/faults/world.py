@@ -8,8 +8,7 @@ from contextlib import ExitStack, contextmanager
 from functools import cache
 from pathlib import Path
 
-from murk.learners.core.scoring.engine import Chain
-from murk.learners.core.scoring.shared import SharedScoreEngine
+from murk.learners.core.scoring.engine import Chain, SharedScoreEngine
 from murk.learners.core.scoring.sums import Epoch
 from murk.learners.problem import problem_for
 from murk.stream import Task, open_log

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from murk.errors import MurkError
-from murk.learners.estimates.curve import merged_curve
+from murk.learners.estimates.drift import merged_curve
 from murk.learners.problem import problem_for
 from murk.stream.log.base import Checkpoint, UnreachableError
 from murk.stream.log.sqlite import SqliteLog

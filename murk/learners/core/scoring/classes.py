@@ -1,4 +1,4 @@
-"""Coefficients of several classes from epochs' answers, over public rows.
+r"""Several classes: coefficients from epochs' answers over public rows, or lines through indicators without any.
 
 For K classes there are K - 1 contrasts of coefficients, Theta (K - 1, p); B is their orthonormal basis, (K, K - 1),
 and the class probabilities at x are ``q = softmax(B Theta x)``. A person's score at the origin A is
@@ -8,29 +8,39 @@ and the class probabilities at x are ``q = softmax(B Theta x)``. A person's scor
 no longer than 1, since ``|B'(e_y - q)| = |e_y - q|``. With g = 1 its mean given x is zero at the truth for any
 distribution of x. The score is no gradient, so its equation is solved: the mean score of an epoch estimates
 ``pi G(Theta)``, ``G = mean sum_k q_k r(k) (x) c z`` over the rows, where pi is the share of people with a target. All
-epochs' equations are solved together, weighted by their noise.
+epochs' equations are solved together, weighted by their noise. Other people are asked for ``1/2 c z z'``, zero if the
+target is missing: these matrices determine pi, and tell whether people are like the rows. Intervals allow for
+differences that this check may miss, as if the rows were a sample of ``1 / kappa`` people; kappa is the largest value
+up to 1/4 that the matrices do not contradict by a standard deviation.
 
-Other people are asked for ``1/2 c z z'``, zero if the target is missing. These matrices determine pi, and tell whether
-people are like the rows. Intervals allow for differences that this check may miss, as if the rows were a sample of
-``1 / kappa`` people; kappa is the largest value up to 1/4 that the matrices do not contradict by a standard deviation.
+Without public rows, log odds would need a curvature of (K - 1) p by (K - 1) p numbers, which nobody releases. The
+least-squares line through a class's indicator does not: at an origin of constants alone everybody has the same class
+probabilities q, and a score, ``B'(e_y - q) (x) c z / m`` with ``m = max_k |e_k - q|``, contains that of each class's
+indicator, since ``B B'(e_y - q) = e_y - q``:
+
+.. math:: m\, (B\, E\, u)_k = E\, (y_k - q_k)\, c z = \pi\, E\, c z x'\, (b_k - q_k e).
+
+So the models of all epochs have such origins. Each class is a binary target of `line`, with ``1 - 1/K`` times the noise
+variance, and released scatters estimate ``E c z z'`` for all of them. All lines have the same weights c, so that
+without noise each feature's slopes add up to zero. The reported values are ``2 b_k``, less 1 for the constant: the line
+through labels of -1 and +1, as in `moments`.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from murk.learners.core.coordinates import contrasts
-from murk.learners.core.scoring.descent import descend
-from murk.learners.core.scoring.model import Model, Response, directions
-from murk.learners.core.scoring.moments import pooled
-from murk.learners.core.scoring.rows import Rows, inverse, mean_matrix
-from murk.learners.core.scoring.solve import LOGIT_SQUARE, ORIGIN_VARIANCE, PRIOR_VARIANCE
+from murk.learners.core.scoring.line import RAREST, ProbabilityLine, matrix_share, tells_line
+from murk.learners.core.scoring.model import Model, Response, Rows, directions, inverse, mean_matrix
+from murk.learners.core.scoring.moments import Moments, pooled
+from murk.learners.core.scoring.solve import LOGIT_SQUARE, ORIGIN_VARIANCE, PRIOR_VARIANCE, descend, even_coordinates
 from murk.learners.core.scoring.sums import Answer, Summary
 from murk.learners.estimates.links import class_probabilities
 from murk.learners.estimates.misfit import UNLIKE, excess
@@ -205,10 +215,7 @@ def _mean_scatter(model: Model, rows: Rows) -> Array:
 
 
 def _compare_matrices(found: Sequence[Summary], rows: Rows) -> tuple[float, float, bool, float]:
-    """Return the share of targets present, its variance, whether people are like the rows, and kappa.
-
-    Compares released matrices with the rows', in the newest epoch's coordinates.
-    """
+    """Return the share of targets present, its variance, whether people are like the rows, and kappa."""
     asked = [(each.model, each.curvature, partial(_mean_scatter, each.model, rows)) for each in found]
     together = pooled(asked, found[-1].model.transform)
     if together is None:
@@ -231,3 +238,158 @@ def _compare_matrices(found: Sequence[Summary], rows: Rows) -> tuple[float, floa
     while kappa < _MOST and excess(float(np.sum(left / (variances + kappa * spread))), size) > -_DOUBTED:
         kappa *= 2.0
     return ratio, variance if missing else 0.0, alike, min(kappa, _MOST)
+
+
+FIRST_SHARES = (0.375, 0.125)  # shares of people asked for a scatter and for a curvature until the moments are known
+
+_LOGISTIC = Response(True)
+_CURVATURES = 0.25  # share of curvatures, which determine the share of targets present, among matrices asked for
+# Standard errors, and the further share, that are subtracted from the estimated share of missing targets.
+_SURELY, _SAME = 2.0, 0.01
+
+
+class ClassLines:
+    """The least-squares lines through the indicators of K classes, K p values; no lines before answers determine them.
+
+    ``found`` are the epochs' mean answers, oldest first, at origins of constants alone; ``indicators`` are the answers
+    about each class as those about a binary target.
+    """
+
+    public = False
+    alike = True
+    doubt = 0.0
+
+    def __init__(self, found: Sequence[Summary], classes: int) -> None:
+        self.newest = found[-1].model
+        self.features = len(self.newest.transform)
+        self._found, self._basis = list(found), contrasts(classes)
+        self.indicators = [[indicator(each, label, self._basis) for each in found] for label in range(classes)]
+        self.moments = Moments.of(self.indicators[0], _LOGISTIC)
+        self.rows = Rows.normal(self.moments.moment)
+        self.lines: list[ProbabilityLine] = []
+        if tells_line(self.indicators[0]):
+            first = ProbabilityLine(self.indicators[0], self.moments)
+            self.lines = [first, *(first.with_scores(each) for each in self.indicators[1:])]
+        values = np.zeros((classes, self.features))
+        values[:, -1] = 2.0 / classes
+        for label, line in enumerate(self.lines):
+            values[label] = 2.0 * line.values
+        values[:, -1] -= 1.0
+        self.values: Array = values.ravel()
+
+    @property
+    def missing(self) -> float:
+        """Lower bound on the share of people whose target is missing; 0 unless significant."""
+        if not self.lines:
+            return 0.0
+        share, error = self.lines[0].share
+        return max(1.0 - share - _SURELY * error - _SAME, 0.0)
+
+    def refit(self, found: Sequence[Summary]) -> ClassLines:
+        """Return the solution for other answers."""
+        return ClassLines(found, len(self._basis))
+
+    @property
+    def rates(self) -> Array:
+        """Share of each class, at least 1%, (K,)."""
+        classes = len(self._basis)
+        if not self.lines:
+            return np.full(classes, 1.0 / classes)
+        shares = np.array([max(line.rate, RAREST) for line in self.lines])
+        return np.asarray(shares / shares.sum())
+
+    @cached_property
+    def origin(self) -> Array:
+        """Contrasts of log odds for predictions, ((K - 1) p,): a shrunk step of Newton's method from the constants."""
+        theta, means = np.zeros((len(self._basis), self.features)), self.moments.moment[-1]
+        rates, even = self.rates, 1.0 / len(self._basis)
+        if self.lines:
+            spread = float(np.square(rates - even).sum())
+            doubt = sum(float(means @ line.covariance @ means) for line in self.lines)
+            rates = even + max(1.0 - doubt / max(spread, 1e-300), 0.0) * (rates - even)
+        for label, line in enumerate(self.lines):
+            signal, noise = line.signal, line.noise
+            theta[label] = signal / max(signal + noise, 1e-300) * line.values / rates[label]
+        # The constant gives each class its share at the mean of the features.
+        theta[:, -1] = np.log(rates) - theta[:, :-1] @ means[:-1]
+        return np.asarray((self._basis.T @ theta).ravel())
+
+    # Precision of the lines
+
+    @cached_property
+    def covariance(self) -> Array:
+        """Covariance of the values, (K p, K p); that of a wide prior before answers determine the lines."""
+        classes, p = len(self._basis), self.features
+        if not self.lines:
+            return np.eye(classes * p) * PRIOR_VARIANCE
+        blocks = np.zeros((classes, p, classes, p))
+        for k, line in enumerate(self.lines):
+            blocks[k, :, k, :] = line.covariance
+            for j in range(k):
+                blocks[j, :, k, :] = self.lines[j].covariance_with(line, self._noises(j, k))
+                blocks[k, :, j, :] = blocks[j, :, k, :].T
+        return np.asarray(4.0 * blocks.reshape(classes * p, classes * p))
+
+    def _noises(self, one: int, other: int) -> list[tuple[float, float]]:
+        """Return the covariance of two classes' mean scores by epoch, as `ProbabilityLine.covariance_with` takes it."""
+        rates, found = (self.lines[one].rate, self.lines[other].rate), []
+        for each in self._found:
+            if each.score is None:
+                continue
+            at = centre(each.model, self._basis)
+            scale = _largest(at) ** 2 * float(self._basis[one] @ self._basis[other])
+            spread = at[one] * at[other] - rates[0] * at[other] - at[one] * rates[1]
+            found.append((scale * each.score.noise, scale * each.score.whole + each.score.share * spread))
+        return found
+
+    def half_widths(self, quantile: float) -> Array:
+        """Return half-widths of the intervals, (K p,); infinite where a value was not learned."""
+        if not self.lines:
+            return np.full(len(self.values), math.inf)
+        return np.concatenate([2.0 * line.half_widths(quantile) for line in self.lines])
+
+    # The next epoch
+
+    def next_model(self, reach: float, noise: tuple[float, float]) -> Model:
+        """Return the next epoch's model: at the classes' shares, in coordinates where people spread evenly.
+
+        ``noise`` holds the noise variances of one number of a score and of a matrix, in units of their bounds.
+        """
+        base, origin = even_coordinates(self.moments, reach), np.zeros((self._basis.shape[1], self.features))
+        if not self.moments.settled or not self.lines:
+            return Model(origin.ravel(), base, reach, 1.0, *FIRST_SHARES).rounded()
+        rates = self.rates
+        origin[:, -1] = self._basis.T @ np.log(rates)
+        model = Model(origin.ravel(), base, reach, 1.0, 0.0, 0.0)
+        largest = _largest(rates) * math.sqrt(self._basis.shape[1])
+        share = matrix_share(sum(line.signal for line in self.lines), largest, model.matrix_reach, noise)
+        shares = (1.0 - _CURVATURES) * share, _CURVATURES * share
+        return Model(origin.ravel(), base, reach, 1.0, *shares).rounded()
+
+
+def centre(model: Model, basis: Array) -> Array:
+    """Return the class probabilities that scores are centred at, (K,), for an origin of constants alone."""
+    constants = model.origin.reshape(basis.shape[1], -1)[:, -1]
+    return np.asarray(class_probabilities(model.exponent * constants[None, :], basis)[0])
+
+
+def _largest(at: Array) -> float:
+    """Return the largest ``|e_k - q|`` over classes k, for class probabilities q."""
+    return math.sqrt(1.0 - 2.0 * float(at.min()) + float(at @ at))
+
+
+def indicator(each: Summary, label: int, basis: Array) -> Summary:
+    """Return an epoch's mean answers about a class as those of a binary target with an origin of the constant alone."""
+    at = centre(each.model, basis)
+    q = min(max(float(at[label]), 1e-9), 1.0 - 1e-9)
+    origin = np.append(np.zeros(len(each.model.transform) - 1), math.log(q / (1.0 - q)))
+    model = replace(each.model, origin=origin, exponent=1.0)
+    score, curvature = each.score, each.curvature
+    if score is not None:
+        factor, even = _largest(at) / max(q, 1.0 - q), float(basis[label] @ basis[label])
+        mean = factor * basis[label] @ score.mean.reshape(basis.shape[1], -1)
+        score = Answer(mean, factor**2 * even * score.noise, score.share, factor**2 * even * score.whole)
+    if curvature is not None:
+        # For classes a curvature is a scatter that is zero if the target is missing.
+        curvature = curvature.times(2.0 * float(_LOGISTIC.weights(origin[-1:], 1.0)[0]))
+    return Summary(model, score, each.scatter, curvature)

@@ -1,11 +1,13 @@
-"""The learner of scores on one chain: exact sums by epoch, and a new model at each epoch's end. River-free."""
+"""The learners of scores on one chain: exact sums by epoch, and a new model at each epoch's end. River-free."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from itertools import pairwise
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,14 +15,13 @@ from numpy.typing import NDArray
 from murk._turns import Turns, in_turn
 from murk.errors import MurkError
 from murk.learners.core.coordinates import matrix_size
-from murk.learners.core.scoring.any_solution import solution_of
-from murk.learners.core.scoring.estimate import ScoreEstimate, estimate_of
-from murk.learners.core.scoring.forgers import Forgery
+from murk.learners.core.scoring.estimate import Forgery, Outlook, ScoreEstimate, estimate_of
 from murk.learners.core.scoring.mechanism import ScoreMechanisms
-from murk.learners.core.scoring.model import Model, Question
-from murk.learners.core.scoring.needed import Outlook
-from murk.learners.core.scoring.settings import NEVER, REMEMBERED, Settings
-from murk.learners.core.scoring.sums import Epoch, Tally, summaries
+from murk.learners.core.scoring.model import Model, Question, check_model, model_size
+from murk.learners.core.scoring.settings import NEVER, REMEMBERED, Settings, solution_of
+from murk.learners.core.scoring.sums import Epoch, Summary, Tally, summaries
+from murk.learners.estimates.drift import SMALLEST_SHARE, Comparison, Drift, compare, concluded
+from murk.learners.problem import HostileModelError, plausible
 from murk.privacy.mechanisms.payload_limits import FORGED, Reach
 from murk.stream.messages.codec import RejectedError
 from murk.stream.messages.state import count_of
@@ -29,12 +30,10 @@ from murk.stream.messages.wire import block_of
 if TYPE_CHECKING:
     from murk.stream.messages.releases import ScoreRelease
 
-Answered = tuple[int, str, Question]
-"""An answer's version, level and question."""
+Answered = tuple[int, str, Question]  # an answer's version, level and question
 _ANSWERED = "version", "level", "question"
 
-BLOCK = 4096
-"""Largest number of releases learned at once, so that the sum of their payloads fits into 64 bits."""
+BLOCK = 4096  # largest number of releases learned at once, so that the sum of their payloads fits into 64 bits
 
 
 @dataclass(frozen=True)
@@ -46,8 +45,7 @@ class Chain:
     shown: Chain | None = None  # the earlier state that predictions use, if any
 
 
-Learned = tuple[Chain, Mapping[str, ScoreMechanisms]]
-"""A chain and its levels' mechanisms."""
+Learned = tuple[Chain, Mapping[str, ScoreMechanisms]]  # a chain and its levels' mechanisms
 
 
 class ScoreEngine:
@@ -57,10 +55,8 @@ class ScoreEngine:
 
     def __init__(self, settings: Settings, mechanisms: Mapping[str, ScoreMechanisms]) -> None:
         self.settings = settings
-        self.dimension = settings.dimension
-        """Length of a score."""
-        self.lengths = lengths_of(settings)
-        """Lengths of a score's and, if any are asked for, a matrix's payload."""
+        self.dimension = settings.dimension  # length of a score
+        self.lengths = lengths_of(settings)  # lengths of a score's and, if any are asked for, a matrix's payload
         self.mechanisms = dict(mechanisms)
         self._turns = Turns()
         self._now = Chain(0, (Epoch(0, settings.first_model(mechanisms)),))
@@ -104,20 +100,15 @@ class ScoreEngine:
     # Releases
 
     def admit(self, release: ScoreRelease, ahead: int = 0) -> None:
-        """Refuse a forged release, or one of a future, unknown or forgotten epoch.
+        """Raise RejectedError for a forged release, or one of a future, unknown or forgotten epoch.
 
-        ``ahead`` counts releases that were admitted before it and are not learned yet.
-
-        Raises RejectedError with reason ``"version"``, ``"future"``, ``"stale"``, ``"dimension"`` or ``"magnitude"``.
+        ``ahead`` counts the admitted releases before it that are not learned yet.
         """
         self._check_version(release.version, self._now.count + ahead)
         self.check_payload(release)
 
     def check_payload(self, release: ScoreRelease) -> None:
-        """Refuse a forged release, whatever its version.
-
-        Raises RejectedError with reason ``"dimension"`` or ``"magnitude"``.
-        """
+        """Raise RejectedError ("dimension" or "magnitude") for a forged release, whatever its version."""
         matrix = release.question != "score"
         if matrix and not self.settings.matrices:
             raise RejectedError("dimension", "a matrix, but this task asks nobody for one")
@@ -159,10 +150,7 @@ class ScoreEngine:
 
     @in_turn
     def learn_releases(self, releases: Sequence[ScoreRelease]) -> None:
-        """Learn from admitted releases.
-
-        Raises MurkError if a release's epoch is not remembered.
-        """
+        """Learn from admitted releases; raise MurkError if a release's epoch is not remembered."""
         done = 0
         while done < len(releases):
             stop = min(len(releases), done + self._until_next_model())
@@ -172,38 +160,41 @@ class ScoreEngine:
 
     @in_turn
     def learn_payloads(self, answers: Mapping[tuple[str, Question], NDArray[np.int64]]) -> None:
-        """Learn payloads (m, d) by level and question, all made at the newest model.
-
-        Raises MurkError if they are more than the epoch's remaining answers.
-        """
+        """Learn payloads (m, d) made at the newest model, by level and question; raise MurkError if it takes fewer."""
         self._check_room(sum(map(len, answers.values())))
-        start = self._now.epochs[-1].start
+        start = self._newest
         self._add({(start, level, question): payloads for (level, question), payloads in answers.items()})
 
     @in_turn
     def learn_sums(self, sums: Mapping[tuple[str, Question], Tally]) -> None:
-        """Learn sums of answers by level and question, all made at the newest model.
-
-        Raises MurkError if they are more than the epoch's remaining answers.
-        """
-        now = self._now
+        """Learn sums of answers made at the newest model, by level and question; raise MurkError if it takes fewer."""
+        now, start = self._now, self._newest
         learned = self._check_room(sum(tally.count for tally in sums.values()))
-        newest = now.epochs[-1]
+        known = {epoch.start: epoch for epoch in now.epochs}
+        newest = known.get(start) or self._unseen(start)
         for (level, question), tally in sums.items():
             newest = newest.joined(level, question, tally)
-        self._now = self._advanced(now, now.count + learned, (*now.epochs[:-1], newest))
+        self._now = self._advanced(now, now.count + learned, tuple({**known, start: newest}.values()))
 
     def _check_room(self, answers: int) -> int:
-        count = self._now.count
-        left = self.settings.epoch_end(count) - count
+        left = self._left()
         if answers > left:
             raise MurkError(f"{answers} answers, but the epoch takes only {left} more")
         return answers
 
+    @property
+    def _newest(self) -> int:
+        """Version of the newest model."""
+        return self._now.epochs[-1].start
+
+    def _left(self) -> int:
+        """Return the number of releases until the next model."""
+        count = self._now.count
+        return self.settings.epoch_end(count) - count
+
     def _until_next_model(self) -> int:
         """Return the most releases to learn before the next model or block."""
-        count = self._now.count
-        return min(BLOCK, self.settings.epoch_end(count) - count)
+        return min(BLOCK, self._left())
 
     def _add(self, answers: Mapping[Answered, NDArray[np.int64]]) -> None:
         """Add payloads of at most the rest of the epoch: all of them or, on an interrupt, none."""
@@ -251,10 +242,7 @@ class ScoreEngine:
 
     @in_turn
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore a state.
-
-        Raises MurkError if it belongs to other settings, or is damaged.
-        """
+        """Restore a state; raise MurkError if it belongs to other settings, or is damaged."""
         if state.get("schema") != 1 or state.get("settings") != self.settings.digest:
             raise MurkError("the state is of a learner with other settings: use those that it was learned with")
         self._now = self._read(state)
@@ -306,19 +294,16 @@ def merged(engines: Sequence[ScoreEngine]) -> ScoreEstimate:
 def merged_of(settings: Settings, known: Sequence[Learned]) -> ScoreEstimate:
     """Return the estimate of several chains, given with their levels' mechanisms."""
     chains = equations(settings, known)
-    found = [each for chain, mechanisms in chains for each in summaries(chain.epochs, mechanisms, settings.features)]
+    found = _answers(settings, chains)
     outlook, forgery = None, None
     if found:
         solution = solution_of(found, settings.response, settings.rows)
         mechanisms = {level: pair for _, levels in chains for level, pair in levels.items()}
         forgery = Forgery.of([epoch for chain, _ in chains for epoch in chain.epochs], mechanisms)
-        outlook = Outlook(settings, solution, found, mechanisms, _level_counts(chain for chain, _ in chains))
+        outlook = Outlook(settings, solution, found, mechanisms, _level_counts(chains))
     estimate = estimate_of(settings.reported, outlook, len(known), sum(chain.count for chain, _ in chains))
-    if forgery is not None:
-        estimate = replace(estimate, influence=forgery.influence, forgery=forgery)
-    if settings.forget is None:
-        return estimate
-    return replace(estimate, kept=sum(_level_counts(chain for chain, _ in chains).values()))
+    kept = None if settings.forget is None else sum(_level_counts(chains).values())
+    return replace(estimate, influence=None if forgery is None else forgery.influence, forgery=forgery, kept=kept)
 
 
 def equations(settings: Settings, chains: Sequence[Learned]) -> Sequence[Learned]:
@@ -329,10 +314,7 @@ def equations(settings: Settings, chains: Sequence[Learned]) -> Sequence[Learned
 
 
 def joined(chains: Sequence[Chain]) -> Chain:
-    """Join chains of shared models by adding up their sums.
-
-    The first chain, which makes the models, determines the epochs.
-    """
+    """Join chains of shared models by adding up their sums in the epochs of the first chain, which makes the models."""
     first, *others = chains
     known = {epoch.start: epoch for epoch in first.epochs}
     for epoch in (epoch for chain in others for epoch in chain.epochs if epoch.start in known):
@@ -341,11 +323,196 @@ def joined(chains: Sequence[Chain]) -> Chain:
     return Chain(sum(chain.count for chain in chains), tuple(known.values()))
 
 
-def _level_counts(chains: Iterable[Chain]) -> dict[str, int]:
+def _answers(settings: Settings, chains: Sequence[Learned]) -> list[Summary]:
+    """Return the mean answers of all chains' epochs."""
+    return [each for chain, mechanisms in chains for each in summaries(chain.epochs, mechanisms, settings.features)]
+
+
+def _level_counts(chains: Sequence[Learned]) -> dict[str, int]:
     """Return the number of remembered releases by level."""
     counts: Counter[str] = Counter()
-    for chain in chains:
+    for chain, _ in chains:
         for epoch in chain.epochs:
             for (level, _), tally in epoch.tallies.items():
                 counts[level] += tally.count
     return dict(sorted(counts.items()))
+
+
+class SharedScoreEngine(ScoreEngine):
+    """A chain of scores whose people answer at models that all chains share.
+
+    The first chain's learner makes a model from all chains' sums when they reach an epoch's start together. It writes
+    the model in one piece with its state before anybody can read it, so that a crash never makes two. The other
+    learners receive the model and keep it with their own sums.
+    """
+
+    def __init__(self, settings: Settings, mechanisms: Mapping[str, ScoreMechanisms]) -> None:
+        super().__init__(settings, mechanisms)
+        self._models = _models(self._now)
+
+    @property
+    def model(self) -> Model:
+        """The newest known model."""
+        models = self._models
+        return models[max(models)]
+
+    @property
+    def model_size(self) -> int:
+        """Length of a model."""
+        return model_size(self.settings.features, self.settings.contrasts)
+
+    @property
+    def next_model_at(self) -> int:
+        """Releases of all chains at which the next model is due."""
+        return self.settings.epoch_end(max(self._models))
+
+    @property
+    def publish_every(self) -> int:
+        """Never between commits: an uncommitted model might be made a second time."""
+        return NEVER
+
+    def another(self) -> Self:
+        """Return a learner of the same task that has learned nothing."""
+        return type(self)(self.settings, self.mechanisms)
+
+    # Models
+
+    @in_turn
+    def begin_epoch(self, others: Sequence[ScoreEngine]) -> Self | None:
+        """Make the next model, if due, from what this (the first) chain and all others have learned.
+
+        Returns a learner of the joined chains, or None if no model was due; raises MurkError if sums give no model.
+        """
+        whole = joined([self._now, *(other.now for other in others)])
+        start = self.settings.epoch_start(whole.count)
+        found = summaries(whole.epochs, self.mechanisms, self.settings.features)
+        # If nobody answered at the remembered models, there are no sums to make the next one from.
+        if start <= max(self._models) or not found:
+            return None
+        with plausible():
+            model = self.settings.next_model(found, start, self.mechanisms)
+        now = self._now
+        self._now = self._advanced(now, now.count, (*now.epochs, Epoch(start, model)))
+        self._models = _models(self._now)
+        learner = self.another()
+        learner._now = whole
+        return learner
+
+    @in_turn
+    def hear(self, first: ScoreEngine) -> None:
+        """Add the first chain's committed models."""
+        self._models = {**self._models, **_models(first.now)}
+
+    @in_turn
+    def hear_newest(self, version: int, flat: Sequence[float]) -> None:
+        """Add the newest published model, which may precede the state with it; raise HostileModelError if forged."""
+        if version > max(self._models):
+            self._models = {**self._models, version: self._checked(version, flat)}
+
+    @in_turn
+    def take_up(self, version: int, flat: Sequence[float]) -> None:
+        """Continue with a published model that the first chain's restored state lacks, like `hear_newest`."""
+        if version > max(self._models):
+            now = self._now
+            epochs = (*now.epochs, Epoch(version, self._checked(version, flat)))
+            self._now = self._advanced(now, now.count, epochs)
+            self._models = _models(self._now)
+
+    def _checked(self, version: int, flat: Sequence[float]) -> Model:
+        if version != self.settings.epoch_start(version):
+            raise HostileModelError(f"the model has version {version}, at which no model is published: refused")
+        return check_model(np.array(flat), self.settings.features, self.settings.contrasts)
+
+    # Releases
+
+    def _check_version(self, version: int, count: int) -> None:
+        known = self._remembered()
+        if version in known:
+            return
+        if version > known[-1]:
+            raise RejectedError("future", f"version {version}, but the newest model has version {known[-1]}")
+        if version > known[0] or version != self.settings.epoch_start(version):
+            raise RejectedError("version", f"there was no model of version {version}")
+        raise RejectedError("stale", f"the epoch of version {version} is forgotten")
+
+    def _knows(self, versions: Set[int], releases: int) -> bool:
+        return versions <= set(self._remembered())
+
+    def _remembered(self) -> list[int]:
+        """Return the versions of the newest models, oldest first."""
+        return sorted(self._models)[-REMEMBERED:]
+
+    @property
+    def _newest(self) -> int:
+        return max(self._models)
+
+    def _left(self) -> int:
+        return NEVER
+
+    def _until_next_model(self) -> int:
+        return NEVER
+
+    def _unseen(self, version: int) -> Epoch:
+        if version not in self._models:
+            raise MurkError(f"the model of version {version} is not known")
+        return Epoch(version, self._models[version])
+
+    def _advanced(self, before: Chain, count: int, epochs: tuple[Epoch, ...]) -> Chain:
+        # Twice as many: releases admitted before the newest models arrived are learned after them.
+        self._models = dict(sorted(self._models.items())[-2 * REMEMBERED :])
+        return Chain(count, tuple(sorted(epochs, key=attrgetter("start")))[-REMEMBERED:])
+
+    # State
+
+    def _read(self, state: Mapping[str, Any]) -> Chain:
+        chain = super()._read(state)
+        self._models = _models(chain)
+        return chain
+
+    def _may_begin(self, starts: tuple[int, ...], count: int) -> bool:
+        grid = all(start == self.settings.epoch_start(start) for start in starts)
+        return grid and starts == tuple(sorted(set(starts))) and len(starts) <= REMEMBERED
+
+
+def _models(chain: Chain) -> dict[int, Model]:
+    """Return the models that a chain remembers, by version."""
+    return {epoch.start: epoch.model for epoch in chain.epochs}
+
+
+def drift_of(settings: Settings, chains: Sequence[Learned]) -> Drift:
+    """Return whether later epochs contradict earlier ones (see `murk.learners.estimates.drift`).
+
+    The epochs before each boundary are solved like all together: without public rows if people are unlike them, and
+    then with centred scores alone, whose mean is zero at the truth for any distribution of the features. So a change
+    of the features alone is no drift, except for the least-squares lines of several classes. As old epochs are
+    forgotten, a boundary is tested with up to 7 different sets of epochs, for which the test corrects.
+    """
+    chains = equations(settings, chains)
+    releases = sum(chain.count for chain, _ in chains)
+    starts = sorted({epoch.start for chain, _ in chains for epoch in chain.epochs})
+    answers = _answers(settings, chains)
+    if len(starts) < 2 or settings.once or not answers:
+        return Drift(releases=releases)
+    whole = solution_of(answers, settings.response, settings.rows)
+    releases_known = sum(_level_counts(chains).values())
+    comparisons: list[Comparison] = []
+    for last, start in pairwise(starts):
+        early = [
+            (replace(chain, epochs=tuple(epoch for epoch in chain.epochs if epoch.start <= last)), mechanisms)
+            for chain, mechanisms in chains
+        ]
+        before = sum(_level_counts(early).values())
+        share = 1.0 - before / releases_known
+        if not before or share < SMALLEST_SHARE:
+            continue
+        try:
+            older = whole.refit(_answers(settings, early))
+        except (MurkError, np.linalg.LinAlgError):
+            # So few epochs may have no solution.
+            continue
+        comparison = compare(
+            whole.values - older.values, older.covariance, whole.covariance,
+            settings.epoch_number(start), releases - releases_known + before, releases, share,
+        )  # fmt: skip
+        comparisons += [] if comparison is None else [comparison]
+    return concluded(settings.reported, releases, comparisons, REMEMBERED - 1)

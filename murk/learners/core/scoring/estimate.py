@@ -1,35 +1,376 @@
-"""The estimate from epochs' sums, with intervals that are not normal."""
+"""The estimate from epochs' sums, its intervals, signs of forged answers, and forecasts of what it takes to learn more.
+
+In a forecast more people answer at the next model as expected at the solution, with the mechanisms' noise, and all
+equations are solved again. The number of people is quadrupled until the interval is bounded, then doubled as a margin.
+With people's own spread 1/p, a release with noise variance s'^2 is worth ``(s^2 + 1/p) / (s'^2 + 1/p)`` releases with
+noise variance s^2, which gives the budgets. Public rows are tried as a sample of rows with the people's released second
+moments. docs/scores.md states how often forecasts are right.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from functools import cached_property
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache, cached_property, partial
 from statistics import NormalDist
-from typing import ClassVar
+from typing import Any, ClassVar, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from murk.errors import UserError
-from murk.learners.core.scoring.any_solution import AnySolution, disagreement
-from murk.learners.core.scoring.class_lines import ClassLines
-from murk.learners.core.scoring.classes import ClassSolution
-from murk.learners.core.scoring.curvature import UNEVEN
-from murk.learners.core.scoring.forgers import Forgery
+from murk.errors import MurkError, UserError
+from murk.learners.core.coordinates import contrasts, flattened
+from murk.learners.core.scoring import classes
+from murk.learners.core.scoring.classes import ClassLines, ClassSolution
 from murk.learners.core.scoring.line import ProbabilityLine
-from murk.learners.core.scoring.model import Response
-from murk.learners.core.scoring.moments import extent_of
-from murk.learners.core.scoring.needed import Need, Outlook
+from murk.learners.core.scoring.mechanism import ScoreMechanisms, score_mechanisms
+from murk.learners.core.scoring.model import Expected, Model, Question, Response, Rows, mean_matrix
+from murk.learners.core.scoring.moments import UNEVEN, extent_of, pooled
 from murk.learners.core.scoring.public import CurveSolution, PublicSolution
+from murk.learners.core.scoring.settings import AnySolution, Settings, disagreement
 from murk.learners.core.scoring.solve import Solution
+from murk.learners.core.scoring.sums import Epoch, Summary, Tally, most_answers, share_of, step_of, summaries
 from murk.learners.estimates.effects import mean_slope
-from murk.learners.estimates.estimate import Estimate, People
-from murk.learners.estimates.extent import Extent
+from murk.learners.estimates.estimate import Estimate, Extent, People
+from murk.learners.estimates.forgers import SLACK, Influence, longest, noise_of_number
+from murk.learners.results.numbers import rounded
+from murk.privacy.guarantees import Guarantee
+
+Array = NDArray[np.float64]
+
+MOST: Final = 256  # largest multiple of the present number of people that is forecast
+
+_MARGIN = 2  # factor on forecasts, as half of all runs at the threshold itself would fall short
+_LARGEST_HALF: Final = 1e300  # above every finite half-width
+_ROWS = (10_000, 3_000, 1_000)
+_LARGEST = {"mu": 10.0, "epsilon": 16.0, "rho": 50.0}  # larger budgets are hardly private and not advised
+_SEEN = 2.0  # standard deviations from which a curvature stands out from noise
+
+
+@dataclass(frozen=True)
+class Need:
+    """Changes that would each suffice to learn a coefficient; None for a change not known to suffice."""
+
+    people: int | None = None  # total number of people, at these budgets
+    budgets: Mapping[str, Guarantee] = field(default_factory=dict)  # level to guarantee, with the current people
+    public_rows: int | None = None  # number of public covariates like the people's, with the current people and budgets
+    # whether it may take far more: the curvature along this coefficient is still hidden by noise, and is taken to be
+    # like that along the others
+    least: bool = False
+    seen: bool = True  # whether enough stood out from noise for a forecast
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data, including the words."""
+        return {
+            "people": self.people,
+            "budgets": {level: each.to_dict() for level, each in self.budgets.items()} or None,
+            "public_rows": self.public_rows,
+            "at_least": self.least,
+            "words": self.words,
+        }
+
+    @property
+    def words(self) -> str:
+        """The end of a sentence that begins with "it would take".
+
+        Examples
+        --------
+        >>> from murk.privacy import GaussianDP
+        >>> Need(400_000, {"default": GaussianDP(2.5)}).words
+        'about 400,000 people in all, or mu of about 2.5 with as many people as now'
+        >>> Need(seen=False).words
+        'more than can be forecast yet: hardly anything stands out from the noise so far'
+        """
+        if not self.seen:
+            return "more than can be forecast yet: hardly anything stands out from the noise so far"
+        options = []
+        if self.people is not None:
+            options.append(f"about {self.people:,} people in all")
+        if self.budgets:
+            options.append(f"{_budgets_words(self.budgets)} with as many people as now")
+        if self.public_rows is not None:
+            options.append(f"about {self.public_rows:,} public rows like the people")
+        if not options:
+            return f"more than {_MARGIN * MOST:,} times the people"
+        words = ", or ".join(options)
+        return words.replace("about", "at least") if self.least else words
+
+
+def _budgets_words(budgets: Mapping[str, Guarantee]) -> str:
+    words = []
+    for level, budget in budgets.items():
+        (parameters,) = budget.to_dict().values()
+        name, value = next(iter(parameters.items()))
+        words.append(f"{name} of about {value:g}" + (f" ({level})" if len(budgets) > 1 else ""))
+    return " and ".join(words)
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """Input of forecasts."""
+
+    # settings, solution, found: the public settings, the solution, and the epochs' mean answers that it solves
+    settings: Settings
+    solution: AnySolution
+    found: Sequence[Summary]
+    mechanisms: Mapping[str, ScoreMechanisms]  # level to mechanisms
+    counts: Mapping[str, int]  # level to its number of releases
+
+    @property
+    def people(self) -> int:
+        """Number of releases so far."""
+        return sum(self.counts.values())
+
+    def needs(self, quantile: float, within: Array | None = None) -> dict[str, Need]:
+        """Return by name what it would take to learn each coefficient that was not learned.
+
+        ``quantile`` is the intervals' normal quantile, and ``within`` the half-widths wanted, (p,), by default any.
+        """
+        names = self.settings.reported
+        limits = np.full(len(names), _LARGEST_HALF) if within is None else within
+        unknown = ~(self.solution.half_widths(quantile) <= limits)
+        if not unknown.any():
+            return {}
+        visible = self._visible()
+        if visible is None:
+            return {name: Need(seen=False) for name, each in zip(names, unknown, strict=True) if each}
+        model = self.settings.first_model(self.mechanisms)
+        if not self.settings.once:
+            model = self.settings.next_model(self.found, self.people, self.mechanisms)
+        times = _MARGIN * self._times(model, quantile, unknown, limits)
+        rows = self._rows(model, quantile, unknown, limits)
+        needs = {}
+        for j in np.flatnonzero(unknown).tolist():
+            factor = float(times[j])
+            people = None if math.isinf(factor) else rounded(factor * self.people)
+            needs[names[j]] = Need(people, self._budgets(factor), int(rows[j]) or None, least=not visible[j])
+        return needs
+
+    # More people
+
+    def _times(self, model: Model, quantile: float, unknown: NDArray[np.bool_], limits: Array) -> Array:
+        """Return the multiple of people that each coefficient takes, (p,): a power of two, or infinite."""
+        factors, factor = np.full(len(unknown), math.inf), 4
+        learned = cache(partial(self._learned, model, quantile, limits))
+        while factor <= MOST and np.any(np.isinf(factors[unknown])):
+            new = unknown & np.isinf(factors) & learned(factor)
+            if new.any():
+                half = new & learned(factor // 2)
+                factors[new] = factor
+                factors[half] = factor // 2
+            factor *= 4
+        return factors
+
+    def _learned(self, model: Model, quantile: float, limits: Array, factor: int) -> NDArray[np.bool_]:
+        """Return whether each coefficient is learned from ``factor`` times the people."""
+        answers = [*self.found, *self._further_epochs(model, (factor - 1) * self.people)]
+        try:
+            halves = self.solution.refit(answers).half_widths(quantile)
+        except (MurkError, np.linalg.LinAlgError):
+            return np.zeros(len(self.settings.reported), dtype=bool)
+        return np.asarray(halves <= limits)
+
+    def _further_epochs(self, model: Model, people: int) -> list[Summary]:
+        """Return the expected answers of more people: half of them centred, like every other epoch."""
+        if model.exponent == 1.0:
+            return self._epoch(model, people)
+        centred = replace(model, exponent=1.0)
+        return [*self._epoch(centred, people // 2), *self._epoch(model, people - people // 2)]
+
+    def _epoch(self, model: Model, people: int) -> list[Summary]:
+        """Return the mean answers of an epoch in which everybody answers as expected, with levels as so far."""
+        tallies = {}
+        for question, share in model.shares.items():
+            mean = self._answer(model, question)
+            for level, known in self.counts.items():
+                count = round(people * known / self.people * share)
+                if count:
+                    step = step_of(self.mechanisms[level].mechanism(question))
+                    tallies[level, question] = Tally(count, [round(count * value / step) for value in mean.tolist()])
+        return summaries([Epoch(0, model, tallies)], self.mechanisms, self.settings.features)
+
+    def _answer(self, model: Model, question: Question) -> Array:
+        """Return one person's expected answer, in units of the release."""
+        solution, response, rows = self.solution, self.settings.response, self.solution.rows
+        if question == "score":
+            if response.classes:
+                basis = contrasts(response.classes)
+                at = classes.probabilities(rows.points, solution.origin, basis)
+                return self._target_share * classes.ClassScores.of(model, rows, basis).score(at)
+            return self._target_share * Expected.of(model, rows, response).score(rows.points @ solution.origin)
+        flat = question == "scatter" or bool(response.classes)
+        matrix = mean_matrix(model, rows, Response(False) if response.classes else response, flat=flat)
+        share = 1.0 if question == "scatter" else self._target_share
+        return share * flattened(matrix) / (model.matrix_reach / 2.0)
+
+    @property
+    def _target_share(self) -> float:
+        """Share of the people with a target."""
+        solution = self.solution
+        return min(solution.curvature.ratio, 1.0) if isinstance(solution, Solution) else 1.0 - solution.missing
+
+    def _visible(self) -> NDArray[np.bool_] | None:
+        """Return whether released matrices stand out from noise along each coefficient, (p,); None if along none."""
+        solution, response = self.solution, self.settings.response
+        if not isinstance(solution, Solution):
+            return np.ones(len(self.settings.reported), dtype=bool) if solution.alike else None
+        answers = [
+            (each.model, answer, partial(mean_matrix, each.model, solution.rows, response, flat=flat))
+            for each in self.found
+            for answer, flat in ((each.scatter, True), (each.curvature, False))
+        ]
+        matrices = pooled(answers, solution.newest.transform)
+        if matrices is None:
+            return None
+        weighed = matrices.expected / matrices.variances
+        if float(np.sum(weighed * matrices.measured)) < _SEEN * math.sqrt(float(np.sum(weighed * matrices.expected))):
+            return None
+        # Each coefficient's direction, with the others at their most likely, in the newest coordinates.
+        along = solution.newest.back.T @ solution.covariance
+        along = along / np.linalg.norm(along, axis=0)
+        measured = np.einsum("ij,ik,kj->j", along, matrices.measured, along)
+        noise = np.sqrt(np.einsum("ij,ik,kj->j", along**2, matrices.variances, along**2))
+        return np.asarray(measured > _SEEN * noise)
+
+    # Larger budgets
+
+    def _budgets(self, factor: float) -> dict[str, Guarantee]:
+        """Return guarantees, by level, that make releases worth ``factor`` times as much; empty if one is too large."""
+        if math.isinf(factor):
+            return {}
+        budgets = {level: self._budget(self.mechanisms[level], factor) for level in self.counts}
+        known = {level: budget for level, budget in budgets.items() if budget is not None}
+        return known if len(known) == len(budgets) else {}
+
+    def _budget(self, pair: ScoreMechanisms, factor: float) -> Guarantee | None:
+        score: Any = pair.score
+        own = 1.0 / score.dimension
+        wanted = (score.variance + own) / factor - own
+        guarantee: Any = pair.guarantee
+        (parameters,) = guarantee.to_dict().values()
+        name, now = next(iter(parameters.items()))
+        low, high = now, _LARGEST[name]
+
+        def enough(value: float) -> bool:
+            budget = replace(guarantee, **{name: value})
+            try:
+                other: Any = score_mechanisms(
+                    pair.kind, budget, self.settings.features, self.settings.contrasts, matrices=False
+                ).score
+            except UserError:
+                return False
+            return bool(other.variance <= wanted)
+
+        if wanted <= 0.0 or high <= low or not enough(high):
+            return None
+        while high / low > 1.02:
+            middle = math.sqrt(low * high)
+            low, high = (low, middle) if enough(middle) else (middle, high)
+        budget: Guarantee = replace(guarantee, **{name: float(f"{high:.2g}")})
+        return budget
+
+    # Public rows
+
+    def _rows(self, model: Model, quantile: float, unknown: NDArray[np.bool_], limits: Array) -> NDArray[np.int64]:
+        """Return the fewest public rows that suffice, (p,); 0 where none do, or there are some already."""
+        fewest = np.zeros(len(unknown), dtype=np.int64)
+        solution = self.solution
+        if not isinstance(solution, Solution):
+            return fewest
+        answers = self._epoch(model, self.people // _MARGIN)
+        for size in _ROWS:
+            rows = Rows(solution.rows.points, solution.rows.shares, float(size))
+            try:
+                halves = PublicSolution(answers, self.settings.response, rows).half_widths(quantile)
+            except (MurkError, np.linalg.LinAlgError):
+                break
+            learned = unknown & (halves <= limits)
+            if not learned.any():
+                break
+            fewest[learned] = size
+        return fewest
+
+
+QUESTIONS_THAT_MOVE: tuple[Question, ...] = ("score", "curvature")
+"""Scatters only choose coordinates and rows, which curvatures correct: they move an estimate less than scores do."""
+
+
+@dataclass(frozen=True)
+class Excess:
+    """More answers to a question than its share allows."""
+
+    question: Question  # the question
+    # answers, expected: actual and expected answers, over all epochs and levels with too many
+    answers: int
+    expected: float
+
+    @property
+    def words(self) -> str:
+        """A sentence that describes the excess."""
+        return (
+            f"{self.answers:,} answers are to the question {self.question!r}, but about {self.expected:,.0f} are "
+            "expected by its public share: some of them are forged"
+        )
+
+
+def excesses(epochs: Iterable[Epoch]) -> tuple[Excess, ...]:
+    """Return the questions with more answers than their shares allow."""
+    totals: dict[Question, tuple[int, float]] = {}
+    for epoch in epochs:
+        releases: dict[str, int] = {}
+        for (level, _), tally in epoch.tallies.items():
+            releases[level] = releases.get(level, 0) + tally.count
+        for (level, question), tally in epoch.tallies.items():
+            share = share_of(epoch.model, question)
+            if tally.count > most_answers(releases[level], share):
+                answers, expected = totals.get(question, (0, 0.0))
+                totals[question] = answers + tally.count, expected + releases[level] * share
+    return tuple(Excess(question, *both) for question, both in sorted(totals.items()))
+
+
+def influence_of(question: Question, epochs: Sequence[Epoch], mechanisms: Mapping[str, ScoreMechanisms]) -> float:
+    """Return how many standard errors one forged answer moves a coefficient; 0 where nobody answered the question."""
+    farthest, noise = 0.0, 0.0
+    for level, pair in mechanisms.items():
+        mechanism = pair.mechanism(question)
+        spread = noise_of_number(mechanism)
+        weight = 1.0 / (spread**2 + 1.0 / mechanism.dimension)
+        count = sum(epoch.tallies[level, question].count for epoch in epochs if (level, question) in epoch.tallies)
+        farthest = max(farthest, weight * longest(mechanism))
+        noise += count * (weight * spread) ** 2
+    return farthest / math.sqrt(noise) if noise > 0.0 else 0.0
+
+
+@dataclass(frozen=True)
+class Forgery:
+    """The possible influence of forged answers, and the signs of them.
+
+    Devices draw their question by the shares that the epoch's model publishes. Of N answers of one level at one model,
+    a matrix of share s has more than ``N s + sqrt(2 t N s (1 - s)) + t / 3`` with probability at most e^-t (Bernstein),
+    with t = 32 as for refusing an honest payload. Beyond that number its mean is weighted as that many answers, and
+    intervals are widened by the possible effect of the excess over the expected number. Single forged answers cannot be
+    identified in sums: nothing is refused, and honest answers are solved as before, bit for bit.
+    """
+
+    influence: Influence  # influence of one forged answer, whichever question it answers
+    excesses: tuple[Excess, ...] = ()  # questions with more answers than their shares allow
+    widened: float = 0.0  # standard errors by which intervals are widened for these
+
+    @classmethod
+    def of(cls, epochs: Sequence[Epoch], mechanisms: Mapping[str, ScoreMechanisms]) -> Forgery:
+        """Return the influence and the signs of forged answers in epochs."""
+        influences = [influence_of(question, epochs, mechanisms) for question in QUESTIONS_THAT_MOVE]
+        exceeded = excesses(epochs)
+        widened = sum(
+            SLACK * (excess.answers - excess.expected) * influence_of(excess.question, epochs, mechanisms)
+            for excess in exceeded
+        )
+        return cls(Influence(max(influences)), exceeded, widened)
+
 
 METHOD = "scores"
-# Standard errors from which missing targets are reported without public rows.
-_SURELY = 2.0
+_SURELY = 2.0  # standard errors from which missing targets are reported without public rows
 _OF_CLASSES = (
     "slopes of the least-squares line through each class's indicator (the linear probability model); log odds and odds "
     "ratios are not learned without public covariates"
@@ -59,6 +400,7 @@ class ScoreEstimate(Estimate):
     """Coefficients with intervals that allow for the error of the estimated curvature."""
 
     forecasts: ClassVar[bool] = True
+    noise_hides: ClassVar[bool] = True
 
     solution: AnySolution | None = None  # the solution, in coded units; None before anything was learned
     unit: float = 1.0  # the target's coded unit in its own units
@@ -94,15 +436,11 @@ class ScoreEstimate(Estimate):
             )
         return signs
 
-    def not_learned(self, level: float = 0.95) -> list[str]:
-        """Return the names of the coefficients that noise hides: those without a bounded interval."""
-        return self._without_end(level)
-
     def needs(self, level: float = 0.95, within: Mapping[str, float] | None = None) -> dict[str, Need]:
         """Return by name what it would take to learn each coefficient without a bounded interval at ``level``.
 
-        With ``within``, return what it would take to bring the half-width of each named coefficient down to the given
-        one. Takes several times as long as the estimate.
+        With ``within``, return what it would take for half-widths of these sizes. Takes several times as long as the
+        estimate.
         """
         if self.outlook is None:
             return {name: Need(seen=False) for name in self.names}
@@ -170,17 +508,13 @@ def estimate_of(names: tuple[str, ...], outlook: Outlook | None, chains: int, re
     rows, covariance = solution.rows, solution.covariance
     people = People(rows.points, rows.shares, sampled=solution.public, doubt=solution.doubt)
     note = _note(solution, outlook.settings.once)
+    # Whether people are like the public rows; None if there are none, or nothing checks it.
+    unchecked = isinstance(solution, PublicSolution) and not solution.checked
+    alike = solution.alike if not unchecked and (solution.public or not solution.alike) else None
     return ScoreEstimate(
         names, solution.values, METHOD, np.sqrt(np.diag(covariance)), note, chains, releases, covariance,
-        people, _checked(solution), solution=solution, outlook=outlook,
+        people, alike, solution=solution, outlook=outlook,
     )  # fmt: skip
-
-
-def _checked(solution: AnySolution) -> bool | None:
-    """Return whether people are like the public rows; None if there are none, or nothing checks it."""
-    if isinstance(solution, PublicSolution) and not solution.checked:
-        return None
-    return solution.alike if solution.public or not solution.alike else None
 
 
 def _note(solution: AnySolution, once: bool) -> str:

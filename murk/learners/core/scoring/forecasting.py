@@ -9,18 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk.learners.core.coordinates import flattened
-from murk.learners.core.design import Records
-from murk.learners.core.forecasting import released_sum, split
-from murk.learners.core.scoring.engine import ScoreEngine
+from murk.learners.core.design import Records, released_sum, split
+from murk.learners.core.scoring.engine import ScoreEngine, SharedScoreEngine
 from murk.learners.core.scoring.model import QUESTIONS, Question, directions, vectors
 from murk.learners.core.scoring.problem import ScoreProblem
 from murk.learners.core.scoring.settings import NEVER
-from murk.learners.core.scoring.shared import SharedScoreEngine
 from murk.learners.core.scoring.sums import Tally, step_of
 from murk.learners.estimates.estimate import Estimate
 
-_FORGOTTEN = 2
-"""Multiple of the kept releases after which a forgetting chain has settled."""
+_FORGOTTEN = 2  # multiple of the kept releases after which a forgetting chain has settled
 
 
 def estimates(
@@ -54,9 +51,7 @@ def _learn(
         end = engine.settings.epoch_end(done)
         size = (people if end == NEVER else min(people, end)) - done
         model = engine.model
-        shares = {
-            "score": 1.0 - model.scatter - model.curvature, "scatter": model.scatter, "curvature": model.curvature,
-        }  # fmt: skip
+        shares = model.shares
         asked = {question: _answers(engine, records, question) for question in QUESTIONS if shares[question]}
         sums = {}
         for level, answering in split(size, levels).items():

@@ -9,16 +9,37 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from murk._jit import deferred, deferred_to
+from murk._jit import deferred, deferred_to, within
 from murk._memory import borrowed
 from murk._scratch import empty, keep, wiped
 
 Array = NDArray[Any]
 
-# Logits are clipped to this size: probabilities hardly change beyond it, and nothing overflows.
-LARGEST_LOGIT = 50.0
-# Indices of the questions in `murk.learners.core.scoring.model.QUESTIONS`.
-SCORE, SCATTER = 0, 1
+LARGEST_LOGIT = 50.0  # logits are clipped to it: probabilities hardly change beyond, and nothing overflows
+SCORE, SCATTER = 0, 1  # indices of the questions in `murk.learners.core.scoring.model.QUESTIONS`
+
+
+def _length(
+    logit: float, length: float, target: float, reach: float, exponent: float, binary: bool, question: int
+) -> float:
+    """Return the length of a record's vector, from its logit and the length of its transformed features."""
+    logit = min(max(logit, -LARGEST_LOGIT), LARGEST_LOGIT)
+    high, low = 1.0, -1.0
+    if binary:
+        high, low = min(1.0, math.exp(-exponent * logit)), -min(1.0, math.exp(exponent * logit))
+    if question == SCORE:
+        scale = min(max(target, -1.0), 1.0)
+        if binary:
+            scale = high if target > 0.5 else low
+        return scale * (min(1.0, reach / length) if length > 0.0 else 0.0)
+    weight = 0.5
+    if question != SCATTER and binary:
+        probability = 1.0 / (1.0 + math.exp(-logit))
+        weight = probability * (1.0 - probability) * (high - low)
+    return math.sqrt(2.0 * weight * min(length, reach) / reach)
+
+
+_compiled_length = within(_length)
 
 
 def _vectors_early(
@@ -41,22 +62,7 @@ def _vectors_early(
             for z in v:
                 square += z * z
         norm = math.sqrt(square)
-        length = largest * norm
-        logit = min(max(logit, -LARGEST_LOGIT), LARGEST_LOGIT)
-        high, low = 1.0, -1.0
-        if binary:
-            high, low = min(1.0, math.exp(-exponent * logit)), -min(1.0, math.exp(exponent * logit))
-        if question == SCORE:
-            scale = min(max(target, -1.0), 1.0)
-            if binary:
-                scale = high if target > 0.5 else low
-            scale *= min(1.0, reach / length) if length > 0.0 else 0.0
-        else:
-            weight = 0.5
-            if question != SCATTER and binary:
-                probability = 1.0 / (1.0 + math.exp(-logit))
-                weight = probability * (1.0 - probability) * (high - low)
-            scale = math.sqrt(2.0 * weight * min(length, reach) / reach)
+        scale = _length(logit, largest * norm, target, reach, exponent, binary, question)
         factor = scale / norm if norm > 0.0 else 0.0
         v = [z * factor for z in v]
         finite = (question == SCATTER or target == target) and all(z - z == 0.0 for z in v)
@@ -70,7 +76,7 @@ def vectors(
 ) -> None:  # fmt: skip
     """Write scores of coded records, or the v of their matrices ``v v'``, into ``out`` (m, p): no longer than 1.
 
-    A NaN (missing) target gives zeros, except in a scatter; so do non-finite values.
+    Missing targets (NaN) give zeros, except in a scatter; so do non-finite values.
     """
     p = X.shape[1]
     for i in range(X.shape[0]):
@@ -88,22 +94,7 @@ def vectors(
                 out[i, j] /= largest
                 square += out[i, j] * out[i, j]
         norm = math.sqrt(square)
-        length = largest * norm
-        logit = min(max(logit, -LARGEST_LOGIT), LARGEST_LOGIT)
-        high, low = 1.0, -1.0
-        if binary:
-            high, low = min(1.0, math.exp(-exponent * logit)), -min(1.0, math.exp(exponent * logit))
-        if question == SCORE:
-            scale = min(max(y[i], -1.0), 1.0)
-            if binary:
-                scale = high if y[i] > 0.5 else low
-            scale *= min(1.0, reach / length) if length > 0.0 else 0.0
-        else:
-            weight = 0.5
-            if question != SCATTER and binary:
-                probability = 1.0 / (1.0 + math.exp(-logit))
-                weight = probability * (1.0 - probability) * (high - low)
-            scale = math.sqrt(2.0 * weight * min(length, reach) / reach)
+        scale = _compiled_length(logit, largest * norm, y[i], reach, exponent, binary, question)
         finite = question == SCATTER or y[i] == y[i]
         for j in range(p):
             out[i, j] *= scale / norm if norm > 0.0 else 0.0
@@ -117,10 +108,7 @@ def vectors(
 def class_scores(
     X: Array, y: Array, origin: Array, transform: Array, reach: float, exponent: float, basis: Array, out: Array
 ) -> None:
-    """Write scores of coded records of K classes into ``out`` (m, (K - 1) p): no longer than 1, zeros without a target.
-
-    ``murk.learners.core.scoring.classes`` defines them; ``basis`` (K, K - 1) is that of the contrasts.
-    """
+    """Write scores of K classes (see `classes`) into ``out`` (m, (K - 1) p): no longer than 1, 0 without a target."""
     p, classes, c = X.shape[1], basis.shape[0], basis.shape[1]
     unit, answer, odds = np.zeros((1, p)), np.zeros(c), np.zeros(classes)
     for i in range(X.shape[0]):
@@ -189,10 +177,7 @@ def _outer_early(rows: Array, out: Array) -> None:
 
 @deferred_to(_outer_early)
 def outer(rows: Array, out: Array) -> None:
-    """Write the upper triangle of ``v v'`` of rows v (m, p), off the diagonal times sqrt 2, into ``out``.
-
-    Rows longer than 1 are shortened; non-finite values count as 0.
-    """
+    """Write ``v v'`` of rows v (m, p), shortened to 1, into ``out`` like `flattened`; non-finite values count as 0."""
     p = rows.shape[1]
     v = np.empty(p)
     for i in range(rows.shape[0]):

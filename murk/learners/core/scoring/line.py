@@ -26,10 +26,8 @@ from functools import cached_property, partial
 import numpy as np
 from numpy.typing import NDArray
 
-from murk.learners.core.scoring.curvature import CAREFUL, UNEVEN, drawn, remaining_error
-from murk.learners.core.scoring.model import Model, Response, directions, probability
-from murk.learners.core.scoring.moments import Moments, pooled
-from murk.learners.core.scoring.rows import Rows, inverse, mean_matrix
+from murk.learners.core.scoring.model import Model, Response, Rows, directions, inverse, mean_matrix, probability
+from murk.learners.core.scoring.moments import CAREFUL, UNEVEN, Moments, drawn, pooled, remaining_error
 from murk.learners.core.scoring.solve import Solution, even_coordinates, far_from, first_rejected, lengthened
 from murk.learners.core.scoring.sums import Answer, Summary
 
@@ -37,14 +35,10 @@ Array = NDArray[np.float64]
 _Centred = tuple[Summary, Array, Array]
 _MatrixAnswer = tuple[Model, Answer | None, Callable[[], Array], Array]
 
-# Relative error of the change of A between two epochs' coordinates, as predicted over normal rows.
-_DOUBTED = 0.5
-# Least share of labels present, and least eigenvalue of A relative to the mean one.
-_LEAST, _FLAT = 0.02, 0.02
-# Difference allowed between curvatures and scatters of the same people where all labels are present.
-_SAME = 0.01
-# A half-width of 1 or more says nothing about a probability: not learned.
-_WIDEST = 1.0
+_DOUBTED = 0.5  # relative error of the change of A between two epochs' coordinates, as predicted over normal rows
+_LEAST, _FLAT = 0.02, 0.02  # least share of labels present, and least eigenvalue of A relative to the mean one
+_SAME = 0.01  # difference allowed between curvatures and scatters of the same people where all labels are present
+_WIDEST = 1.0  # a half-width of 1 or more says nothing about a probability: not learned
 _FITS = 3
 # Standard deviations by which the curvature must exceed its noise for models at the fitted coefficients, and the power
 # of the rate: the rarer an outcome, the better the line compared with log odds.
@@ -68,14 +62,8 @@ class _Equation:
 class ProbabilityLine:
     """The least-squares line through labels, from the epochs' mean answers, oldest first, and people's moments.
 
-    Attributes
-    ----------
-    model
-        Model at origin zero whose ``c(z)`` weights people.
-    values
-        b, in coded units, (p,).
-    rate
-        Share of positive labels.
+    ``values`` are b, in coded units, (p,); ``rate`` is the share of positive labels, and ``model`` a model at origin
+    zero whose ``c(z)`` weights people.
     """
 
     def __init__(self, found: Sequence[Summary], moments: Moments) -> None:

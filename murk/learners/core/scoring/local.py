@@ -14,19 +14,18 @@ from murk._turns import in_turn
 from murk.errors import MurkError, UserError
 from murk.learners.core.in_place import TOO_FEW, Held, RecordEngine, finish_draw, trials_for
 from murk.learners.core.scoring import record as k
-from murk.learners.core.scoring.answers import Answers, in_place
-from murk.learners.core.scoring.engine import BLOCK, Answered, Chain, ScoreEngine, chain_state, merged_of, reaches
+from murk.learners.core.scoring.engine import Answered, Chain, ScoreEngine, chain_state, merged_of, reaches
 from murk.learners.core.scoring.estimate import ScoreEstimate
 from murk.learners.core.scoring.mechanism import ScoreMechanisms
 from murk.learners.core.scoring.model import QUESTIONS, Question, asked, vectors, with_constant
+from murk.learners.core.scoring.record import Answers, in_place
 from murk.learners.core.scoring.settings import Settings, shown_next
 from murk.learners.core.scoring.sums import Epoch
 from murk.learners.core.values import number
 from murk.privacy.guarantees import Guarantee, guarantee_from_dict
 from murk.privacy.noise import NoiseSource, Purpose, SecureNoise, SimulatedNoise
 
-TURN: Final = 65_536
-"""Records learned before other threads get a turn; the sum of their integers fits into 64 bits."""
+TURN: Final = 65_536  # records learned before other threads get a turn; the sum of their integers fits into 64 bits
 
 MOST_BUDGETS: Final = 64
 """Largest number of different budgets that people choose themselves, as a learner keeps sums for each."""
@@ -35,9 +34,9 @@ MOST_BUDGETS: Final = 64
 class LocalScores(RecordEngine, ScoreEngine):
     """A chain that draws each record's question, randomizes the answer and learns it, once.
 
-    Sums are kept by level. A person's own budget becomes a level of its own, named by its guarantee. Predictions use
-    the solution at the last count given by `shown_next`, so that they depend on the learned records alone.
-    ``guarantees`` includes the level ``"default"``, and ``make`` makes the mechanisms of a guarantee.
+    Sums are kept by level. A person's own budget becomes a level named by its guarantee. Predictions use the solution
+    at the last count given by `shown_next`, so that they depend on the learned records alone. ``guarantees`` includes
+    the level ``"default"``, and ``make`` makes the mechanisms of a guarantee.
     """
 
     _kernels = k
@@ -54,17 +53,13 @@ class LocalScores(RecordEngine, ScoreEngine):
         self._own: dict[str, Guarantee] = {}
         super().__init__(settings, {level: make(guarantee) for level, guarantee in guarantees.items()})
         # The learner's own budget is "default", even if another level has the same guarantee.
-        self._names = {guarantee: level for level, guarantee in guarantees.items()}
-        self._names[guarantees["default"]] = "default"
+        self._names = {guarantee: level for level, guarantee in guarantees.items()} | {guarantees["default"]: "default"}
         self._solved: tuple[tuple[Chain, ScoreEstimate], ...] = ()
 
     # Levels
 
     def level(self, guarantee: Guarantee) -> str:
-        """Return the name of the level that has a guarantee, adding a level if necessary.
-
-        Raises UserError if it is not a guarantee, no mechanism provides it, or there are too many.
-        """
+        """Return the level of a guarantee, added if new; raise UserError if it is none, infeasible or one too many."""
         try:
             return self._names[guarantee]
         except (KeyError, TypeError):
@@ -200,19 +195,17 @@ class LocalScores(RecordEngine, ScoreEngine):
 
     # Predictions
 
-    def _until_next_model(self) -> int:
-        return min(BLOCK, self._left())
-
     def _left(self) -> int:
         """Return the number of records until the epoch ends or predictions change."""
         count = self._now.count
-        return (
-            min(self.settings.epoch_end(count), shown_next(count, self.settings.longest, self.settings.first)) - count
-        )
+        return min(self.settings.epoch_end(count), self._shown_next(count)) - count
+
+    def _shown_next(self, count: int) -> int:
+        return shown_next(count, self.settings.longest, self.settings.first)
 
     def _advanced(self, before: Chain, count: int, epochs: tuple[Epoch, ...]) -> Chain:
         now = super()._advanced(before, count, epochs)
-        if count == shown_next(before.count, self.settings.longest, self.settings.first):
+        if count == self._shown_next(before.count):
             return now
         return Chain(now.count, now.epochs, before.shown or before)
 
@@ -221,10 +214,7 @@ class LocalScores(RecordEngine, ScoreEngine):
         return self._estimate(self._now)
 
     def shown(self) -> NDArray[np.float64]:
-        """Return the coefficients in coded units that predictions use, (p,); for K classes contrasts, ((K - 1) p,).
-
-        They are shrunk further towards zero than an estimate's, which improves predictions.
-        """
+        """Return the coefficients for predictions, shrunk more than an estimate's, (p,); for K classes ((K - 1) p,)."""
         now = self._now
         solution = self._estimate(now.shown or now).solution
         return np.zeros(self.settings.dimension) if solution is None else solution.origin

@@ -139,8 +139,7 @@ class OuterMechanism(Wrapped):
         return self.noise.randomize(outer(vectors, self.features), noise, records)
 
 
-# As in `calibrate`: rounding must not decide the kind of mechanism.
-_BETTER = 0.99
+_BETTER = 0.99  # as in `calibrate`: rounding must not decide the kind of mechanism
 
 
 def outer_mechanism(kind: str | None, guarantee: Guarantee, features: int) -> OuterGaussian | OuterMechanism:
@@ -160,7 +159,9 @@ def outer_mechanism(kind: str | None, guarantee: Guarantee, features: int) -> Ou
     ('privunit', PureDP(epsilon=1.0))
     """
     if kind in (None, BEST) and isinstance(guarantee, PureDP | ApproxDP):
-        able = [outer_mechanism(each, guarantee, features) for each in _able(guarantee)]
+        pure = ("l2-ball", "privunit") if getattr(guarantee, "epsilon", 0.0) > 0.0 else ()
+        kinds = (*pure, "gaussian") if getattr(guarantee, "delta", 0.0) > 0.0 else pure or ("l2-ball",)
+        able = [outer_mechanism(each, guarantee, features) for each in kinds]
         best = able[0]
         for other in able[1:]:
             best = other if _worst(other) < _BETTER * _worst(best) else best
@@ -169,12 +170,6 @@ def outer_mechanism(kind: str | None, guarantee: Guarantee, features: int) -> Ou
     if kind == "gaussian":
         return OuterGaussian.calibrate(guarantee, features=features)
     return OuterMechanism(features, calibrate(kind, guarantee, dimension=matrix_size(features), radius=1.0))
-
-
-def _able(guarantee: Guarantee) -> tuple[str, ...]:
-    """Return the kinds of mechanism that may be best for a guarantee."""
-    pure = ("l2-ball", "privunit") if getattr(guarantee, "epsilon", 0.0) > 0.0 else ()
-    return (*pure, "gaussian") if getattr(guarantee, "delta", 0.0) > 0.0 else pure or ("l2-ball",)
 
 
 def _worst(mechanism: OuterGaussian | OuterMechanism) -> float:
@@ -245,10 +240,7 @@ class ScoreMechanisms:
 def score_mechanisms(
     kind: str | None, guarantee: Guarantee, features: int, contrasts: int = 1, *, matrices: bool = True
 ) -> ScoreMechanisms:
-    """Return a level's mechanisms for scores of ``contrasts * features`` numbers and, with ``matrices``, for matrices.
-
-    Raises UserError if the kind is unknown or cannot provide the guarantee.
-    """
+    """Return a level's mechanisms; raise UserError if the kind is unknown or cannot provide the guarantee."""
     score = calibrate(kind, guarantee, dimension=contrasts * features, radius=1.0)
     if not matrices:
         return ScoreMechanisms(score, None)

@@ -1,4 +1,4 @@
-"""The model that a learner publishes at the beginning of an epoch, and a device's answer at it.
+"""The model that a learner publishes at the beginning of an epoch, a device's answer at it, and its expectation.
 
 With coded features x (the constant last), the published origin a and transform W, ``z = W x`` and ``t = x'a``:
 
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Final, Literal
 
 import numpy as np
@@ -26,6 +26,7 @@ from murk.learners.core.coordinates import contrasts
 from murk.learners.core.curves import CodedCurve
 from murk.learners.core.scoring import kernels
 from murk.learners.core.scoring.kernels import LARGEST_LOGIT
+from murk.learners.estimates.estimate import PublicCovariates
 from murk.learners.estimates.links import logistic
 from murk.learners.problem import HostileModelError
 
@@ -35,10 +36,8 @@ QUESTIONS: Final[tuple[Question, ...]] = ("score", "scatter", "curvature")
 
 # Bounds far above honest models' coefficients in coded units and whitening factors.
 _LARGEST_ORIGIN, _LARGEST_TRANSFORM = 1e4, 1e8
-LARGEST_REACH: Final = 1e4
-"""The largest R, beyond all people's |z|: every ``c(z) z`` has length 1."""
-# Largest M in units of the typical length sqrt p: a released matrix's noise grows with it.
-_MATRIX_REACH = 2.0
+LARGEST_REACH: Final = 1e4  # the largest R, beyond all people's |z|: every ``c(z) z`` has length 1
+_MATRIX_REACH = 2.0  # largest M in units of the typical length sqrt p: a released matrix's noise grows with it
 
 
 @dataclass(frozen=True)
@@ -54,6 +53,11 @@ class Model:
     curvature: float
 
     @property
+    def shares(self) -> dict[Question, float]:
+        """Share of people asked each question."""
+        return {"score": 1.0 - self.scatter - self.curvature, "scatter": self.scatter, "curvature": self.curvature}
+
+    @property
     def flat(self) -> Array:
         """The published vector: the origin, the transform by rows, and the four numbers."""
         last = [self.reach, self.exponent, self.scatter, self.curvature]
@@ -62,10 +66,8 @@ class Model:
     @classmethod
     def of(cls, flat: Array, features: int) -> Model:
         """Read the vector of `flat`."""
-        p = features
-        origin, transform = flat[: -(p * p + 4)], flat[-(p * p + 4) : -4]
-        reach, exponent, scatter, curvature = (float(value) for value in flat[-4:])
-        return cls(origin.copy(), transform.reshape(p, p).copy(), reach, exponent, scatter, curvature)
+        origin, transform, last = np.split(flat, [-(features * features + 4), -4])
+        return cls(origin.copy(), transform.reshape(features, features).copy(), *map(float, last))
 
     @property
     def matrix_reach(self) -> float:
@@ -86,8 +88,7 @@ class Model:
 
     def rounded(self) -> Model:
         """Return the model to 9 significant digits, as the last ones differ between linear algebra libraries."""
-        flat = np.array([float(f"{value:.9g}") for value in self.flat])
-        return Model.of(flat, len(self.transform))
+        return Model.of(np.array([float(f"{value:.9g}") for value in self.flat]), len(self.transform))
 
 
 def model_size(features: int, contrasts: int = 1) -> int:
@@ -102,10 +103,7 @@ def asked(words: NDArray[np.uint64], model: Model) -> NDArray[np.int64]:
 
 
 def check_model(flat: Array, features: int, contrasts: int = 1) -> Model:
-    """Refuse a model that no honest learner publishes.
-
-    Raises HostileModelError, naming the invalid value.
-    """
+    """Return a published vector as a model; raise HostileModelError for one that no honest learner publishes."""
     flat = np.asarray(flat, dtype=np.float64)
     size = model_size(features, contrasts)
     if flat.shape != (size,):
@@ -113,11 +111,8 @@ def check_model(flat: Array, features: int, contrasts: int = 1) -> Model:
     if not np.all(np.isfinite(flat)):
         raise HostileModelError("the model holds numbers that are not finite: refused")
     model = Model.of(flat, features)
-    for name, values, most in (
-        ("origin", model.origin, _LARGEST_ORIGIN),
-        ("transform", model.transform, _LARGEST_TRANSFORM),
-    ):
-        if np.max(np.abs(values)) > most:
+    for name, most in (("origin", _LARGEST_ORIGIN), ("transform", _LARGEST_TRANSFORM)):
+        if np.max(np.abs(getattr(model, name))) > most:
             raise HostileModelError(f"the model's {name} holds numbers beyond {most:g}: refused")
     if not 0 < model.reach <= LARGEST_REACH:
         raise HostileModelError(f"the model's reach {model.reach:g} is not between 0 and {LARGEST_REACH:g}: refused")
@@ -187,8 +182,7 @@ def directions(X: Array, model: Model, reach: float | None = None) -> Array:
 def vectors(X: Array, y: Array, model: Model, response: Response, question: Question) -> Array:
     """Return the mechanism's inputs for coded records, (m, p): scores, or the v of matrices ``v v'`` in units of M/2.
 
-    A NaN (missing) target gives zeros, except in a scatter. So the ratio of curvatures to scatters is the share of
-    targets present.
+    Missing targets (NaN) give zeros except in a scatter: curvatures over scatters are the share of targets present.
     """
     X, y = copied(X), copied(y)
     p = len(model.transform)
@@ -212,3 +206,177 @@ def with_constant(rows: Array) -> Array:
     coded[:, -1] = 1.0
     coded[:, :-1] = keep(np.where(np.isfinite(rows), rows, 0.0))
     return coded
+
+
+_ROWS = 768  # approximate number of normal rows
+_GOLDEN = (5.0**0.5 - 1.0) / 2.0
+_KEY = 0x6D75726B
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Coded rows and their shares."""
+
+    points: Array  # (m, p), the constant last
+    shares: Array  # (m,), adding up to 1
+    sample: float = float("inf")  # sample size of the rows; infinite if they represent a distribution
+
+    @classmethod
+    def public(cls, covariates: PublicCovariates) -> Rows:
+        """Return the rows of public covariates."""
+        size = int(covariates.counts.sum())
+        return cls(covariates.points, covariates.counts / size, float(size))
+
+    @classmethod
+    def normal(cls, moment: Array, along: Array | None = None) -> Rows:
+        """Return normal rows with a second moment (p, p) whose last entry, of the constant, is 1.
+
+        The draws are always the same, so that results are smooth in the moment, and even around the coefficients
+        ``along`` (p,), on which results depend most.
+        """
+        p = len(moment)
+        mean = moment[:-1, -1]
+        root = power(moment[:-1, :-1] - np.outer(mean, mean), 0.5)
+        normals = _normals(p - 1)
+        if along is not None and p > 1:
+            normals = _turned(normals, root @ along[:-1])
+        points = np.ones((len(normals), p))
+        points[:, :-1] = mean + normals @ root
+        return cls(points, np.full(len(points), 1.0 / len(points)))
+
+    def thinned(self, most: int) -> Rows:
+        """Return at most ``most`` of the rows, evenly spaced."""
+        if len(self.points) <= most:
+            return self
+        kept = np.linspace(0, len(self.points) - 1, most).round().astype(np.int64)
+        shares = self.shares[kept]
+        total = float(shares.sum())
+        return Rows(self.points[kept], shares / total, self.sample * total)
+
+    @property
+    def second_moment(self) -> Array:
+        """Mean of ``x x'``."""
+        return np.asarray((self.points * self.shares[:, None]).T @ self.points)
+
+
+@lru_cache(maxsize=8)
+def _normals(size: int) -> Array:
+    """Return fixed standard normal rows (m, size) with mean 0 and second moment the identity.
+
+    Each quantile of the first number is combined with both ends of a random orthogonal frame of normal length, so that
+    the other numbers have the second moments of normal ones at every first number.
+    """
+    # Loading it is slow, and most processes do not need it.
+    from scipy import special
+
+    other = max(size - 1, 0)
+    layers = max(_ROWS // max(2 * other, 1), 32)
+    quantiles = special.ndtri((np.arange(layers) + 0.5) / layers)
+    if not other:
+        normals = quantiles[:, None][:, :size]
+        return np.asarray(normals / np.sqrt(np.mean(normals**2, axis=0)))
+    words = np.random.Philox(key=_KEY).random_raw(layers * other * other)
+    uniform = (words >> np.uint64(11)).astype(np.float64) * 2.0**-53 + 2.0**-54
+    frames = np.linalg.qr(special.ndtri(uniform).reshape(layers, other, other))[0]
+    # Lengths are those of normal rows, in an order unrelated to the first number.
+    rank = np.minimum(np.arange(layers), np.arange(layers)[::-1]) + 0.5
+    lengths = np.sqrt(2.0 * special.gammaincinv(other / 2.0, rank * _GOLDEN % 1.0))
+    frames = frames * lengths[:, None, None]
+    ends = np.concatenate([frames, -frames], axis=1)
+    first = np.broadcast_to(quantiles[:, None, None], (layers, 2 * other, 1))
+    normals = np.concatenate([first, ends], axis=2).reshape(-1, size)
+    return np.asarray(normals / np.sqrt(np.mean(normals**2, axis=0)))
+
+
+def _turned(normals: Array, along: Array) -> Array:
+    """Return rows reflected so that their first axis lies along a direction."""
+    length = float(np.linalg.norm(along))
+    if not length > 0.0:
+        return normals
+    mirror = along / length
+    mirror = mirror - np.eye(len(along))[0]
+    square = float(mirror @ mirror)
+    if square < 1e-12:
+        return normals
+    return np.asarray(normals - np.outer(normals @ mirror, 2.0 / square * mirror))
+
+
+def power(matrix: Array, exponent: float, least: float = 1e-12) -> Array:
+    """Return a power of a symmetric matrix, its eigenvalues raised to at least ``least`` times the largest."""
+    values, vectors = np.linalg.eigh((matrix + matrix.T) / 2.0)
+    values = np.maximum(values, max(least * float(values[-1]), 1e-300)) if len(values) else values
+    return np.asarray((vectors * values**exponent) @ vectors.T)
+
+
+def inverse(matrix: Array) -> Array:
+    """Return the inverse of a matrix, float64."""
+    return np.asarray(np.linalg.inv(matrix), dtype=np.float64)
+
+
+@dataclass(frozen=True)
+class Expected:
+    """The mean score of an epoch as a function of the coefficients theta.
+
+    ``G(theta) = mean m(x, theta) c(z) z``, with ``m = q r(1) + (1 - q) r(0)`` for a binary target of probability q at
+    ``x'theta``, and ``m = x'theta``, or its link's mean, for a real one.
+    """
+
+    rows: Rows  # the covariates
+    directions: Array  # ``c(z) z`` of each row, (m, p)
+    # high, low: r(1) and r(0) of each row, (m,)
+    high: Array
+    low: Array
+    response: Response  # how the target enters a score
+
+    @classmethod
+    def of(cls, model: Model, rows: Rows, response: Response) -> Expected:
+        """Return the expectation at one epoch's model."""
+        high, low = response.answers(rows.points @ model.origin, model.exponent)
+        return cls(rows, directions(rows.points, model), high, low, response)
+
+    def score(self, logit: Array) -> Array:
+        """Return the expected mean score G at ``logit``, the logits of the rows."""
+        return np.asarray(self.directions.T @ (self.rows.shares * self._mean(logit)))
+
+    def slope(self, logit: Array) -> Array:
+        """Return the derivative of the expected mean score by theta, (p, p)."""
+        steep = self.response.steep(logit)
+        if self.response.binary:
+            steep = steep * (self.high - self.low)
+        return np.asarray(self.directions.T @ ((self.rows.shares * steep)[:, None] * self.rows.points))
+
+    def spread(self, logit: Array) -> Array:
+        """Return the mean square of scores, ``r^2 c^2 z z'``, (p, p), an upper bound on a score's covariance."""
+        if self.response.binary:
+            q = np.clip(self.response.level(logit), 0.0, 1.0)
+            square = q * self.high**2 + (1.0 - q) * self.low**2
+        else:
+            square = np.ones_like(logit)
+        return np.asarray((self.directions * (self.rows.shares * square)[:, None]).T @ self.directions)
+
+    @cached_property
+    def square(self) -> Array:
+        """Mean of ``c^2 z z'``, (p, p)."""
+        return np.asarray((self.directions * self.rows.shares[:, None]).T @ self.directions)
+
+    @property
+    def level(self) -> tuple[Array, Array]:
+        """Mean answer m of each row at probability 0 (for a real target, at mean 0), and its increase up to 1."""
+        if not self.response.binary:
+            return np.zeros_like(self.high), np.ones_like(self.high)
+        return self.low, self.high - self.low
+
+    def _mean(self, logit: Array) -> Array:
+        q = self.response.level(logit)
+        if not self.response.binary:
+            return q
+        return np.asarray(q * self.high + (1.0 - q) * self.low)
+
+
+def mean_matrix(model: Model, rows: Rows, response: Response, *, flat: bool = False) -> Array:
+    """Return the mean of ``w(t) z z' c(z)``, (p, p); with ``flat`` that of the scatter, w = 1/2."""
+    Z = rows.points @ model.transform.T
+    reached = directions(rows.points, model, model.matrix_reach)
+    weight = np.full(len(Z), 0.5) if flat else response.weights(rows.points @ model.origin, model.exponent)
+    product = (reached * (rows.shares * weight)[:, None]).T @ Z
+    return np.asarray((product + product.T) / 2.0)

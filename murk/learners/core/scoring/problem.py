@@ -13,13 +13,11 @@ from numpy.typing import NDArray
 from murk._jit import due
 from murk.errors import UserError
 from murk.learners.core.coordinates import matrix_size
-from murk.learners.core.scoring.drift import drift_of
-from murk.learners.core.scoring.engine import ScoreEngine, lengths_of, merged
+from murk.learners.core.scoring.engine import ScoreEngine, SharedScoreEngine, drift_of, lengths_of, merged
 from murk.learners.core.scoring.estimate import ScoreEstimate
 from murk.learners.core.scoring.mechanism import ScoreMechanisms, score_mechanisms
 from murk.learners.core.scoring.model import QUESTIONS, Model, Question, asked, check_model, model_size, vectors
 from murk.learners.core.scoring.settings import REMEMBERED, Settings
-from murk.learners.core.scoring.shared import SharedScoreEngine
 from murk.learners.estimates.drift import Drift
 from murk.learners.estimates.estimate import PublicCovariates
 from murk.privacy.mechanisms.base import Randomizer
@@ -28,13 +26,12 @@ from murk.stream.messages.codec import MAX_MESSAGE, MAX_STATE, longest_release
 from murk.stream.messages.state import trail_bytes
 
 if TYPE_CHECKING:
-    from murk.learners.core.scoring.answers import OneAnswer
+    from murk.learners.core.scoring.record import OneAnswer
     from murk.stream.task.task import Task
 
 # Bytes of a float in a model message, of a float of a state in base64, and of a sum of a state with its comma.
 _MODEL_NUMBER, _STATE_NUMBER, _STATE_SUM = 26, 11, 24
-# Longest gradient for which a learner's state has room for the default number of iterates.
-_MANY_NUMBERS = 5_000
+_MANY_NUMBERS = 5_000  # longest gradient for which a learner's state has room for the default number of iterates
 
 
 @dataclass(frozen=True)
@@ -94,17 +91,11 @@ class ScoreProblem:
         return self.settings.epoch_end(releases) - releases
 
     def check_iterate(self, theta: NDArray[np.float64]) -> None:
-        """Refuse a model that no honest learner publishes, before any record is read.
-
-        Raises HostileModelError if no honest learner publishes it.
-        """
+        """Raise HostileModelError for a model that no honest learner publishes, before any record is read."""
         check_model(theta, self.settings.features, self.settings.contrasts)
 
     def check_state(self) -> None:
-        """Refuse a task whose messages or learner's state are too large for a log.
-
-        Raises UserError, naming a protocol that fits.
-        """
+        """Raise UserError, naming a protocol that fits, if messages or a learner's state are too large for a log."""
         check_size(self.settings, len(self.mechanisms), self.interactive)
 
     # What a device does
@@ -123,10 +114,7 @@ class ScoreProblem:
         self, X: NDArray[np.float64], y: NDArray[np.float64], theta: NDArray[np.float64] | None = None,
         question: Question = "score",
     ) -> NDArray[np.float64]:  # fmt: skip
-        """Return the mechanism's inputs for coded records (m, p): scores, or the v of matrices ``v v'``, (m, p).
-
-        A NaN (missing) target gives zeros, except in a scatter, which does not depend on the target.
-        """
+        """Return the mechanism's inputs for coded records, (m, p); see `murk.learners.core.scoring.model.vectors`."""
         model = self._model(self.initial if theta is None else theta)
         # An overflow caused by a hostile model gives zeros for any record.
         return vectors(X, y, model, self.settings.response, question)
@@ -142,13 +130,9 @@ class ScoreProblem:
         return model
 
     def in_place(self, level: str, theta: NDArray[np.float64], seed: int | None) -> OneAnswer | None:
-        """Return a compiled equivalent of `ask`, `vectors` and the mechanism for single records.
-
-        None where the kernel does not draw the level's noise, or compiling it does not pay yet.
-        """
+        """Return a compiled `ask`, `vectors` and mechanism for single records; None if impossible or too early."""
         # Loaded on demand: most devices release a record or two.
-        from murk.learners.core.scoring.answers import OneAnswer, in_place
-        from murk.learners.core.scoring.record import learn_record
+        from murk.learners.core.scoring.record import OneAnswer, in_place, learn_record
 
         pair, model = self.mechanisms[level], self._model(theta)
         if not in_place(pair) or (pair.matrix is None and model.thresholds[1]):
@@ -176,10 +160,7 @@ class ScoreProblem:
 
 
 def check_size(settings: Settings, levels: int, interactive: bool) -> None:
-    """Refuse a number of features too large for messages or a learner's state.
-
-    Raises UserError, naming a protocol that fits.
-    """
+    """Raise UserError, naming a protocol that fits, for too many features for messages or a learner's state."""
     p, lengths = settings.features, lengths_of(settings)
     size = model_size(p, settings.contrasts)
     release = longest_release(ScoreProblem.kind, max(lengths))
@@ -200,10 +181,7 @@ def check_size(settings: Settings, levels: int, interactive: bool) -> None:
 
 
 def covariates_of(task: Task) -> PublicCovariates | None:
-    """Return the public covariates of a resolved task, if any.
-
-    Raises UserError if their features are not the task's.
-    """
+    """Return the public covariates of a resolved task, if any; raise UserError if their features are not the task's."""
     if task.covariates is None:
         return None
     covariates = PublicCovariates(*task.covariates)
@@ -216,10 +194,7 @@ def covariates_of(task: Task) -> PublicCovariates | None:
 
 
 def level_mechanisms(task: Task, settings: Settings) -> dict[str, ScoreMechanisms]:
-    """Return the mechanisms of a task's levels.
-
-    Raises UserError if the task's mechanism cannot provide a level's guarantee.
-    """
+    """Return a task's mechanisms by level; raise UserError if one cannot provide its level's guarantee."""
     return {
         level: score_mechanisms(
             task.privacy.kind_for(guarantee), guarantee, settings.features, settings.contrasts,

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
 from statistics import NormalDist
 
@@ -25,33 +25,172 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk.errors import MurkError
-from murk.learners.core.coordinates import whitening
-from murk.learners.core.scoring.equations import ReleasedMoments
-from murk.learners.core.scoring.model import Model, Response
-from murk.learners.core.scoring.rows import Rows, inverse, mean_matrix
+from murk.learners.core.coordinates import flattened, whitening
+from murk.learners.core.scoring.model import Expected, Model, Response, Rows, directions, inverse, mean_matrix
+from murk.learners.core.scoring.moments import gain, own_variance
 from murk.learners.core.scoring.solve import LOGIT_SQUARE, ORIGIN_VARIANCE, PRIOR_VARIANCE, first_rejected
-from murk.learners.core.scoring.sums import Summary
+from murk.learners.core.scoring.sums import Answer, Summary
 from murk.learners.estimates.misfit import UNLIKE, excess
+
+_NUMBERS = 600  # largest number of entries for which all entries of a curvature are used
+
+
+@dataclass(frozen=True)
+class Equation:
+    """One epoch's mean score, its expectation, and the change to the coordinates of its group."""
+
+    answer: Answer
+    expected: Expected
+    change: Array
+
+    def terms(self, part: int) -> Array:
+        """Return the rows' terms at level 0 (part 0), or their increase up to level 1 (part 1), (m, p)."""
+        return np.asarray((self.expected.directions * self.expected.level[part][:, None]) @ self.change.T)
+
+    def noise(self, logit: Array, share: float) -> Array:
+        """Return the covariance of the mean score's noise, including people's own spread."""
+        answer, mean = self.answer, self.expected.score(logit)
+        share = min(max(share, 0.0), 1.0)  # a fitted share may lie outside
+        spread = share * self.expected.spread(logit) - share**2 * np.outer(mean, mean)
+        own = answer.noise * np.eye(len(mean)) + answer.share * spread + answer.whole * self.expected.square
+        return np.asarray(self.change @ own @ self.change.T)
+
+
+@dataclass(frozen=True)
+class ReleasedMoments:
+    """The releases, and each row's terms of their expectation.
+
+    Scores have terms ``base + level bend``, where only the level (a probability, or a line's height) depends on the
+    coefficients; the curvature's terms do not.
+    """
+
+    groups: list[list[Equation]]  # groups of equations, each solved as one
+    # rows, response: covariates, and how the target enters a score
+    rows: Rows
+    response: Response
+    released: Array  # r: the groups' mean scores in the newest coordinates, and the curvature
+    # base, bend: rows' terms of the scores, (m, numbers of scores)
+    base: Array
+    bend: Array
+    matrices: Array  # rows' terms of the curvature, (m, its numbers); none before any was released
+    own: Array  # covariance of the released curvature's noise
+
+    @classmethod
+    def of(cls, found: Sequence[Summary], response: Response, rows: Rows) -> ReleasedMoments:
+        """Return the releases in epochs' mean answers, with their terms over rows."""
+        groups = _grouped(found, response, rows)
+        measured, matrices, own = _pooled(found, response, rows)
+        answers = [np.asarray(sum(one.change @ one.answer.mean for one in group)) for group in groups]
+        none = np.zeros((len(rows.points), 0))
+        base, bend = (
+            np.concatenate([none, *(np.asarray(sum(one.terms(part) for one in group)) for group in groups)], axis=1)
+            for part in (0, 1)
+        )
+        return cls(groups, rows, response, np.concatenate([*answers, measured]), base, bend, matrices, own)
+
+    @property
+    def curvatures(self) -> bool:
+        """Whether any curvature was released."""
+        return bool(self.matrices.shape[1])
+
+    def noise(self, theta: Array, share: float) -> Array:
+        """Return the covariance of r's noise."""
+        logit, scores = self.rows.points @ theta, self.base.shape[1]
+        found = np.zeros((len(self.released), len(self.released)))
+        p = len(theta)
+        for k, group in enumerate(self.groups):
+            at = slice(k * p, (k + 1) * p)
+            found[at, at] = sum(one.noise(logit, share) for one in group)
+        found[scores:, scores:] = self.own
+        return found
+
+    def level(self, theta: Array) -> Array:
+        """Return each row's probability, or the line's height, at theta, (m,)."""
+        return self.response.level(np.asarray(self.rows.points @ theta))
+
+    def terms(self, theta: Array) -> Array:
+        """Return the rows' terms of r less their mean, (m, numbers of r)."""
+        terms = np.concatenate([self.base + self.level(theta)[:, None] * self.bend, self.matrices], axis=1)
+        return np.asarray(terms - self.rows.shares @ terms)
+
+    def mean(self, theta: Array) -> Array:
+        """Return the rows' prediction of r."""
+        shares = self.rows.shares
+        scores = shares @ self.base + (shares * self.level(theta)) @ self.bend
+        return np.concatenate([scores, shares @ self.matrices])
+
+    def slope(self, theta: Array) -> Array:
+        """Return the derivative of `mean`."""
+        steep = self.response.steep(np.asarray(self.rows.points @ theta))
+        scores = self.bend.T @ ((self.rows.shares * steep)[:, None] * self.rows.points)
+        return np.concatenate([scores, np.zeros((self.matrices.shape[1], len(theta)))])
+
+
+def _grouped(found: Sequence[Summary], response: Response, rows: Rows) -> list[list[Equation]]:
+    """Return epochs' equations, grouped by exponent and similar variance, weighted by precision in each group."""
+    newest = found[-1].model
+    groups: dict[tuple[float, int], list[Equation]] = {}
+    for each in found:
+        if each.score is not None:
+            change = newest.transform @ each.model.back
+            key = each.model.exponent, math.floor(math.log2(_variance(each.score)))
+            one = Equation(each.score, Expected.of(each.model, rows, response), change)
+            groups.setdefault(key, []).append(one)
+    weighted = []
+    for group in groups.values():
+        weights = np.array([1.0 / _variance(one.answer) for one in group])
+        weights = weights / weights.sum()
+        weighted.append([replace(one, change=float(w) * one.change) for w, one in zip(weights, group, strict=True)])
+    return weighted
+
+
+def _variance(answer: Answer) -> float:
+    """Return the variance of an entry of a mean score, with the largest possible spread of people."""
+    return answer.noise + answer.share + answer.whole
+
+
+def _pooled(found: Sequence[Summary], response: Response, rows: Rows) -> tuple[Array, Array, Array]:
+    """Return the mean curvature in the newest coordinates, rows' terms of it, and its noise's covariance."""
+    newest = found[-1].model
+    p = len(newest.origin)
+    measured, weight, factors = np.zeros((p, p)), 0.0, np.zeros(len(rows.points))
+    for each in found:
+        if each.curvature is None:
+            continue
+        change = newest.transform @ each.model.back
+        share = 1.0 / (own_variance(each.curvature, p) * gain(change) ** 2)
+        measured += share * change @ each.curvature.mean @ change.T
+        reached = directions(rows.points, each.model, each.model.matrix_reach)
+        Z = rows.points @ each.model.transform.T
+        square = np.einsum("ij,ij->i", Z, Z)
+        lengths = np.einsum("ij,ij->i", reached, Z) / np.where(square > 0.0, square, 1.0)  # c(z)
+        factors += share * response.weights(rows.points @ each.model.origin, each.model.exponent) * lengths
+        weight += share
+    if weight == 0.0:
+        return np.zeros(0), np.zeros((len(factors), 0)), np.zeros((0, 0))
+    Z = rows.points @ newest.transform.T
+    factors, measured, noise = factors / weight, measured / weight, 1.0 / weight
+    if p * (p + 1) / 2 <= _NUMBERS:
+        numbers = flattened(measured)
+        return numbers, flattened(Z[:, :, None] * Z[:, None, :]) * factors[:, None], noise * np.eye(len(numbers))
+    # Of very many entries only those that matter most are used: along the coefficients.
+    along = newest.back.T @ newest.origin
+    along = along / max(float(np.linalg.norm(along)), 1e-12)
+    own = noise / 2.0 * (np.eye(p) + np.outer(along, along))
+    return measured @ along, Z * (factors * (Z @ along))[:, None], own
+
 
 Array = NDArray[np.float64]
 
 _STEPS, _ROUNDS = 8, 2
-# Rows whose kappa is larger are not used.
-_USEFUL = 1.0 / 50.0
-# The grid of kappa: its factor and its largest value.
-_FACTOR, _MOST = 4.0, 0.25
-# Prior probabilities that some targets are missing, and that the people are like the rows.
-_MISSING, _RIGHT = 0.5, 0.5
-# Least kappa where some targets are missing.
-_SELECTED = 0.005
-# Prior standard deviation of a free pi.
-_THERE = 0.4
-# Standard deviations from which missing targets are reported.
-_SURELY = 2.5
-# Hypotheses of less weight do not count for intervals.
-_LIGHT = 0.002
-# Most terms of rows held at once; beyond it rows are left out.
-_TERMS = 40_000_000
+_USEFUL = 1.0 / 50.0  # rows whose kappa is larger are not used
+_FACTOR, _MOST = 4.0, 0.25  # the grid of kappa: its factor and its largest value
+_MISSING, _RIGHT = 0.5, 0.5  # prior probabilities that some targets are missing, and that the people are like the rows
+_SELECTED = 0.005  # least kappa where some targets are missing
+_THERE = 0.4  # prior standard deviation of a free pi
+_SURELY = 2.5  # standard deviations from which missing targets are reported
+_LIGHT = 0.002  # hypotheses of less weight do not count for intervals
+_TERMS = 40_000_000  # most terms of rows held at once; beyond it rows are left out
 
 
 @dataclass(frozen=True)
@@ -78,8 +217,7 @@ class _Fitted:
 class PublicSolution:
     """The solution of all epochs' equations over public rows, from the epochs' mean answers, oldest first.
 
-    ``checked`` tells whether anybody was asked for a curvature. If nobody was, people are assumed to be like
-    the rows and all targets present.
+    Unless anybody was asked for a curvature (``checked``), people are assumed to be like the rows, with all targets.
     """
 
     public = True
@@ -98,7 +236,9 @@ class PublicSolution:
         for refinements in reversed(range(_ROUNDS + 1)):
             self._linearize(theta, share)
             fitted = [self._fit(each, theta, prior) for each in self._hypotheses]
-            weights = _shares(np.array([each.evidence for each in fitted]))
+            evidence = np.array([each.evidence for each in fitted])
+            weights = np.exp(evidence - np.max(evidence))
+            weights = weights / weights.sum()
             if refinements:
                 best = self._hypotheses[int(np.argmax(weights))]
                 theta, share = self._descend(theta, best, prior)
@@ -232,9 +372,7 @@ class PublicSolution:
         missing = [each.misfit for one, each in zip(self._hypotheses, self._fitted, strict=True) if one.free]
         least = min([complete, *missing[:1]])
         free = len(self.moments.released) - self.features
-        if free <= 0:
-            return 0.0
-        return excess(least, free)
+        return excess(least, free) if free > 0 else 0.0
 
     @property
     def alike(self) -> bool:
@@ -266,10 +404,7 @@ class PublicSolution:
         return min(1.0 - share, 1.0) if 1.0 - share > _SURELY * math.sqrt(variance) else 0.0
 
     def half_widths(self, quantile: float) -> Array:
-        """Return half-widths of all intervals, (p,); infinite where a coefficient was not learned.
-
-        An interval holds the values whose tail probability, averaged over hypotheses, is not too small.
-        """
+        """Return half-widths, (p,), of the values with a large enough tail probability; infinite where not learned."""
         alpha = 2.0 * NormalDist().cdf(-quantile)
         test = cache(partial(self._test, alpha=alpha))
 
@@ -302,7 +437,7 @@ class PublicSolution:
         start, along = self._logit, self.rows.points @ (self.covariance[:, j] / self.covariance[j, j])
 
         def rejected(theta: Array) -> bool:
-            terms = base + moments.level_at(start + (theta[j] - self.values[j]) * along)[:, None] * bend
+            terms = base + self.response.level(start + (theta[j] - self.values[j]) * along)[:, None] * bend
             spread = shares @ terms**2 - (shares @ terms) ** 2
             total = 0.0
             for (one, each, weight), noise, bent in zip(known, own, spread.tolist(), strict=True):
@@ -350,9 +485,3 @@ class CurveSolution(PublicSolution):
     def half_widths(self, quantile: float) -> Array:
         """Return half-widths of all intervals; infinite where people are unlike the rows."""
         return super().half_widths(quantile) if self.alike else np.full(self.features, np.inf)
-
-
-def _shares(evidence: Array) -> Array:
-    """Return posterior weights from log evidence."""
-    weights = np.exp(evidence - np.max(evidence))
-    return np.asarray(weights / weights.sum())

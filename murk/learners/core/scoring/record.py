@@ -1,4 +1,4 @@
-"""One record's answer in place: a kernel asks, randomizes and adds to the sums, all in memory at one address.
+"""Answers in place: a kernel asks, randomizes and adds a record's answer to sums, in memory at one address.
 
 Its sums equal those of `murk.learners.core.scoring.local` for a block. If the memory is full or randomness is missing,
 the kernel learns nothing and returns the reason.
@@ -6,6 +6,7 @@ the kernel learns nothing and returns the reason.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -13,8 +14,27 @@ from numpy.typing import NDArray
 
 from murk._jit import awaited, jit, patient, within
 from murk._memory import integers_at, numbers_at, rows_at, words_at
-from murk.learners.core.in_place import LEARNED, NO_WORDS, NOT_NOW, SPARE, TOO_FEW, draw_from, trials_for, words_for
+from murk.learners.core.coordinates import contrasts
+from murk.learners.core.in_place import (
+    LEARNED,
+    NO_WORDS,
+    NOT_NOW,
+    SPARE,
+    TOO_FEW,
+    Held,
+    KernelMemory,
+    draw_from,
+    finish_draw,
+    trials_for,
+    words_for,
+)
+from murk.learners.core.scoring.engine import Chain
 from murk.learners.core.scoring.kernels import SCORE, class_scores, outer, vectors
+from murk.learners.core.scoring.mechanism import OuterGaussian, ScoreMechanisms
+from murk.learners.core.scoring.model import QUESTIONS, Model, Question
+from murk.learners.core.scoring.settings import Settings
+from murk.learners.core.scoring.sums import Epoch, Tally
+from murk.privacy.mechanisms import GaussianMechanism
 from murk.privacy.mechanisms.lattice import quantise_l2
 from murk.privacy.noise.chacha import fresh_words
 from murk.privacy.noise.kernels import fast_gaussian, room_for
@@ -25,8 +45,7 @@ from murk.privacy.noise.philox import Purpose, block
     FEATURES, NUMBERS, MATRIX, CLASSES, BINARY, SIMULATED, SEED, START, ROOM, SCATTER_BELOW, MATRIX_BELOW, STEPS, ASKED,
     COUNT, SCORES, SCATTERS, CURVATURES, WHOLE_HEADER,
 ) = range(18)  # fmt: skip
-# Indices into ``real``.
-REACH, MATRIX_REACH, EXPONENT, SPACING, UNIT, TARGET, REAL_HEADER = range(7)
+REACH, MATRIX_REACH, EXPONENT, SPACING, UNIT, TARGET, REAL_HEADER = range(7)  # indices into ``real``
 
 Array = NDArray[Any]
 
@@ -37,8 +56,8 @@ _QUESTION, _FIRST = np.uint64(Purpose.QUESTION), np.uint64(0)
 def sizes(numbers: int, matrix: int, features: int, classes: int) -> tuple[int, int, int]:
     """Return the length of ``whole``, the start of its words, and the length of ``real``.
 
-    ``whole`` is: header, sums of scores, of scatters and of curvatures, noise, payload, words. ``real`` is: header,
-    origin, transform, contrasts of classes (K x (K - 1)), x, a vector, a matrix.
+    ``whole``: header, sums of scores, scatters and curvatures, noise, payload, words. ``real``: header, origin,
+    transform, contrasts of classes (K x (K - 1)), x, a vector, a matrix.
     """
     wide = max(numbers, matrix)
     words = WHOLE_HEADER + numbers + 2 * matrix + 2 * wide
@@ -52,8 +71,8 @@ def learn_record(address: int, y: float, trials: int) -> int:
     """Learn from the record whose features are in the memory at an address, and wipe them.
 
     With ``trials`` (those of a score's noise), question and secure noise are drawn here from random words in that
-    memory; with 0 both are there already. Returns `LEARNED`, or why nothing was learned: `TOO_FEW` words, which remain
-    for the draw to continue, `NO_WORDS`, or `NOT_NOW` if the memory is full.
+    memory; with 0 both are there already. Returns `LEARNED`, or why nothing was learned: `TOO_FEW` words (they remain
+    for the draw to continue), `NO_WORDS`, or `NOT_NOW` if the memory is full.
     """
     header = integers_at(address, WHOLE_HEADER)
     if header[COUNT] >= header[ROOM]:
@@ -97,10 +116,7 @@ def learn_record(address: int, y: float, trials: int) -> int:
 
 @awaited
 def learn_rows(address: int, X: Array, y: Array) -> None:
-    """Learn from the rows of ``X``, with or without the constant, like :func:`learn_record` with simulated noise.
-
-    The memory at the address must be private and have room for all rows.
-    """
+    """Learn rows, with or without the constant, like `learn_record` with simulated noise, in a private memory."""
     header = integers_at(address, WHOLE_HEADER)
     p, d, m, classes = header[FEATURES], header[NUMBERS], header[MATRIX], header[CLASSES]
     size, words_place, reals = sizes(d, m, p, classes)
@@ -124,10 +140,7 @@ def learn_rows(address: int, X: Array, y: Array) -> None:
 
 @jit
 def answer(start: int, whole: Array, real: Array, noise: Array, payload: Array, question: int) -> None:
-    """Add the noisy answer of the record in the memory to the sums.
-
-    ``start`` is the address of ``real``.
-    """
+    """Add the noisy answer of the record in the memory, whose ``real`` starts at an address, to the sums."""
     p, d, m, classes = whole[FEATURES], whole[NUMBERS], whole[MATRIX], whole[CLASSES]
     reals, transform = real.shape[0], REAL_HEADER + d
     x = reals - m - d - p
@@ -183,3 +196,119 @@ def _asked(whole: Array, word: np.uint64) -> int:
     if word < np.uint64(whole[SCATTER_BELOW]):
         return 1
     return 2 if word < np.uint64(whole[MATRIX_BELOW]) else 0
+
+
+class Answers(KernelMemory, Held):
+    """A chain, and memory in which a kernel adds up at most ``room`` answers of one level to the newest epoch.
+
+    The kernel holds the interpreter's lock and sums are read in one step, so nobody reads half of an answer. ``seed``
+    simulates the noise, which is secure if it is None.
+    """
+
+    def __init__(
+        self, chain: Chain, level: str, pair: ScoreMechanisms, settings: Settings, room: int, seed: int | None
+    ) -> None:
+        super().__init__(chain)
+        self._level, self._known = level, (0, chain)
+        p, d, classes = settings.features, settings.dimension, len(settings.labels)
+        m = 0 if pair.matrix is None else pair.matrix.dimension
+        wholes, _, reals = sizes(d, m, p, classes)
+        self._allocate(wholes, reals)
+        model = chain.epochs[-1].model
+        score: Any = pair.score
+        matrix: Any = pair.matrix
+        whole, real, unsigned = self.whole, self.real, self.whole.view(np.uint64)
+        whole[FEATURES], whole[NUMBERS], whole[MATRIX], whole[CLASSES] = p, d, m, classes
+        whole[BINARY], whole[STEPS] = settings.binary, score.steps
+        whole[START], whole[ROOM] = chain.count, room
+        unsigned[SCATTER_BELOW], unsigned[MATRIX_BELOW] = model.thresholds
+        if seed is not None:
+            whole[SIMULATED], unsigned[SEED] = 1, seed
+        real[REACH], real[MATRIX_REACH], real[EXPONENT] = model.reach, model.matrix_reach, model.exponent
+        real[SPACING], real[UNIT] = score.spacing, matrix.unit if m else 1.0
+        public = [model.origin, model.transform.ravel(), contrasts(classes).ravel() if classes else np.zeros(0)]
+        real[REAL_HEADER : reals - m - d - p] = np.concatenate(public)
+        self._bind()
+        self.x[-1] = 1.0
+
+    def _bind(self) -> None:
+        p, d, m, classes = (int(self.whole[place]) for place in (FEATURES, NUMBERS, MATRIX, CLASSES))
+        _, words, reals = sizes(d, m, p, classes)
+        self._open(reals - m - d - p, p)
+        self._sizes = {question: m if place else d for place, question in enumerate(QUESTIONS)}
+        wide = max(d, m)
+        self.noise = self.whole[words - 2 * wide : words - wide]
+        self.words = self.whole[words:].view(np.uint64)
+        self._found = self.whole[COUNT : WHOLE_HEADER + d + 2 * m]
+
+    def _forget(self, real: NDArray[np.float64], whole: NDArray[np.int64]) -> None:
+        x = self.way[2]
+        real[x:] = 0.0
+        real[x + len(self.x) - 1] = 1.0
+        real[TARGET], whole[ASKED] = 0.0, 0
+        whole[-len(self.words) - 2 * len(self.noise) :] = 0
+
+    @property
+    def count(self) -> int:  # type: ignore[override]
+        """Number of answers that are not yet in the chain."""
+        return int(self._found[0])
+
+    def joined(self, advance: Callable[[Chain, int, tuple[Epoch, ...]], Chain]) -> Chain:
+        """Return the chain with all answers; ``advance`` makes it from the old chain, the new count and epochs."""
+        found = self._found.tolist()
+        count, known = found[0], self._known
+        if count == known[0]:
+            return known[1]
+        chain = self.learned
+        newest = chain.epochs[-1]
+        for question, tally in self._tallies(found):
+            newest = newest.joined(self._level, question, tally)
+        chain = advance(chain, chain.count + count, (*chain.epochs[:-1], newest))
+        self._known = count, chain
+        return chain
+
+    def _tallies(self, found: list[int]) -> Iterator[tuple[Question, Tally]]:
+        start = WHOLE_HEADER - COUNT
+        for index, (question, size) in enumerate(self._sizes.items()):
+            if found[1 + index]:
+                yield question, Tally(found[1 + index], found[start : start + size])
+            start += size
+
+    def asked(self) -> tuple[NDArray[np.uint64], int, NDArray[np.int64]]:
+        """Return the random words that were too few for an answer's noise, their trials and the noise's array."""
+        size = self._sizes[QUESTIONS[int(self.whole[ASKED])]]
+        trials = trials_for(size)
+        return self.words[: 2 * trials + SPARE], trials, self.noise[:size]
+
+
+class OneAnswer(Answers):
+    """Compiled answers of a device, one at a time: the kernel's sum of a single answer is its release."""
+
+    def __init__(self, model: Model, pair: ScoreMechanisms, settings: Settings, seed: int | None) -> None:
+        super().__init__(Chain(0, (Epoch(0, model),)), "", pair, settings, 1, seed)
+        self._trials = 0 if seed is not None else trials_for(settings.dimension)
+
+    def give(self, x: NDArray[np.float64], y: float, index: int) -> tuple[list[int], Question] | None:
+        """Return a coded record's payload and question, None without randomness; ``index`` selects simulated draws."""
+        # Removes the sums of an earlier, interrupted answer.
+        self._found[:] = 0
+        self.whole[START] = index
+        try:
+            self.features[:] = x[:-1]
+            missing = learn_record(self.address, y, self._trials)
+            if missing == TOO_FEW:
+                finish_draw(*self.asked())
+                missing = learn_record(self.address, y, 0)
+        except BaseException:
+            self.wipe()
+            raise
+        if missing:
+            self.wipe()
+            return None
+        question, tally = next(self._tallies(self._found.tolist()))
+        return tally.total, question
+
+
+def in_place(pair: ScoreMechanisms) -> bool:
+    """Return whether the kernel of one record implements both mechanisms of a level."""
+    return type(pair.score) is GaussianMechanism and type(pair.matrix) in (OuterGaussian, type(None))

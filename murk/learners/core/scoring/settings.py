@@ -1,4 +1,4 @@
-"""The public settings of a task of scores, the grid of its epochs, and the models that follow from releases.
+"""The public settings of a task of scores, the grid of its epochs, and solutions and models that follow from releases.
 
 An epoch's start and end are counted in releases of a chain.
 """
@@ -13,15 +13,15 @@ from functools import cached_property, lru_cache
 from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from murk.learners.core.coordinates import matrix_size, whitening
 from murk.learners.core.curves import CodedCurve
-from murk.learners.core.scoring.any_solution import AnySolution, solution_of
-from murk.learners.core.scoring.class_lines import FIRST_SHARES, ClassLines
+from murk.learners.core.scoring.classes import FIRST_SHARES, ClassLines, ClassSolution
 from murk.learners.core.scoring.line import next_model
 from murk.learners.core.scoring.mechanism import ScoreMechanisms
-from murk.learners.core.scoring.model import LARGEST_REACH, Model, Response
-from murk.learners.core.scoring.rows import Rows
+from murk.learners.core.scoring.model import LARGEST_REACH, Model, Response, Rows
+from murk.learners.core.scoring.public import CurveSolution, PublicSolution
 from murk.learners.core.scoring.solve import Solution
 from murk.learners.core.scoring.sums import Summary
 from murk.learners.estimates.estimate import PublicCovariates
@@ -104,20 +104,16 @@ def shown_next(count: int, longest: int = NEVER, first: int = FIRST) -> int:
     return min(count - (count - start) % step + step, epoch_end(count, longest, first)) if count else 1
 
 
-REACH: Final = 1.3
-"""R in units of the typical length sqrt p: the few people beyond it count for less."""
+REACH: Final = 1.3  # R in units of the typical length sqrt p: the few people beyond it count for less
 
-MOST_REACH: Final = 2.0
-"""Largest R without public rows, in units of sqrt p, for matrices with little noise."""
+MOST_REACH: Final = 2.0  # largest R without public rows, in units of sqrt p, for matrices with little noise
 
-# Between `REACH` and `MOST_REACH`, R p times the noise's standard deviation in a matrix's number is this.
-_NOISE = 32.0
+_NOISE = 32.0  # between `REACH` and `MOST_REACH`, R p times the noise's standard deviation in a matrix's number is this
 
 MOST_NUMBERS: Final = 600
 """Largest size of a matrix asked for in a single endless epoch: larger ones are too noisy for a check."""
 
-_CHECK = 0.1
-"""Share of people asked for a curvature with public rows, to check that people are like these."""
+_CHECK = 0.1  # share of people asked for a curvature with public rows, to check that people are like these
 
 
 @dataclass(frozen=True)
@@ -200,10 +196,7 @@ class Settings:
         return None if self.covariates is None else Rows.public(self.covariates)
 
     def reach(self, public: bool, mechanisms: Mapping[str, ScoreMechanisms]) -> float:
-        """Return the reach R of models, with or without public rows.
-
-        People beyond it, mostly those of rare categories, count for less; released matrices' noise grows with it.
-        """
+        """Return the reach R of models: people beyond it count for less, and released matrices' noise grows with it."""
         typical = math.sqrt(self.features)
         if self.labels and public:
             # For classes released matrices also determine missing targets, and must be precise.
@@ -218,16 +211,10 @@ class Settings:
     def digest(self) -> str:
         """Fingerprint of the settings: states load, and chains merge, only between equal ones."""
         parts = [repr(self.names), repr(self.binary), repr(self.exponent)]
-        if self.labels:
-            parts.append(repr(self.labels))
-        if self.once:
-            parts.append("once")
-        if self.forget is not None:
-            parts.append(f"forget={self.forget}")
-        if self.shared:
-            parts.append("shared")
-        if self.first != FIRST:
-            parts.append(f"first={self.first}")
+        # Settings that came later count where they are not the default.
+        parts += [repr(self.labels)] * bool(self.labels) + ["once"] * self.once
+        parts += [f"forget={self.forget}"] * (self.forget is not None) + ["shared"] * self.shared
+        parts += [f"first={self.first}"] * (self.first != FIRST)
         if self.covariates is not None:
             parts += [self.covariates.points.tobytes().hex(), self.covariates.counts.tobytes().hex()]
         return hashlib.sha256("|".join(parts).encode()).hexdigest()[:16]
@@ -270,9 +257,9 @@ class Settings:
     ) -> float:
         """Return g by rule: 0 where the public rows' sampling error is small compared with the noise.
 
-        That is for at least ``n mu^2 / (4 p)`` rows, or ``n / (p s^2)`` in terms of the noise, n being the epoch's end;
-        with fewer rows g is 1/2. It is 1 without rows, with people unlike them, with missing targets, and in at least
-        every other epoch: centred scores hold for any distribution of the covariates, and check the other scores.
+        That is for at least ``n / (p s^2)`` rows, n being the epoch's end and s^2 the noise's variance; with fewer g is
+        1/2. It is 1 without rows, with people unlike them, with missing targets, and in at least every other epoch:
+        centred scores hold for any distribution of the covariates, and check the other scores.
         """
         if self.exponent is not None:
             return self.exponent
@@ -286,3 +273,54 @@ class Settings:
         mechanism: Any = mechanisms["default"].score
         needed = min(self.epoch_end(count), self.forget or NEVER) / (self.features * mechanism.variance)
         return 0.0 if float(self.covariates.counts.sum()) >= needed else 0.5
+
+
+AnySolution = Solution | PublicSolution | ClassSolution | ClassLines
+
+
+def solution_of(answers: Sequence[Summary], response: Response, rows: Rows | None) -> AnySolution:
+    """Return the solution of answers over public rows, if people are like them; else by released moments alone."""
+    if response.classes:
+        return ClassLines(answers, response.classes) if rows is None else ClassSolution(answers, response.classes, rows)
+    if rows is None:
+        return Solution(answers, response)
+    if response.curve is not None:
+        return CurveSolution(answers, response, rows)
+    public = PublicSolution(answers, response, rows)
+    return public if public.alike and public.useful else Solution(answers, response, unlike=True)
+
+
+NATS: Final = 20.0  # honest equations count as disagreeing with probability e^-NATS, or 2e-9, at most
+
+
+def largest_square(freedom: float, nats: float = NATS) -> float:
+    """Return a bound that a chi-square variable of ``freedom`` degrees exceeds with probability at most e^-nats.
+
+    Source: Laurent and Massart, "Adaptive estimation of a quadratic functional by model selection", 2000, lemma 1.
+
+    Examples
+    --------
+    >>> round(largest_square(10.0), 1)
+    78.3
+    """
+    return freedom + 2.0 * math.sqrt(freedom * nats) + 2.0 * nats
+
+
+def disagreement(solution: AnySolution) -> float:
+    """Return the factor by which disagreeing epochs widen intervals (Birge's ratio); 1 where chance explains them.
+
+    Squared residuals, in units of their variances, are chi-square. Over public rows the factor is 1.
+    """
+    if isinstance(solution, ClassLines):
+        # Classes share their scores' noise: the largest factor counts.
+        return max((_factor(line.misfits, solution.features) for line in solution.lines), default=1.0)
+    return _factor(solution.misfits, solution.features) if isinstance(solution, Solution) else 1.0
+
+
+def _factor(squares: NDArray[np.float64], features: int) -> float:
+    if len(squares) < 2:
+        return 1.0
+    freedom = features * (len(squares) - 1)
+    together = float(np.sum(squares)) / largest_square(freedom)
+    alone = float(np.max(squares)) / largest_square(features)
+    return math.sqrt(max(together, alone, 1.0))

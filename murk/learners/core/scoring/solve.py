@@ -21,19 +21,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cached_property, partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from murk.errors import MurkError
-from murk.learners.core.scoring.curvature import Curvature
-from murk.learners.core.scoring.descent import descend
-from murk.learners.core.scoring.model import Model, Response
-from murk.learners.core.scoring.moments import Moments, gain, stretched
-from murk.learners.core.scoring.rows import Expected, Rows, inverse, power
-from murk.learners.core.scoring.sums import Answer, Summary
+from murk.learners.core.scoring.model import Expected, Model, Response, Rows, inverse, power
+from murk.learners.core.scoring.moments import Curvature, Moments, gain, stretched
+from murk.learners.core.scoring.sums import Summary
 
 Array = NDArray[np.float64]
 Rejected = Callable[[NDArray[np.int64], Array], NDArray[np.bool_]]
@@ -41,83 +37,45 @@ Rejected = Callable[[NDArray[np.int64], Array], NDArray[np.bool_]]
 # Coefficients in coded units are within a few of zero; so is the logit at a published origin.
 PRIOR_VARIANCE, ORIGIN_VARIANCE, LOGIT_SQUARE = 25.0, 9.0, 25.0
 _FITS, _STEPS = 3, 12
-# Part of the reach up to which directions are stretched freely. (Two categories are 2 apart in coded units.)
-_FREE = 0.5
-# Power of a larger stretch.
-_BEYOND = 0.5
-# Largest stretch in units of the reach: a smaller one would hide nearly collinear features.
-_STRETCHED = 4.0
-# Intervals nearly as wide as the prior's count as unbounded.
-_UNBOUNDED = 8.0
-# Largest number of floats in memory while several coefficients' intervals are computed.
-_AT_ONCE = 2**20
-# Least share of targets present.
-_LEAST = 0.02
-# Relative error of the normal rows' curve between an epoch's origin and the solution.
-_CURVE_ERROR = 0.3
+_FREE = 0.5  # part of the reach up to which directions are stretched freely (categories are 2 apart in coded units)
+_BEYOND = 0.5  # power of a larger stretch
+_STRETCHED = 4.0  # largest stretch in units of the reach: a smaller one would hide nearly collinear features
+_UNBOUNDED = 8.0  # intervals nearly as wide as the prior's count as unbounded
+_AT_ONCE = 2**20  # largest number of floats in memory while several coefficients' intervals are computed
+_LEAST = 0.02  # least share of targets present
+_CURVE_ERROR = 0.3  # relative error of the normal rows' curve between an epoch's origin and the solution
 
 
-@dataclass(frozen=True)
-class _Equation:
-    """One epoch's mean score and its expectation."""
+class _Equations:
+    """Epochs' mean scores and their expectations, side by side, (k, ...)."""
 
-    answer: Answer
-    expected: Expected
-    correction: Array
-    carried: Array
-    along: Array
-    change: Array
-    origin: Array
-    start: Array
-    tangent: Array
-
-
-@dataclass(frozen=True)
-class _Stacked:
-    """All epochs' equations side by side, (k, ...)."""
-
-    mean: Array  # mean scores, (k, p)
-    # noise, share, whole: fields of the answers, (k, 1, 1)
-    noise: Array
-    share: Array
-    whole: Array
-    square: Array  # mean of ``c^2 z z'`` over the rows, (k, p, p)
-    # low (k, p) and rise (k, p, m): G_k is ``low + rise @ level`` for the rows' probabilities (or means) ``level``
-    low: Array
-    rise: Array
-    # correction, carried, change, along, origin, start, tangent: fields of the equations
-    correction: Array
-    carried: Array
-    change: Array
-    along: Array
-    origin: Array
-    start: Array
-    tangent: Array
-    gained: Array  # factor of the newest coordinates' noise in each epoch's, (k,)
-
-    @classmethod
-    def of(cls, equations: Sequence[_Equation], rows: Rows) -> _Stacked:
-        levels = [one.expected.level for one in equations]
-        columns = [one.expected.directions.T * rows.shares for one in equations]
-        answers = [one.answer for one in equations]
-        noise, share, whole = (
-            np.array([getattr(each, name) for each in answers])[:, None, None] for name in ("noise", "share", "whole")
+    def __init__(
+        self, asked: Sequence[Summary], rows: Rows, response: Response, curvature: Curvature, back: Array
+    ) -> None:
+        answers = [each.score for each in asked if each.score is not None]
+        factor, changes = 1.0 if response.binary else 2.0, [each.model.transform @ back for each in asked]
+        self.expected = [Expected.of(each.model, rows, response) for each in asked]
+        self.mean = np.array([answer.mean for answer in answers])  # mean scores, (k, p)
+        # noise, share, whole: fields of the answers, (k, 1, 1)
+        self.noise, self.share, self.whole = (
+            np.array([getattr(answer, name) for answer in answers])[:, None, None]
+            for name in ("noise", "share", "whole")
         )
-        each = {
-            name: np.array([getattr(one, name) for one in equations])
-            for name in ("correction", "carried", "change", "along", "origin", "start", "tangent")
-        }
-        return cls(
-            np.array([each.mean for each in answers]),
-            noise,
-            share,
-            whole,
-            np.array([one.expected.square for one in equations]),
-            np.array([part @ low for part, (low, _) in zip(columns, levels, strict=True)]),
-            np.array([part * rise for part, (_, rise) in zip(columns, levels, strict=True)]),
-            gained=np.array([gain(one.carried) for one in equations]),
-            **each,
-        )
+        self.square = np.array([one.square for one in self.expected])  # mean of ``c^2 z z'`` over the rows, (k, p, p)
+        # low (k, p) and rise (k, p, m): G_k is ``low + rise @ level`` for the rows' probabilities (or means) ``level``
+        columns = [(one.directions.T * rows.shares, *one.level) for one in self.expected]
+        self.low = np.array([part @ low for part, low, _ in columns])
+        self.rise = np.array([part * rise for part, _, rise in columns])
+        self.correction = np.array([factor * change @ curvature.correction @ change.T for change in changes])
+        self.carried = np.array([math.sqrt(factor) * change for change in changes])
+        self.along = np.array([carried @ curvature.along for carried in self.carried])
+        self.gained = np.array([gain(carried) for carried in self.carried])  # factor of the newest coordinates' noise
+        self.change = np.array([each.model.back.T for each in asked])
+        self.origin = np.array([each.model.origin for each in asked])
+        logits = [rows.points @ each.model.origin for each in asked]
+        # start, tangent: the expected scores and their slopes at the origins
+        self.start = np.array([one.score(logit) for one, logit in zip(self.expected, logits, strict=True)])
+        self.tangent = np.array([one.slope(logit) for one, logit in zip(self.expected, logits, strict=True)])
 
     def scores(self, level: Array) -> Array:
         """Return each epoch's expected mean score, (..., k, p), at the rows' levels (..., m)."""
@@ -130,66 +88,29 @@ class _Stacked:
 
 
 class Solution:
-    """The solution of all epochs' equations, from the epochs' mean answers, oldest first.
-
-    ``unlike`` tells that people differ from the public rows: then only centred scores are used.
-    """
+    """The solution of epochs' equations; if people are ``unlike`` the public rows, of those of centred scores alone."""
 
     public = False
+    doubt = 0.0  # normal rows claim nothing about people but their second moments
+    missing = 0.0  # without public rows, missing targets are part of the curvature's ratio
 
     def __init__(self, found: Sequence[Summary], response: Response, *, unlike: bool = False) -> None:
         self.response = response
         self.newest = found[-1].model
         self.features = p = len(self.newest.origin)
-        self.unlike = unlike
-        self._back = self.newest.back
+        self.unlike, self.alike = unlike, not unlike
         self.moments = Moments.of(found, response)
         self.rows = Rows.normal(self.moments.moment, np.array(self.newest.origin))
         # Curvatures of a real target are scatters, of which the moments are made, too.
         absorbed = 0.0 if response.binary else self.moments.kept
         self.curvature = Curvature.of(found, self.rows, response, absorbed)
-        asked = [each for each in found if each.score is not None]
-        if unlike:
-            # Only a centred score has mean zero at the truth for any distribution of the covariates.
-            asked = [each for each in asked if each.model.exponent == 1.0]
-        self._equations = [self._equation(each) for each in asked]
+        # If people are unlike the rows: only a centred score has mean zero at the truth for any distribution.
+        self._asked = [each for each in found if each.score is not None and (not unlike or each.model.exponent == 1.0)]
         pull = self.rows.second_moment * p / LOGIT_SQUARE + np.eye(p) / ORIGIN_VARIANCE
         self._solution = np.concatenate([self.newest.origin, np.zeros(2)])
-        if self._equations:
+        if self._asked:
             self._solution = self._solve(self._solution, _with_unknowns(pull))
         self.values = self.origin = self._solution[:p]
-
-    @property
-    def doubt(self) -> float:
-        """Always 0: normal rows claim nothing about people but their second moments."""
-        return 0.0
-
-    @property
-    def missing(self) -> float:
-        """Always 0: without public rows, missing targets are part of the curvature's ratio."""
-        return 0.0
-
-    @property
-    def alike(self) -> bool:
-        """Whether people are like the public rows, if there are any."""
-        return not self.unlike
-
-    def _equation(self, each: Summary) -> _Equation:
-        assert each.score is not None
-        change = each.model.transform @ self._back
-        factor = 1.0 if self.response.binary else 2.0
-        expected, logit = Expected.of(each.model, self.rows, self.response), self.rows.points @ each.model.origin
-        return _Equation(
-            each.score,
-            expected,
-            factor * change @ self.curvature.correction @ change.T,
-            math.sqrt(factor) * change,
-            math.sqrt(factor) * change @ self.curvature.along,
-            each.model.back.T,
-            each.model.origin,
-            expected.score(logit),
-            expected.slope(logit),
-        )
 
     def refit(self, found: Sequence[Summary]) -> Solution:
         """Return the solution for other answers, solved in the same way."""
@@ -198,13 +119,13 @@ class Solution:
     # The equations
 
     @cached_property
-    def _stacked(self) -> _Stacked:
-        return _Stacked.of(self._equations, self.rows)
+    def _stacked(self) -> _Equations:
+        return _Equations(self._asked, self.rows, self.response, self.curvature, self.newest.back)
 
     def _spreads_at(self, theta: Array) -> Array:
         """Return the variance of people's scores at theta, (k, p, p)."""
         logit = self.rows.points @ theta
-        return self.curvature.ratio * np.array([one.expected.spread(logit) for one in self._equations])
+        return self.curvature.ratio * np.array([one.spread(logit) for one in self._stacked.expected])
 
     def _noise(self, theta: Array, scores: Array, spreads: Array, error: float) -> tuple[Array, Array]:
         """Return S_k at theta, (..., k, p, p), as each epoch's own part and the part from shared errors."""
@@ -263,10 +184,7 @@ class Solution:
         return self._spreads_at(self.values)
 
     def _covariance(self, theta: Array) -> Array:
-        """Return covariances of the solution, (..., p, p), if each ``theta``, (..., p), were the truth.
-
-        ``H^-1 M H^-1``, with M the sum of the epochs' own noise and of the errors that they share.
-        """
+        """Return covariances ``H^-1 M H^-1``, (..., p, p), if each ``theta``, (..., p), were the truth."""
         p, curvature, stacked = self.features, self.curvature, self._stacked
         prior, h = _with_unknowns(np.eye(p) / PRIOR_VARIANCE), stacked.displacements(theta)[1]
         scores = stacked.scores(self.response.level(theta @ self.rows.points.T))
@@ -290,7 +208,7 @@ class Solution:
     @cached_property
     def misfits(self) -> Array:
         """Squared residual of each epoch's mean score, in units of its variance, (k,)."""
-        if not self._equations:
+        if not self._asked:
             return np.zeros(0)
         logit = self.rows.points @ self.values
         scores = self._stacked.scores(self.response.level(logit))
@@ -301,7 +219,7 @@ class Solution:
     @cached_property
     def covariance(self) -> Array:
         """Covariance of the solution, (p, p)."""
-        if not self._equations:
+        if not self._asked:
             return np.eye(self.features) * PRIOR_VARIANCE
         return self._covariance(self.values)
 
@@ -342,21 +260,14 @@ def lengthened(vectors: Array, share: float, identity: Array) -> Array:
 def _limit_stretch(transform: Array, reach: float) -> Array:
     """Return a transform that stretches no direction of the coded features more than necessary.
 
-    Along a direction such as a rare category few people are far from the mean. Stretched, they exceed the reach and
-    count for less, so the direction seems weak and would be stretched again in every epoch. So a stretch s beyond ``h =
-    R/2`` becomes ``sqrt(h s)``, which settles at ``h / sqrt(v)`` for a direction that seems to have v of the others'
-    variance.
+    Along a rare category few people are far from the mean. Stretched, they exceed the reach and count for less, so the
+    direction seems weak and would be stretched again in every epoch. So a stretch s beyond ``h = R/2`` becomes
+    ``sqrt(h s)``, which settles at ``h / sqrt(v)`` for a direction with v of the others' apparent variance.
     """
     left, stretches, right = np.linalg.svd(transform)
     free = _FREE * reach
     held = np.minimum(free * np.maximum(stretches / free, 1.0) ** _BEYOND, _STRETCHED * reach)
     return np.asarray((left * np.minimum(stretches, held)) @ right)
-
-
-def _normal_half_widths(covariance: Array, quantile: float) -> Array:
-    """Return half-widths of a normal distribution; infinite where the prior holds over a quarter of the information."""
-    variances = np.diag(covariance)
-    return np.asarray(np.where(variances > PRIOR_VARIANCE / 4.0, math.inf, quantile * np.sqrt(variances)))
 
 
 def far_from(values: Array, covariance: Callable[[Array], Array], quantile: float) -> Rejected:
@@ -373,10 +284,12 @@ def far_from(values: Array, covariance: Callable[[Array], Array], quantile: floa
 def first_rejected(values: Array, covariance: Array, quantile: float, rejected: Rejected) -> Array:
     """Return the distances from the solution at which values of each coefficient are first rejected, (p,).
 
-    ``rejected(indices, points)`` tests points (c, p), each with another value of the coefficient ``indices[i]`` and the
-    others at their most likely, and returns whether each is rejected, (c,).
+    ``rejected(indices, points)`` tests points (c, p), each with another value of coefficient ``indices[i]`` and the
+    others at their most likely, (c,).
     """
-    halves = _normal_half_widths(covariance, quantile)
+    variances = np.diag(covariance)
+    # Normal half-widths; infinite where the prior holds over a quarter of the information.
+    halves = np.where(variances > PRIOR_VARIANCE / 4.0, math.inf, quantile * np.sqrt(variances))
 
     def reached(indices: NDArray[np.int64]) -> Array:
         both, signs = np.tile(indices, 2), np.repeat([-1.0, 1.0], len(indices))
@@ -408,3 +321,38 @@ def _first_distances(rejected: Rejected, start: Array) -> Array:
         beyond = rejected(left, middle)
         low[left], high[left] = np.where(beyond, low[left], middle), np.where(beyond, middle, high[left])
     return np.where(endless, math.inf, high)
+
+
+_CLOSE = 1e-6
+
+
+def descend(at: Array, terms: Callable[[Array], tuple[Array, Array, float]], steps: int) -> Array:
+    """Minimize a sum of squares from a starting point (p,), in at most ``steps`` steps.
+
+    For a point, ``terms`` returns half the curvature (p, p), minus half the gradient (p,), and the sum to minimize.
+
+    Source: Marquardt, "An algorithm for least-squares estimation of nonlinear parameters", J. SIAM 11(2), 1963.
+
+    Examples
+    --------
+    >>> def terms(x):
+    ...     left, slope = 4.0 - x**2, 2.0 * x  # squares are minimal where x^2 = 4
+    ...     return np.diag(slope**2), slope * left, float(left @ left)
+    >>> descend(np.array([1.0]), terms, 20).round(6)
+    array([2.])
+    """
+    damping = 1e-3
+    information, gradient, value = terms(at)
+    for _ in range(steps):
+        step = np.linalg.solve(information + damping * np.diag(np.diag(information)), gradient)
+        tried = terms(at + step)
+        if tried[2] <= value:
+            at = at + step
+            information, gradient, value = tried
+            damping /= 4.0
+        else:
+            damping *= 6.0
+        # Also after a rejected step: this close to the minimum rounding decides.
+        if float(np.max(np.abs(step))) < _CLOSE:
+            break
+    return at

@@ -28,11 +28,6 @@ class Tally:
     count: int  # number of releases
     total: list[int]  # sums of their integers, as Python integers, which neither round nor overflow
 
-    def plus(self, payloads: NDArray[np.int64]) -> Tally:
-        """Return the tally with payloads (m, d) added, few enough for 64-bit sums."""
-        sums = (payloads[0] if len(payloads) == 1 else payloads.sum(axis=0)).tolist()
-        return Tally(self.count + len(payloads), [old + new for old, new in zip(self.total, sums, strict=True)])
-
 
 @dataclass(frozen=True)
 class Epoch:
@@ -43,18 +38,18 @@ class Epoch:
     tallies: Mapping[Key, Tally] = field(default_factory=dict)  # tallies by level and question
 
     def plus(self, level: str, question: Question, pair: ScoreMechanisms, payloads: NDArray[np.int64]) -> Epoch:
-        """Return the epoch with payloads (m, d) of one level and question added."""
+        """Return the epoch with payloads (m, d) of one level and question added, few enough for 64-bit sums."""
         payloads = whole_numbers(pair.mechanism(question), payloads)
-        known = self.tallies.get((level, question)) or Tally(0, [0] * payloads.shape[1])
-        return Epoch(self.start, self.model, {**self.tallies, (level, question): known.plus(payloads)})
+        sums = (payloads[0] if len(payloads) == 1 else payloads.sum(axis=0)).tolist()
+        return self.joined(level, question, Tally(len(payloads), sums))
 
     def joined(self, level: str, question: Question, tally: Tally) -> Epoch:
         """Return the epoch with a tally added."""
-        known = self.tallies.get((level, question)) or Tally(0, [0] * len(tally.total))
-        total = [old + new for old, new in zip(known.total, tally.total, strict=True)]
-        return Epoch(
-            self.start, self.model, {**self.tallies, (level, question): Tally(known.count + tally.count, total)}
-        )
+        known = self.tallies.get((level, question))
+        if known is not None:
+            total = [old + new for old, new in zip(known.total, tally.total, strict=True)]
+            tally = Tally(known.count + tally.count, total)
+        return Epoch(self.start, self.model, {**self.tallies, (level, question): tally})
 
     def to_state(self) -> dict[str, Any]:
         """Return plain data."""
@@ -66,10 +61,7 @@ class Epoch:
 
     @classmethod
     def of_state(cls, state: Mapping[str, Any], features: int, contrasts: int, levels: Iterable[str]) -> Epoch:
-        """Read what `to_state` wrote.
-
-        Raises MurkError if the state is malformed.
-        """
+        """Read what `to_state` wrote; raise MurkError if the state is malformed."""
         try:
             start, packed, tallies = state["start"], state["model"], state["tallies"]
             sums: dict[Key, Tally] = {}
@@ -115,7 +107,7 @@ Array = NDArray[np.float64]
 
 def share_of(model: Model, question: Question) -> float:
     """Return the share of people whom a model asks for a matrix; for scores 1, as everybody may answer with one."""
-    return 1.0 if question == "score" else model.scatter if question == "scatter" else model.curvature
+    return 1.0 if question == "score" else model.shares[question]
 
 
 def most_answers(releases: int, share: float, nats: float = NATS) -> float:
@@ -208,10 +200,7 @@ def _answer(
 
 
 def direction_spread(mechanism: Any) -> tuple[float, float | None]:
-    """Return the noise variance of a decoded number, and its excess along the input.
-
-    The excess is None for mechanisms that add noise independent of the input.
-    """
+    """Return a decoded number's noise variance, and its excess along the input; None for noise independent of it."""
     if not is_directional(mechanism):
         return mechanism.variance, None
     across, along = of_vectors(mechanism).second_moment

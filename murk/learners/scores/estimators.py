@@ -1,0 +1,338 @@
+"""River classifier and regressor for scores in epochs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from river import base
+
+from murk.errors import UserError
+from murk.learners.core.coordinates import contrasts
+from murk.learners.core.covariates import PublicSample
+from murk.learners.core.estimator import LabelEstimator, PersonEstimator, TargetEstimator, several_labels, two_chances
+from murk.learners.core.options import chosen_noise
+from murk.learners.core.scoring.engine import drift_of, merged
+from murk.learners.core.scoring.estimate import ScoreEstimate
+from murk.learners.core.scoring.local import LocalScores
+from murk.learners.core.scoring.mechanism import ScoreMechanisms, score_mechanisms
+from murk.learners.core.scoring.model import with_constant
+from murk.learners.core.scoring.settings import FEWEST_KEPT, Settings
+from murk.learners.core.values import stated_range, target, targets
+from murk.learners.estimates.drift import Drift
+from murk.learners.estimates.estimate import PublicCovariates
+from murk.learners.estimates.links import class_probabilities, logistic
+from murk.privacy import GaussianDP, Guarantee, PureDP
+from murk.privacy.noise import NoiseSource
+from murk.stream.task.protocol import Scale
+
+Floats = NDArray[np.float64]
+
+
+class Scores(PersonEstimator):
+    """Base class of both estimators: features, public covariates, levels, learning, state, inference."""
+
+    public: Any
+    mechanism: str | None
+    exponent: float | None
+    forget: int | None
+
+    _binary: ClassVar[bool]
+    _labels: tuple[str, ...] = ()  # the classes, if there are more than two
+    _half = 1.0  # a coefficient's coded unit, in the target's units
+
+    def _prepare(self) -> None:
+        if self.exponent is not None and not 0.0 <= self.exponent <= 1.0:
+            raise UserError(f"exponent={self.exponent!r} is not between 0 and 1")
+        if self.exponent is not None and self.exponent < 1.0 and self.public is None:
+            raise UserError(
+                f"exponent={self.exponent!r}: an uncentred score needs the features' distribution; give public= "
+                "covariates, or leave exponent out"
+            )
+        if self.forget is not None and not (isinstance(self.forget, int) and self.forget >= FEWEST_KEPT):
+            raise UserError(
+                f"forget={self.forget!r}: give the number of newest releases to learn from, at least "
+                f"{FEWEST_KEPT:,}, or None for all"
+            )
+        self._sample, self.public = PublicSample.of_argument(self.public, self.features)
+        super()._prepare()
+
+    def _begin(self, names: tuple[Any, ...]) -> LocalScores:
+        coded, covariates = self._coded_names(names), None
+        if self._sample is not None:
+            covariates = PublicCovariates.of_rows(self._sample.select(names).rows)
+        labels = self._labels
+        settings = Settings(
+            coded, self._binary and not labels, covariates, self.exponent, labels, forget=self.forget,
+            line=covariates is None,
+        )  # fmt: skip
+        self._names, self._default = names, "default"
+        engine = LocalScores(
+            settings,
+            {**(self.levels or {}), "default": self.budget},
+            self._mechanism_for,
+            chosen_noise(self.seed, self.noise),
+        )
+        self._fix(names, engine)
+        return engine
+
+    def _mechanism_for(self, guarantee: Guarantee) -> ScoreMechanisms:
+        return score_mechanisms(self.mechanism, guarantee, len(self._names) + 1, max(len(self._labels) - 1, 1))
+
+    def _person_mechanism(self, budget: Guarantee) -> str:
+        level: str = self._engine.level(budget)
+        return level
+
+    def _learn_matrix(self, engine: Any, X: Floats, y: Floats, budget: Guarantee | Sequence[Guarantee] | None) -> None:
+        engine.learn_records(X, self._clipped(y), engine.row_levels(budget, len(X)))
+
+    def _clipped(self, y: Floats) -> Floats:
+        """Return coded targets within their bounds."""
+        return y
+
+    def published(self) -> tuple[int, list[float]]:
+        """Return the version at which the newest epoch began and its model, at which devices make releases."""
+        published: tuple[int, list[float]] = self._require().published()
+        return published
+
+    def _in_units(self, estimate: ScoreEstimate) -> ScoreEstimate:
+        """Return an estimate in the target's own units."""
+        return estimate
+
+    def estimate(self) -> ScoreEstimate:
+        """Return coefficients with their intervals; half-widths are infinite for coefficients that were not learned."""
+        return self._in_units(self._require().estimate())
+
+    def merged(self, others: Sequence[Self]) -> ScoreEstimate:
+        """Return the joint estimate of this learner and ``others`` of the same settings."""
+        return self._in_units(merged(self._engines(others)))
+
+    def drift(self) -> Drift:
+        """Test whether the coefficients have changed, with 1% false alarms in a stream's life; takes long."""
+        engine = self._require()
+        drift = drift_of(engine.settings, [(engine.now, engine.mechanisms)])
+        return replace(drift, changes={name: self._half * change for name, change in drift.changes.items()})
+
+    def _linear(self, rows: Floats) -> Floats:
+        """Return logits, or coded targets, of rows without the constant, (n, 1); for classes contrasts, (n, K - 1)."""
+        shown = self._require().shown()
+        return np.asarray(with_constant(rows) @ shown.reshape(-1, rows.shape[1] + 1).T)
+
+
+class ScoreClassifier(Scores, LabelEstimator, base.MiniBatchClassifier):
+    """Logistic regression, softmax, or lines through several classes, by scores in epochs, with intervals.
+
+    Each person answers one question at the model of their epoch, randomized once at their budget: mostly their score
+    ``r(y, x'a) c(z) z``, sometimes a matrix of their features, drawn before their record is read. Epochs double. The
+    learner keeps sums per epoch, and solves all epochs' equations on request, without steps or a radius.
+
+    Parameters
+    ----------
+    budget
+        Guarantee of each release: ``PureDP``, ``ApproxDP``, ``GaussianDP`` or ``ZeroConcentratedDP``.
+    classes
+        The labels; of two labels, the positive one last. Any other label counts as missing, and the fit is that of
+        people with a label. For more than two labels, coefficients with ``public`` are contrasts of log odds. Without
+        it, each class has a least-squares line through labels of -1 and +1, whose halved slopes change the probability.
+    public
+        Public covariates without targets (array, frame, iterable of mappings or a CSV file's path). Rows like the
+        people's make the estimate more precise; without any, some people release features' second moments instead.
+    levels
+        Further guarantees by name, for releases made elsewhere.
+    mechanism
+        ``"gaussian"``, ``"laplace"``, ``"l2-ball"`` or ``"privunit"``; by default the one of least variance: Gaussian
+        for GDP and zCDP budgets, mostly PrivUnit for pure and (epsilon, delta) budgets.
+    features
+        Feature names in a fixed order; required unless noise is simulated, then by default the sorted names of the
+        first record. Features should be within about [-1, 1]; anything but a number counts as 0.
+    exponent
+        g from 0 to 1, the share of a label's probability that a score subtracts; chosen by rule if omitted. 1, the
+        balanced score, is valid for any features; less needs ``public``.
+    forget
+        Learn from this many of the newest releases only, at least 24,000. (Whole epochs are forgotten, so at times from
+        as few as seven eighths of them.) Intervals then stop shrinking. By default nothing is forgotten.
+    seed
+        Simulate the noise from this seed, for experiments: no privacy.
+    noise
+        Another source of noise, such as ``OpenDPNoise()``.
+
+    Notes
+    -----
+    Each call of ``learn_one`` is one release of one person. Predictions use the solution at the last of 1, 2, 3, 4, 5,
+    6, 7, 8, 10, 12, 14, 16, 20, ... releases (four times an epoch), shrunk while noise dominates. A coefficient with an
+    infinite interval was not learned at this privacy. People's own budgets (``learn_one(x, y, budget)``) may take at
+    most 64 different values, as sums are kept for each.
+
+    References
+    ----------
+    Fieller. Some problems in interval estimation. 1954. Asi, Feldman, Talwar. Optimal algorithms for mean estimation
+    under local differential privacy. 2022.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from murk.learners import ScoreClassifier
+    >>> from murk.privacy import GaussianDP
+    >>> rng = np.random.default_rng(1)
+    >>> X = rng.uniform(-1, 1, size=(30_000, 2))
+    >>> y = rng.random(30_000) < 1 / (1 + np.exp(0.5 - 2 * X[:, 0]))
+    >>> model = ScoreClassifier(budget=GaussianDP(mu=2.0), features=["a", "b"], seed=1)
+    >>> model.learn_many(X, y)
+    >>> low, high = model.confidence_intervals(0.95)["a"]
+    >>> 1.0 < low < 2.0 < high
+    True
+    >>> model.predict_one({"a": 0.9, "b": 0.0})
+    True
+    """
+
+    _binary: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        *,
+        budget: Guarantee,
+        classes: Sequence[Any] = (False, True),
+        public: Any = None,
+        levels: Mapping[str, Guarantee] | None = None,
+        mechanism: str | None = None,
+        features: Sequence[Any] | None = None,
+        exponent: float | None = None,
+        forget: int | None = None,
+        seed: int | None = None,
+        noise: NoiseSource | None = None,
+    ) -> None:
+        self._keep(locals())
+        self._codes = several_labels(classes)
+        self._labels = tuple(map(str, classes)) if len(classes) > 2 else ()
+        self._prepare()
+
+    def _scale(self) -> Scale:
+        if not self._labels:
+            return "log odds"
+        return "probability" if self.public is None else "own"
+
+    def _chances(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
+        scores = self._linear(rows)
+        if len(self.classes) == 2:
+            return two_chances(logistic(scores[:, 0]))
+        return class_probabilities(scores, contrasts(len(self.classes)))
+
+    @classmethod
+    def _unit_test_params(cls) -> Any:
+        yield {"budget": GaussianDP(mu=1.0), "seed": 1}
+        yield {"budget": PureDP(epsilon=2.0), "seed": 1}
+
+
+class ScoreRegressor(Scores, TargetEstimator, base.MiniBatchRegressor):
+    """Linear regression of a bounded target's mean, by scores in epochs, with intervals.
+
+    Each person answers one question, randomized once at their budget: mostly their score ``y c(z) z``, y coded to [-1,
+    1], sometimes a matrix of their features, drawn before their record is read. The learner keeps sums, and solves on
+    request, without steps or a radius.
+
+    Parameters
+    ----------
+    budget
+        Guarantee of each release: ``PureDP``, ``ApproxDP``, ``GaussianDP`` or ``ZeroConcentratedDP``.
+    target_bounds
+        Public bounds (low, high) of the target, to which it is clipped; noise is added for the whole range. Required
+        unless noise is simulated, then (-1, 1) by default. The fit is that of people with a target.
+    public
+        Public covariates without targets (array, frame, iterable of mappings or a CSV file's path). Rows like the
+        people's make the estimate more precise; without any, some people release features' second moments instead.
+    levels
+        Further guarantees by name, for releases made elsewhere.
+    mechanism
+        ``"gaussian"``, ``"laplace"``, ``"l2-ball"`` or ``"privunit"``; by default the one of least variance: Gaussian
+        for GDP and zCDP budgets, mostly PrivUnit for pure and (epsilon, delta) budgets.
+    features
+        Feature names in a fixed order; required unless noise is simulated, then by default the sorted names of the
+        first record. Features should be within about [-1, 1]; anything but a number counts as 0.
+    forget
+        Learn from this many of the newest releases only, at least 24,000. (Whole epochs are forgotten, so at times from
+        as few as seven eighths of them.) Intervals then stop shrinking. By default nothing is forgotten.
+    seed
+        Simulate the noise from this seed, for experiments: no privacy.
+    noise
+        Another source of noise, such as ``OpenDPNoise()``.
+
+    Notes
+    -----
+    Each call of ``learn_one`` is one release of one person. Coefficients are in the target's own units. Predictions use
+    the solution at the last of 1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, ... releases, shrunk while noise dominates.
+    A coefficient with an infinite interval was not learned at this privacy. People's own budgets (``learn_one(x, y,
+    budget)``) may take at most 64 different values, as sums are kept for each.
+
+    References
+    ----------
+    Fieller. Some problems in interval estimation. 1954.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from murk.learners import ScoreRegressor
+    >>> from murk.privacy import GaussianDP
+    >>> rng = np.random.default_rng(1)
+    >>> X = rng.uniform(-1, 1, size=(30_000, 2))
+    >>> y = 20 + 10 * X[:, 0] + rng.normal(size=30_000)
+    >>> model = ScoreRegressor(budget=GaussianDP(mu=2.0), target_bounds=(0, 40), features=["a", "b"], seed=1)
+    >>> model.learn_many(X, y)
+    >>> abs(model.coefficients()["a"] - 10) < 1
+    True
+    """
+
+    exponent: float | None = None
+    _binary: ClassVar[bool] = False
+
+    def __init__(
+        self,
+        *,
+        budget: Guarantee,
+        target_bounds: tuple[float, float] | None = None,
+        public: Any = None,
+        levels: Mapping[str, Guarantee] | None = None,
+        mechanism: str | None = None,
+        features: Sequence[Any] | None = None,
+        forget: int | None = None,
+        seed: int | None = None,
+        noise: NoiseSource | None = None,
+    ) -> None:
+        self._keep(locals())
+        self._bounds = low, high = stated_range(target_bounds, seed=seed)
+        self._middle, self._half = (low + high) / 2.0, (high - low) / 2.0
+        self._prepare()
+
+    def _expected(self) -> tuple[float | None, float | None]:
+        return 1.0, 1.0
+
+    def _coded_one(self, y: Any) -> float:
+        value = target(y)
+        return (value - self._middle) / self._half if math.isfinite(value) else math.nan
+
+    def _coded_many(self, y: Any) -> NDArray[np.float64]:
+        values = targets(y)
+        with np.errstate(over="ignore"):
+            return np.asarray((np.where(np.isfinite(values), values, np.nan) - self._middle) / self._half)
+
+    def _clipped(self, y: NDArray[np.float64]) -> NDArray[np.float64]:
+        return np.clip(y, -1.0, 1.0)
+
+    def _scale(self) -> Scale:
+        return "slope"
+
+    def _in_units(self, estimate: ScoreEstimate) -> ScoreEstimate:
+        values = self._half * estimate.values
+        values[-1] += self._middle
+        return replace(estimate, values=values, spread=self._half * estimate.spread, unit=self._half)
+
+    def _means(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
+        return np.clip(self._middle + self._half * self._linear(rows)[:, 0], *self._bounds)
+
+    @classmethod
+    def _unit_test_params(cls) -> Any:
+        yield {"budget": GaussianDP(mu=1.0), "seed": 1}
+        yield {"budget": PureDP(epsilon=2.0), "target_bounds": (0.0, 100.0), "seed": 1}
