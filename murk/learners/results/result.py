@@ -221,7 +221,7 @@ class Result:
         return forest(self.report, chosen) if kind == "forest" else curve(self.report, self.history, chosen)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Result, (_thawed(self.report), _thawed(self.history))
+        return Result, (_thawed(self.report), _thawed(self.history), self.task)
 
 
 def _frozen(value: Any) -> Any:

@@ -15,8 +15,15 @@ import pytest
 from murk.errors import UserError
 from murk.learners.results.html import axis_limit
 from murk.learners.results.result import Result
+from murk.stream import Task
 
 NAN, INF = math.nan, math.inf
+TASK = Task.parse("""
+name: weeks
+features: [{name: age, low: 0, high: 1}]
+target: {name: worked, kind: binary, positive: "yes", negative: "no"}
+privacy: {guarantee: {gdp: {mu: 1.0}}}
+""")
 
 
 def report(**more):
@@ -94,7 +101,9 @@ def test_what_it_was_made_of_may_change(result):
 
 @pytest.mark.parametrize("again", [copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))])
 def test_copies_say_the_same(result, again):
+    result = dataclasses.replace(result, task=TASK)
     twin = again(result)
+    assert twin.task == result.task
     assert str(twin) == str(result)
     assert twin.to_json() == result.to_json()
     assert twin.history == result.history
