@@ -123,7 +123,7 @@ def test_a_run_states_both_and_goes_through_a_shuffler(tmp_path):
 @pytest.mark.parametrize(
     ("source", "target", "more", "words"),
     [
-        ("sqlite:///in.db", "sqlite:///in.db", (), "both --from and --to"),
+        ("sqlite:///in.db", "sqlite:///in.db", (), "both the intake and the log of releases"),
         ("sqlite:///none.db", "sqlite:///out.db", (), "there is no log at none.db"),
         ("sqlite:///in.db", "sqlite:///out.db", ("--store", "other"), "another shuffler appends to sqlite:///out.db"),
         ("sqlite:///out.db", "sqlite:///third.db", (), "is the log of another shuffler"),
