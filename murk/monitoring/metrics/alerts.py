@@ -227,5 +227,26 @@ ALERTS: Final = (
         "task with better ones or without.",
         "public-covariates-are-unlike-the-peoples",
     ),
+    Alert(
+        "MurkShufflerUnreachable",
+        "max by (task) (murk_shuffler_log_reachable) == 0",
+        "5m",
+        "critical",
+        "The shuffler of {{ $labels.task }} cannot reach its intake or the log of releases",
+        "No crowd leaves. Check both brokers, the network and the shuffler's credentials; its /healthz names the "
+        "problem. Nothing is lost: the shuffler continues by itself, every release once.",
+        "the-shuffler-cannot-reach-a-log",
+    ),
+    Alert(
+        "MurkCrowdsDropped",
+        "sum by (task) (increase(murk_shuffler_dropped_releases_total[1d])) > 0",
+        "1m",
+        "warning",
+        "Releases for {{ $labels.task }} were dropped, since their crowds were not complete in time",
+        "About {{ $value | humanize }} people have spent their budget, and nothing of theirs was learned or disclosed. "
+        "The end of a task drops less than a crowd for each level. Otherwise too few people answer: begin a new task "
+        "with fewer levels, a smaller crowd or more patience.",
+        "crowds-are-dropped",
+    ),
 )  # fmt: skip
 """All alerts."""

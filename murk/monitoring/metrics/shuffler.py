@@ -46,7 +46,7 @@ class ShufflerMetrics(Exporter):
     ... name: third-child
     ... features: [{name: age, low: 21, high: 35}]
     ... target: {name: third_child, kind: binary, positive: yes, negative: no}
-    ... shuffle: {crowd: 1000}
+    ... shuffle: {crowd: 1000, promise: {epsilon: 0.5}}
     ... ''')
     >>> metrics = ShufflerMetrics(task, clock=lambda: 1_700_000_000)
     >>> metrics.update(CrowdSums(0, 0, waiting=0, dropped=0, duplicates=0, refused={}), "")
