@@ -108,7 +108,11 @@ def shuffling(
         stack.enter_context(intake)
         if task.shuffle is None:
             raise UserError(f"the task {task.name!r} is not shuffled: add shuffle: {{crowd: 20000}} to its file")
-        log = stack.enter_context(open_log(to_url, create=not to_url.startswith("kafka:"), name=task.name))
+        on_cluster = to_url.startswith("kafka:")
+        if on_cluster and wait:
+            # `murk topics` creates its topics, with rights that a shuffler does not need.
+            begin_on(to_url, lambda log, task: None, wait=True, name=task.name)[0].close()
+        log = stack.enter_context(open_log(to_url, create=not on_cluster, name=task.name))
         running = Shuffling(
             intake, log, task, _beside(intake, task) if store is None else Path(store), replace=replace,
             patience=patience,

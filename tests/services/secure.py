@@ -14,6 +14,7 @@ PASSWORDS = {
     "gateway": "gateway-Vb55",
     "learner": "learner-Tz41",
     "reader": "reader-Hc17",
+    "shuffler": "shuffler-Qe62",
     "nobody": "nobody-m3Rd",  # can log in, and is allowed nothing
 }
 

@@ -98,7 +98,7 @@ def test_health_says_what_is_wrong(capsys):
         assert asked(health)[0] == 200
         running.trouble = "kafka://b:9092 cannot be reached"
         refresh()
-        assert asked(health) == (503, b"kafka://b:9092 cannot be reached")
+        assert asked(health) == (503, b"kafka://b:9092 cannot be reached\n")
         assert b'murk_shuffler_log_reachable{task="crowds"} 0.0' in asked(url)[1]
         running.trouble, running.stepped = "", time.monotonic() - 1_000
         status, words = asked(health)
