@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 _RETRY_SECONDS = 0.5
 _PERMANENT = ("MURK-CLI-", "MURK-CONF-", "MURK-KAFKA-002", "MURK-KAFKA-003", "MURK-LOG-008")
 """Codes of errors that retrying cannot fix: settings, URLs, credentials and rights."""
+_NO_SHUFFLER = "MURK-SHUFFLE-002"
+"""Code of the error that a shuffler ends when it begins."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
@@ -110,7 +112,11 @@ def begin_on(
                 return kept, task, made
         except (UserError, UnreachableError) as error:
             why = error
-            mistake = isinstance(error, UserError) and (opened or error.code.startswith(_PERMANENT))
+            mistake = (
+                isinstance(error, UserError)
+                and error.code != _NO_SHUFFLER
+                and (opened or error.code.startswith(_PERMANENT))
+            )
             if not wait or mistake:
                 raise
         finally:

@@ -9,9 +9,9 @@ from click.testing import CliRunner
 
 from murk.cli.commands.shuffle import command as shuffle_command
 from murk.shuffler.shuffler import Shuffler
-from murk.stream.log.base import UnreachableError
+from murk.stream.log.base import CrowdMark, UnreachableError
 from murk.stream.log.sqlite.log import SqliteLog
-from tests.cli.harness import murk, world
+from tests.cli.harness import finish, murk, start, world
 
 TASK = """
 name: third-child
@@ -143,6 +143,21 @@ def test_only_its_log_is_learned_from_and_only_its_intake_sent_to(folder, forwar
         assert done.status == 2
         assert "no shuffler writes to sqlite:///in.db" in done.err
         assert "MURK-SHUFFLE-002" in done.err
+
+
+def test_a_learner_that_waits_waits_for_the_shuffler(folder, forwarded, tmp_path):
+    """It may be started first, and is not to end for good."""
+    released = forwarded["released"]
+    with SqliteLog(tmp_path / "later.db") as later, SqliteLog(folder / "out.db") as log:
+        document = log.document()
+        crowd = [(chain, each.value) for chain in range(log.partitions) for each in log.read(chain, 0, released)]
+        later.register_task(document)
+        learner = start("learn", "--log", f"sqlite:///{tmp_path}/later.db", "--wait", "--idle", "1", folder=tmp_path)
+        assert "murk: waiting: no shuffler writes to" in learner.stderr.readline()
+        later.append_crowd(crowd, CrowdMark("0" * 32, later.claim("0" * 32).crowds + 1))
+    done = finish(learner)
+    assert done.status == 0, done.err
+    assert f"{released:,} releases learned" in done.out
 
 
 def test_replacing_is_only_a_flag(folder):
