@@ -194,8 +194,8 @@ class Composed:
                 if name not in self.services:
                     # The name leads nowhere.
                     continue
-                ports = [self._port(f"{one['port']} {copy}") for copy, _ in enumerate(self.copies(name))]
-                job["static_configs"] = [{"targets": [f"127.0.0.1:{port}" for port in ports]}]
+                targets = [self.here(f"{name}:{one['port']}", copy) for copy, _ in enumerate(self.copies(name))]
+                job["static_configs"] = [{"targets": targets}]
         return self.here(yaml.safe_dump(found))
 
     def _port(self, number):
