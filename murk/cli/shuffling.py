@@ -57,15 +57,19 @@ class Shuffling:
         from murk.shuffler.store import Store
 
         intake, log = self._logs
-        log.register_task(self.task.document())
+        document = self.task.document()
+        if log.document() != document:
+            # Only then: looking at all topics takes rights that a shuffler does not need.
+            log.register_task(document)
         return Shuffler(intake, log, self.task, self._problem, Store(self.store), replace=self._replace)
 
     def step(self) -> bool:
         """Make a step and return whether anything was done; wait for a moment if not.
 
-        Raises ``UnreachableError`` once a log has been away for longer than the patience; else as `Shuffler.step` does.
+        Raises ``UnreachableError`` once a log has been away for longer than the patience, `UserError` if another
+        shuffler has taken over, and `MurkError` as `Shuffler.step` does.
         """
-        from murk.stream.log.base import UnreachableError
+        from murk.stream.log.base import FencedError, UnreachableError
 
         done = False
         try:
@@ -74,7 +78,9 @@ class Shuffling:
                 self._shuffler = self._begin()
             done = not self._shuffler.step().idle
             self.totals, self._reached, self.trouble = self._shuffler.totals, time.monotonic(), ""
-        except UnreachableError as error:
+        except (UnreachableError, FencedError) as error:
+            # A broker that comes back may have ended this shuffler's own transactions. One that was replaced is told
+            # so when it begins again.
             if time.monotonic() - self._reached > self.patience:
                 raise
             self.trouble = str(error)
@@ -108,11 +114,12 @@ def shuffling(
         stack.enter_context(intake)
         if task.shuffle is None:
             raise UserError(f"the task {task.name!r} is not shuffled: add shuffle: {{crowd: 20000}} to its file")
-        on_cluster = to_url.startswith("kafka:")
-        if on_cluster and wait:
+        if wait and to_url.startswith("kafka:"):
             # `murk topics` creates its topics, with rights that a shuffler does not need.
-            begin_on(to_url, lambda log, task: None, wait=True, name=task.name)[0].close()
-        log = stack.enter_context(open_log(to_url, create=not on_cluster, name=task.name))
+            log = begin_on(to_url, lambda log, task: None, wait=True, name=task.name)[0]
+        else:
+            log = open_log(to_url, create=not to_url.startswith("kafka:"), name=task.name)
+        stack.enter_context(log)
         running = Shuffling(
             intake, log, task, _beside(intake, task) if store is None else Path(store), replace=replace,
             patience=patience,

@@ -172,21 +172,21 @@ def test_replacing_is_only_a_flag(folder):
 
 def watch_over(folder, monkeypatch, *more, down):
     """Run the command in this process, on logs that cannot be reached when ``down`` says so at a step."""
-    step, register = Shuffler.step, SqliteLog.register_task
+    step, claim = Shuffler.step, SqliteLog.claim
     begun = []
 
     def reach(function):
-        def reached(*arguments):
+        def reached(*arguments, **more):
             if begun and down():
                 raise UnreachableError("the broker does not answer")
             begun.append(function)
-            return function(*arguments)
+            return function(*arguments, **more)
 
         return reached
 
     monkeypatch.chdir(folder)
     monkeypatch.setattr(Shuffler, "step", reach(step))
-    monkeypatch.setattr(SqliteLog, "register_task", lambda *arguments: reach(register)(*arguments))
+    monkeypatch.setattr(SqliteLog, "claim", lambda *arguments, **more: reach(claim)(*arguments, **more))
     logs = ("--from", "sqlite:///in.db", "--to", "sqlite:///out.db")
     return CliRunner().invoke(shuffle_command, [*logs, *more], standalone_mode=False)
 

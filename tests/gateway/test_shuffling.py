@@ -165,8 +165,8 @@ def test_a_shuffler_that_is_replaced_ends_the_gateway(tmp_path):
     with open_log(f"sqlite:///{tmp_path}/log.db") as intake:
         intake.append([(0, Devices(make_task()).message()[1])])
     done = finish(process)
-    assert done.status == 1
-    assert "another" in done.err
+    assert done.status == 2
+    assert "another one has taken its place" in done.err
     assert done.err.count("\n") == 1
 
 
