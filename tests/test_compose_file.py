@@ -18,7 +18,7 @@ from murk.demo.trusted import trusted_fit
 from murk.monitoring.metrics import alerts
 from murk.stream import Task
 from tests.services.composed import FILES, ROOT, SERVERS, Composed, properties, read
-from tests.services.secure import RIGHTS, right_names
+from tests.services.secure import RIGHTS, SHUFFLER_RIGHTS, right_names
 from tools import prometheus
 
 DEPLOY = ROOT / "deploy"
@@ -305,6 +305,13 @@ def test_the_rights_are_those_that_are_tried():
         for one in RIGHTS
         for name in right_names(one, "third-child", 2)
     ]
+
+
+def test_the_shufflers_rights_are_those_that_are_tried():
+    text = (ROOT / "docs" / "shuffling.md").read_text()
+    rows = set(re.findall(r"^\| (topic|transactional id) `(murk-\S+)` \| ([A-Z_, ]+) \|", text, re.M))
+    assert rows == {(KINDS[one.kind], one.resource, ", ".join(one.operations)) for one in SHUFFLER_RIGHTS}
+    assert len(rows) == len(SHUFFLER_RIGHTS) == 10
 
 
 def test_every_setting_is_explained():

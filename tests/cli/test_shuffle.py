@@ -8,7 +8,11 @@ import pytest
 from click.testing import CliRunner
 
 from murk.cli.commands.shuffle import command as shuffle_command
+from murk.learners.results.html import result_html
+from murk.learners.results.report import report_log
+from murk.monitoring import Monitor
 from murk.shuffler.shuffler import Shuffler
+from murk.stream import Task
 from murk.stream.log.base import CrowdMark, UnreachableError
 from murk.stream.log.sqlite.log import SqliteLog
 from tests.cli.harness import finish, murk, start, world
@@ -74,6 +78,19 @@ def test_everybody_is_forwarded_in_crowds(folder, forwarded):
     assert learned.status == 0, learned.err
     assert f"{forwarded['released']:,} releases learned" in learned.out
     both_in_order(learned.out)
+
+
+def test_status_page_and_notebook_state_both(folder, forwarded):
+    assert murk("learn", "--log", "sqlite:///out.db", "--idle", "0.2", folder=folder).status == 0
+    both_in_order(murk("status", "--log", "sqlite:///out.db", folder=folder).out)
+    with SqliteLog(folder / "out.db") as log:
+        task = Task.from_document(log.document())
+        monitor = Monitor(log, task)
+        assert monitor.poll()
+        levels = {level["name"]: level["words"] for level in monitor.status()["levels"]}
+        both_in_order(levels["default"])
+        assert COLLUDING in levels["strict"]
+        both_in_order(result_html(report_log(task, log, chains=task.log.partitions), []))
 
 
 def test_an_account_states_both(folder):

@@ -19,6 +19,7 @@ from murk.learners.results.text import (
     describe_intervals,
     effect_word,
     interval_words,
+    promises,
     title_of,
 )
 from murk.learners.results.words import NOT_LEARNED
@@ -102,7 +103,9 @@ def _notes(report: Report) -> list[str]:
 
 def _promise(report: Report) -> str:
     levels = "".join(
-        f"<p><b>{escape(level)}</b>: {escape(each['words'])}</p>" for level, each in report["levels"].items()
+        f"<p><b>{escape(level)}</b>: {escape(words)}</p>"
+        for level, each in report["levels"].items()
+        for words in promises(each)
     )
     promised = folded("What each release promises", f"{levels}<p>{escape(report['cap_words'])}</p>")
     forged = report.get("forged")
