@@ -9,6 +9,7 @@ import argparse
 import gc
 import resource
 import tempfile
+import time
 from pathlib import Path
 
 from benchmarks.on_kafka import Clock
@@ -17,6 +18,7 @@ from murk.learners.problem import problem_for
 from murk.shuffler.shuffler import Shuffler
 from murk.shuffler.store import Store
 from murk.stream import Task, Worker, open_log
+from murk.stream.log.base import truncate_time
 from murk.stream.messages.codec import encode
 from murk.stream.messages.releases import ScoreRelease
 
@@ -46,16 +48,18 @@ def measured(releases, crowd):
     task = Task.parse(TASK.format(crowd=crowd, window=max(65_536, crowd)))
     problem = problem_for(task)
     with tempfile.TemporaryDirectory() as place, ExitLogs(Path(place), task) as (intake, log):
-        now = 1_700_006_400
+        now = truncate_time(time.time(), task.granularity)
         for begin in range(0, releases, BLOCK):
             intake.append([(0, message(task, n, now)) for n in range(begin, min(begin + BLOCK, releases))])
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        with Shuffler(intake, log, task, problem, Store(Path(place) / "store"), clock=lambda: now) as shuffler:
+        with Shuffler(intake, log, task, problem, Store(Path(place) / "store")) as shuffler:
             clock = Clock()
             while not shuffler.step().idle:
                 pass
             shuffled = clock.stop()
-            released = shuffler.totals.released
+            totals = shuffler.totals
+            released = totals.released
+            assert released + totals.waiting == releases, totals
         grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
         with Worker(log, task, problem.engine()) as worker:
             clock = Clock()
