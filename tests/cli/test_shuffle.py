@@ -87,7 +87,7 @@ def test_status_page_and_notebook_state_both(folder, forwarded):
         task = Task.from_document(log.document())
         monitor = Monitor(log, task)
         assert monitor.poll()
-        levels = {level["name"]: level["words"] for level in monitor.status()["levels"]}
+        levels = {level["name"]: level["words"] for level in monitor.status()["task"]["levels"]}
         both_in_order(levels["default"])
         assert COLLUDING in levels["strict"]
         both_in_order(result_html(report_log(task, log, chains=task.log.partitions), []))

@@ -166,7 +166,7 @@ def test_a_shuffler_that_is_replaced_ends_the_gateway(tmp_path):
         intake.append([(0, Devices(make_task()).message()[1])])
     done = finish(process)
     assert done.status == 2
-    assert "another one has taken its place" in done.err
+    assert "another shuffler appends to" in done.err
     assert done.err.count("\n") == 1
 
 
