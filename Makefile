@@ -55,10 +55,11 @@ kafka: install
 	$(BIN)/python -m deploy.broker
 
 # Devices, learners, monitors and a broker killed again and again: MURK_SOAK_KILLS times (1,000 by default), but no
-# longer than MURK_SOAK minutes.
+# longer than MURK_SOAK minutes. Then gateways and shufflers with them: MURK_SOAK_CROWD_KILLS times (500).
 .PHONY: soak
 soak: install
 	$(BIN)/python -m tests.soak
+	$(BIN)/python -m tests.soak.crowds
 
 # Hostile inputs by a grammar: MURK_FUZZ of them (10^7 by default).
 .PHONY: fuzz

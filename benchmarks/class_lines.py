@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from murk.learners.core.design import Records
-from murk.learners.core.scoring import design as planned
+from murk.learners.core.scoring import forecasting as planned
 from murk.learners.core.scoring.mechanism import score_mechanisms
 from murk.learners.core.scoring.model import directions
 from murk.learners.core.scoring.problem import ScoreProblem

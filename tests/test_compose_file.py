@@ -17,33 +17,38 @@ from murk.demo import DATA, TASK
 from murk.demo.trusted import trusted_fit
 from murk.monitoring.metrics import alerts
 from murk.stream import Task
-from tests.services.composed import ROOT, Composed, properties, read
-from tests.services.secure import RIGHTS, right_names
+from tests.services.composed import FILES, ROOT, SERVERS, Composed, properties, read
+from tests.services.secure import RIGHTS, SHUFFLER_RIGHTS, right_names
 from tools import prometheus
 
 DEPLOY = ROOT / "deploy"
 COMPOSE = read()
 SERVICES = COMPOSE["services"]
+SHUFFLED = read("compose.shuffled.yaml")
+MADE = {name: read(name) for name in FILES}
+EVERY = {f"{file}: {name}": service for file, made in MADE.items() for name, service in made["services"].items()}
 MURK = [name for name, service in SERVICES.items() if service["image"] == "murk"]
 KINDS = {"TOPIC": "topic", "GROUP": "group", "TRANSACTIONAL_ID": "transactional id"}
 
 
-def test_it_is_valid_by_the_compose_specification():
+@pytest.mark.parametrize("made", MADE.values(), ids=MADE)
+def test_it_is_valid_by_the_compose_specification(made):
     package = importlib.resources.files("check_jsonschema") / "builtin_schemas" / "vendor" / "compose-spec.json"
     schema = json.loads(package.read_text())
     validator = jsonschema.validators.validator_for(schema)(schema)
-    assert [error.message for error in validator.iter_errors(COMPOSE)] == []
+    assert [error.message for error in validator.iter_errors(made)] == []
     # The schema refuses what is not in it.
-    wrong = {**COMPOSE, "services": {**SERVICES, "monitor": {**SERVICES["monitor"], "helthcheck": {}}}}
+    services = made["services"]
+    wrong = {**made, "services": {**services, "monitor": {**services["monitor"], "helthcheck": {}}}}
     assert not validator.is_valid(wrong)
 
 
-@pytest.mark.parametrize("name", SERVICES)
+@pytest.mark.parametrize("name", EVERY)
 def test_every_service_is_confined(name):
-    service = SERVICES[name]
+    service = EVERY[name]
     assert service["cap_drop"] == ["ALL"]
     assert service["security_opt"] == ["no-new-privileges:true"]
-    assert service["read_only"] is (name != "kafka")
+    assert service["read_only"] is not service["image"].startswith("apache/kafka")
     assert "privileged" not in service
     assert service.get("user") not in ("root", "0")
     assert service["restart"] in ("unless-stopped", "on-failure")
@@ -51,30 +56,65 @@ def test_every_service_is_confined(name):
         assert port.startswith("127.0.0.1:")
 
 
-@pytest.mark.parametrize("name", SERVICES)
+@pytest.mark.parametrize("name", EVERY)
 def test_every_image_has_one_version(name):
-    image, _, version = SERVICES[name]["image"].partition(":")
+    image, _, version = EVERY[name]["image"].partition(":")
     assert image == "murk" or re.fullmatch(r"v?\d+\.\d+\.\d+", version), name
 
 
-def test_what_is_mounted_is_there():
-    for name, service in SERVICES.items():
+@pytest.mark.parametrize("made", MADE.values(), ids=MADE)
+def test_what_is_mounted_is_there(made):
+    for name, service in made["services"].items():
         for mount in service.get("volumes", []):
             source = mount.split(":")[0]
             if source.startswith("."):
                 assert (ROOT / source).exists(), mount
                 assert mount.endswith(":ro")
             else:
-                assert source in COMPOSE["volumes"], mount
+                assert source in made["volumes"], mount
         for config in service.get("configs", []):
-            assert (ROOT / COMPOSE["configs"][config["source"]]["file"]).is_file(), name
+            assert (ROOT / made["configs"][config["source"]]["file"]).is_file(), name
+        for network in service.get("networks", []):
+            assert network == "default" or network in made["networks"], name
 
 
-def test_nobody_waits_for_a_check_that_is_not_there():
-    for service in SERVICES.values():
+@pytest.mark.parametrize("made", MADE.values(), ids=MADE)
+def test_nobody_waits_for_a_check_that_is_not_there(made):
+    services = made["services"]
+    for service in services.values():
         for other, how in service.get("depends_on", {}).items():
-            assert how["condition"] != "service_healthy" or "healthcheck" in SERVICES[other]
-            assert how["condition"] != "service_completed_successfully" or SERVICES[other]["restart"] == "on-failure"
+            assert how["condition"] != "service_healthy" or "healthcheck" in services[other]
+            assert how["condition"] != "service_completed_successfully" or services[other]["restart"] == "on-failure"
+
+
+def test_only_the_shuffler_reaches_both_intake_and_log():
+    services = SHUFFLED["services"]
+    networks = {name: set(service.get("networks", ["default"])) for name, service in services.items()}
+    assert {name for name, found in networks.items() if {"default", "intake"} <= found} == {"shuffler"}
+    assert {name for name, found in networks.items() if "intake" in found} == {
+        "intake", "intake-topics", "gateway", "population", "shuffler",
+    }  # fmt: skip
+    assert {name for name, found in networks.items() if "metrics" in found} == {
+        "gateway", "population", "shuffler", "prometheus",
+    }  # fmt: skip
+    # Whoever is named in a command is reached.
+    brokers = {"kafka": "default", "intake": "intake"}
+    for name, service in services.items():
+        for word in map(str, service.get("command", [])):
+            for broker, network in brokers.items():
+                assert f"kafka://{broker}:" not in word or network in networks[name], (name, word)
+    # The twin: without the second file everybody is in one network.
+    assert not any("networks" in service for service in SERVICES.values())
+
+
+def test_the_shuffled_task_asks_the_same_question():
+    ours, shuffled = (yaml.safe_load((DEPLOY / f"{name}.yaml").read_text()) for name in ("task", "shuffled"))
+    assert "privacy" not in shuffled
+    del ours["privacy"], shuffled["shuffle"]
+    assert ours == shuffled
+    task = Task.load(DEPLOY / "shuffled.yaml")
+    assert task.log.partitions == SERVICES["learner"]["deploy"]["replicas"]
+    assert task.shuffle.crowd == 20_000
 
 
 def test_services_know_each_others_addresses():
@@ -82,16 +122,24 @@ def test_services_know_each_others_addresses():
     asked = {
         job["job_name"]: job["static_configs"][0]["targets"][0].split(":") for job in jobs if "static_configs" in job
     }
-    [found] = [one for job in jobs for one in job.get("dns_sd_configs", [])]
-    asked[prometheus.LEARNER_JOB] = (found["names"][0], str(found["port"]))
+    for job in jobs:
+        for found in job.get("dns_sd_configs", []):
+            asked[job["job_name"]] = (found["names"][0], str(found["port"]))
     assert (
         set(asked)
-        == {alerts.MONITOR_JOB, prometheus.LEARNER_JOB, prometheus.PEOPLE_JOB, prometheus.GATEWAY_JOB}
+        == {
+            alerts.MONITOR_JOB,
+            prometheus.LEARNER_JOB,
+            prometheus.PEOPLE_JOB,
+            prometheus.GATEWAY_JOB,
+            prometheus.SHUFFLER_JOB,
+        }
         == {job["job_name"] for job in jobs}
     )
     for service, port in asked.values():
-        assert port in SERVICES[service]["command"]
-        assert "0.0.0.0" in SERVICES[service]["command"]
+        for services in (SERVICES, SHUFFLED["services"]) if service != "shuffler" else (SHUFFLED["services"],):
+            assert port in services[service]["command"]
+            assert "0.0.0.0" in services[service]["command"]
     source = yaml.safe_load((DEPLOY / "grafana/provisioning/datasources/murk.yml").read_text())["datasources"][0]
     assert source["url"] == "http://prometheus:9090"
     boards = yaml.safe_load((DEPLOY / "grafana/provisioning/dashboards/murk.yml").read_text())["providers"][0]
@@ -111,7 +159,8 @@ def test_the_broker_is_the_one_of_make_kafka():
     version = re.search(
         r"<artifactId>kafka_2.13</artifactId>\s*<version>([\d.]+)<", (DEPLOY / "broker/pom.xml").read_text()
     )
-    assert SERVICES["kafka"]["image"] == f"apache/kafka:{version[1]}"
+    for name in ("kafka", "intake"):
+        assert SHUFFLED["services"][name]["image"] == f"apache/kafka:{version[1]}"
     assert properties({"KAFKA_LOG_DIRS": "/x", "KAFKA_A__B___C": 1}) == {"log.dirs": "/x", "a_b-c": "1"}
 
 
@@ -134,18 +183,19 @@ def test_the_reference_is_what_a_trusted_server_would_have_found():
     assert reference == {name: pytest.approx(found["value"], abs=1e-6) for name, found in fit.items()}
 
 
-def test_commands_are_understood(tmp_path):
+@pytest.mark.parametrize("file", FILES)
+def test_commands_are_understood(tmp_path, file):
     """With every option as it stands; `--help` as well, so that nothing is begun."""
     from click.testing import CliRunner
 
     from murk.cli import cli
 
-    with closing(Composed(tmp_path)) as composed:
-        for name in MURK:
+    with closing(Composed(tmp_path, file)) as composed:
+        for name in composed.services.keys() - set(SERVERS):
             done = CliRunner().invoke(cli, [*composed.command(name), "--help"])
             assert done.exit_code == 0, done.output
             known = set(re.findall(r"--[a-z-]+", done.output))
-            assert {word for word in SERVICES[name]["command"] if word.startswith("--")} <= known
+            assert {word for word in composed.services[name]["command"] if word.startswith("--")} <= known
 
 
 # The image
@@ -156,7 +206,7 @@ DOCKERFILE = (ROOT / "Dockerfile").read_text()
 
 def test_the_image_runs_as_nobody_in_particular():
     assert re.findall(r"^USER (.+)$", DOCKERFILE, re.M) == ["10001:10001"]
-    for mount in SERVICES["population"]["volumes"]:
+    for mount in SERVICES["population"]["volumes"] + SHUFFLED["services"]["shuffler"]["volumes"]:
         # A new volume takes its owner from the folder of the image.
         assert f"install --directory --owner=murk --group=murk {mount.split(':')[1]}" in DOCKERFILE
 
@@ -259,6 +309,13 @@ def test_the_rights_are_those_that_are_tried():
         for one in RIGHTS
         for name in right_names(one, "third-child", 2)
     ]
+
+
+def test_the_shufflers_rights_are_those_that_are_tried():
+    text = (ROOT / "docs" / "shuffling.md").read_text()
+    rows = set(re.findall(r"^\| (topic|transactional id) `(murk-\S+)` \| ([A-Z_, ]+) \|", text, re.M))
+    assert rows == {(KINDS[one.kind], one.resource, ", ".join(one.operations)) for one in SHUFFLER_RIGHTS}
+    assert len(rows) == len(SHUFFLER_RIGHTS) == 10
 
 
 def test_every_setting_is_explained():

@@ -20,7 +20,7 @@ from tests.services.secure import PASSWORDS
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "deploy" / "kubernetes"
 UNITS = ROOT / "deploy" / "systemd"
-UNIT_NAMES = ("murk-gateway.service", "murk-learner@.service", "murk-monitor.service")
+UNIT_NAMES = ("murk-gateway.service", "murk-learner@.service", "murk-monitor.service", "murk-shuffler.service")
 VERSIONS = ("1.29", "1.37")
 """The oldest and the newest that the manifests are held against."""
 
@@ -30,11 +30,17 @@ ALL = {
     for path in FILES
     for one in yaml.safe_load_all(path.read_text())
 }
-RESOURCES = {name: one for name, one in ALL.items() if not name.startswith(("network/", "prometheus/"))}
+SHUFFLER = {name: one for name, one in ALL.items() if name.startswith("shuffler/")}
+"""What its own organisation runs."""
+RESOURCES = {
+    name: one for name, one in ALL.items() if name not in SHUFFLER and not name.startswith(("network/", "prometheus/"))
+}
 """What base, topics and trying are made of."""
+SHUFFLING = "shuffler/Deployment/shuffler"
 WORKLOADS = {name: one for name, one in RESOURCES.items() if "template" in one.get("spec", {})}
 KUSTOMIZATIONS = {path.parent.name: yaml.safe_load(path.read_text()) for path in FOLDER.rglob("kustomization.yaml")}
 SETTINGS = tomllib.loads((FOLDER / "base" / "murk.toml").read_text())
+SHUFFLER_SETTINGS = tomllib.loads((FOLDER / "shuffler" / "murk.toml").read_text())
 
 
 def pod(workload):
@@ -58,9 +64,9 @@ def test_the_schemas_refuse_what_is_wrong():
             kubernetes_validate.validate(spoiled, VERSIONS[-1], strict=True)
 
 
-@pytest.mark.parametrize("name", WORKLOADS)
+@pytest.mark.parametrize("name", [*WORKLOADS, SHUFFLING])
 def test_every_pod_is_confined(name):
-    spec = pod(WORKLOADS[name])
+    spec = pod(ALL[name])
     assert spec["automountServiceAccountToken"] is False
     # A service murk-monitor would set MURK_MONITOR_PORT.
     assert spec["enableServiceLinks"] is False
@@ -76,16 +82,16 @@ def test_every_pod_is_confined(name):
         assert {"cpu", "memory", "ephemeral-storage"} <= container["resources"]["requests"].keys()
         assert {"memory", "ephemeral-storage"} <= container["resources"]["limits"].keys()
         writable = {mount["mountPath"] for mount in container["volumeMounts"] if not mount.get("readOnly")}
-        # Kernels, and in the population's case people's accounts.
+        # Kernels, people's accounts, and what waits for its crowd.
         assert writable - {"/var/lib/murk"} == {"/tmp"}
-        assert ("/var/lib/murk" in writable) == ("population" in name)
+        assert ("/var/lib/murk" in writable) == ("population" in name or name == SHUFFLING)
         # None lies within another: a folder cannot be made in a configuration that is only read.
         paths = [mount["mountPath"] + "/" for mount in container["volumeMounts"]]
         assert not any(one != other and one.startswith(other) for one in paths for other in paths)
 
 
 def test_names_lead_to_what_is_there():
-    for name, workload in WORKLOADS.items():
+    for name, workload in {**WORKLOADS, SHUFFLING: ALL[SHUFFLING]}.items():
         spec = pod(workload)
         labels = workload["spec"]["template"]["metadata"]["labels"]
         if "selector" in workload["spec"]:
@@ -103,8 +109,9 @@ def test_names_lead_to_what_is_there():
         }
         role = volumes["kafka"]["secret"]["secretName"].removeprefix("kafka-")
         assert role in PASSWORDS, name
-        claim = volumes.get("people", {}).get("persistentVolumeClaim")
-        assert claim is None or f"trying/PersistentVolumeClaim/{claim['claimName']}" in RESOURCES
+        claims = [volume["persistentVolumeClaim"]["claimName"] for volume in volumes.values()
+                  if "persistentVolumeClaim" in volume]  # fmt: skip
+        assert all(f"{name.partition('/')[0]}/PersistentVolumeClaim/{claim}" in ALL for claim in claims)
     asked = {pod(one)["volumes"][1]["secret"]["secretName"] for one in WORKLOADS.values()}
     assert asked == {one["name"] for one in KUSTOMIZATIONS["trying"]["secretGenerator"]}
     for kind in ("Service", "PodDisruptionBudget"):
@@ -187,6 +194,28 @@ def test_kustomize_builds_them():
         kubernetes_validate.validate(one, VERSIONS[-1], strict=True)
 
 
+def test_the_shuffler_is_alone_in_a_place_of_its_own():
+    built = build(FOLDER / "shuffler")
+    assert len(built) == len(SHUFFLER) + 1
+    for one in built:
+        kubernetes_validate.validate(one, VERSIONS[-1], strict=True)
+    [namespace] = [one["metadata"]["name"] for one in built if one["kind"] == "Namespace"]
+    assert {one["metadata"]["namespace"] for one in built if one["kind"] != "Namespace"} == {namespace}
+    assert namespace != KUSTOMIZATIONS["base"]["namespace"]
+    spec = ALL[SHUFFLING]["spec"]
+    # Two would take turns: the store takes one process.
+    assert (spec["replicas"], spec["strategy"]) == (1, {"type": "Recreate"})
+    policy = ALL["shuffler/NetworkPolicy/shuffler"]["spec"]
+    assert policy["podSelector"]["matchLabels"] == spec["template"]["metadata"]["labels"]
+    [container] = pod(ALL[SHUFFLING])["containers"]
+    assert [port["port"] for rule in policy["ingress"] for port in rule["ports"]] == [container["ports"][0]["name"]]
+    settings = SHUFFLER_SETTINGS["shuffle"]
+    assert settings["to"] == SETTINGS["log"]
+    assert settings["from"] != settings["to"]
+    assert settings["store"].startswith("/var/lib/murk/")
+    assert f":{policy['egress'][1]['ports'][0]['port']}/" in settings["from"]
+
+
 def ports_of(name):
     """Named ports of the pods that carry a name."""
     return {
@@ -230,19 +259,20 @@ def test_the_operator_of_prometheus_scrapes_what_rules_and_dashboards_ask_for():
         assert relabeled["replacement"] in jobs
 
 
-@pytest.mark.parametrize("name", WORKLOADS)
+@pytest.mark.parametrize("name", [*WORKLOADS, SHUFFLING])
 def test_commands_are_understood_with_the_settings_of_the_configuration(name, tmp_path, monkeypatch):
     """With every option as it stands and the file as it is mounted; `--help` as well, so that nothing is begun."""
     monkeypatch.chdir(tmp_path)
-    [container] = pod(WORKLOADS[name])["containers"]
+    [container] = pod(ALL[name])["containers"]
     words = [word.replace("$(POD_NAME)", "learner-0") for word in container["args"]]
-    environment = {"MURK_CONFIG": str(FOLDER / "base" / "murk.toml")}
+    folder, own = ("shuffler", SHUFFLER_SETTINGS) if name == SHUFFLING else ("base", SETTINGS)
+    environment = {"MURK_CONFIG": str(FOLDER / folder / "murk.toml")}
     done = CliRunner().invoke(cli, [*words, "--help"], env=environment, standalone_mode=False)
     assert done.exit_code == 0, done.output
     known = set(re.findall(r"--[a-z-]+", done.output))
     assert {word for word in words if word.startswith("--")} <= known
     # Where it listens is where it is asked.
-    settings = SETTINGS.get(words[0], {})
+    settings = own.get(words[0], {})
     ports = [settings[key] for key in ("port", "metrics-port") if key in settings]
     assert [one["containerPort"] for one in container.get("ports", [])] == ports
 

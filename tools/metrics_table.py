@@ -10,6 +10,7 @@ _FROM = {
     "process": " From monitor and learners.",
     "people": " From the people's side.",
     "gateway": " From the HTTP gateway.",
+    "shuffler": " From the shuffler.",
 }
 
 

@@ -14,6 +14,7 @@ Json = dict[str, Any]
 LEARNER_JOB: Final = "murk-learner"
 PEOPLE_JOB: Final = "murk-population"
 GATEWAY_JOB: Final = "murk-gateway"
+SHUFFLER_JOB: Final = "murk-shuffler"
 INTERVAL: Final = "5s"
 MONITOR_URL: Final = "http://127.0.0.1:9464"
 """Where a browser finds the monitor: as ``compose.yaml`` and the documents have it."""
@@ -61,6 +62,8 @@ def configuration() -> Json:
             {"job_name": LEARNER_JOB, "dns_sd_configs": [{"names": ["learner"], "type": "A", "port": 9466}]},
             {"job_name": PEOPLE_JOB, "static_configs": [{"targets": ["population:9465"]}]},
             {"job_name": GATEWAY_JOB, "static_configs": [{"targets": ["gateway:9467"]}]},
+            # Of compose.shuffled.yaml: found only where that is used.
+            {"job_name": SHUFFLER_JOB, "dns_sd_configs": [{"names": ["shuffler"], "type": "A", "port": 9468}]},
         ],
     }
 

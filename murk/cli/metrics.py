@@ -1,4 +1,4 @@
-"""Prometheus metrics of commands: of a population and of a learner."""
+"""Prometheus metrics of commands: of a population, a learner, a gateway and a shuffler."""
 
 from __future__ import annotations
 
@@ -13,6 +13,9 @@ import click
 from murk.cli.logs import say
 
 if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+
+    from murk.cli.shuffling import Shuffling
     from murk.gateway.server import Gateway
     from murk.monitoring.web.server import Route
     from murk.producers import Ledger
@@ -24,6 +27,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 _OPTIONS = ("--metrics-port", "--metrics-host")
 _SECONDS = 2.0
 _SHARE = 20  # computing sums may take at most 1 / _SHARE of the time
+# Seconds after which a shuffler's step is too long; one that appends a crowd of ten millions takes minutes.
+_LONGEST_STEP = 900.0
 
 
 def metrics_port(description: str) -> Callable[[F], F]:
@@ -112,20 +117,82 @@ def people_metrics(port: int | None, host: str, task: Task, ledger: Ledger) -> I
 
 
 @contextmanager
-def gateway_metrics(port: int | None, host: str, task: Task, gateway: Gateway) -> Iterator[None]:
-    """Serve a gateway's ``/metrics`` and ``/healthz`` on a port of their own, if there is one."""
+def gateway_metrics(
+    port: int | None, host: str, task: Task, gateway: Gateway, shuffling: Shuffling | None = None
+) -> Iterator[Callable[[], None]]:
+    """Serve the ``/metrics`` and ``/healthz`` of a gateway, and of a shuffler beside it, on a port of their own.
+
+    Yield a function that refreshes the shuffler's; without a port nothing is served.
+    """
     if port is None:
-        yield
+        yield lambda: None
         return
+    refresh = _shuffler_metrics(shuffling, gateway.registry)
+
+    def trouble() -> str | None:
+        return gateway.appending.trouble or (_shuffler_trouble(shuffling) if shuffling is not None else None)
+
+    with _served_with_health(task, "this gateway", gateway.registry, trouble, host, port):
+        yield refresh
+
+
+@contextmanager
+def shuffler_metrics(port: int | None, host: str, shuffling: Shuffling) -> Iterator[Callable[[], None]]:
+    """Serve a shuffler's ``/metrics`` and ``/healthz``, and yield a function that refreshes them.
+
+    Without a port nothing is served.
+    """
+    if port is None:
+        yield lambda: None
+        return
+    from functools import partial
+
+    from murk.monitoring.metrics.exporter import new_registry
+
+    registry = new_registry()
+    refresh = _shuffler_metrics(shuffling, registry)
+    trouble = partial(_shuffler_trouble, shuffling)
+    with _served_with_health(shuffling.task, "this shuffler", registry, trouble, host, port):
+        yield refresh
+
+
+def _shuffler_metrics(shuffling: Shuffling | None, registry: CollectorRegistry) -> Callable[[], None]:
+    """Export a shuffler's metrics, and return a function that refreshes them."""
+    if shuffling is None:
+        return lambda: None
+    from murk.monitoring.metrics.shuffler import CrowdSums, ShufflerMetrics
+
+    exported = ShufflerMetrics(shuffling.task, registry=registry)
+
+    def refresh() -> None:
+        found = shuffling.totals
+        sums = CrowdSums(found.released, found.crowds, found.waiting, found.dropped, found.duplicates, found.refused)
+        exported.update(sums, shuffling.trouble)
+
+    refresh()
+    return refresh
+
+
+def _shuffler_trouble(shuffling: Shuffling) -> str | None:
+    """Return why a shuffler is unhealthy, or None."""
+    silent = time.monotonic() - shuffling.stepped
+    return shuffling.trouble or (f"no step for {silent:.0f} s" if silent > _LONGEST_STEP else None)
+
+
+@contextmanager
+def _served_with_health(
+    task: Task, what: str, registry: CollectorRegistry, trouble: Callable[[], str | None], host: str, port: int
+) -> Iterator[None]:
+    """Serve ``/metrics``, and ``/healthz``, which answers 503 with the trouble while there is some."""
     from functools import partial
 
     from murk.monitoring.web.routes import metrics
     from murk.monitoring.web.server import Response, text
 
     def healthz(headers: object) -> Response:
-        trouble = gateway.appending.trouble
-        return text(200, "ok") if trouble is None else text(503, trouble)
+        found = trouble()
+        return text(200, "ok") if found is None else text(503, found)
 
-    routes: dict[str, Route] = {"/metrics": partial(metrics, gateway.registry), "/healthz": healthz}
-    with _served(task, "this gateway", routes, host, port):
+    routes: dict[str, Route] = {"/metrics": partial(metrics, registry), "/healthz": healthz}
+    with _served(task, what, routes, host, port):
         yield

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 _RETRY_SECONDS = 0.5
 _PERMANENT = ("MURK-CLI-", "MURK-CONF-", "MURK-KAFKA-002", "MURK-KAFKA-003", "MURK-LOG-008")
 """Codes of errors that retrying cannot fix: settings, URLs, credentials and rights."""
+# Code of the error that a shuffler resolves by beginning.
+_NO_SHUFFLER = "MURK-SHUFFLE-002"
+
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
 
@@ -147,7 +150,8 @@ def begin_on(
             made, kept, log = make(log, task), log, None
             return kept, task, made
         except (UserError, UnreachableError) as error:
-            mistake = isinstance(error, UserError) and (opened or error.code.startswith(_PERMANENT))
+            lasting = opened or error.code.startswith(_PERMANENT)
+            mistake = isinstance(error, UserError) and error.code != _NO_SHUFFLER and lasting
             if not wait or mistake:
                 raise
             if str(error) != reported:

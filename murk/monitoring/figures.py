@@ -25,6 +25,7 @@ from murk.privacy.sketches import GaussMixMechanism, GramMechanism, NewtonMechan
 from murk.privacy.sketches.explain import described
 from murk.stream.messages.state import LEVEL, Counters, StateMessage, Trail
 from murk.stream.task.registry import PROTOCOLS
+from murk.stream.task.shuffle import COLLUDING, ShuffleBlock
 from murk.stream.task.task import Task
 
 Floats = NDArray[np.float64]
@@ -206,7 +207,8 @@ def figures(
         staleness=_ages(counters) if PROTOCOLS[task.protocol].reads_staleness else None,
         staleness_sum=sum(each.staleness_sum for each in counters),
         levels=tuple(
-            _level(name, each, problem.mechanisms[name], learned[name]) for name, each in task.privacy.levels.items()
+            _level(name, each, problem.mechanisms[name], learned[name], task.shuffle)
+            for name, each in task.privacy.levels.items()
         ),
         chains=chains,
         names=found.names,
@@ -290,8 +292,11 @@ def _ages(counters: Sequence[Counters]) -> tuple[int, ...]:
     return tuple(ages)
 
 
-def _level(name: str, guarantee: Guarantee, mechanism: Costed, learned: int) -> LevelFigures:
+def _level(
+    name: str, guarantee: Guarantee, mechanism: Costed, learned: int, shuffle: ShuffleBlock | None
+) -> LevelFigures:
     epsilon = mu = None
+    central = None if shuffle is None else shuffle.promised(guarantee)
     guarantee = really_given(guarantee, mechanism.guarantees)
     if isinstance(guarantee, PureDP | ApproxDP):
         epsilon = guarantee.epsilon
@@ -303,6 +308,8 @@ def _level(name: str, guarantee: Guarantee, mechanism: Costed, learned: int) -> 
     if isinstance(mechanism, GaussMixMechanism | GramMechanism | NewtonMechanism):
         # The guarantee compares a record with a blank one; the accuracy compares two records.
         words, pair = described(mechanism)
+    if central is not None:
+        words = f"{COLLUDING}: {words}. {central.describe()}"
     return LevelFigures(name, words, guarantee.to_dict(), epsilon, mu, pair.max_attack_accuracy, learned)
 
 

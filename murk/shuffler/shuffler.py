@@ -140,7 +140,9 @@ class Shuffler:
             if task.shuffle is None:
                 raise UserError(f"the task {task.name!r} is not shuffled: add shuffle: {{crowd: 20000}} to its file")
             if intake.identity == log.identity:
-                raise UserError(f"{log.url} is both --from and --to: devices need an intake of their own")
+                raise UserError(
+                    f"{log.url} is both the intake and the log of releases: devices need an intake of their own"
+                )
             for each in (intake, log):
                 check_carries(each, task)
             if intake.crowd_mark() is not None:

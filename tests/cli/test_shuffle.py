@@ -8,10 +8,14 @@ import pytest
 from click.testing import CliRunner
 
 from murk.cli.commands.shuffle import command as shuffle_command
+from murk.learners.results.html import result_html
+from murk.learners.results.report import report_log
+from murk.monitoring import Monitor
 from murk.shuffler.shuffler import Shuffler
-from murk.stream.log.base import UnreachableError
+from murk.stream import Task
+from murk.stream.log.base import CrowdMark, UnreachableError
 from murk.stream.log.sqlite import SqliteLog
-from tests.cli.harness import murk, world
+from tests.cli.harness import finish, murk, start, world
 
 TASK = """
 name: third-child
@@ -76,6 +80,19 @@ def test_everybody_is_forwarded_in_crowds(folder, forwarded):
     both_in_order(learned.out)
 
 
+def test_status_page_and_notebook_state_both(folder, forwarded):
+    assert murk("learn", "--log", "sqlite:///out.db", "--idle", "0.2", folder=folder).status == 0
+    both_in_order(murk("status", "--log", "sqlite:///out.db", folder=folder).out)
+    with SqliteLog(folder / "out.db") as log:
+        task = Task.from_document(log.document())
+        monitor = Monitor(log, task)
+        assert monitor.poll()
+        levels = {level["name"]: level["words"] for level in monitor.status()["task"]["levels"]}
+        both_in_order(levels["default"])
+        assert COLLUDING in levels["strict"]
+        both_in_order(result_html(report_log(task, log, chains=task.log.partitions), []))
+
+
 def test_an_account_states_both(folder):
     whose = ("ledger", "l.db", "--person", "5", "--source", "people.csv")
     both_in_order(murk(*whose, "--details", folder=folder).out)
@@ -123,7 +140,7 @@ def test_a_run_states_both_and_goes_through_a_shuffler(tmp_path):
 @pytest.mark.parametrize(
     ("source", "target", "more", "words"),
     [
-        ("sqlite:///in.db", "sqlite:///in.db", (), "both --from and --to"),
+        ("sqlite:///in.db", "sqlite:///in.db", (), "both the intake and the log of releases"),
         ("sqlite:///none.db", "sqlite:///out.db", (), "there is no log at none.db"),
         ("sqlite:///in.db", "sqlite:///out.db", ("--store", "other"), "another shuffler appends to sqlite:///out.db"),
         ("sqlite:///out.db", "sqlite:///third.db", (), "is the log of another shuffler"),
@@ -145,6 +162,21 @@ def test_only_its_log_is_learned_from_and_only_its_intake_sent_to(folder, forwar
         assert "MURK-SHUFFLE-002" in done.err
 
 
+def test_a_learner_that_waits_waits_for_the_shuffler(folder, forwarded, tmp_path):
+    """It may be started first, and is not to end for good."""
+    released = forwarded["released"]
+    with SqliteLog(tmp_path / "later.db") as later, SqliteLog(folder / "out.db") as log:
+        document = log.document()
+        crowd = [(chain, each.value) for chain in range(log.partitions) for each in log.read(chain, 0, released)]
+        later.register_task(document)
+        learner = start("learn", "--log", f"sqlite:///{tmp_path}/later.db", "--wait", "--idle", "1", folder=tmp_path)
+        assert "murk: waiting: no shuffler writes to" in learner.stderr.readline()
+        later.append_crowd(crowd, CrowdMark("0" * 32, later.claim("0" * 32).crowds + 1))
+    done = finish(learner)
+    assert done.status == 0, done.err
+    assert f"{released:,} releases learned" in done.out
+
+
 def test_replacing_is_only_a_flag(folder):
     (folder / "murk.toml").write_text("[shuffle]\nreplace = true\n")
     try:
@@ -157,21 +189,21 @@ def test_replacing_is_only_a_flag(folder):
 
 def watch_over(folder, monkeypatch, *more, down):
     """Run the command in this process, on logs that cannot be reached when ``down`` says so at a step."""
-    step, register = Shuffler.step, SqliteLog.register_task
+    step, claim = Shuffler.step, SqliteLog.claim
     begun = []
 
     def reach(function):
-        def reached(*arguments):
+        def reached(*arguments, **more):
             if begun and down():
                 raise UnreachableError("the broker does not answer")
             begun.append(function)
-            return function(*arguments)
+            return function(*arguments, **more)
 
         return reached
 
     monkeypatch.chdir(folder)
     monkeypatch.setattr(Shuffler, "step", reach(step))
-    monkeypatch.setattr(SqliteLog, "register_task", lambda *arguments: reach(register)(*arguments))
+    monkeypatch.setattr(SqliteLog, "claim", lambda *arguments, **more: reach(claim)(*arguments, **more))
     logs = ("--from", "sqlite:///in.db", "--to", "sqlite:///out.db")
     return CliRunner().invoke(shuffle_command, [*logs, *more], standalone_mode=False)
 

@@ -1,4 +1,4 @@
-"""The services of ``compose.yaml`` as processes of this machine.
+"""The services of ``compose.yaml``, or of it and a second file, as processes of this machine.
 
 Commands, environments, settings, health checks and the order of starting are the file's own. What is changed is only
 what containers have and processes have not: names of hosts become 127.0.0.1, ports become free ones, and the folders
@@ -24,15 +24,34 @@ from tests.cli.processes import Process
 from tests.services.services import PROMETHEUS, Prometheus, eventually
 
 ROOT = Path(__file__).parents[2]
-FILE = ROOT / "compose.yaml"
+FILES = {"compose.yaml": ("compose.yaml",), "compose.shuffled.yaml": ("compose.yaml", "compose.shuffled.yaml")}
+"""What is named after each ``-f``."""
+SERVERS = ("kafka", "intake", "prometheus", "grafana")
+"""Services that are not Murk's."""
 # What the image has in a place of its own (Dockerfile).
 IMAGE = {"/usr/share/murk/mothers-1980.csv.gz": str(DATA)}
 LIMIT = 300.0
 
 
-def read():
-    """The file, with what ``<<`` brings in."""
-    return yaml.safe_load(FILE.read_text())
+def read(name="compose.yaml"):
+    """The file with what ``<<`` brings in, upon those that it is named after."""
+    found = {}
+    for one in FILES[name]:
+        found = merged(found, yaml.safe_load((ROOT / one).read_text()))
+    return found
+
+
+def merged(below, above):
+    """A file over another one, as compose merges them: mappings by key, commands as a whole, other lists appended."""
+    made = dict(below)
+    for key, value in above.items():
+        if isinstance(value, dict) and isinstance(made.get(key), dict):
+            made[key] = merged(made[key], value)
+        elif isinstance(value, list) and isinstance(made.get(key), list) and key not in ("command", "test"):
+            made[key] = made[key] + value
+        else:
+            made[key] = value
+    return made
 
 
 def properties(environment):
@@ -50,17 +69,17 @@ class Composed:
 
     Attributes
     ----------
-    broker, prometheus
+    broker, intake, prometheus
         The servers, once they run.
     running
         Processes of murk by the name of their service, replicas as ``learner 0``, ``learner 1``.
     """
 
-    def __init__(self, folder):
+    def __init__(self, folder, file="compose.yaml"):
         self.folder = Path(folder)
-        self.file = read()
+        self.file = read(file)
         self.services = self.file["services"]
-        self.broker = self.prometheus = None
+        self.broker = self.intake = self.prometheus = None
         self.running = {}
         self._held = {}
         self._slowed = {}
@@ -88,7 +107,7 @@ class Composed:
 
     def healthy(self, name):
         """Wait until the service's own health check passes; servers of others say themselves when they are ready."""
-        if name in ("kafka", "prometheus"):
+        if name in SERVERS:
             return
         kind, *command = self.services[name]["healthcheck"]["test"]
         assert (kind, command[0]) == ("CMD", "python")
@@ -111,6 +130,11 @@ class Composed:
         self.broker = ComposedBroker(self.folder / "kafka", self.services[name]["environment"])
         self._held |= {"9092": self.broker.port}
         self.broker.start()
+
+    def _start_intake(self, name):
+        self.intake = ComposedBroker(self.folder / "intake", self.services[name]["environment"])
+        self._held |= {"intake": self.intake.port}
+        self.intake.start()
 
     def _start_prometheus(self, name):
         where = {Path(mount.split(":")[1]): ROOT / mount.split(":")[0] for mount in self.services[name]["volumes"]}
@@ -155,9 +179,10 @@ class Composed:
 
     def here(self, text, copy=0):
         """Text with the addresses that its services have here, for one of several copies."""
+        text = re.sub(r"\bintake:9092\b", lambda found: f"127.0.0.1:{self._port('intake')}", text)
         hosts = "|".join(self.services)
         text = re.sub(rf"\b(?:{hosts}|localhost)(?=:\d)", "127.0.0.1", text)
-        text = re.sub(r"\b(9092|9464|9465|8080|9467)\b", lambda found: str(self._port(found[1])), text)
+        text = re.sub(r"\b(9092|9464|9465|8080|9467|9468)\b", lambda found: str(self._port(found[1])), text)
         return re.sub(r"\b9466\b", lambda found: str(self._port(f"{found[0]} {copy}")), text)
 
     def scraped(self, config):
@@ -166,8 +191,11 @@ class Composed:
         for job in found["scrape_configs"]:
             for one in job.pop("dns_sd_configs", []):
                 [name] = one["names"]
-                ports = [self._port(f"{one['port']} {copy}") for copy, _ in enumerate(self.copies(name))]
-                job["static_configs"] = [{"targets": [f"127.0.0.1:{port}" for port in ports]}]
+                if name not in self.services:
+                    # The name leads nowhere.
+                    continue
+                targets = [self.here(f"{name}:{one['port']}", copy) for copy, _ in enumerate(self.copies(name))]
+                job["static_configs"] = [{"targets": targets}]
         return self.here(yaml.safe_dump(found))
 
     def _port(self, number):
@@ -219,13 +247,15 @@ class Composed:
             end(process, 30)
         if self.prometheus is not None:
             self.prometheus.stop()
-        if self.broker is not None:
-            self.broker.kill()
-            self.broker.close()
+        for broker in (self.broker, self.intake):
+            if broker is not None:
+                broker.kill()
+                broker.close()
         for held in self._held.values():
             if not isinstance(held, int):
                 held.close()
-        shutil.rmtree(self.folder / "kafka", ignore_errors=True)
+        for name in ("kafka", "intake"):
+            shutil.rmtree(self.folder / name, ignore_errors=True)
 
     def __enter__(self):
         try:
@@ -255,7 +285,7 @@ class ComposedBroker(Broker):
         numbers = {"9092": self.port, "9093": self._controller, "9094": ports.number(self._held[-1])}
 
         def here(text):
-            text = re.sub(r"(?<=://):|\b(?:kafka|localhost):(?=\d)", "127.0.0.1:", text)
+            text = re.sub(r"(?<=://):|\b(?:kafka|intake|localhost):(?=\d)", "127.0.0.1:", text)
             text = text.replace("/var/lib/kafka/data", str(log))
             return re.sub(r"(?<=:)909[234]\b", lambda found: str(numbers[found[0]]), text)
 

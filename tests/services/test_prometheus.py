@@ -56,7 +56,11 @@ OF_OTHERS = {
     "with `contrasts`": "examples",
     "if releases allow this check: scores, examples and moments (not joint or separate ones)": "scores",
 }
-OWN = {metric.name: OF_OTHERS[metric.optional] for metric in METRICS if metric.optional in OF_OTHERS}
+SHUFFLED = "shuffled"
+"""The task that has a shuffler."""
+OWN = {metric.name: OF_OTHERS[metric.optional] for metric in METRICS if metric.optional in OF_OTHERS} | {
+    metric.name: SHUFFLED for metric in METRICS if metric.side == "shuffler"
+}
 # Compared only where several epochs have intervals, of far more people than are here; tests/monitoring/test_drift.py
 # has tasks that have.
 OF_MANY_PEOPLE = {"murk_drift_p_value", "murk_parameter_change"}
@@ -110,12 +114,12 @@ def tool(folder, *arguments):
         running.process.stderr.close()
 
 
-def configuration(monitors, people, learner, gateway):
+def configuration(monitors, people, learner, gateway, shuffler):
     """The deployed configuration with other targets and shorter intervals."""
     found = yaml.safe_load((DEPLOY / "prometheus.yml").read_text())
     targets = {
         alerts.MONITOR_JOB: monitors, prometheus.PEOPLE_JOB: [people], prometheus.LEARNER_JOB: [learner],
-        prometheus.GATEWAY_JOB: [gateway],
+        prometheus.GATEWAY_JOB: [gateway], prometheus.SHUFFLER_JOB: [shuffler],
     }  # fmt: skip
     assert {job["job_name"] for job in found["scrape_configs"]} == set(targets)
     for job in found["scrape_configs"]:
@@ -134,6 +138,9 @@ def world(folder):
     for name, protocol in OTHERS.items():
         text = TASK.replace("third-child", name).replace("learner: {radius: 1.5, intervals: random-scaling}", protocol)
         (folder / f"{name}.yaml").write_text(text)
+    shuffled = TASK.partition("privacy:")[0].replace("name: third-child", f"name: {SHUFFLED}")
+    (folder / f"{SHUFFLED}.yaml").write_text(f"{shuffled}shuffle: {{crowd: 500, promise: {{epsilon: 0.5}}}}\n")
+    (folder / "few.csv").write_text("\n".join([",".join(HEADER), *ROWS[1:1_201]]) + "\n")
     (folder / "reference.json").write_text(json.dumps(REFERENCE))
     rows = [f"p{row - (row % 4 == 3)},{ROWS[row + 1]}" for row in range(RECORDS)]
     (folder / "people.csv").write_text("\n".join([",".join(["who", *HEADER]), *rows]) + "\n")
@@ -158,6 +165,9 @@ def scraped(tmp_path_factory):
         person, expected = ([], RECORDS - 500) if name == "scores" else (["--person", "who"], PEOPLE)
         found = murk(*arguments.split(), f"sqlite:///{name}.db", *person, folder=folder).json["releases"]
         assert found == expected
+    sent = murk(*f"produce {SHUFFLED}.yaml --source few.csv --log sqlite:///intake.db --ledger few.db".split(),
+                folder=folder)  # fmt: skip
+    assert sent.status == 0, sent.err
     began = time.time()
     # The producer waits for learners, so everything that looks is there before the first release; small blocks
     # make it last for several scrapes.
@@ -177,6 +187,8 @@ def scraped(tmp_path_factory):
             tool(folder, "gateway", "--log", LOG, "--port", 0, "--metrics-port", number(door), "--json")
         )
         url = address(gateway.line('"url"'))
+        forward = ["--from", "sqlite:///intake.db", "--to", "sqlite:///crowds.db", "--metrics-port", 0, "--json"]
+        shuffler = stack.enter_context(tool(folder, "shuffle", *forward))
         with urllib.request.urlopen(f"http://{url}/healthz") as answer:
             assert answer.status == 200
         # The learner's port is known before it is started, so that it is scraped from the first release on.
@@ -186,6 +198,7 @@ def scraped(tmp_path_factory):
             address(people.line("/metrics")),
             f"127.0.0.1:{number(held)}",
             f"127.0.0.1:{number(door)}",
+            address(shuffler.line("/metrics")),
         )
         files = {"rules.yml": (DEPLOY / "rules.yml").read_text()}
         with (
@@ -264,6 +277,10 @@ def test_values_say_what_happened(scraped):
     assert abs(loss - 0.15) < 0.05 + 6 * error
     assert last("murk_duplicates_total") == [5]
     assert sum(last("murk_dead_letters_total")) == 2
+    # 1,200 people leave in crowds of 500; what waits is told in tenths of a crowd.
+    assert last("murk_shuffler_releases_total", SHUFFLED)[0] in (1_000, 1_200)
+    [waiting] = last("murk_shuffler_waiting_releases", SHUFFLED)
+    assert waiting in (0, 200)
     # Three levels at random: one states an epsilon, the two others a mu.
     assert last("murk_release_epsilon_count")[0] + last("murk_release_mu_count")[0] == PEOPLE
     # Sums over people are told now and then, and not once more when the last one has left.

@@ -58,6 +58,12 @@ def test_a_crowd_is_one_transaction_and_the_intake_is_deleted(logs, tmp_path):
         while first.step().read or second.step().read:
             pass
         assert first.counters.learned + second.counters.learned == CROWD
+        # The record that ends the transaction is nothing to wait for, and committed with what was learned.
+        assert (first.lag, second.lag) == (0, 0)
+    assert [log.standing(chain).lag for chain in range(2)] == [0, 0]
+    with Worker(log, task, learner_for(task)) as first, Worker(log, task, learner_for(task), 1) as second:
+        assert (first.step().read, second.step().read) == (0, 0)
+        assert first.counters.learned + second.counters.learned == CROWD
     with pytest.raises(UserError, match="another shuffler appends to"):
         shuffler(tmp_path, intake, log, task, store="other")
 

@@ -106,6 +106,24 @@ def numbers(log: Log) -> list[int]:
     return [each["payload"][0] for each in released(log)]
 
 
+class Watch:
+    """What a log of releases has at each number of crowds: the same whenever it is looked at, and never less."""
+
+    def __init__(self, log: Log, crowd: int) -> None:
+        self.log, self.crowd = log, crowd
+        self.sizes: dict[int, int] = {}
+
+    def look(self) -> None:
+        mark = self.log.crowd_mark()
+        if mark is None:
+            return
+        total = sum(self.log.ends())
+        assert self.sizes.setdefault(mark.crowds, total) == total
+        (*_, (before, less)) = [(0, 0), *sorted((k, v) for k, v in self.sizes.items() if k < mark.crowds)]
+        assert total - less >= self.crowd * (mark.crowds - before)
+        assert mark.crowds == max(self.sizes)
+
+
 def run(source: str, target: str, folder: str) -> None:
     """As a process: shuffle what is on the intake, in small batches, and say so."""
     with open_log(source, create=False) as intake, open_log(target, create=False) as log:

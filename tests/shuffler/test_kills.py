@@ -14,28 +14,10 @@ import pytest
 from murk._sqlite import Database
 from murk.stream.worker.worker import Worker
 from tests.services.faults.nursery import Nursery
-from tests.shuffler.crowds import CROWD, NOW, drain, logs, make_task, message, numbers, shuffler, spoilt
+from tests.shuffler.crowds import CROWD, NOW, Watch, drain, logs, make_task, message, numbers, shuffler, spoilt
 from tests.stream.harness import learner_for
 
 KILLS = int(os.environ.get("SHUFFLER_KILLS", "5"))
-
-
-class Watch:
-    """What a log of releases has at each number of crowds: the same whenever it is looked at, and never less."""
-
-    def __init__(self, log, crowd):
-        self.log, self.crowd = log, crowd
-        self.sizes = {}
-
-    def look(self):
-        mark = self.log.crowd_mark()
-        if mark is None:
-            return
-        total = sum(self.log.ends())
-        assert self.sizes.setdefault(mark.crowds, total) == total
-        (*_, (before, less)) = [(0, 0), *sorted((k, v) for k, v in self.sizes.items() if k < mark.crowds)]
-        assert total - less >= self.crowd * (mark.crowds - before)
-        assert mark.crowds == max(self.sizes)
 
 
 class PowerCut(BaseException):

@@ -398,7 +398,7 @@ def numbers_of(values):
 def test_logs_in_the_wrong_place_are_refused(tmp_path):
     task = make_task()
     with logs(tmp_path, task) as (intake, log):
-        with pytest.raises(UserError, match="both --from and --to"):
+        with pytest.raises(UserError, match="both the intake and the log of releases"):
             shuffler(tmp_path, intake, intake, task)
         put(log, [message(task, 1)])
         with pytest.raises(UserError, match="has releases that no shuffler has appended"):

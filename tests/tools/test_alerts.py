@@ -131,6 +131,7 @@ def test_the_services_of_the_deployment_are_scraped():
         "murk-learner": [{"names": ["learner"], "type": "A", "port": 9466}],
         "murk-population": [{"targets": ["population:9465"]}],
         "murk-gateway": [{"targets": ["gateway:9467"]}],
+        "murk-shuffler": [{"names": ["shuffler"], "type": "A", "port": 9468}],
     }
 
 

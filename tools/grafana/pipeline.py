@@ -19,6 +19,7 @@ OUTBOX = 'sum(murk_outbox_pending{task="$task"})'
 BY_LEARNER = f'sum by (instance) (rate(murk_learner_messages_total{{task="$task"}}{RATE}))'
 NO_PEOPLE = "not exported here"
 NO_GATEWAY = "no HTTP gateway runs"
+NO_SHUFFLER = "no shuffler runs with --metrics-port"
 NO_LEARNERS = "learners run without --metrics-port"
 NO_GRADIENTS = "only gradients have an age"
 
@@ -46,6 +47,10 @@ def pipeline() -> Json:
             Section("Devices over HTTP", [
                 Line([_posted(), _refused(), _requests()], 7),
                 Line([_waiting(), _door()], 7),
+            ]),
+            Section("Shuffler (tasks with shuffle)", [
+                Line([_crowd(), _forwarded(), _removed()], 7),
+                Line([_dropped(), _crowds(), _between()], 7),
             ]),
             Section("The ends of the pipe", [Line([_outbox(), _reachable(), _quiet()], 7)]),
         ],
@@ -319,4 +324,68 @@ def _door() -> Json:
         target('min by (instance) (murk_gateway_log_reachable{task="$task"})', "{{instance}}"),
         least=0,
         empty=NO_GATEWAY,
+    )
+
+
+def _crowd() -> Json:
+    return timeseries(
+        "Waiting for a crowd",
+        "Releases of all levels and versions that wait, rounded down to tenths of a crowd, beside the size of a crowd. "
+        "It falls when a crowd leaves.",
+        target('max by (task) (murk_shuffler_waiting_releases{task="$task"})', "waiting"),
+        target('max by (task) (murk_shuffler_crowd_releases{task="$task"})', "crowd"),
+        least=0,
+        empty=NO_SHUFFLER,
+    )
+
+
+def _forwarded() -> Json:
+    return timeseries(
+        "Forwarded in crowds",
+        "Releases that have left the shuffler, since its store was created.",
+        target('max by (task) (murk_shuffler_releases_total{task="$task"})', "released"),
+        least=0,
+        empty=NO_SHUFFLER,
+    )
+
+
+def _removed() -> Json:
+    return timeseries(
+        "Removed before counting",
+        "Duplicates and refused messages, which make no crowd, since its store was created. Renewed when a crowd "
+        "leaves, and once in a period of the task's granularity.",
+        target('max by (task) (murk_shuffler_duplicates_total{task="$task"})', "duplicates"),
+        target('max by (reason) (murk_shuffler_refusals_total{task="$task"})', "{{reason}}"),
+        least=0,
+        empty=NO_SHUFFLER,
+    )
+
+
+def _dropped() -> Json:
+    return timeseries(
+        "Dropped",
+        "Releases whose crowds were not complete in time. An alert is raised for each.",
+        target('max by (task) (murk_shuffler_dropped_releases_total{task="$task"})', "dropped"),
+        least=0,
+        empty=NO_SHUFFLER,
+    )
+
+
+def _crowds() -> Json:
+    return timeseries(
+        "Crowds",
+        "Crowds that have left the shuffler, since its store was created.",
+        target('max by (task) (murk_shuffler_crowds_total{task="$task"})', "crowds"),
+        least=0,
+        empty=NO_SHUFFLER,
+    )
+
+
+def _between() -> Json:
+    return timeseries(
+        "Logs, as the shuffler sees them",
+        "1 while the shuffler can reach intake and log, else 0. Crowds wait meanwhile.",
+        target('min by (instance) (murk_shuffler_log_reachable{task="$task"})', "{{instance}}"),
+        least=0,
+        empty=NO_SHUFFLER,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from logging import INFO
 from typing import TYPE_CHECKING
@@ -14,6 +15,7 @@ from murk.cli.logs import logging_options, say, start_logging
 from murk.cli.metrics import gateway_metrics, metrics_port
 from murk.cli.options import begin_on, existing_log, wait_for_task
 from murk.cli.output import address_as_json, print_address
+from murk.cli.shuffling import shuffling_thread
 from murk.errors import UserError
 
 if TYPE_CHECKING:
@@ -44,19 +46,26 @@ _LEAST_TOKEN = 16  # least number of characters of a bearer token
 @click.option("--connections", type=click.IntRange(1, 60_000), default=1_000, show_default=True, metavar="N",
               help="Most open connections.")  # fmt: skip
 @click.option("--token-file", metavar="FILE", help="File with a bearer token that requests need.")
+@click.option("--shuffle", "shuffle_url", metavar="URL",
+              help="Also shuffle: forward the releases on --log in crowds to this log of releases.")  # fmt: skip
+@click.option("--store", "store_path", type=click.Path(), metavar="PATH",
+              help="With --shuffle: file of the releases that wait for their crowd.  [default: FILE.store, or "
+              "NAME.store]")  # fmt: skip
 @wait_for_task
 @metrics_port("Serve /metrics and /healthz on port N.")
 @logging_options
 @address_as_json
 def command(
     log_url: str, port: int, host: str, tls_cert: str | None, tls_key: str | None, origins: tuple[str, ...], rate: int,
-    connections: int, token_file: str | None, wait: bool, metrics_port: int | None, metrics_host: str, verbose: int,
-    log_json: bool, as_json: bool,
+    connections: int, token_file: str | None, shuffle_url: str | None, store_path: str | None, wait: bool,
+    metrics_port: int | None, metrics_host: str, verbose: int, log_json: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Let devices read the task and the newest model, and send releases, over HTTP until stopped.
 
     A release is answered with 202 once it is durable on the log. The gateway needs no secret: the rules of admission
     are those of the log's learners, and no address is logged.
+
+    With --shuffle it is the shuffler of a small deployment, too: --log is then the intake, which nobody else may read.
     """
     from murk.gateway.app import Settings
     from murk.gateway.server import Gateway
@@ -68,6 +77,8 @@ def command(
     for origin in origins:
         _check_origin(origin)
     token = None if token_file is None else _token(token_file)
+    if store_path is not None and shuffle_url is None:
+        raise UserError("--store is the shuffler's: give --shuffle URL, too")
     with ExitStack() as stack:
 
         def open_gateway(log: Log, task: Task) -> Gateway:
@@ -76,12 +87,19 @@ def command(
 
         log, task, gateway = begin_on(log_url, open_gateway, wait=wait)
         stack.callback(log.close)
-        stack.enter_context(gateway_metrics(metrics_port, metrics_host, task, gateway))
+        steps: list[Callable[[], object]] = [gateway.step]
+        shuffling = None
+        if shuffle_url is not None:
+            beside = shuffling_thread(log_url, shuffle_url, store_path, wait=wait)
+            shuffling, check = stack.enter_context(beside)
+            steps.append(check)
+        steps.append(stack.enter_context(gateway_metrics(metrics_port, metrics_host, task, gateway, shuffling)))
         with between_steps() as asked, gateway:
             print_address(task.name, gateway, f"devices at {gateway.url}/v1/tasks/{task.name}", as_json)
             with suppress(KeyboardInterrupt):
                 while not asked():
-                    gateway.step()
+                    for step in steps:
+                        step()
         say("stopped", INFO)
 
 

@@ -61,6 +61,7 @@ def command(
     from murk.planning.advice import advise
     from murk.stream.log.base import AllChains
     from murk.stream.worker.pool import WorkerPool
+    from murk.stream.worker.recovery import check_shuffled
 
     gc.set_threshold(*COLLECT)
     _raise_descriptor_limit()
@@ -69,6 +70,7 @@ def command(
     with ExitStack() as stack:
 
         def join(log: Log, task: Task) -> Membership:
+            check_shuffled(log, task)
             for chain in chains:
                 if chain >= task.log.partitions:
                     raise UserError(f"--chain {chain}: {task.name!r} has the chains 0 to {task.log.partitions - 1}")

@@ -6,23 +6,21 @@ import time
 from contextlib import ExitStack, suppress
 from dataclasses import asdict
 from logging import INFO
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from murk.cli.interrupts import between_steps
 from murk.cli.logs import logging_options, say, start_logging
-from murk.cli.options import as_json, begin_on, patiently, wait_for_task
+from murk.cli.metrics import metrics_port, shuffler_metrics
+from murk.cli.options import as_json, wait_for_task
 from murk.cli.output import print_json, progress
+from murk.cli.shuffling import shuffling
 
 if TYPE_CHECKING:
+    from murk.cli.shuffling import Shuffling
     from murk.shuffler.shuffler import Totals
     from murk.stream import Task
-    from murk.stream.log.base import Log
-
-_SHORTEST, _LONGEST = 0.005, 0.5
-"""Bounds of the pause while nothing arrives, in seconds."""
 
 
 @click.command("shuffle")
@@ -38,72 +36,42 @@ _SHORTEST, _LONGEST = 0.005, 0.5
 @click.option("--patience", type=click.FloatRange(0), default=60.0, show_default=True, metavar="SECONDS",
               help="How long to wait for a broker that does not answer.")  # fmt: skip
 @wait_for_task
+@metrics_port("Serve /metrics and /healthz on port N.")
 @logging_options
 @as_json
 def command(
     from_url: str, to_url: str, store_path: str | None, replace: bool, idle: float | None, patience: float, wait: bool,
-    verbose: int, log_json: bool, as_json: bool,
+    metrics_port: int | None, metrics_host: str, verbose: int, log_json: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Forward releases from an intake to the log of releases, in crowds of the size that the task asks for.
 
     Each crowd is in a random order, with new ids and one time. What waits longer than the task's shuffle.patience is
     dropped, never released with fewer. Whoever runs this command knows who released what.
     """
-    from murk.errors import UserError
-    from murk.learners.problem import problem_for
-    from murk.shuffler.shuffler import Shuffler
-    from murk.shuffler.store import Store
-    from murk.stream import open_log
-    from murk.stream.log.base import UnreachableError
-
     # With --json, nothing else shows progress.
     start_logging(max(verbose, int(as_json)), log_json)
-    if from_url == to_url:
-        raise UserError(f"{from_url} is both --from and --to: devices need an intake of their own")
     with ExitStack() as stack:
-        intake, task, _ = begin_on(from_url, lambda log, task: None, wait=wait)
-        stack.enter_context(intake)
-        if task.shuffle is None:
-            raise UserError(f"the task {task.name!r} is not shuffled: add shuffle: {{crowd: 20000}} to its file")
-        log = stack.enter_context(open_log(to_url, create=not to_url.startswith("kafka:"), name=task.name))
-        place = store_path or _beside(intake, task)
-        problem = problem_for(task)
-
-        def begin() -> Shuffler:
-            log.register_task(task.document())
-            return Shuffler(intake, log, task, problem, Store(place), replace=replace)
-
-        shuffler = patiently(patience, begin)
-        replace = False
-        stack.callback(lambda: shuffler.close())
-        totals = shuffler.totals
-        start = last = reached = time.monotonic()
-        shown, pause, trouble = 0.0, _SHORTEST, ""
+        running = stack.enter_context(
+            shuffling(from_url, to_url, store_path, replace=replace, patience=patience, wait=wait)
+        )
+        task = running.task
+        update = stack.enter_context(shuffler_metrics(metrics_port, metrics_host, running))
+        start = last = time.monotonic()
+        shown = 0.0
         with progress(f"{task.name}: released", None, quiet=as_json or log_json) as tick, between_steps() as asked:
             with suppress(KeyboardInterrupt):
                 while not asked() and (idle is None or time.monotonic() - last <= idle):
                     moment = time.monotonic()
-                    try:
-                        if trouble:
-                            shuffler.close()
-                            shuffler = begin()
-                        trouble, step = "", shuffler.step()
-                        totals, reached = shuffler.totals, time.monotonic()
-                    except UnreachableError as error:
-                        if time.monotonic() - reached > patience:
-                            raise
-                        trouble = str(error)
-                    if trouble or step.idle:
-                        time.sleep(pause)
-                        pause = min(_LONGEST, 1.5 * pause)
-                    else:
-                        last, pause = moment, _SHORTEST
+                    if running.step():
+                        last = moment
+                    update()
                     if not (as_json or log_json) and moment - shown > 0.2:
-                        tick(totals.released, trouble or _words(totals, task))
+                        tick(running.totals.released, running.trouble or _words(running.totals, task))
                         shown = moment
             if asked():
                 say("stopped", INFO)
-    found = _report(task, intake.url, log.url, place, totals, time.monotonic() - start)
+    totals = running.totals
+    found = _report(running, time.monotonic() - start)
     if as_json:
         print_json(found)
         return
@@ -113,17 +81,13 @@ def command(
         click.echo(f"removed before counting: {totals.duplicates:,} duplicates{', ' * bool(refused)}{refused}")
 
 
-def _beside(intake: Log, task: Task) -> Path:
-    scheme, _, path = intake.url.partition(":///")
-    return Path(f"{path if scheme == 'sqlite' else task.name}.store")
-
-
 def _words(totals: Totals, task: Task) -> str:
     assert task.shuffle is not None
     return f"{totals.waiting:,} wait for a crowd of {task.shuffle.crowd:,}, {totals.dropped:,} dropped"
 
 
-def _report(task: Task, source: str, target: str, store: str | Path, totals: Totals, seconds: float) -> dict[str, Any]:
-    assert task.shuffle is not None
-    places = {"task": task.name, "from": source, "to": target, "store": str(store), "crowd": task.shuffle.crowd}
-    return {**places, **asdict(totals), "seconds": seconds}
+def _report(running: Shuffling, seconds: float) -> dict[str, Any]:
+    assert running.task.shuffle is not None
+    places = dict(zip(("from", "to"), running.urls, strict=True)) | {"store": str(running.store)}
+    crowd = {"crowd": running.task.shuffle.crowd}
+    return {"task": running.task.name, **places, **crowd, **asdict(running.totals), "seconds": seconds}

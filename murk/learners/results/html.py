@@ -92,7 +92,9 @@ def _notes(report: Report) -> list[str]:
 
 def _promise(report: Report) -> str:
     levels = "".join(
-        f"<p><b>{escape(level)}</b>: {escape(each['words'])}</p>" for level, each in report["levels"].items()
+        f"<p><b>{escape(level)}</b>: {escape(words)}</p>"
+        for level, each in report["levels"].items()
+        for words in text.promises(each)
     )
     promised = folded("What each release promises", f"{levels}<p>{escape(report['cap_words'])}</p>")
     forged = report.get("forged")

@@ -91,9 +91,16 @@ def describe_privacy(report: Mapping[str, Any]) -> Iterator[Block]:
             yield Paragraph(f"Promised for each release at level {level}: {promise['words']}", "  ")
             continue
         yield Paragraph(f"Promised for each release at level {level}, twice.")
-        yield Paragraph(f"  {COLLUDING}: {promise['words']}", "  ")
-        yield Paragraph(f"  {promise['central']['words']}", "  ")
+        for words in promises(promise):
+            yield Paragraph(f"  {words}", "  ")
     yield Paragraph(report["cap_words"], "  ")
+
+
+def promises(level: Mapping[str, Any]) -> list[str]:
+    """Return the guarantee of a level in words; of a shuffled task the local one, then the central one."""
+    if "central" not in level:
+        return [level["words"]]
+    return [f"{COLLUDING}: {level['words']}", level["central"]["words"]]
 
 
 def coefficient_table(report: Mapping[str, Any]) -> Table:

@@ -153,5 +153,16 @@ ALERTS: Final = (
         "The releases contradict the public rows, or show that they add next to nothing, so the rows are not used. The "
         "estimate is valid, but its intervals are wider, or there are none. Check the origin of the rows, and begin a "
         "task with better ones or without."),
+    Alert("MurkShufflerUnreachable", "5m", "critical", "the-shuffler-cannot-reach-a-log",
+        "max by (task) (murk_shuffler_log_reachable) == 0",
+        "The shuffler of {{ $labels.task }} cannot reach its intake or the log of releases",
+        "No crowd leaves. Check both brokers, the network and the shuffler's credentials; its /healthz names the "
+        "problem. Nothing is lost: the shuffler continues by itself, every release once."),
+    Alert("MurkCrowdsDropped", "1m", "warning", "crowds-are-dropped",
+        "sum by (task) (increase(murk_shuffler_dropped_releases_total[1d])) > 0",
+        "Releases for {{ $labels.task }} were dropped, since their crowds were not complete in time",
+        "About {{ $value | humanize }} people have spent their budget, and nothing of theirs was learned or disclosed. "
+        "The end of a task drops less than a crowd for each level. Otherwise too few people answer: begin a new task "
+        "with fewer levels, a smaller crowd or more patience."),
 )  # fmt: skip
 """All alerts."""

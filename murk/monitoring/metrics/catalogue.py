@@ -10,7 +10,7 @@ from typing import Literal
 PREFIX = "murk_"
 
 Kind = Literal["counter", "gauge", "histogram"]
-Side = Literal["monitor", "learner", "process", "people", "gateway"]
+Side = Literal["monitor", "learner", "process", "people", "gateway", "shuffler"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class Metric:
     labels: tuple[str, ...] = ("task",)
     buckets: tuple[float, ...] = ()  # upper bounds of a histogram's buckets, without infinity
     # exporter: ``"monitor"``, ``"learner"``, ``"process"`` for both, ``"people"`` for a population or the gateway of a
-    # file, or ``"gateway"`` for the HTTP gateway
+    # file, ``"gateway"`` for the HTTP gateway, or ``"shuffler"``
     side: Side = "monitor"
     optional: str = ""  # condition under which the metric is exported
 
@@ -109,5 +109,17 @@ METRICS = (
     Metric("murk_gateway_waiting_releases", "gauge", "Releases of devices that wait for a durable write.",
            side="gateway"),
     Metric("murk_gateway_log_reachable", "gauge", "1 while the gateway can write to the log, else 0.", side="gateway"),
+    Metric("murk_shuffler_crowd_releases", "gauge", "Least number of releases of a crowd.", side="shuffler"),
+    Metric("murk_shuffler_waiting_releases", "gauge",
+           "Releases that wait for their crowds, rounded down to tenths of a crowd.", side="shuffler"),
+    Metric("murk_shuffler_releases_total", "counter", "Releases forwarded in crowds.", side="shuffler"),
+    Metric("murk_shuffler_crowds_total", "counter", "Crowds forwarded.", side="shuffler"),
+    Metric("murk_shuffler_dropped_releases_total", "counter",
+           "Releases dropped because their crowds were not complete in time.", side="shuffler"),
+    Metric("murk_shuffler_duplicates_total", "counter", "Duplicates removed before counting.", side="shuffler"),
+    Metric("murk_shuffler_refusals_total", "counter", "Messages removed before counting, by reason.",
+           ("task", "reason"), side="shuffler"),
+    Metric("murk_shuffler_log_reachable", "gauge", "1 while the shuffler can reach both logs, else 0.",
+           side="shuffler"),
 )  # fmt: skip
 """All metrics, in the order in which documents list them."""

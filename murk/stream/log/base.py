@@ -236,6 +236,13 @@ class Log(ABC):
         `MurkError` when retention has removed the message at ``offset``, or the log never reached it.
         """
 
+    def skip(self, partition: int, offset: int) -> int:
+        """Return the offset after records without a message, such as the end of a transaction.
+
+        Call it after a `read` from ``offset`` that returned none.
+        """
+        return offset
+
     def releases(self, partition: int | None = None) -> Iterator[Any]:
         """Iterate over the releases of one partition or of all, each once, in the order in which a learner learns them.
 

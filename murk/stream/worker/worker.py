@@ -326,17 +326,21 @@ class Worker:
             self._trim()
             count = self.batch if limit is None else min(limit, self.batch)
             messages = [] if end == self.offset else self._log.read(self.chain, self.offset, count)
+            after = None
             if messages:
                 self._look_pause = _LOOK
             else:
                 self._restore_model()
+                if end != self.offset:
+                    # The record that ends a crowd's transaction would count as lag for ever.
+                    after = self._log.skip(self.chain, self.offset)
             # After an interrupt or error within the update, the learner's state may be invalid.
             self._stopped = "did not get to the end of a step"
             if self._sharing is not None:
                 self._sharing.arrived()
             if self._sharing is not None and (whole := self._sharing.step()) is not None:
                 self._trail.record(whole, truncate_time(int(self._clock()), self._task.granularity))
-            self._pending = self._learn_batch(messages)
+            self._pending = self._learn_batch(messages, after)
             self._stopped = None
         if self._pending is None:
             return Progress(0, 0, 0, 0, self.offset, self._learner.n_releases)
@@ -409,7 +413,7 @@ class Worker:
                 f"releases, and {self._counters.learned} were counted. Restore the log from a copy"
             )
 
-    def _learn_batch(self, messages: Sequence[Message]) -> _Pending | None:
+    def _learn_batch(self, messages: Sequence[Message], after: int | None = None) -> _Pending | None:
         learner, chain, before = self._learner, self.chain, self._learner.n_releases
         dead: list[DeadLetter] = []
         tally = Tally(self._counters)
@@ -429,11 +433,13 @@ class Worker:
         learned = learner.n_releases - before
         model = self._newest_model()
         estimate = None if self._estimates is None else self._estimates(learner)
-        if not messages and model is None and estimate is None:
+        if not messages and after in (None, self.offset) and model is None and estimate is None:
             return None
         if messages:
             self.offset = messages[-1].offset + 1
             self._counters = tally.counters()
+        elif after is not None:
+            self.offset = after
         state = StateMessage(
             task=self._task.hash, identity=self._log.identity, chain=chain, offset=self.offset,
             last_id=self._window.newest(self.offset), counters=self._counters, trail=self._trail.trail,

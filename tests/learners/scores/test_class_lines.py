@@ -11,7 +11,7 @@ import pytest
 from murk.learners import ScoreClassifier
 from murk.learners.core.coordinates import contrasts
 from murk.learners.core.design import Effects, Records, designs
-from murk.learners.core.scoring import design as planned
+from murk.learners.core.scoring import forecasting as planned
 from murk.learners.core.scoring.classes import ClassLines, centre, indicator
 from murk.learners.core.scoring.model import Model, Response, directions, vectors
 from murk.learners.core.scoring.settings import disagreement

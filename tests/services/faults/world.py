@@ -127,8 +127,12 @@ def alone(task, partitions, known=None):
     """
     with tempfile.TemporaryDirectory(dir=MEMORY) as place, open_log(f"sqlite:///{place}/log.db") as log:
         log.register_task(task.document())
-        for number, values in enumerate(partitions):
-            log.append([(number, value) for value in values])
+        messages = [(number, value) for number, values in enumerate(partitions) for value in values]
+        if task.shuffle is None:
+            log.append(messages)
+        else:
+            mark = log.claim("0" * 32)
+            log.append_crowd(messages, mark._replace(crowds=1))
         for number in range(len(partitions)):
             with Worker(log, task, engine_at(task, number, known), number) as worker:
                 worker._sharing = None

@@ -127,6 +127,11 @@ class Reader:
                     raise KafkaTimeoutError(f"no records for {PATIENCE_MS} ms")
             return []
 
+    def position(self) -> int:
+        """Return the offset of the next record to read, after a read."""
+        with translate_errors(self._url, self._doing):
+            return int(self._consumer.position(self._place, timeout_ms=PATIENCE_MS))
+
     def begin(self) -> int:
         """Return the offset of the oldest record."""
         return self._ends.begin(self._place)[self._place]

@@ -278,6 +278,12 @@ class KafkaLog(Log):
             raise MurkError(f"partition {partition} of {self.url} cannot be read at offset {offset}") from None
         return [Message(record.offset, record.timestamp // 1000, record.value or b"") for record in records]
 
+    def skip(self, partition: int, offset: int) -> int:
+        """Return the offset after the ends of crowds' transactions; see `Log.skip`."""
+        if not self._has_crowds():
+            return offset
+        return max(offset, self._reader(self._names.releases, partition, committed=True).position())
+
     def crowd_mark(self) -> CrowdMark | None:
         """Return which shuffler appends to this log."""
         return mark_of(self._newest_models(TASK_PLACE))

@@ -1,0 +1,175 @@
+"""A shuffler as commands run it: alone, or in a thread beside a gateway."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from math import inf
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from murk.cli.options import begin_on, patiently
+from murk.errors import MurkError, UserError
+
+if TYPE_CHECKING:
+    from murk.shuffler.shuffler import Shuffler, Totals
+    from murk.stream import Task
+    from murk.stream.log.base import Log
+
+GRACE = 12.0
+"""Seconds that a thread has for its last step; what it does not finish, the next shuffler does."""
+_SHORTEST, _LONGEST = 0.005, 0.5
+"""Bounds of the pause while nothing arrives, in seconds."""
+
+
+class Shuffling:
+    """A shuffler of two open logs that begins again when a log that went away is back.
+
+    Attributes
+    ----------
+    totals
+        What was done, after the last step.
+    patience
+        Seconds that a log may be away.
+    trouble
+        Why nothing can be done at the moment; empty if something can.
+    stepped
+        When the last step ended, in seconds of `time.monotonic`.
+    """
+
+    def __init__(self, intake: Log, log: Log, task: Task, store: Path, *, replace: bool, patience: float) -> None:
+        from murk.learners.problem import problem_for
+
+        self.task, self.store = task, store
+        self.urls = intake.url, log.url
+        self._logs, self._problem, self._replace, self.patience = (intake, log), problem_for(task), replace, patience
+        self._shuffler = patiently(patience, self._begin)
+        self._replace = False
+        self.totals: Totals = self._shuffler.totals
+        self.trouble = ""
+        self.stepped = self._reached = time.monotonic()
+        self._pause = _SHORTEST
+
+    def _begin(self) -> Shuffler:
+        from murk.shuffler.shuffler import Shuffler
+        from murk.shuffler.store import Store
+
+        intake, log = self._logs
+        document = self.task.document()
+        if log.document() != document:
+            # Only then: looking at all topics takes rights that a shuffler does not need.
+            log.register_task(document)
+        return Shuffler(intake, log, self.task, self._problem, Store(self.store), replace=self._replace)
+
+    def step(self) -> bool:
+        """Make a step and return whether anything was done; wait for a moment if not.
+
+        Raises ``UnreachableError`` once a log has been away for longer than the patience, `UserError` if another
+        shuffler has taken over, and `MurkError` as `Shuffler.step` does.
+        """
+        from murk.stream.log.base import FencedError, UnreachableError
+
+        done = False
+        try:
+            if self.trouble:
+                self._shuffler.close()
+                self._shuffler = self._begin()
+            done = not self._shuffler.step().idle
+            self.totals, self._reached, self.trouble = self._shuffler.totals, time.monotonic(), ""
+        except (UnreachableError, FencedError) as error:
+            # A broker that comes back may have ended this shuffler's own transactions. One that was replaced is told
+            # so when it begins again.
+            if time.monotonic() - self._reached > self.patience:
+                raise
+            self.trouble = str(error)
+        self.stepped = time.monotonic()
+        if done:
+            self._pause = _SHORTEST
+        else:
+            time.sleep(self._pause)
+            self._pause = min(_LONGEST, 1.5 * self._pause)
+        return done
+
+    def close(self) -> None:
+        """Close the shuffler; the logs stay open."""
+        self._shuffler.close()
+
+
+@contextmanager
+def shuffling(
+    from_url: str, to_url: str, store: str | None, *, replace: bool = False, patience: float, wait: bool = False
+) -> Iterator[Shuffling]:
+    """Open two logs and begin to shuffle; by default the store is beside the intake's file, or named by the task.
+
+    Raises `UserError` if the task is not shuffled, or a log, the store or their order is wrong.
+    """
+    from murk.stream import open_log
+
+    if from_url == to_url:
+        raise UserError(f"{from_url} is both the intake and the log of releases: devices need an intake of their own")
+    with ExitStack() as stack:
+        intake, task, _ = begin_on(from_url, lambda log, task: None, wait=wait)
+        stack.enter_context(intake)
+        if task.shuffle is None:
+            raise UserError(f"the task {task.name!r} is not shuffled: add shuffle: {{crowd: 20000}} to its file")
+        if wait and to_url.startswith("kafka:"):
+            # `murk topics` creates its topics, with rights that a shuffler does not need.
+            log = begin_on(to_url, lambda log, task: None, wait=True, name=task.name)[0]
+        else:
+            log = open_log(to_url, create=not to_url.startswith("kafka:"), name=task.name)
+        stack.enter_context(log)
+        running = Shuffling(
+            intake, log, task, _beside(intake, task) if store is None else Path(store), replace=replace,
+            patience=patience,
+        )  # fmt: skip
+        stack.callback(running.close)
+        yield running
+
+
+@contextmanager
+def shuffling_thread(
+    from_url: str, to_url: str, store: str | None, *, wait: bool = False
+) -> Iterator[tuple[Shuffling, Callable[[], None]]]:
+    """Shuffle in a thread with logs of its own, and yield what it does and a function that raises its error.
+
+    A log that goes away is waited for, without end.
+    """
+    begun, ended = threading.Event(), threading.Event()
+    made: list[Shuffling] = []
+    failed: list[Exception] = []
+
+    def run() -> None:
+        try:
+            with shuffling(from_url, to_url, store, patience=inf if wait else 0.0) as running:
+                running.patience = inf
+                made.append(running)
+                begun.set()
+                while not ended.is_set():
+                    running.step()
+        except Exception as error:  # noqa: BLE001 - raised in the command's thread
+            failed.append(error)
+        finally:
+            begun.set()
+
+    def check() -> None:
+        if failed:
+            raise failed[0]
+        if not thread.is_alive():
+            raise MurkError("the shuffler has ended unexpectedly: start it again")
+
+    thread = threading.Thread(target=run, name="murk-shuffler", daemon=True)
+    thread.start()
+    try:
+        begun.wait()
+        check()
+        yield made[0], check
+    finally:
+        ended.set()
+        thread.join(GRACE)
+
+
+def _beside(intake: Log, task: Task) -> Path:
+    scheme, _, path = intake.url.partition(":///")
+    return Path(f"{path if scheme == 'sqlite' else task.name}.store")

@@ -1,0 +1,97 @@
+"""Metrics of a shuffler, which say no more about the time of an arrival than the log of releases does."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from murk.monitoring.metrics.catalogue import Metric
+from murk.monitoring.metrics.exporter import Exporter, Sample
+from murk.stream.messages.codec import REASONS
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+
+    from murk.stream.task.task import Task
+
+PARTS = 10
+"""Parts of a crowd: the number of waiting releases is rounded down to whole ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class CrowdSums:
+    """What a shuffler has done since its store was created, and what waits."""
+
+    released: int
+    crowds: int
+    waiting: int  # releases whose crowds are not complete
+    dropped: int  # releases whose crowds were not complete in time
+    duplicates: int
+    refused: Mapping[str, int]  # by reason
+
+
+class ShufflerMetrics(Exporter):
+    """Export a shuffler's sums; by default to a new registry, the attribute ``registry``.
+
+    Moments of arrival must not be seen in the differences of two scrapes. So sums are renewed only when a crowd leaves,
+    which the log shows, and at whole multiples of the task's granularity of time. Waiting releases are rounded down to
+    tenths of a crowd, and not told by level: a level that few people choose has few arrivals.
+
+    Examples
+    --------
+    >>> from murk.stream import Task
+    >>> task = Task.parse('''
+    ... name: third-child
+    ... features: [{name: age, low: 21, high: 35}]
+    ... target: {name: third_child, kind: binary, positive: yes, negative: no}
+    ... shuffle: {crowd: 1000, promise: {epsilon: 0.5}}
+    ... ''')
+    >>> metrics = ShufflerMetrics(task, clock=lambda: 1_700_000_000)
+    >>> metrics.update(CrowdSums(0, 0, waiting=0, dropped=0, duplicates=0, refused={}), "")
+    >>> metrics.update(CrowdSums(0, 0, waiting=599, dropped=0, duplicates=7, refused={}), "")
+    >>> names = "murk_shuffler_waiting_releases", "murk_shuffler_duplicates_total"
+    >>> [metrics.registry.get_sample_value(name, {"task": "third-child"}) for name in names]
+    [500.0, 0.0]
+    >>> metrics.update(CrowdSums(1000, 1, waiting=0, dropped=0, duplicates=8, refused={}), "")
+    >>> [metrics.registry.get_sample_value(name, {"task": "third-child"}) for name in names]
+    [0.0, 8.0]
+    """
+
+    side = "shuffler"
+
+    def __init__(
+        self, task: Task, *, registry: CollectorRegistry | None = None, clock: Callable[[], float] = time.time
+    ) -> None:
+        assert task.shuffle is not None
+        self._crowd, self._granularity, self._clock = task.shuffle.crowd, task.granularity, clock
+        self._part = max(1, self._crowd // PARTS)
+        self._sums: CrowdSums | None = None
+        self._waiting, self._period, self._trouble = 0, 0, ""
+        super().__init__(task.name, registry)
+
+    def update(self, sums: CrowdSums, trouble: str) -> None:
+        """Export these sums as soon as they are due, and why nothing can be done, if so."""
+        self._trouble = trouble
+        self._waiting = sums.waiting - sums.waiting % self._part
+        period = int(self._clock()) // self._granularity
+        if self._sums is None or sums.crowds != self._sums.crowds or period != self._period:
+            self._sums, self._period = sums, period
+
+    def _values(self) -> Callable[[Metric], Iterable[Sample]]:
+        sums = self._sums
+        if sums is None:
+            return lambda metric: ()
+        return lambda metric: {
+            "murk_shuffler_crowd_releases": lambda: [Sample((), float(self._crowd))],
+            "murk_shuffler_waiting_releases": lambda: [Sample((), float(self._waiting))],
+            "murk_shuffler_releases_total": lambda: [Sample((), float(sums.released))],
+            "murk_shuffler_crowds_total": lambda: [Sample((), float(sums.crowds))],
+            "murk_shuffler_dropped_releases_total": lambda: [Sample((), float(sums.dropped))],
+            "murk_shuffler_duplicates_total": lambda: [Sample((), float(sums.duplicates))],
+            "murk_shuffler_refusals_total": lambda: [
+                Sample((reason,), float(sums.refused.get(reason, 0))) for reason in REASONS
+            ],
+            "murk_shuffler_log_reachable": lambda: [Sample((), float(not self._trouble))],
+        }[metric.name]()

@@ -1,0 +1,48 @@
+"""`compose.shuffled.yaml` as a deployment: two brokers, and people whose releases reach the second in crowds."""
+
+import json
+import urllib.request
+
+import pytest
+
+from murk.stream import open_log
+from tests.services.composed import Composed
+from tests.services.services import PROMETHEUS, eventually, require, require_kafka
+from tests.services.test_prometheus import values
+
+CROWD = 20_000
+pytestmark = pytest.mark.slow
+
+
+def test_people_are_learned_from_in_crowds(tmp_path):
+    require_kafka()
+    require(PROMETHEUS)
+    with Composed(tmp_path, "compose.shuffled.yaml") as composed:
+        log_url, intake_url = (f"{broker.url}/third-child" for broker in (composed.broker, composed.intake))
+
+        def shown():
+            with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(
+                composed.here("http://monitor:9464/api/status"), timeout=30
+            ) as answer:
+                return json.load(answer)
+
+        def learned():
+            for name in ("learner 0", "learner 1", "shuffler", "gateway"):
+                assert composed.running[name].poll() is None, composed.said(name)
+            found = shown()["releases"]
+            return found if found >= CROWD else None
+
+        seen = eventually(learned, limit=240, every=1)
+        for name in ("gateway", "shuffler"):
+            composed.healthy(name)
+        assert composed.stop("population") in (0, 130), composed.said("population")
+        [told] = eventually(lambda: values(composed.prometheus.query("murk_shuffler_releases_total")), limit=60)
+        assert told >= CROWD
+        assert composed.stop("shuffler") == 0, composed.said("shuffler")
+        with open_log(log_url, create=False) as log, open_log(intake_url, create=False) as intake:
+            mark = log.crowd_mark()
+            released = sum(1 for _ in log.releases())
+            assert released >= max(seen, CROWD * mark.crowds)
+            # What was taken in is gone, and the intake has the model of the log.
+            assert sum(map(intake.begin, range(2))) >= released
+            assert intake.model(0) is not None

@@ -1,0 +1,173 @@
+"""Two domains of rights on one real broker: the intake, which the shuffler reads, and the log, which learners read."""
+
+import json
+import os
+import uuid
+from collections import defaultdict
+from contextlib import contextmanager
+
+import pytest
+from kafka.errors import KafkaError, OffsetOutOfRangeError
+
+from murk.errors import MurkError
+from murk.stream import open_log
+from murk.stream.log.kafka.topics import Names
+from tests.cli import harness
+from tests.services.clients import KafkaProducer
+from tests.services.fixtures import *  # noqa: F403
+from tests.services.secure import PASSWORDS, RIGHTS, SHUFFLER_RIGHTS, right_names
+from tests.services.test_security import Run, admin_sends, reads, writes
+
+CROWD, PEOPLE = 50, 120
+TASK = """
+name: crowds
+features:
+  - {name: same_sex, categories: ["no", "yes"]}
+  - {name: age, low: 21, high: 35}
+target: {name: third_child, kind: binary, positive: "yes", negative: "no"}
+protocol: examples
+privacy: {guarantee: {pure: {epsilon: 1.0}}}
+shuffle: {crowd: 50, honest: 1.0, promise: {delta: 0.01}}
+log: {partitions: 1}
+"""
+ANALYST = ("learner", "reader")
+"""Roles of whoever learns from the log."""
+SENDERS = ("device", "gateway")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return harness.world(tmp_path_factory.mktemp("rights"), rows=PEOPLE, task=TASK)
+
+
+@pytest.fixture(scope="module")
+def users(secure_broker, folder):
+    return {user: secure_broker.properties(folder / f"{user}.properties", user) for user in PASSWORDS}
+
+
+@pytest.fixture(scope="module")
+def domains(secure_broker, folder, users):
+    """Names of intake and log, set up by their operators; people have released, and a crowd was forwarded."""
+    name = f"r{uuid.uuid4().hex[:10]}"
+    intake = f"{name}-intake"
+    secure_broker.allow_task(name, "operator", *ANALYST)
+    secure_broker.allow_task(intake, "operator", *SENDERS)
+    secure_broker.allow_shuffler(intake, name)
+    for each in (intake, name):
+        Run(folder, users["operator"], "topics", "task.yaml", "--log", f"{secure_broker.url}/{each}",
+            "--estimates").good()  # fmt: skip
+    Run(folder, users["gateway"], "produce", "task.yaml", "--source", "people.csv", "--log",
+        f"{secure_broker.url}/{intake}", "--ledger", "ledger.db").good()  # fmt: skip
+    done = json.loads(shuffle(secure_broker, folder, users["shuffler"], intake, name).good())
+    assert (done["released"] + done["waiting"], done["dropped"]) == (PEOPLE, 0)
+    assert done["crowds"] >= 1
+    return intake, name
+
+
+def shuffle(broker, folder, properties, intake, name, *more):
+    urls = ("--from", f"{broker.url}/{intake}", "--to", f"{broker.url}/{name}")
+    return Run(folder, properties, "shuffle", *urls, "--idle", 3, "--json", *more)
+
+
+@contextmanager
+def as_user(properties):
+    """Logs that this process opens have a user's credentials."""
+    before = os.environ.get("MURK_KAFKA_CONFIG")
+    os.environ["MURK_KAFKA_CONFIG"] = str(properties)
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["MURK_KAFKA_CONFIG"]
+        else:
+            os.environ["MURK_KAFKA_CONFIG"] = before
+
+
+def append_as_shuffler(url, mark):
+    with open_log(url, create=False) as log:
+        log.append_crowd([(0, b"{}")], mark)
+
+
+def test_what_was_forwarded_is_learned(secure_broker, folder, users, domains):
+    _, name = domains
+    Run(folder, users["learner"], "learn", "--log", f"{secure_broker.url}/{name}", "--idle", 5).good()
+    found = json.loads(Run(folder, users["reader"], "status", "--log", f"{secure_broker.url}/{name}", "--json").good())
+    assert found["releases"] >= CROWD
+    assert found["dead_letters"] == {}
+
+
+@pytest.mark.parametrize("role", ["learner", "device", "gateway", "reader"])
+def test_nobody_appends_behind_the_claim(secure_broker, users, domains, role):
+    """Not in the shuffler's own way, with its mark and its transactional id, nor as plain messages."""
+    _, name = domains
+    with as_user(users["admin"]), open_log(f"{secure_broker.url}/{name}", create=False) as log:
+        before, mark = log.end(0), log.crowd_mark()
+    producer = KafkaProducer(
+        **secure_broker.client(role), transactional_id=f"murk-{name}-shuffler", max_block_ms=5_000
+    )  # fmt: skip
+    try:
+        with pytest.raises(KafkaError):
+            producer.init_transactions()
+    finally:
+        producer.close()
+    with as_user(users[role]), pytest.raises(MurkError):
+        append_as_shuffler(f"{secure_broker.url}/{name}", mark._replace(crowds=mark.crowds + 1))
+    with as_user(users["admin"]), open_log(f"{secure_broker.url}/{name}", create=False) as log:
+        assert (log.end(0), log.crowd_mark()) == (before, mark)
+
+
+def test_a_second_shuffler_is_refused_whatever_its_rights(secure_broker, folder, users, domains):
+    """With the first one's credentials and another store; its own store goes on."""
+    intake, name = domains
+    shuffle(secure_broker, folder, users["shuffler"], intake, name, "--store", "another").refused("another shuffler")
+    again = json.loads(shuffle(secure_broker, folder, users["shuffler"], intake, name).good())
+    assert again["released"] + again["waiting"] == PEOPLE
+
+
+@pytest.mark.parametrize("role", ["learner", "gateway"])
+def test_others_cannot_shuffle(secure_broker, folder, users, domains, role):
+    """Told in one line which right is missing."""
+    intake, name = domains
+    run = shuffle(secure_broker, folder, users[role], intake, name, "--store", f"of-{role}", "--replace")
+    run.refused("access to")
+
+
+def can_read(broker, role, topic):
+    """The same as `reads`, on a topic whose beginning may have been deleted, as only who may read is told."""
+    try:
+        return reads(broker, role, topic)
+    except OffsetOutOfRangeError:
+        return True
+
+
+def test_nobody_can_do_more(secure_broker, domains):
+    """Last, as it spoils both logs: each topic of both domains, read and written by each role.
+
+    That is what the tables give, and nothing else.
+    """
+    intake, name = domains
+    may = defaultdict(set)
+    for role in (*ANALYST, *SENDERS):
+        for right in RIGHTS:
+            if right.role == role:
+                of = name if role in ANALYST else intake
+                may[role] |= {(each, one) for each in right_names(right, of, 1) for one in right.operations}
+    for right in SHUFFLER_RIGHTS:
+        may["shuffler"] |= {
+            (each, operation) for each in right_names(right, name, 1, intake) for operation in right.operations
+        }
+    # What the tables say about the promise itself.
+    for role in ANALYST:
+        assert not any(resource.startswith(f"murk-{intake}") for resource, _ in may[role])
+        assert (Names(name).releases, "WRITE") not in may[role]
+    for topic in ("states", "dead-letters", "estimates", "releases"):
+        assert (f"murk-{name}-{topic}", "READ") not in may["shuffler"]
+    topics = [topic for each in (intake, name) for topic in Names(each).all]
+    for topic in topics:
+        # Junk that anybody who may read finds; a learner counts it, and a shuffler never reads its own log.
+        admin_sends(secure_broker, topic, b"there is something to read")
+    for role in ("device", "learner", "reader", "shuffler"):
+        for topic in topics:
+            assert can_read(secure_broker, role, topic) == ((topic, "READ") in may[role]), (role, topic)
+            if (topic, "WRITE") not in may[role]:
+                assert not writes(secure_broker, role, topic), (role, topic)
