@@ -369,8 +369,8 @@ def _check_undamaged(*folders: Path) -> None:
             damaged = True
         if damaged:
             raise UserError(
-                f"{path} cannot be read, and may hold the accounts of these people: restore it and its key "
-                f"({key_path(path).name}) from a copy, move it away if it is not theirs, or name theirs with --ledger"
+                f"{path} cannot be read, and may hold the accounts of these people. If so, restore it and its key "
+                f"({key_path(path).name}) from a copy; if not, move it away, or name the right ledger with --ledger"
             )
 
 

@@ -130,7 +130,7 @@ class Judged:
 
 
 class Intake:
-    """Decide which of a chain's messages its learner learns from; ``renew`` is that of `admit`."""
+    """Decide which messages of one partition its learner learns from; `admit` explains ``renew``."""
 
     def __init__(self, chain: int, rules: WireRules, learner: StreamLearner, renew: Renew | None = None) -> None:
         self._chain, self._learner, self._renew = chain, learner, renew

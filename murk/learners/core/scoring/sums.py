@@ -81,7 +81,7 @@ class Epoch:
 
 
 def whole_numbers(mechanism: Randomizer, payloads: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the integers added up for payloads (m, d): the payloads, or finely rounded directions."""
+    """Return integers to sum for payloads (m, d): the payloads, or, if they encode directions, rounded directions."""
     if not is_directional(mechanism):
         return payloads
     return np.asarray(np.rint(mechanism.decode(payloads) / step_of(mechanism)), dtype=np.int64)

@@ -106,7 +106,7 @@ def _check_text(path: Path, head: bytes, gzipped: bool) -> None:
         if known == "a Parquet file":
             remedy = "give it a name that ends in .parquet"
             if gzipped:
-                remedy = f"it is compressed in itself. Unpack it, and {remedy}"
+                remedy = f"gzipped Parquet files cannot be read. Unpack it, and {remedy}"
         raise UserError(f"{path} is {known}: {remedy}")
     if head.startswith(GZIP) and not gzipped:
         raise UserError(f"{path} is not a valid gzip file, or is truncated: fetch or compress it again")
@@ -263,7 +263,7 @@ def open_table(path: Path, wanted: Sequence[str], *, strict: bool = True) -> Tab
         return kind(path, wanted, strict=strict)
     with _user_errors(path), path.open("rb") as file:
         if is_gzipped(file):
-            raise UserError(f"{path}: a Parquet file is compressed in itself. Unpack it")
+            raise UserError(f"{path}: gzipped Parquet files cannot be read. Unpack it")
     return ParquetTable(path, wanted)
 
 

@@ -138,7 +138,7 @@ def announced_topics(models: Mapping[bytes, bytes], names: Names) -> dict[str, s
         ids = None
     if not isinstance(ids, dict) or ids.keys() != set(names.all):
         raise MurkError(
-            f"{names.models} does not say on which topics its task was announced: somebody else has written there. "
+            f"{names.models} lacks the ids of the topics of its task: something other than Murk has written to it. "
             "Restore the topic from a copy (docs/recover.md)"
         )
     return ids
