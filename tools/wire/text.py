@@ -137,7 +137,7 @@ MESSAGES: Final[dict[str, tuple[str, str]]] = {
         "| `outer` | (d + 1) (d + 2) / 2 integers: the upper triangle of v v', row by row, off-diagonal numbers times "
         "sqrt(2). v = (x, y) / sqrt(1 + x'x), or 0 without a target |\n"
         "| `directions` | d + 2 integers. Let n be the norm of x. The numbers are x / n without the constant (for a "
-        "label times y), 1 / n, y / n (clamped to the integer before it), and 0. Without a target all are "
+        "label times y), 1 / n, y / n (its integer clamped to that of 1 / n), and 0. Without a target all are "
         "0 but the last, 1414 steps / 1000 rounded down |\n"
         "| `joint` | for a label d integers y x, which do not show the label; for a real target x and the scaled "
         "target |\n"

@@ -189,7 +189,7 @@ def trail_bytes(coefficients: int) -> int:
 
 
 def first_point(kind: str) -> int:
-    """Return the count of the first point for a kind of release."""
+    """Return the number of releases at a trail's first point, by kind of release."""
     return _FIRST_BY_KIND.get(kind, _FIRST)
 
 

@@ -93,7 +93,7 @@ def _kinds(guarantee: Any) -> set[str]:
 def _own_cost(guarantee: Guarantee, currency: Currency) -> PrivacyLoss:
     cost = cap_of(guarantee)
     if cost.currency != currency:
-        raise UserError(f"a release costs {cost}, which has no {currency}; write the cap like the guarantee")
+        raise UserError(f"a release costs {cost}, and the cap is in {currency}; write the cap like the guarantee")
     return cost
 
 

@@ -333,8 +333,8 @@ class _Lines:
 def _lenient_rows(text: io.TextIOWrapper, width: int, narrow: Callable[[list[str]], list[str]]) -> Iterator[list[str]]:
     """Yield the rows of a CSV file, including the header; an unreadable one is one empty cell.
 
-    An unreadable row is only the line in which it begins; so is a row of several lines and another width. A quote
-    opened by one person's value must not swallow other people's rows.
+    An unreadable row ends with the line in which it begins, and so does a row of several lines with a wrong number of
+    cells. So a quote that one person's value opens does not swallow other people's rows.
     """
     lines = _Lines(text)
     reader = wide_csv(lines)
