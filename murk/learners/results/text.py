@@ -90,7 +90,7 @@ def describe_privacy(report: Mapping[str, Any]) -> Iterator[Block]:
         if "central" not in promise:
             yield Paragraph(f"Promised for each release at level {level}: {promise['words']}", "  ")
             continue
-        yield Paragraph(f"Promised for each release at level {level}, twice.")
+        yield Paragraph(f"Promised for each release at level {level}: two guarantees.")
         yield Paragraph(f"  {COLLUDING}: {promise['words']}", "  ")
         yield Paragraph(f"  {promise['central']['words']}", "  ")
     yield Paragraph(report["cap_words"], "  ")

@@ -85,7 +85,7 @@ def describe(ledger: Path, records: str, people: str, before: Sequence[str]) -> 
             "converted ones are others), and not under names"
         )
     return (
-        f"{who} named by {earlier} have released by the ledger {ledger} already, and it is unknown whether {records}, "
+        f"{who} named by {earlier} have released already (ledger {ledger}), and it is unknown whether {records}, "
         f"named by {_words(people)}, are of the same {who}: {why}."
     )
 

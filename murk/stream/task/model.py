@@ -56,7 +56,7 @@ class Model(Block):
     """
 
     name: Annotated[Text, AfterValidator(lambda name: check_name(name, "model"))] = Field(
-        description="the model's name: lowercase letters, digits and -; its states stand under this name"
+        description="the model's name: lowercase letters, digits and -; the log keeps its states under it"
     )
     features: tuple[Text, ...] | None = Field(
         default=None, description="columns of the task to learn from; `null`: all its features but the target"
