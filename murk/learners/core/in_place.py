@@ -212,7 +212,7 @@ class RecordEngine:
         self._learn_block(row, target)
 
     def _learn_block(self, X: NDArray[np.float64], y: NDArray[np.float64]) -> None:
-        """Learn from rows by the current mechanism, in the caller's turn."""
+        """Learn from rows by the current mechanism; the caller holds ``_turns``."""
         raise NotImplementedError
 
 
@@ -290,4 +290,4 @@ class IterateEngine(RecordEngine):
 
     @abstractmethod
     def _learn_records(self, X: NDArray[np.float64], y: NDArray[np.float64], mechanisms: Sequence[Any] | None) -> None:
-        """Learn from rows, in the caller's turn."""
+        """Learn from rows; the caller holds ``_turns``."""

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from murk.stream.task.task import Task
 
 
-NOBODY = ""  # stands for the organisation of rows that name none
+NOBODY = ""  # the organisation of rows that name none
 BY_LOT = "lot"
 SELECT_CHUNK = 65_536
 MOST_SHOWN: Final = 10  # largest number of values in a message

@@ -78,7 +78,7 @@ def filled_in(privacy: Any, protocol: object, released: str | None = None) -> An
     levels = privacy.get("levels")
     guarantees = [privacy.get("guarantee"), *(levels.values() if isinstance(levels, dict) else ())]
     kinds = {kind for guarantee in guarantees for kind in _kinds(guarantee)}
-    # Pure noise is costly under a cap in gdp or zcdp.
+    # Pure mechanisms cost more under a cap in gdp or zcdp.
     costly = "approx" in kinds and _kinds(privacy.get("per_person")) & {"gdp", "zcdp"}
     if costly or not kinds & {"pure", "approx"} or protocol not in PROTOCOLS:
         return privacy

@@ -28,7 +28,7 @@ class CentralGuarantee:
 
     guarantee: ApproxDP
     crowd: int
-    honest: int  # number of people of each crowd that the claim counts on
+    honest: int  # number of honest people in each crowd that the guarantee assumes
     bound: str
 
     @property

@@ -140,7 +140,7 @@ class Answer:
     whole: float  # the same for mechanisms that release a direction, whatever the length of their input
 
     def times(self, factor: float) -> Answer:
-        """Return the answer to the question with ``factor`` times the matrix."""
+        """Return the answer multiplied by ``factor``, with its variances by the square."""
         square = factor**2
         return Answer(factor * self.mean, square * self.noise, square * self.share, square * self.whole)
 
