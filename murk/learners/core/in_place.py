@@ -107,7 +107,7 @@ class KernelMemory:
         self._forget(self.real, self.whole)
 
     def _forget(self, real: NDArray[np.float64], whole: NDArray[np.int64]) -> None:
-        """Wipe what belongs to a record in these arrays, which are this memory's own or copies."""
+        """Wipe what belongs to a record in ``whole`` and ``real``, either this memory's own arrays or copies."""
         raise NotImplementedError
 
     def _bind(self) -> None:

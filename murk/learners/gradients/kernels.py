@@ -513,7 +513,7 @@ def learn_records(
     real: Array, whole: Array, X: Array, y: Array, levels: Array, reals: Array, wholes: Array, noise: Array,
     coins: Array,
 ) -> None:  # fmt: skip
-    """Learn from the rows of ``X`` in turn; ``noise`` and ``coins`` have a row each unless simulated.
+    """Learn from the rows of ``X`` in turn; without a seed ``noise`` and ``coins`` have a row for each of them.
 
     The constant may be left out of ``X``; a feature that is not finite counts as 0. ``levels`` are indices into
     ``reals`` and ``wholes`` (if empty: the current level). The state depends only on what would have left the device.

@@ -258,7 +258,7 @@ def _without_root(error: NoRootError, layout: Statistics, slopes: Floats) -> NoR
 
 
 def _short(curve: Curve, mean: float | None) -> tuple[float, float]:
-    """Return the intercept and factor for ``x'w`` so near 0 that the curve is a line there."""
+    """Return the limits of intercept a and factor c for small ``x'w``, where the curve is nearly a line."""
     inside = 0.0 if mean is None else mean
     if mean is not None and not curve.low < mean < curve.high:
         top = curve.high if np.isfinite(curve.high) else 1.0

@@ -196,7 +196,7 @@ class Making(Sharing):
 
 
 class Told(Sharing):
-    """Sharing of the other chains, whose workers look for new models when a message is of an unknown one."""
+    """Sharing by the workers of all other chains, which read new models when a release names an unknown one."""
 
     publishes = False
 
