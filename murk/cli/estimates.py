@@ -82,7 +82,7 @@ class Estimates:
 
 
 def encode(task: Task, estimate: Estimate, releases: int, used: int) -> bytes:
-    """Return the message about an estimate that uses ``used`` releases or, of organisations, records."""
+    """Return the message of an estimate; ``used`` counts its releases, or an organisation's records."""
     from murk.learners.estimates.looks import looks_of
     from murk.learners.estimates.units import effect_name, units
     from murk.learners.results.numbers import finite

@@ -1,6 +1,6 @@
 """Advice for a task whose result has no information: changes with clearly smaller forecast half-widths.
 
-No change needs more trust in anybody, or devices that read models where they do not now. Forecasts assume people as
+No change requires more trust in anybody, or models that devices do not read already. Forecasts assume people as the
 releases describe them, or else typical ones, and moderate effects.
 """
 

@@ -90,7 +90,7 @@ def forecasts(
     ``population`` is the assumed population. Public rows to be set aside are drawn from it; a public file's are used as
     they are. ``levels`` has each level's share of people, by default all at the default level. The sums are drawn
     ``draws`` times from ``seed``. With ``more`` there are up to three times as many draws, until the medians of settled
-    half-widths are known to 2.5%; without ``even_unlearned`` there is only one if it bounds no interval. Protocols with
+    half-widths are known to 2.5%. Without ``even_unlearned`` one draw is made if it bounds no interval. Protocols with
     consecutive models are simulated once: smaller numbers are the first people of the largest one. Raises UserError if
     the protocol cannot learn this task, or has no forecast.
     """
@@ -244,7 +244,7 @@ def _per_deviation(task: Task, population: Population, effects: Mapping[str, flo
 
 
 def _spread(halves: Sequence[Floats], draws: int) -> float | None:
-    """Return the largest relative standard deviation; None if only some draws bound a half-width."""
+    """Return the largest relative standard deviation of a half-width; None if only some draws bound one."""
     widths = np.array(halves)
     bounded = np.isfinite(widths)
     if len(widths) < draws or np.any(bounded.any(axis=0) != bounded.all(axis=0)):

@@ -308,7 +308,7 @@ def answer_of(
 
 
 class Answering:
-    """Randomizes one record at a time, by a compiled kernel if the problem has one; it draws the same from a seed."""
+    """Randomizes one record at a time; a compiled kernel, if the problem has one, gives the same results for a seed."""
 
     def __init__(self, problem: PersonProblem, noise: NoiseSource) -> None:
         self._problem, self._noise = problem, noise

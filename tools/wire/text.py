@@ -137,7 +137,7 @@ MESSAGES: Final[dict[str, tuple[str, str]]] = {
         "| `outer` | (d + 1) (d + 2) / 2 integers: the upper triangle of v v', row by row, off-diagonal numbers times "
         "sqrt(2). v = (x, y) / sqrt(1 + x'x), or 0 without a target |\n"
         "| `directions` | d + 2 integers. Let n be the norm of x. The numbers are x / n without the constant (for a "
-        "label times y), 1 / n, y / n (clamped to the integer before it), and 0. Without a target all are "
+        "label times y), 1 / n, y / n (its integer clamped to that of 1 / n), and 0. Without a target all are "
         "0 but the last, 1414 steps / 1000 rounded down |\n"
         "| `joint` | for a label d integers y x, which do not show the label; for a real target x and the scaled "
         "target |\n"
@@ -321,13 +321,13 @@ number until the norm is at most `steps`.
   largest integer with t / (2^64 - t) at most e^epsilon. Decoded: the payload's direction times B = C (e^epsilon + 1) /
   (e^epsilon - 1) sqrt(pi)/2 d Gamma((d + 1)/2) / Gamma(d/2 + 1). Limits: magnitudes 13 S, squared norms as for
   `gaussian` with steps = 0.
-- `privunit`. Draw n such vectors, and e as before. Order the n vectors and their n negatives by the angle to e. Draw a
-  word below 2^64. Each of the k nearest vectors is the payload for a of the 2^64 words, each of the 2 n - k others for
-  b of them. b is the smallest multiple of k for which a = (2^64 - (2 n - k) b) / k is at most b e^epsilon. Decoded: the
-  payload's direction times C / m, with m = A (p - (1 - p) k / (2 n - k)) and p = k a / 2^64. A is the mean of the k
-  largest of n independent |first coordinates| of uniform unit vectors. Limits: as for `l2-ball`, with 32 + log(2 n a /
-  2^64), rounded up, in place of 32. n and k follow from d and epsilon
-  (`murk.privacy.mechanisms.privunit.fitted`): (23, 16) for d = 11 and epsilon = 1, (54, 8) for epsilon = 4.
+- `privunit`. Draw n such vectors, and e as before. Order the n vectors and their n negatives by the angle to e. Each of
+  the k nearest vectors is the payload with probability a / 2^64, each of the 2 n - k others with probability b / 2^64.
+  b is the smallest multiple of k for which a = (2^64 - (2 n - k) b) / k is at most b e^epsilon. Decoded: the payload's
+  direction times C / m, with m = A (p - (1 - p) k / (2 n - k)) and p = k a / 2^64. A is the mean of the k largest of n
+  independent |first coordinates| of uniform unit vectors. Limits: as for `l2-ball`, with 32 + log(2 n a / 2^64),
+  rounded up, in place of 32. n and k follow from d and epsilon (`murk.privacy.mechanisms.privunit.fitted`): (23, 16)
+  for d = 11 and epsilon = 1, (54, 8) for epsilon = 4.
 
 `best`, the default of pure and approx, tries the mechanisms that give the guarantee in this order. A later one replaces
 an earlier one if its variance per coordinate (B^2 / d for the l2 ball, (C / m)^2 / d for PrivUnit) is below 0.99 times

@@ -129,7 +129,7 @@ def _show(found: Plan, assumed: Effects, *, asked: bool) -> None:
     if found.off:
         paragraph(found.off)
     for level, both in promises(found.task).items():
-        paragraph(f"Promised for each release at level {level}, twice.")
+        paragraph(f"Promised for each release at level {level}: two guarantees.")
         for one in both:
             paragraph(f"  {one}", hang="  ")
     click.echo()

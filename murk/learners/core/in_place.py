@@ -59,7 +59,7 @@ def draw_from(address: int, trials: int, noise: Any) -> int:
 def finish_draw(
     words: NDArray[np.uint64], trials: int, noise: NDArray[np.int64], distribution: NoiseDistribution = GAUSSIAN_NOISE
 ) -> None:
-    """Fill ``noise`` from words (two for each trial, then spare ones) that did not suffice, then from new words."""
+    """Draw ``noise`` from random words that are too few (two for each trial, then spare ones) and from new ones."""
     words = keep(words.copy())
     # Read-only like the operating system's, so that the kernels are compiled for one type only.
     read_only = words.view()
@@ -107,7 +107,7 @@ class KernelMemory:
         self._forget(self.real, self.whole)
 
     def _forget(self, real: NDArray[np.float64], whole: NDArray[np.int64]) -> None:
-        """Wipe what belongs to a record in these arrays, which are this memory's own or copies."""
+        """Wipe what belongs to a record in ``whole`` and ``real``, either this memory's own arrays or copies."""
         raise NotImplementedError
 
     def _bind(self) -> None:
@@ -212,7 +212,7 @@ class RecordEngine:
         self._learn_block(row, target)
 
     def _learn_block(self, X: NDArray[np.float64], y: NDArray[np.float64]) -> None:
-        """Learn from rows by the current mechanism, in the caller's turn."""
+        """Learn from rows by the current mechanism; the caller holds ``_turns``."""
         raise NotImplementedError
 
 
@@ -290,4 +290,4 @@ class IterateEngine(RecordEngine):
 
     @abstractmethod
     def _learn_records(self, X: NDArray[np.float64], y: NDArray[np.float64], mechanisms: Sequence[Any] | None) -> None:
-        """Learn from rows, in the caller's turn."""
+        """Learn from rows; the caller holds ``_turns``."""

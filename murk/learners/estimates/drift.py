@@ -66,7 +66,7 @@ def columns(points: Sequence[CurvePoint], names: Sequence[str]) -> dict[str, Any
 
 
 def merged_curve(trails: Sequence[Trail], coefficients: int, method: str) -> tuple[CurvePoint, ...]:
-    """Return the merged points of all chains, by number of releases; raise MurkError if chains' coefficients differ."""
+    """Return the points of all chains' trails, merged by number of releases; raise MurkError if one is damaged."""
     tables = [trail.table(coefficients, f"chain {chain}").astype(np.float64) for chain, trail in enumerate(trails)]
     grid = sorted({count for trail in trails for count in trail.counts})
     newest = np.array([np.searchsorted(trail.counts, grid, side="right") - 1 for trail in trails])

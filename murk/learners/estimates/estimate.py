@@ -197,7 +197,7 @@ class Estimate:
         return []
 
     def not_learned(self, level: float = 0.95) -> list[str]:
-        """Return names of coefficients that noise hides, if the method can tell; others have infinite intervals."""
+        """Return the names of coefficients with infinite intervals, if the method attributes these to noise, or []."""
         if not self.noise_hides:
             return []
         halves = self.half_widths(level)

@@ -40,10 +40,10 @@ class Allowance:
 
 
 def allowance(fit: Vector, values: Vector, moment: Matrix, inverse: Matrix, largest: float) -> Allowance:
-    """Return the largest distances of coefficients from ``values``, and of average effects from ``fit / 2``.
+    """Return bounds on ``|theta - values|``, and on the distance of average effects from ``fit / 2``.
 
-    ``fit`` is b, the constant last; ``values`` are logistic coefficients that follow from b for some distribution of x;
-    ``moment`` is ``E x x'``, the constant last, and ``inverse`` its inverse; ``largest`` is rho.
+    ``fit`` is b of the module, its constant last. ``values`` are the coefficients theta that b implies for one possible
+    distribution of x. ``moment`` is ``E x x'``, ``inverse`` its inverse, and ``largest`` the bound rho on features.
 
     Examples
     --------

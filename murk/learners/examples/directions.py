@@ -122,7 +122,7 @@ def read_direction(form: int, payload: Array, unit: float, steps: int, u: Array)
 
 @inlined
 def own_variance(p: int, square: float, missing: float) -> float:
-    """Estimate the noise variance from ``|u~|^2`` without bias, including the noise of the trace of ``u~ u~'``."""
+    """Return an unbiased estimate of s^2 from ``square = |u~|^2`` and ``missing = m~`` (see the module)."""
     return (square - 1.0 + missing) / p
 
 

@@ -397,8 +397,8 @@ def take_words(whole: Array, address: int, trials: int) -> int:
 def learn_record(address: int, y: float, trials: int) -> int:
     """Learn from the record whose features are in the memory at ``address``, and wipe them.
 
-    Secure noise is drawn from words for ``trials`` trials; with 0, noise and coin are in the memory. Returns `LEARNED`;
-    or `TOO_FEW` (the draw must continue from the words) or `NO_WORDS`, with nothing learned.
+    Secure noise is drawn from random words for ``trials`` trials; with 0, noise and coin are in the memory already.
+    Returns `LEARNED`. If nothing was learned, returns `TOO_FEW` (the draw continues from the words) or `NO_WORDS`.
     """
     header = integers_at(address, k.WHOLE_HEADER)
     size, reals = sizes(header[k.FEATURES], header[k.NUMBERS], header[k.POLISH])

@@ -184,7 +184,7 @@ def shorten(real: Array, out: Array) -> None:
 
 @jit
 def weigh(whole: Array, square: float) -> float:
-    """Return the weight of a record whose working features have this squared norm."""
+    """Return the weight of a record with ``square = |z|^2``, z being its features after any whitening."""
     if whole[WEIGHTS] == NORM:
         return 1.0 / max(1.0, math.sqrt(square))
     if whole[WEIGHTS] == MALLOWS:
@@ -448,7 +448,7 @@ def state_views(real: Array, whole: Array) -> tuple[Array, Array, Array, Array, 
 
 @jit
 def record_views(real: Array, whole: Array) -> tuple[Array, Array, Array, Array, Array, Array]:
-    """Return views of x, z, the gradient, the noise, the payload and the words."""
+    """Return views of x, z = W x, the gradient, its noise, the payload and the random words of a record."""
     p, d = whole[FEATURES], whole[DIMENSION]
     _, x, z, g, _, _ = places(whole)
     noise = WHOLE_HEADER + whole[RING]
@@ -513,7 +513,7 @@ def learn_records(
     real: Array, whole: Array, X: Array, y: Array, levels: Array, reals: Array, wholes: Array, noise: Array,
     coins: Array,
 ) -> None:  # fmt: skip
-    """Learn from the rows of ``X`` in turn; ``noise`` and ``coins`` have a row each unless simulated.
+    """Learn from the rows of ``X`` in turn; without a seed ``noise`` and ``coins`` have a row for each of them.
 
     The constant may be left out of ``X``; a feature that is not finite counts as 0. ``levels`` are indices into
     ``reals`` and ``wholes`` (if empty: the current level). The state depends only on what would have left the device.

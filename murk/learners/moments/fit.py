@@ -1,6 +1,7 @@
 """Estimation of coefficients and their standard errors from second moments.
 
-Least squares gives ``beta = M^-1 b``, whose slopes `root.solve` turns into a curve's coefficients ``(c u, a)``.
+Least squares gives ``beta = M^-1 b`` with slopes u. For a curved link `root.solve` scales them by c and finds the
+intercept a.
 Standard errors are by the delta method, from the releases' noise in ``b`` and ``M`` (known exactly), the sampling of
 people (the residual variance is at most ``1 - b'beta`` in coded units) and the sampling of public covariates (measured
 on them).
@@ -257,7 +258,7 @@ def _without_root(error: NoRootError, layout: Statistics, slopes: Floats) -> NoR
 
 
 def _short(curve: Curve, mean: float | None) -> tuple[float, float]:
-    """Return the intercept and factor for ``x'w`` so near 0 that the curve is a line there."""
+    """Return the limits of intercept a and factor c for small ``x'w``, where the curve is nearly a line."""
     inside = 0.0 if mean is None else mean
     if mean is not None and not curve.low < mean < curve.high:
         top = curve.high if np.isfinite(curve.high) else 1.0

@@ -90,7 +90,7 @@ def describe_privacy(report: Mapping[str, Any]) -> Iterator[Block]:
         if "central" not in promise:
             yield Paragraph(f"Promised for each release at level {level}: {promise['words']}", "  ")
             continue
-        yield Paragraph(f"Promised for each release at level {level}, twice.")
+        yield Paragraph(f"Promised for each release at level {level}: two guarantees.")
         for words in promises(promise):
             yield Paragraph(f"  {words}", "  ")
     yield Paragraph(report["cap_words"], "  ")

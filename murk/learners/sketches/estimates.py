@@ -89,7 +89,7 @@ def estimate_grams(
 ) -> MomentEstimate:
     """Return coefficients from released moments of one or more learners.
 
-    ``mechanisms``, by level, add how far a forged window could have moved them.
+    With ``mechanisms``, by privacy level, the estimate states how far a forged window could have moved it.
     """
     merged = sums[0].merged(*sums[1:])
     estimate = _of_grams(settings, target_weight, merged, len(sums))

@@ -28,7 +28,7 @@ class SketchBlock(Block):
         description="rows of a mixture (k; not with `moments`); `null`: 4096, or what fits a message, at most `window`",
     )
     window: Annotated[Integer, Field(ge=1, le=2**40)] | None = Field(
-        default=None, description="records per sketch; `null`: all of a source"
+        default=None, description="records per sketch; `null`: all records of a source"
     )
     organisation: Text | None = Field(
         default=None, description="the column that names a record's organisation; `null`: one organisation"

@@ -117,8 +117,8 @@ class GaussianMechanism(AdditiveMechanism):
     def cost(self, currency: Currency) -> PrivacyLoss:
         """Return the cost of one release, rounded up.
 
-        Raises `UserError` in epsilon (Gaussian noise has no pure guarantee), and in (epsilon, delta) unless calibrated
-        to one.
+        Raises `UserError` for the currency epsilon, as Gaussian noise has no pure guarantee, and for approx unless the
+        mechanism was calibrated to an (epsilon, delta).
         """
         if currency == "rho":
             return PrivacyLoss("rho", ceil_units(self._rho))

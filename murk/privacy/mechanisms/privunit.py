@@ -142,12 +142,10 @@ class PrivUnitMechanism(DirectionMechanism, OddsMechanism):
     def calibrate(
         cls, guarantee: Guarantee, *, dimension: int, radius: float, method: Literal["analytic"] = "analytic"
     ) -> "PrivUnitMechanism":
-        """Return the mechanism with the largest odds that have ``guarantee`` and few draws.
+        """Return the mechanism for ``guarantee`` with the fewest draws whose variance is within 3% of PrivUnit's.
 
-        There are as few draws as bring the variance within 3% of PrivUnit's.
-
-        At most 2^17 integers are drawn per release: in many dimensions under a large epsilon the variance stays above
-        PrivUnit's, and at most the l2 ball's. `ZeroConcentratedDP` becomes epsilon = sqrt(2 rho), `GaussianDP` epsilon
+        At most 2^17 integers are drawn per release. So in many dimensions under a large epsilon the variance exceeds
+        these 3%, but never the l2 ball's. `ZeroConcentratedDP` becomes epsilon = sqrt(2 rho), `GaussianDP` epsilon
         = log(Phi(mu/2) / Phi(-mu/2)), at most mu. 64-bit words express an epsilon of at most 44 - log(k). Raises
         `UserError` for a budget below 1e-12.
         """

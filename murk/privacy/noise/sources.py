@@ -378,7 +378,7 @@ class SimulatedNoise(DrawnNoise):
         if isinstance(self.seed, bool) or not isinstance(self.seed, int | np.integer):
             raise UserError(f"a seed is an integer from 0 to 2^64 - 1, got {self.seed!r}")
         if not 0 <= self.seed < 2**64:
-            raise UserError(f"a seed is an integer from 0 to 2^64 - 1, got {self.seed}; choose a smaller one")
+            raise UserError(f"a seed is an integer from 0 to 2^64 - 1, got {self.seed}")
         object.__setattr__(self, "seed", int(self.seed))
 
     def _draw(self, distribution: NoiseDistribution, records: npt.ArrayLike, size: int) -> Integers:

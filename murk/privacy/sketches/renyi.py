@@ -354,7 +354,7 @@ def joint_settings(
 
 
 def _search(epsilon_of: Callable[[float], Decimal], epsilon: float, delta: float, rows: int) -> float:
-    """Return the least g above 5/2 whose epsilon, which decreases in g, is small enough."""
+    """Return the least threshold g above 5/2 at which ``epsilon_of``, which decreases in g, is at most ``epsilon``."""
     target = rational(epsilon)
 
     def holds(g: float) -> bool:

@@ -188,7 +188,7 @@ def linear_epsilon(
 
 
 def _linear(g: float, eta: float, tau: float, d: float, rows: int, delta: float, reach: float) -> float:
-    """Return epsilon at the order that is best on coarse cells; every order gives a valid figure."""
+    """Return epsilon at the order that is best by a coarse integral; epsilon is valid at every order."""
     most = 1 + g - d + eta * (tau - reach)
     if not most > 1.0 + 1e-6:
         return math.inf

@@ -68,7 +68,7 @@ class Names:
         fingerprint = self._fingerprint()
         if fingerprint is None and named:
             raise UserError(
-                f"the ledger {file.path} knows nothing of the key beside it ({key_path(file.path).name}): it is an "
+                f"the ledger {file.path} has no record of the key beside it ({key_path(file.path).name}): it is an "
                 "older copy, in which later spending is missing. Put back the newest intact copy of the ledger before "
                 "anything else is released",
                 code=LOST,
@@ -505,7 +505,7 @@ class Ledger:
         return run
 
     def strangers(self, source: str, people: str) -> list[str]:
-        """Return how those were named who released to a real task and cannot be matched with ``people``."""
+        """Return the ways of naming people, in releases to real tasks, that cannot be compared with ``people``."""
         return strangers(self._file.query, self.names.source(source), people)
 
     def run(self, task_hash: str, source: str) -> Run | None:

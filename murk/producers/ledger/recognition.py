@@ -38,10 +38,10 @@ def is_capped(query: Query, task: int) -> bool:
 
 
 def strangers(query: Query, source: str | None, people: str) -> list[str]:
-    """Return how those were named who released to a real task and cannot be matched with ``people``.
+    """Return the ways of naming people, in releases to real tasks, that cannot be compared with ``people``.
 
-    Rows match rows of the same records only, columns those of the same name, applications each other. People and
-    organisations are different accounts and are not compared.
+    Rows can be compared with rows of the same records, a column with one of the same name, and names given by
+    applications with each other. People and organisations have different accounts and are not compared.
     """
     alike = [one for one in _namings(query) if _is_organisation(one[0]) == _is_organisation(people)]
     others = [named for named, digest in alike if named != people or (people == "row" and digest != source)]
@@ -85,7 +85,7 @@ def describe(ledger: Path, records: str, people: str, before: Sequence[str]) -> 
             "converted ones are others), and not under names"
         )
     return (
-        f"{who} named by {earlier} have released by the ledger {ledger} already, and it is unknown whether {records}, "
+        f"{who} named by {earlier} have released already (ledger {ledger}), and it is unknown whether {records}, "
         f"named by {_words(people)}, are of the same {who}: {why}."
     )
 

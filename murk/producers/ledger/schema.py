@@ -20,7 +20,7 @@ from murk.errors import MurkError, UserError
 from murk.producers.ledger.migration import OLD_FORMATS, upgrade
 from murk.producers.ledger.names import DRAFT, SUFFIX
 
-FORMAT = 5  # that this version writes; `migration` upgrades earlier ones
+FORMAT = 5  # format that this version writes; `migration` upgrades earlier ones
 # Key in ``meta`` while people's names (`PLAIN`) or file digests (`PLAIN`, `DIGESTS`) are stored unhashed, as in earlier
 # formats; `hash_names` deletes it.
 NAMING = "naming"

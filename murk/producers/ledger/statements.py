@@ -1,4 +1,4 @@
-"""Statements: a person's account as data and in words, and sums over everyone, for the holder and for others."""
+"""Account statements: one person's account as data and as text, and sums over all people, which identify nobody."""
 
 from __future__ import annotations
 

@@ -267,7 +267,7 @@ def _payload(owner: Owner) -> bytes:
     if isinstance(person, int):
         return home.to_bytes(_HOME_BYTES, "big") + b"\0" + person.to_bytes(_PAYLOAD - _HOME_BYTES - 1, "big")
     if not isinstance(person, bytes):
-        raise TypeError("a ledger with a key calls people by hashes, and rows by numbers")
+        raise TypeError("in a ledger with a key a person is the bytes of a hash, or the number of a row")
     return home.to_bytes(_HOME_BYTES, "big") + b"\1" + person.ljust(_PAYLOAD - _HOME_BYTES - 1, b"\0")
 
 
@@ -351,7 +351,7 @@ class Common:
         self._version = self._known = version
 
     def terms(self, connection: Connection, task: Booked) -> Terms:
-        """Return the caps that apply at each price of a task, and a cache of their verdicts on newcomers."""
+        """Return the caps that apply at each price of a task, and a cache of decisions for people without releases."""
         if task.number not in self._terms:
             rows = connection.execute("SELECT * FROM promises WHERE task IN (0, ?)", (task.number,))
             caps = [Promise(*row) for row in rows]

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from murk.stream.task.task import Task
 
 
-NOBODY = ""  # stands for the organisation of rows that name none
+NOBODY = ""  # the organisation of rows that name none
 BY_LOT = "lot"
 SELECT_CHUNK = 65_536
 MOST_SHOWN: Final = 10  # largest number of values in a message
@@ -178,7 +178,7 @@ class FileSource:
         self.absent: tuple[str, ...] = getattr(self._table, "absent", ())
         for name in self._named:
             if name in self.absent:
-                raise UserError(f"{self.records} has no key {name!r} in {KEYS_LOOKED_AT} records: spell it alike")
+                raise UserError(f"{self.records} has no key {name!r} in {KEYS_LOOKED_AT} records: check its spelling")
         if next(self._table.rows(0), None) is None:
             raise UserError(f"{self.records} has no rows: there is nobody in it")
 
@@ -211,7 +211,7 @@ class FileSource:
     ) -> Iterator[Block]:
         """Yield blocks of records from the row ``start`` on, each checked and coded as a whole.
 
-        ``size`` is the most records of a block, or a function that returns it for the next block. ``excluded`` rows are
+        ``size`` is the largest number of records in a block, or a function that returns it. ``excluded`` rows are
         left out. Raises UserError for an invalid record, or if the file changed since it was opened; earlier blocks are
         valid.
         """
@@ -389,4 +389,4 @@ class FileSource:
 
     def _check_unchanged(self) -> None:
         if self.records.changed(self._survey):
-            raise UserError(f"{self.records} was changed while it was read: start again, and do not change it then")
+            raise UserError(f"{self.records} changed while it was read: start again, and leave it unchanged")

@@ -431,7 +431,7 @@ class FilePopulation(ABC):
         return ""
 
     def _look(self, block: Block) -> None:  # noqa: B027 - most have nothing to note
-        """Collect further facts about a block of the survey."""
+        """Collect what a subclass needs to know about a block, before the first release."""
 
     def _check_beginning(self, set_aside: int) -> None:
         """Raise a UserError if the task cannot be learned once this number of rows is set aside."""
@@ -505,8 +505,8 @@ class FilePopulation(ABC):
         # Check by name: the task's hash depends on its sample, and another sample is another task with its own caps.
         if self.ledger.has_released(self.source.digest, task_name=name):
             raise UserError(
-                f"people of {self.source.records} have released to a task of the name {name!r} already, by the ledger "
-                f"{self.ledger.path}, and no record is released twice. Use the log that they released to. (A task of "
+                f"people of {self.source.records} have released to a task named {name!r} already (ledger "
+                f"{self.ledger.path}), and no record is released twice. Use the log that they released to. (A task of "
                 "another name asks these people again, at additional cost; --lifetime caps the sum.)"
             )
         gone = self.ledger.withdrawn(self.source.digest, task_name=name)

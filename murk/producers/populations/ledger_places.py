@@ -251,9 +251,9 @@ def check_recognised(source: FileSource, ledger: Ledger, *, capped: bool) -> tup
         both = "Sums over all tasks are those of one account, and a person may have several."
         return (f"{words} {both} {remedy(source.people, before)}",)
     return (
-        f"people have released by the ledger {ledger.path} before, from other records than {source.records}, or from "
-        "these before they were changed or sorted: where each row is a person nobody can be recognised in other "
-        "records, so all are taken for new people with nothing spent. Name people by a column (--person)",
+        f"people have released before (ledger {ledger.path}), from other records than {source.records}, or from these "
+        "before they were changed or sorted. Where each row is a person, nobody can be recognised in other records, so "
+        "all are taken for new people with nothing spent. Name people by a column (--person)",
     )
 
 
@@ -269,8 +269,9 @@ def register(source: FileSource, ledger: Ledger) -> tuple[str, ...]:
                 others.setdefault(seen.identity, _relative_to_cwd(found))
         others.pop(ledger.identity, None)
         warnings = [
-            f"the people of {source.records} have accounts in another ledger, too ({other}): what they spent by it is "
-            f"not known to {ledger.path}, so they may spend it again. To have it counted, give --ledger {other}"
+            f"the people of {source.records} have accounts in another ledger, too ({other}): "
+            f"{ledger.path} does not count what they spent there, so they may spend it again. To count it, give "
+            f"--ledger {other}"
             for other in others.values()
         ]
         if path is None:
@@ -369,8 +370,8 @@ def _check_undamaged(*folders: Path) -> None:
             damaged = True
         if damaged:
             raise UserError(
-                f"{path} cannot be read, and may hold the accounts of these people: restore it and its key "
-                f"({key_path(path).name}) from a copy, move it away if it is not theirs, or name theirs with --ledger"
+                f"{path} cannot be read, and may hold the accounts of these people. If so, restore it and its key "
+                f"({key_path(path).name}) from a copy; if not, move it away, or name the right ledger with --ledger"
             )
 
 

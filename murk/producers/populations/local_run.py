@@ -185,7 +185,7 @@ def run(
     publish
         Consent to publishing the task's public sample, if it has one: the largest number of people, or True for any.
     block
-        Most records at a time.
+        Largest number of records in a block.
     confidence
         Nominal level of the intervals.
     progress

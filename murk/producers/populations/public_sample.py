@@ -210,7 +210,7 @@ def _split_share(ratio: float) -> float:
 
 
 def consecutive(mine: Hashes, theirs: Hashes) -> bool:
-    """Return whether 32 consecutive runs of equal rows occur once in both; of rows, two sorted files would match."""
+    """Return whether 32 consecutive runs of equal rows, each with its length, occur exactly once in both files."""
     once: list[Hashes] = []
     for rows in (mine, theirs):
         starts = np.flatnonzero(np.r_[True, rows[1:] != rows[:-1]])

@@ -28,7 +28,7 @@ def truncate_time(time: float, granularity: int) -> int:
 
 
 def segment_seconds(retention: int) -> int:
-    """Return how long a broker writes to a segment, which it deletes as a whole, for a retention in seconds."""
+    """Return for a retention, in seconds, how long a broker writes to a segment before it begins the next one."""
     return max(600, retention // 8)
 
 
@@ -389,7 +389,7 @@ def _without_crowds(url: str) -> UserError:
 
 
 def not_an_intake(url: str) -> UserError:
-    """Return the error of sending to the log of a shuffler."""
+    """Return the error for devices that send to the log that a shuffler writes to."""
     return UserError(
         f"{url} is the log that a shuffler writes to, where others would know when each release came: send to the "
         "shuffler's intake (its --from)",

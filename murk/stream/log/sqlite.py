@@ -164,7 +164,7 @@ class States:
         return KEY.decode() if self.model is None else f"{KEY.decode()} {self.model}"
 
     def checkpoints(self, database: Database, chain: int, epoch: int | None = None) -> list[Checkpoint]:
-        """Return the committed checkpoint of a chain, none if it has none or, given an epoch, has another."""
+        """Return a chain's committed checkpoint; [] if there is none, or if a given epoch is not the current one."""
         exists = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?"
         if self.model is not None and not database.query(exists, (self.table,)):
             return []

@@ -183,13 +183,13 @@ def most_points(coefficients: int) -> int:
 
 
 def trail_bytes(coefficients: int) -> int:
-    """Return the largest size of a trail in a chain's state."""
+    """Return the largest number of bytes that the trail, the history of estimates, takes in a chain's state."""
     # A count and a time with their commas, and base64 of float32.
     return most_points(coefficients) * (19 + 11 + 4 * -(-4 * (2 * coefficients + 1) // 3)) + 64
 
 
 def first_point(kind: str) -> int:
-    """Return the count of the first point for a kind of release."""
+    """Return the number of releases at a trail's first point, by kind of release."""
     return _FIRST_BY_KIND.get(kind, _FIRST)
 
 

@@ -56,7 +56,7 @@ class Model(Block):
     """
 
     name: Annotated[Text, AfterValidator(lambda name: check_name(name, "model"))] = Field(
-        description="the model's name: lowercase letters, digits and -; its states stand under this name"
+        description="the model's name: lowercase letters, digits and -; the log keeps its states under it"
     )
     features: tuple[Text, ...] | None = Field(
         default=None, description="columns of the task to learn from; `null`: all its features but the target"
@@ -133,7 +133,7 @@ class Model(Block):
         return UserError(f"{self.source}: {key}: {message}", code="MURK-TASK-004")
 
     def refuse_beyond(self, keys: Iterable[str], protocol: str, learner: tuple[str, ...] = ()) -> None:
-        """Raise `UserError` for a key at another value than its default that a protocol's models do not read."""
+        """Raise `UserError` if the file sets a key that models of this protocol do not read."""
         known = {"name", "features", "target", "learner", *keys}
         for key, field in type(self).model_fields.items():
             if key not in known and getattr(self, key) != field.default:
@@ -165,7 +165,7 @@ class Columns:
 
 
 def columns_of(model: Model, task: Task) -> Columns:
-    """Return the columns of a task that a model uses; raise `UserError` for one that cannot be used so."""
+    """Return the columns of a task that a model uses; raise `UserError` for one that it cannot use."""
     known: dict[str, Feature | Target] = {feature.name: feature for feature in task.features}
     known[task.target.name] = task.target
     for name in model.features or ():
@@ -250,8 +250,9 @@ def _feature(model: Model, column: Feature | Target) -> Feature:
 
 
 def task_of(model: Model, task: Task, columns: Columns, block: Mapping[str, Any]) -> Task:
-    """Return the task whose own fit would be the model's, with the protocol block ``block``; its releases would be
-    others.
+    """Return a task with the protocol block ``block`` whose own fit is this model.
+
+    The releases of such a task would differ from those on the log.
 
     Raises `UserError` if the block has mistakes.
     """

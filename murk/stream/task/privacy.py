@@ -78,7 +78,7 @@ def filled_in(privacy: Any, protocol: object, released: str | None = None) -> An
     levels = privacy.get("levels")
     guarantees = [privacy.get("guarantee"), *(levels.values() if isinstance(levels, dict) else ())]
     kinds = {kind for guarantee in guarantees for kind in _kinds(guarantee)}
-    # Pure noise is costly under a cap in gdp or zcdp.
+    # Pure mechanisms cost more under a cap in gdp or zcdp.
     costly = "approx" in kinds and _kinds(privacy.get("per_person")) & {"gdp", "zcdp"}
     if costly or not kinds & {"pure", "approx"} or protocol not in PROTOCOLS:
         return privacy
@@ -93,7 +93,7 @@ def _kinds(guarantee: Any) -> set[str]:
 def _own_cost(guarantee: Guarantee, currency: Currency) -> PrivacyLoss:
     cost = cap_of(guarantee)
     if cost.currency != currency:
-        raise UserError(f"a release costs {cost}, which has no {currency}; write the cap like the guarantee")
+        raise UserError(f"a release costs {cost}, and the cap is in {currency}; write the cap like the guarantee")
     return cost
 
 

@@ -78,7 +78,7 @@ class TaskProtocol(ABC):
         """Raise `PydanticCustomError`, with the choices, if a task without public covariates needs some."""
 
     def former_settings(self, block: Any, by_rule: Set[str]) -> dict[str, Any]:
-        """Return settings of a log's task that earlier versions had by default, for the keys ``by_rule``."""
+        """Return the former defaults of the keys ``by_rule``, for a log that an earlier version began."""
         return {}
 
     def why_impractical(self, features: int, public: bool) -> str:

@@ -320,7 +320,7 @@ def former_defaults(task: Any, carried: Any, by_rule: Set[str]) -> dict[str, Any
         if kept:
             changes[name] = block.model_dump(mode="json") | kept
     if "protocol" in by_rule and carried.protocol == FORMER_PROTOCOL != task.protocol:
-        # The step settings of the log's task: the rules for the new default protocol filled in none.
+        # Take the step settings of the log's task, since the rules for the new default protocol fill in none.
         learner = carried.learner.model_dump(mode="json")
         changes |= {"protocol": FORMER_PROTOCOL, task.protocol: None, "learner": learner}
     same = "protocol" in changes or task.protocol == carried.protocol

@@ -28,7 +28,7 @@ class CentralGuarantee:
 
     guarantee: ApproxDP
     crowd: int
-    honest: int  # number of people of each crowd that the claim counts on
+    honest: int  # number of honest people in each crowd that the guarantee assumes
     bound: str
 
     @property
@@ -60,7 +60,7 @@ class PromiseBlock(Block):
 
     epsilon: Annotated[Number, Field(ge=0.001, le=1e6)] | None = Field(
         default=None,
-        description="central epsilon, of which thousandths count; `null`: computed from `privacy.guarantee`. If both "
+        description="central epsilon, rounded down to thousandths; `null`: computed from `privacy.guarantee`. If both "
         "are given, the crowd must reach it",
     )
     delta: Annotated[Number, Field(gt=0, lt=1)] = Field(default=DELTA, description="central delta, at every level")
@@ -73,7 +73,7 @@ class ShuffleBlock(Block):
         description="least number of releases of one level and version that leave the shuffler together"
     )
     honest: Annotated[Number, Field(gt=0, le=1)] = Field(
-        default=0.9, description="share of a crowd that the central guarantee counts on: forged releases hide nobody"
+        default=0.9, description="assumed share of honest people in a crowd: forged releases hide nobody"
     )
     bound: Literal["published", "blanket"] = Field(
         default="published",
@@ -87,7 +87,7 @@ class ShuffleBlock(Block):
 
     @property
     def honest_people(self) -> int:
-        """Number of people of a crowd that the claim counts on."""
+        """Number of honest people in a crowd that the central guarantee assumes."""
         return _honest(self.honest, self.crowd)
 
     def central(self, local: Guarantee) -> ApproxDP:
@@ -104,11 +104,11 @@ class ShuffleBlock(Block):
         return ApproxDP(reached, self.promise.delta) if reached < local.epsilon else ApproxDP(local.epsilon, 0.0)
 
     def promised(self, local: Guarantee) -> CentralGuarantee:
-        """Return the central guarantee of a level, with what it counts on."""
+        """Return the central guarantee of a level, with its assumptions."""
         return CentralGuarantee(self.central(local), self.crowd, self.honest_people, self.bound)
 
     def check_window(self, duplicates: int) -> None:
-        """Raise `PydanticCustomError` if a device could count to a crowd twice."""
+        """Raise `PydanticCustomError` if copies of a device's release could count as several people of a crowd."""
         if duplicates < self.crowd:
             raise task_error(
                 f"{duplicates:,} is less than a crowd of {self.crowd:,}, in which one device's copies would count as "
@@ -170,7 +170,7 @@ def _honest(share: float, crowd: int) -> int:
 
 
 def _local(crowd: int, honest: float, epsilon: float, delta: float, bound: Any) -> float:
-    """Return the largest local epsilon, in thousandths, for a central guarantee, rounded down to thousandths."""
+    """Return the largest local epsilon for a central guarantee; both epsilons are rounded down to thousandths."""
     # Exactly, as the central epsilon that follows from the result is rounded up to thousandths.
     thousandths = math.floor(Fraction(repr(epsilon)) * _DIGITS) / _DIGITS
     most = largest_local_epsilon(_honest(honest, crowd), thousandths, delta, bound=bound)

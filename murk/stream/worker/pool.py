@@ -79,7 +79,7 @@ class Pulse:
             self._chains[chain] = replace(self._chains[chain], lag=max(0, lag))
 
     def beat(self, trouble: str | None) -> None:
-        """Record the end of a step of the process, and its trouble."""
+        """Record the end of a step of the process, and the problem that it met (None without one)."""
         with self._lock:
             self._trouble, self._stepped = trouble, self._clock()
 

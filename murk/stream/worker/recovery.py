@@ -34,7 +34,7 @@ def check_carries(log: Log, task: Task) -> None:
 
 
 def check_intake(log: Log, task: Task) -> None:
-    """Raise `UserError` if a task is shuffled, and a shuffler writes to a log that devices' releases would come to."""
+    """Raise `UserError` if a task is shuffled and the log to which devices would send is one that a shuffler writes."""
     if task.shuffle is not None and log.crowd_mark() is not None:
         raise not_an_intake(log.url)
 
@@ -73,7 +73,7 @@ def open_state(log: Log, task: Task, chain: int, checkpoint: Checkpoint) -> Stat
         remedy = "begin with a new log and a longer retention" if log.model_name is None else "rename the model"
         raise MurkError(
             f"{where} has been read up to offset {offset}, but the log now begins at {begin}: retention "
-            f"has removed {begin - offset} messages unread, without which the estimate would be wrong. "
+            f"has removed {begin - offset} unread messages, without which the estimate would be wrong. "
             f"Restore the log from a copy, or {remedy}",
             code="MURK-LOG-007",
         )

@@ -141,11 +141,11 @@ class Sharing:
 
 
 class Making(Sharing):
-    """Sharing of the first chain, whose worker makes the next model when all chains together have learned enough.
+    """Sharing by the first chain's worker, which makes the next model when all chains together have learned enough.
 
-    If it cannot read the others' states it makes none, and its own chain goes on learning. It must know a model on the
-    log that is newer than its state, since people may have answered it already. ``look`` is the least number of seconds
-    between two looks at what all chains have learned.
+    If it cannot read the other chains' states, it makes no model and goes on learning. When it begins, it takes up a
+    model on the log that is newer than its state, since people may have answered this model already. ``look`` is the
+    least number of seconds between two checks of what all chains have learned.
     """
 
     def __init__(
@@ -196,7 +196,7 @@ class Making(Sharing):
 
 
 class Told(Sharing):
-    """Sharing of the other chains, whose workers look for new models when a message is of an unknown one."""
+    """Sharing by the workers of all other chains, which read new models when a release names an unknown one."""
 
     publishes = False
 

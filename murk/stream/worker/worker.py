@@ -130,7 +130,7 @@ class Judged:
 
 
 class Intake:
-    """Decide which of a chain's messages its learner learns from; ``renew`` is that of `admit`."""
+    """Decide which messages of one partition its learner learns from; `admit` explains ``renew``."""
 
     def __init__(self, chain: int, rules: WireRules, learner: StreamLearner, renew: Renew | None = None) -> None:
         self._chain, self._learner, self._renew = chain, learner, renew
@@ -256,7 +256,7 @@ class Worker:
     estimates
         Called at each step of the first chain with its learner; returns a message about the estimate, or None.
     look
-        Least number of seconds between two looks at what all chains learned, if they share models.
+        Least number of seconds between two checks of what all chains have learned, if they share models.
     clock
         Time in seconds since 1970, which decides only when old messages are deleted.
     """

@@ -41,7 +41,7 @@ def test_a_column_is_the_one_column(tmp_path: Path) -> None:
     with booked(tmp_path / "ledger.db", caps=BIG, lifetime=rho(60)) as ledger:
         more(ledger, OTHER, THIRD)
         work(ledger, TASK, "column id")
-        refused(ledger, OTHER, "column name", "people named by the column 'id' have released by")
+        refused(ledger, OTHER, "column name", "people named by the column 'id' have released already")
         refused(ledger, OTHER, "column name", "Name them by the column 'id', as before", ANOTHER)
         refused(ledger, OTHER, "row", "recognised only in the very same records")
         # The same ids in another file are the same people, whose cap has room for two.

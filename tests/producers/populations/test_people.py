@@ -276,7 +276,7 @@ def test_another_sample_gives_nobody_another_cap(folder: Path) -> None:
         Ledger(folder / "ledger.db") as accounts,
     ):
         crowd = PopulationConfig(folder / "people.csv")
-        with pytest.raises(UserError, match="have released to a task of the name 'third-child' already"):
+        with pytest.raises(UserError, match="have released to a task named 'third-child' already"):
             Population(make_task(MANY_ASIDE, simulated=False), crowd, log, accounts, policy=AGREED)
         assert accounts.totals().releases == released == 16
 

@@ -132,7 +132,7 @@ def test_unread_messages_that_are_gone_are_not_passed_over(log: SqliteLog) -> No
         spoil(log, 'UPDATE streams SET begin = 15 WHERE "partition" = 0')
         with pytest.raises(MurkError, match=r"begins at offset 15, and offset 10 .*retention has removed"):
             worker.step()
-    with pytest.raises(MurkError, match="now begins at 15: retention has removed 5 messages unread"):
+    with pytest.raises(MurkError, match="now begins at 15: retention has removed 5 unread messages"):
         Worker(log, task, SumLearner(task))
     assert log.checkpoint(0).offset == 10
 

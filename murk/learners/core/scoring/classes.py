@@ -86,7 +86,7 @@ class ClassScores:
         return self._blocks(steep, self.rows.points)
 
     def spread(self, at: Array, *, whole: bool = False) -> Array:
-        """Return the mean of ``s s'`` over scores s; with ``whole``, over scores lengthened to ``c |z|``."""
+        """Return the mean of ``s s'`` over scores ``s = r (x) c z``; with ``whole``, each r is scaled to length 1."""
         answers = self.answers
         if whole:
             answers = answers / np.linalg.norm(answers, axis=2, keepdims=True)
@@ -171,7 +171,7 @@ class ClassSolution:
 
     @cached_property
     def covariance(self) -> Array:
-        """Covariance of the values, allowing for people unlike the public rows and for missing targets."""
+        """Covariance of the coefficients; it allows for people unlike the public rows and for missing targets."""
         at = probabilities(self.rows.points, self._theta, self._basis)
         information, middle = self._prior.copy(), self._prior.copy()
         pulled, by_ratio = np.zeros((len(at), len(self._theta))), np.zeros(len(self._theta))

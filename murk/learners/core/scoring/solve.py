@@ -128,7 +128,7 @@ class Solution:
         return self.curvature.ratio * np.array([one.spread(logit) for one in self._stacked.expected])
 
     def _noise(self, theta: Array, scores: Array, spreads: Array, error: float) -> tuple[Array, Array]:
-        """Return S_k at theta, (..., k, p, p), as each epoch's own part and the part from shared errors."""
+        """Return two summands of S_k(theta) (see the module), (k, p, p): noise of single epochs, and shared errors."""
         stacked, identity = self._stacked, np.eye(self.features)
         way, h = stacked.displacements(theta)
         shared = (error * stacked.gained**2 / 2.0)[:, None, None] * lengthened(h, 1.0, identity)

@@ -81,7 +81,7 @@ class Epoch:
 
 
 def whole_numbers(mechanism: Randomizer, payloads: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the integers added up for payloads (m, d): the payloads, or finely rounded directions."""
+    """Return integers to sum for payloads (m, d): the payloads, or, if they encode directions, rounded directions."""
     if not is_directional(mechanism):
         return payloads
     return np.asarray(np.rint(mechanism.decode(payloads) / step_of(mechanism)), dtype=np.int64)
@@ -140,7 +140,7 @@ class Answer:
     whole: float  # the same for mechanisms that release a direction, whatever the length of their input
 
     def times(self, factor: float) -> Answer:
-        """Return the answer to the question with ``factor`` times the matrix."""
+        """Return the answer multiplied by ``factor``, with its variances by the square."""
         square = factor**2
         return Answer(factor * self.mean, square * self.noise, square * self.share, square * self.whole)
 

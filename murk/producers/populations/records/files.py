@@ -106,7 +106,7 @@ def _check_text(path: Path, head: bytes, gzipped: bool) -> None:
         if known == "a Parquet file":
             remedy = "give it a name that ends in .parquet"
             if gzipped:
-                remedy = f"it is compressed in itself. Unpack it, and {remedy}"
+                remedy = f"gzipped Parquet files cannot be read. Unpack it, and {remedy}"
         raise UserError(f"{path} is {known}: {remedy}")
     if head.startswith(GZIP) and not gzipped:
         raise UserError(f"{path} is not a valid gzip file, or is truncated: fetch or compress it again")
@@ -263,7 +263,7 @@ def open_table(path: Path, wanted: Sequence[str], *, strict: bool = True) -> Tab
         return kind(path, wanted, strict=strict)
     with _user_errors(path), path.open("rb") as file:
         if is_gzipped(file):
-            raise UserError(f"{path}: a Parquet file is compressed in itself. Unpack it")
+            raise UserError(f"{path}: gzipped Parquet files cannot be read. Unpack it")
     return ParquetTable(path, wanted)
 
 
@@ -333,8 +333,8 @@ class _Lines:
 def _lenient_rows(text: io.TextIOWrapper, width: int, narrow: Callable[[list[str]], list[str]]) -> Iterator[list[str]]:
     """Yield the rows of a CSV file, including the header; an unreadable one is one empty cell.
 
-    An unreadable row is only the line in which it begins; so is a row of several lines and another width. A quote
-    opened by one person's value must not swallow other people's rows.
+    An unreadable row ends with the line in which it begins, and so does a row of several lines with a wrong number of
+    cells. So a quote that one person's value opens does not swallow other people's rows.
     """
     lines = _Lines(text)
     reader = wide_csv(lines)

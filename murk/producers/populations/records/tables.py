@@ -1,4 +1,4 @@
-"""Tables whose rows are tuples of the wanted columns, Parquet files, and checks of their types and raw values."""
+"""Read tables as tuples of the wanted columns, in particular Parquet files, and check types and raw values."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ _DIGITS = 19
 
 
 class Ends:
-    """Begins and ends of partitions, on connections of their own: one that waits for records answers nothing else."""
+    """Begin and end offsets of partitions, on own connections: those that wait for records answer nothing else."""
 
     def __init__(self, clients: Clients) -> None:
         self._url = clients.url
@@ -57,7 +57,7 @@ class Ends:
         return [ends[place] for place in places]
 
     def decided(self, *places: TopicPartition) -> dict[TopicPartition, int]:
-        """Wait until the transactions that are open now have ended; return the offsets up to which all have.
+        """Wait until the transactions that are open now have ended; return the offsets before which none is open.
 
         A commit returns when the broker has decided; the markers that readers wait for follow a moment later. The wait
         is short even if an owner has died: the broker aborts its transaction after `TRANSACTION_MS`.
@@ -234,7 +234,7 @@ class Shared:
         self._newest: dict[tuple[str, int], Newest] = {}
 
     def newest(self, ends: Ends, topic: str, partition: int) -> Newest:
-        """Return the newest record of a partition, to be asked again and again."""
+        """Return the `Newest` of a partition, the same object at every call."""
         place = topic, partition
         if place not in self._newest:
             self._newest[place] = Newest(

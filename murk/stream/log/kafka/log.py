@@ -110,7 +110,7 @@ class Sending:
 
     @contextmanager
     def pausing(self) -> Iterator[None]:
-        """Allow a request that belongs to a send; `UnreachableError` if the broker is unreachable or just was."""
+        """Run a request within the block; raise `UnreachableError` at once during the pause after a failure."""
         if monotonic() < self._not_before:
             raise UnreachableError(f"{self._clients.url} could not be reached a moment ago")
         try:

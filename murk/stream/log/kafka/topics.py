@@ -151,7 +151,7 @@ def _create(admin: Any, url: str, required: Mapping[str, Spec], replication: int
         except InvalidReplicationFactorError as error:
             copies = f"{replication} copies" if replication > 0 else "the brokers' default number of copies"
             raise UserError(
-                f"{url}: fewer brokers than {copies} of a partition: lower --replication, or start more brokers"
+                f"{url} has too few brokers for {copies} of a partition: lower --replication, or start more brokers"
             ) from error
         except TopicAlreadyExistsError:
             # Another process creates them at this moment.

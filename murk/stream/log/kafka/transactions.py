@@ -138,7 +138,7 @@ def announced_topics(models: Mapping[bytes, bytes], names: Names) -> dict[str, s
         ids = None
     if not isinstance(ids, dict) or ids.keys() != set(names.all):
         raise MurkError(
-            f"{names.models} does not say on which topics its task was announced: somebody else has written there. "
+            f"{names.models} lacks the ids of the topics of its task: something other than Murk has written to it. "
             "Restore the topic from a copy (docs/recover.md)"
         )
     return ids
@@ -160,7 +160,7 @@ def check_same(url: str, announced: Mapping[str, str], now: Mapping[str, str]) -
 def put_document(
     clients: Clients, names: Names, models: Table, standing: bytes | None, document: bytes, ids: Mapping[str, str]
 ) -> None:
-    """Write document and topic ids if ``standing`` is still stored; `FencedError` if another process writes, too."""
+    """Replace the stored document ``standing``, and topic ids; `FencedError` if another process writes, too."""
     producer = clients.owner(names.announcer)
     try:
         with translate_errors(clients.url, "announcing the task"):
@@ -181,7 +181,7 @@ MARK = b"shuffler"
 
 
 def mark_of(models: Mapping[bytes, bytes]) -> CrowdMark | None:
-    """Return the mark among the newest models; None if there is none."""
+    """Return the shuffler's mark, a record on the topic of models; None if there is none."""
     shuffler, _, crowds = models.get(MARK, b"").decode("ascii", "replace").partition(":")
     return CrowdMark(shuffler, int(crowds)) if crowds.isdigit() and crowds.isascii() else None
 

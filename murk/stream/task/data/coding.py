@@ -611,7 +611,7 @@ class Coding:
         return (*names, indicator_of(feature)) if feature.missing == INDICATOR else names
 
     def _fill(self, index: int) -> tuple[tuple[int, float], ...]:
-        """Return positions and coded values of a missing value of a feature; empty for the middle."""
+        """Return the positions and values to which a feature's missing value is coded; empty if to 0."""
         feature, column = self._features[index], self._inputs[index]
         if feature.missing is None:
             return ()

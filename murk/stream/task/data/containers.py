@@ -112,7 +112,7 @@ def _type_in_words(types: Any, kind: Any) -> str:
 
 
 def _check_type(column: Any, what: str) -> None:
-    """Raise `UserError` if all values of a column's type would count as missing: a type is nobody's value."""
+    """Raise `UserError` if all values of a column's type would count as missing; its message reveals no value."""
     library = library_of(column)
     kind: Any = getattr(column, "dtype", None)
     if library == "pyarrow":
@@ -158,7 +158,7 @@ def _whole(array: NDArray[Any]) -> NDArray[Any]:
 
 
 def _numbers_of(column: Any) -> NDArray[Any] | None:
-    """Return a column as an array if its type rules out missing values and others than numbers, else None."""
+    """Return a column as an array if it certainly has only numbers or booleans and no missing value, else None."""
     library = library_of(column)
     numbers: Any = None
     if library == "pyarrow":

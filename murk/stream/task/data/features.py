@@ -155,7 +155,7 @@ class CategoryFeature(Block):
 
 
 class DateFeature(Block):
-    """A date or time whose day counts: as a number of days between public bounds, a weekday or a month."""
+    """The day of a date or time: as a number of days between public bounds, as a weekday or as a month."""
 
     name: Text = Field(description="the column's name")
     kind: Literal["date"] = Field(description="`date`: in records a date, a time, or text as in 2024-05-31")
