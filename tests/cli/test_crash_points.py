@@ -12,7 +12,7 @@ from tests.cli.processes import Process
 from tests.protocols import EXAMPLES, GRADIENTS, MOMENTS, SKETCH, Protocol
 
 # Odd: beginnings and ends of writes take turns. Most writes are the same for all protocols, and with real noise.
-STEP = int(os.environ.get("MURK_POINT_STEP", "35"))
+STEP = int(os.environ.get("MURK_POINT_STEP", "51"))
 FIRST = 2
 # Of a sketch so many that some are amid a window.
 STEPS = [(GRADIENTS, STEP), (SKETCH, STEP + STEP // 4)]

@@ -19,7 +19,7 @@ from tests.protocols import DIRECTIONS, EXAMPLES, GRADIENTS, NEWTON, SCORES, SKE
 from tests.services.faults.nursery import Child, Nursery
 
 # Most of them hit gradients. A thousand: tests/soak.
-KILLS = int(os.environ.get("MURK_KILLS", "10"))
+KILLS = int(os.environ.get("MURK_KILLS", "6"))
 PARTS = {-1, 0, 1, 2, 3}
 
 LEVELS = ", levels: {strict: {gdp: {mu: 0.5}}}"
