@@ -164,8 +164,8 @@ class Result:
         """Return intervals of what `predict` returns, (m, 2), or (m, K, 2) for classes, in the target's units.
 
         They hold the model's probability or mean at these features, not a person's target, with the result's level at
-        its `looks`, each by itself. Raises UserError like `predict`, after unpickling, and if the intervals' method
-        knows no covariance (random scaling).
+        its `looks`, each by itself. Raises UserError like `predict`, and if the intervals' method knows no covariance
+        (random scaling).
         """
         if self.task is None or self.estimate is None:
             raise UserError("this result has no task or no estimate: only results of murk.run and murk.fit have both")
@@ -232,7 +232,7 @@ class Result:
         return forest(self.report, chosen) if kind == "forest" else curve(self.report, self.history, chosen)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Result, (_thawed(self.report), _thawed(self.history), self.task)
+        return Result, (_thawed(self.report), _thawed(self.history), self.task, self.estimate)
 
 
 def _frozen(value: Any) -> Any:
