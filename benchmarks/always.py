@@ -5,10 +5,11 @@ sequence ever excludes the truth, beside the fixed 95% interval looked at as oft
 
 - *walk*: a normal random walk, the limit of every protocol; *walk, noise changes*: with 16 times the variance from a
   tenth of the stream on, while sequences count releases.
-- *A/B*: shares of two arms from randomized response, looked at after every release.
+- *A/B*: shares of two arms from randomized response, looked at after every release; *exact*: from the first one on.
 - protocols: their own engines and estimators. Scores learn from sums of simulated releases (as `murk plan`), moments
   from simulated sums, the others from every release. Generated people have a typical design; examples, moments and
-  sketches have a real target, so that the model is right.
+  sketches have a real target, so that the model is right. *Predictions* are of a dozen of these people.
+- *mothers*: the demonstration's people in random orders, who answer scores; the truth is the fit to all their records.
 
 ``--streams`` for more streams, ``--only`` for one row.
 """
@@ -20,14 +21,21 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
+from benchmarks.mothers import raw
 from benchmarks.pipe import learn
+from benchmarks.score_people import answer
+from benchmarks.scores import bare, weeks, weighted_fit
+from murk.demo import TASK as DEMO
 from murk.learners.core.design import Effects, designs, released_sum, split
+from murk.learners.estimates.effects import combined_half_widths
+from murk.learners.estimates.exact import difference_evidence, difference_sequence, mean_evidence
 from murk.learners.estimates.looks import Looks, critical_values
 from murk.learners.examples.engine import engine_of
 from murk.learners.moments import kernels
 from murk.learners.moments.mechanism import Level
 from murk.learners.moments.sums import MomentSums
 from murk.learners.problem import problem_for
+from murk.privacy import SimulatedNoise
 from murk.stream import Task
 from murk.stream.task.registry import part
 
@@ -41,10 +49,12 @@ name: watched
 features: [{name: a, low: 0, high: 10}, {name: b, categories: [p, q, r]}]
 """
 LEVELS = "  levels: {strict: {gdp: {mu: 1.0}}, open: {gdp: {mu: 4.0}}}\n"
+APPROX = "{epsilon: 1.0, delta: 1.0e-6}"
 MU = "privacy:\n  guarantee: {gdp: {mu: 2.0}}\n"
 # Name: target and privacy, first and last look, tightest_at, levels of the later part of the stream.
 TASKS = {
     "scores": (f"{BINARY}\n{MU}", 4_000, 10_000_000),
+    "scores, predictions": (f"{BINARY}\n{MU}", 4_000, 10_000_000),
     "scores, public rows": (f"{BINARY}\n{MU}public: {{set_aside: 2000}}\n", 4_000, 10_000_000),
     "scores, real target": (f"{REAL}\n{MU}", 4_000, 10_000_000),
     "scores, 4 chains": (f"{BINARY}\n{MU}scores: {{models: own}}\nlog: {{partitions: 4}}\n", 8_000, 10_000_000),
@@ -52,8 +62,11 @@ TASKS = {
     "moments": (f"{REAL}\nprotocol: moments\n{MU}", 4_000, 10_000_000),
     "examples": (f"{REAL}\nprotocol: examples\n{MU}", 2_000, 60_000),
     "gradients, public rows": (f"{BINARY}\nprotocol: gradients\n{MU}public: {{set_aside: 2000}}\n", 4_000, 60_000),
+    "sketch": (f"{REAL}\nprotocol: sketch\nprivacy: {{guarantee: {{approx: {APPROX}}}}}\n", 10_000, 500_000),
 }
+MOTHERS = {"mothers, third child": bare, "mothers, weeks worked": weeks}
 TIGHTEST_AT = {"examples": 10_000, "gradients, public rows": 10_000}
+WINDOW = 2_000  # records in an organisation's window
 
 
 def grid(first: int, last: int, looks: int) -> list[int]:
@@ -89,6 +102,9 @@ def engine_looks(name: str, task: Task, counts: list[int], rng: np.random.Genera
         return
     if task.protocol == "moments":
         yield from moment_looks(problem, records, counts, rng)
+        return
+    if task.protocol == "sketch":
+        yield from sketch_looks(problem, records, counts, rng)
         return
     seeds = np.random.default_rng(rng.integers(2**63))
     done, engine = 0, problem.engine()
@@ -128,17 +144,53 @@ def moment_looks(problem, records, counts, rng):
         yield releases, problem.model.fit(MomentSums(total.copy(), sums.copy(), releases), layout).estimate
 
 
+def sketch_looks(problem, records, counts, rng):
+    """Estimates from equal windows of an organisation's records."""
+    engine, done, noise = problem.engine(), 0, SimulatedNoise(int(rng.integers(2**63)))
+    for releases in counts:
+        while done < releases:
+            drawn = rng.choice(len(records.shares), size=WINDOW, p=records.shares)
+            window = problem.accumulator("default", noise, done // WINDOW)
+            window.add_block(np.column_stack([records.X[drawn], records.y[drawn]]))
+            engine.learn_window(window.release())
+            done += WINDOW
+        yield done, engine.estimate()
+
+
+def mothers_stream(name: str, looks: int, rng: np.random.Generator) -> Iterator[Look]:
+    """The demonstration's people in an order of chance, against the fit to their records with the same weights."""
+    task = Task.parse(MOTHERS[name](DEMO.read_text())).with_simulated(True)
+    X, y = raw(task)
+    points, counts = np.unique(np.column_stack([X, y]), axis=0, return_counts=True)
+    order, engine, done = rng.permutation(len(X)), problem_for(task).engine(), 0
+    for releases in grid(4_000, len(X), looks):
+        answer(engine, X[order[done:releases]], y[order[done:releases]], rng)
+        done, estimate = releases, engine.estimate()
+        truth = weighted_fit(points[:, :-1], points[:, -1], estimate.solution.newest, "third" in name, False, counts)
+        watched = Looks("always", 100_000, releases)
+        yield (
+            releases,
+            np.abs(estimate.values / estimate.unit - truth),
+            *(estimate.half_widths(level) / estimate.unit for level in (watched.nominal(0.95), 0.95)),
+        )
+
+
 def protocol_stream(name: str, looks: int, rng: np.random.Generator) -> Iterator[Look]:
+    if name in MOTHERS:
+        yield from mothers_stream(name, looks, rng)
+        return
     text, first, last = TASKS[name]
     task = Task.parse(HEAD + text).with_simulated(True)
-    _, truth = population(task)
+    people, truth = population(task)
+    weights = np.eye(len(truth))
+    if "predictions" in name:
+        weights = people.points[np.linspace(0, len(people.points) - 1, 12).astype(int)]
     for releases, estimate in engine_looks(name, task, grid(first, last, looks), rng):
         watched = Looks("always", TIGHTEST_AT.get(name, 100_000), releases)
-        values = np.asarray(estimate.values)[: len(truth)]
         sequence, fixed = (
-            estimate.half_widths(level)[: len(truth)] for level in (watched.nominal(0.95), 0.95)
+            combined_half_widths(estimate, weights, level) for level in (watched.nominal(0.95), 0.95)
         )  # fmt: skip
-        yield releases, np.abs(values - truth), sequence, fixed
+        yield releases, np.abs(weights @ (estimate.values - truth)), sequence, fixed
 
 
 def protocol_row(name: str, streams: int, looks: int, seed: int) -> tuple[float, float, float, float, int, float]:
@@ -193,6 +245,35 @@ def arms_row(streams: int, people: int, seed: int) -> tuple[float, float, float,
     return rate, fixed / streams, last / streams, most[-1] / FIXED, len(at), math.sqrt(rate * (1 - rate) / streams)
 
 
+def exact_row(streams: int, people: int, seed: int) -> tuple[float, float, float, float, int, float]:
+    """The same arms by the exact sequence, looked at from the first release on; widths are of the first stream."""
+    keep, share = math.e / (1.0 + math.e), 0.3
+    rng, at, ratio = np.random.default_rng(seed), np.arange(1, people + 1), 0.0
+    wrong = fixed = last = 0
+    for _ in range(streams):
+        arm, truth = rng.random(people) < 0.5, rng.random(people) < share
+        told = np.where(rng.random(people) < keep, truth, ~truth)
+        ones = tuple(np.cumsum(told & (arm == which)) for which in (True, False))
+        sizes = tuple(np.cumsum(arm == which) for which in (True, False))
+        pooled = (ones[0] + ones[1]) / at
+        # The least evidence over all shares is at most that at the pooled one.
+        most = sum(mean_evidence(one, size, pooled, 10_000) for one, size in zip(ones, sizes, strict=True))
+        near = most >= math.log(20.0)
+        wrong += bool(near.any()) and bool(
+            (difference_evidence((ones[0][near], ones[1][near]), (sizes[0][near], sizes[1][near]), 0.0, 20_000)
+             >= math.log(20.0)).any()
+        )  # fmt: skip
+        p, q = (one / np.maximum(size, 1) for one, size in zip(ones, sizes, strict=True))
+        error = np.sqrt(p * (1 - p) / np.maximum(sizes[0], 1) + q * (1 - q) / np.maximum(sizes[1], 1))
+        off = np.abs(p - q) > FIXED * error
+        fixed, last = fixed + off[499:].any(), last + off[-1]
+        if not ratio:
+            low, high = difference_sequence(*(tuple(each[-1] for each in pair) for pair in (ones, sizes)), 20_000)
+            ratio = float((high - low) / 2.0 / (FIXED * error[-1]))
+    rate = wrong / streams
+    return rate, fixed / streams, last / streams, ratio, people, math.sqrt(rate * (1 - rate) / streams)
+
+
 def power(streams: int, seed: int) -> tuple[float, float, float]:
     """When a sequence finds an effect that a fixed test finds with probability 80% after one unit of information.
 
@@ -215,7 +296,8 @@ def rows(streams: int, looks: int) -> dict[str, Callable[[], tuple[float, float,
         "walk, noise changes": lambda: walk_row(2 * streams, 100_000, 2, noisier),
         "A/B, every release": lambda: arms_row(2 * streams, 100_000, 3),
     }
-    for name in TASKS:
+    made["A/B, exact"] = lambda: exact_row(max(streams // 4, 2), 100_000, 3)
+    for name in [*TASKS, *MOTHERS]:
         made[name] = lambda name=name: protocol_row(name, max(streams // 4, 2), looks, 4)
     return made
 

@@ -245,9 +245,12 @@ def weeks(text):
     return "\n".join(lines) + "\n"
 
 
-def weighted_fit(X, y, model, binary, once):
-    """The fit on raw records, with the weights that scores, or directions, have at a model's transform."""
-    D = directions(X, model)
+def weighted_fit(X, y, model, binary, once, counts=1):
+    """The fit on raw records, with the weights that scores, or directions, have at a model's transform.
+
+    ``counts`` are the numbers of people of the rows, (m,).
+    """
+    D = directions(X, model) * np.broadcast_to(counts, len(X))[:, None]
     if not binary:
         return np.linalg.solve(D.T @ X, D.T @ y)
     theta = np.zeros(X.shape[1])

@@ -14,7 +14,7 @@ from murk.monitoring.figures import Figures, Place, figures
 from murk.monitoring.history import History, Pace
 from murk.monitoring.metrics.catalogue import Metric
 from murk.monitoring.metrics.exporter import VALUES, Exporter, Histogram, Sample
-from murk.monitoring.reference import check_reference
+from murk.monitoring.reference import check_reference, half_widths_asked
 from murk.monitoring.snapshot import Snapshot
 from murk.stream.log.base import Log, UnreachableError
 from murk.stream.messages.state import StateMessage, decode_state
@@ -43,6 +43,8 @@ class Monitor(Exporter):
         Registry for the metrics, also an attribute; by default a new one.
     reference
         True coefficients in coded units, if known, as in a simulation.
+    known_within
+        Half-widths in coded units at which coefficients count as known, by name, for the alert.
     reopen
         Opens the log again after it could not be read, as when a file was deleted and restored.
     clock, patience
@@ -71,8 +73,8 @@ class Monitor(Exporter):
 
     def __init__(
         self, log: Log, task: Task, *, registry: CollectorRegistry | None = None,
-        reference: Mapping[str, float] | None = None, clock: Callable[[], float] = time.time,
-        reopen: Callable[[], Log] | None = None, patience: float = 60.0,
+        reference: Mapping[str, float] | None = None, known_within: Mapping[str, float] | None = None,
+        clock: Callable[[], float] = time.time, reopen: Callable[[], Log] | None = None, patience: float = 60.0,
     ) -> None:  # fmt: skip
         check_carries(log, task)
         self._log: Log | None = log
@@ -93,7 +95,7 @@ class Monitor(Exporter):
         self._snapshot = Snapshot(
             task=task, url=log.url, started=now, now=now, figures=nothing, read=False,
             problem="the log has not been read yet", rate=0.0, grown=now, reference=self._reference, history=(),
-            pace=self._pace.columns(),
+            pace=self._pace.columns(), known_within=half_widths_asked([*(known_within or {}).items()], nothing.names),
         )  # fmt: skip
         super().__init__(task.name, registry)
 

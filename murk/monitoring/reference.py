@@ -1,4 +1,4 @@
-"""Reference coefficients, as known in a simulation or from a run without privacy."""
+"""Reference coefficients, as known in a simulation, and half-widths at which coefficients count as known."""
 
 import json
 import math
@@ -9,6 +9,7 @@ from typing import Any
 
 from murk._printable import unseen_character
 from murk.errors import UserError
+from murk.stream.task.data.coding import is_constant
 from murk.stream.task.yaml import read_texts
 
 MOST_BYTES = 4_000_000
@@ -43,6 +44,28 @@ def check_reference(reference: Mapping[str, float], names: Sequence[str]) -> Non
         raise UserError(
             f"the reference does not fit the task: {', '.join(problems)}. Its coefficients are {_list(names, 20)}"
         )
+
+
+def half_widths_asked(asked: Sequence[tuple[str | None, float]], names: Sequence[str]) -> dict[str, float]:
+    """Return the half-width at which each coefficient counts as known, from pairs of a name and a half-width.
+
+    A half-width without a name is of all coefficients but constants. Raises `UserError` for an unknown name, or a
+    half-width that is not positive.
+
+    Examples
+    --------
+    >>> half_widths_asked([("age", 0.05), (None, 0.1)], ["age", "sex=m", "intercept"])
+    {'age': 0.05, 'sex=m': 0.1}
+    """
+    found: dict[str, float] = {}
+    # Those of one coefficient replace those of all.
+    for name, half in sorted(asked, key=lambda pair: pair[0] is not None):
+        if name is not None and name not in names:
+            raise UserError(f"{_shown(name)}: no coefficient of the task; there are {_list(names, 20)}")
+        if not half > 0.0:
+            raise UserError(f"{half!r}: an interval has no such half-width; give one above 0, in coded units")
+        found |= dict.fromkeys([each for each in names if not is_constant(each)] if name is None else [name], half)
+    return found
 
 
 def _content(path: Path) -> Any:

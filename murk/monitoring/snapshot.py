@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -40,6 +40,7 @@ class Snapshot:
     reference: Mapping[str, float] | None  # True coefficients, if known
     history: tuple[Point, ...]  # points of the curves from the first release on
     pace: Mapping[str, Sequence[float | None]]  # speed and lag since the monitor started: `Pace.columns`
+    known_within: Mapping[str, float] = field(default_factory=dict)  # half-widths at which coefficients count as known
 
     @property
     def healthy(self) -> bool:

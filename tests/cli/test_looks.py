@@ -40,6 +40,14 @@ def test_status_of_an_open_stream_holds_at_every_look(learned, tmp_path):
     both = murk("status", "--log", LOG, "--json", folder=tmp_path).json
     (low, high), (least, most) = (both[key]["arm"] for key in ("fixed_intervals", "confidence_intervals"))
     assert least < low < high < most
+    asked = murk("status", "--log", LOG, "--predict", "arm=b", "--json", folder=tmp_path).json["prediction"]
+    (least, most), value = asked["of"]["mean"]["interval"], asked["of"]["mean"]["value"]
+    assert 0 < least < value < most < 10
+    shown = murk("status", "--log", LOG, "--predict", "arm=b", folder=tmp_path).out
+    assert "Prediction at arm = b" in shown
+    assert f"{value:.3f}" in shown
+    for text, words in (("arm", "'arm' is not NAME=VALUE"), ("arm=z", "does not declare"), ("leg=b", "'arm' is not")):
+        assert words in murk("status", "--log", LOG, "--predict", text, folder=tmp_path).err
     wrong = murk("status", "--log", LOG, "--intervals", "ever", folder=tmp_path)
     assert wrong.status == 2
     assert "'ever' is not one of 'always', 'fixed'" in wrong.err

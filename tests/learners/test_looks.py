@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import murk
+from murk.errors import UserError
 from murk.learners.estimates.contrasts import contrasts, errors_from_zero
 from murk.learners.estimates.effects import marginal_effects
 from murk.learners.estimates.estimate import RANDOM_SCALING, Estimate, People
@@ -153,7 +154,12 @@ def test_a_sequence_is_as_much_wider_as_the_boundary_says(url):
 def test_the_monitor_shows_what_status_says(url):
     watched = reported(url, live=True)
     with open_log(url, create=False) as log:
-        monitor = Monitor(log, Task.from_document(log.document()))
+        task = Task.from_document(log.document())
+        with pytest.raises(UserError, match="leg: no coefficient"):
+            Monitor(log, task, known_within={"leg": 0.1})
+        with pytest.raises(UserError, match="half-width; give one above 0"):
+            Monitor(log, task, known_within={"age": 0.0})
+        monitor = Monitor(log, task, known_within={"arm=b": 0.25})
         assert monitor.poll()
         status = monitor.status()
         values = {
@@ -164,7 +170,12 @@ def test_the_monitor_shows_what_status_says(url):
         e_value = monitor.registry.get_sample_value(
             "murk_contrast_e_value", {"task": "trial", "contrast": "arm: b against a"}
         )
+        known = {
+            name: monitor.registry.get_sample_value("murk_parameter_known_within", {"task": "trial", "name": name})
+            for name in ("arm=b", "age")
+        }
         monitor.close()
+    assert known == {"arm=b": 0.25, "age": None}
     low, high = watched["confidence_intervals"]["arm=b"]
     assert status["estimate"]["half_widths"][0] == pytest.approx((high - low) / 2)
     assert values["sequence_half_width"] == pytest.approx((high - low) / 2)

@@ -144,6 +144,12 @@ def test_a_wrong_reference_is_refused_before_anything_is_waited_for(tmp_path):
     done = monitor(tmp_path, "--wait", "--reference", "truth.json", log="sqlite:///nothing.db")
     refused(done, "'ages' unknown", "'same_sex', 'age', 'intercept'")
     refused(monitor(tmp_path, "--reference", "nowhere.json"), "nowhere.json", "cannot be read")
+    for text, words in (
+        ("ages=0.1", "ages: no coefficient of the task; there are 'same_sex', 'age', 'intercept'"),
+        ("-0.1", "-0.1: an interval has no such half-width"),
+        ("narrow", "'narrow' is no half-width: write X, or FEATURE=X"),
+    ):
+        refused(monitor(tmp_path, "--wait", "--known-within", text, log="sqlite:///nothing.db"), words)
 
 
 def test_a_taken_port_is_named(tmp_path):

@@ -34,23 +34,28 @@ if TYPE_CHECKING:
               help="Least time between reads of the log; longer if reads take over 3% of a core.")  # fmt: skip
 @click.option("--reference", metavar="FILE",
               help="True coefficients in coded units: JSON or YAML, or the --json output of another run.")  # fmt: skip
+@click.option("--known-within", "within", multiple=True, metavar="[NAME=]E",
+              help="Alert once the interval for every look of coefficient NAME, or of each, reaches at most E to both "
+                   "sides, in coded units; may be repeated.")  # fmt: skip
 @wait_for_task
 @logging_options
 @address_as_json
 def command(
     task_path: str, log_url: str, port: int, host: str, allowed: tuple[str, ...], interval: float,
-    reference: str | None, wait: bool, verbose: int, log_json: bool, as_json: bool,
+    reference: str | None, within: tuple[str, ...], wait: bool, verbose: int, log_json: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Serve metrics and a live page until interrupted.
 
     The page is at /, Prometheus metrics at /metrics, health at /healthz, everything as JSON at /api/status. The log is
     only read.
     """
+    from murk.learners.core.design import effect_of
+    from murk.learners.estimates.units import units
     from murk.learners.problem import problem_for
     from murk.monitoring import Monitor
     from murk.monitoring.metrics.exporter import new_registry
     from murk.monitoring.processes import ProcessMetrics
-    from murk.monitoring.reference import check_reference, read_reference
+    from murk.monitoring.reference import check_reference, half_widths_asked, read_reference
     from murk.monitoring.web.routes import monitor_routes
     from murk.monitoring.web.server import Hosts, Server
     from murk.stream import Task, open_log
@@ -60,9 +65,13 @@ def command(
     Hosts(host, allowed)
     task = Task.load(task_path)
     truth = None if reference is None else read_reference(reference)
-    if truth is not None:
+    known = {}
+    if truth is not None or within:
         problem = problem_for(task)
-        check_reference(truth, problem.estimate([problem.engine()]).names)
+        names = problem.estimate([problem.engine()]).names
+        known = half_widths_asked([effect_of(text, units(task), "half-width") for text in within], names)
+    if truth is not None:
+        check_reference(truth, names)
     registry = new_registry()
     ProcessMetrics(task.name, registry)
     try:
@@ -71,7 +80,10 @@ def command(
             def watch(log: Log, carried: Task) -> Monitor:
                 _compare(task, carried, log_url)
                 again, patience = lambda: open_log(log.url, create=False), max(60.0, 10.0 * interval)
-                return Monitor(log, carried, registry=registry, reference=truth, reopen=again, patience=patience)
+                return Monitor(
+                    log, carried, registry=registry, reference=truth, known_within=known, reopen=again,
+                    patience=patience,
+                )  # fmt: skip
 
             log, carried, monitor = begin_on(log_url, watch, wait=wait, name=task.name)
             stack.callback(log.close)

@@ -19,18 +19,29 @@ if TYPE_CHECKING:
 @click.option("--intervals", "looks", type=click.Choice(["always", "fixed"]),
               help="Looks at which intervals hold: at all (wider), or at one planned look.  [default: fixed once the "
               "task has ended at its stated number of people, else always]")  # fmt: skip
+@click.option("--predict", "at", multiple=True, metavar="NAME=VALUE",
+              help="Value of a feature: predict the target's mean or probabilities, with intervals. Repeat for each "
+              "feature.")  # fmt: skip
 @as_json
-def command(log_url: str, looks: Valid | None, as_json: bool) -> None:
+def command(log_url: str, looks: Valid | None, at: tuple[str, ...], as_json: bool) -> None:
     """Show a log's contents and what was learned from it, without changing anything."""
     from murk.learners.results.report import report_log
     from murk.planning.advice import advise
 
+    record = dict(_pair(each) for each in at) or None
     log, task = open_existing(log_url)
     with log:
         chains = task.log.partitions
-        found = report_log(task, log, chains=chains, history=as_json, advise=advise, live=True, looks=looks)
+        found = report_log(task, log, chains=chains, history=as_json, advise=advise, live=True, looks=looks, at=record)
     if as_json:
         print_json(found)
     else:
         print_result(found)
         click.echo(f"{found['lag']:,} messages on the log wait to be learned")
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise click.BadParameter(f"{text!r} is not NAME=VALUE, as in age=30", param_hint="--predict")
+    return name, value

@@ -93,21 +93,22 @@ def combined_half_widths(estimate: Estimate, weights: Array, level: float = 0.95
     >>> combined_half_widths(both, np.array([[2.0, 0.0], [1.0, -1.0]])).round(2).tolist()
     [3.92, 1.96]
     """
-    out = np.empty(len(weights))
-    for row, each in enumerate(weights):
-        used = np.flatnonzero(each)
-        if len(used) > 1 and estimate.covariance is None:
-            apart = estimate.half_widths(1.0 - (1.0 - level) / len(used))
-            out[row] = float(np.abs(each[used]) @ apart[used])
-            continue
-        halves = estimate.half_widths(level)[used]
-        if len(used) == 1 or not np.isfinite(halves).all():
-            out[row] = abs(float(each[used[0]])) * halves[0] if len(used) == 1 else math.inf
-            continue
-        assert estimate.covariance is not None
-        ratio = float(np.max(halves / np.sqrt(np.diag(estimate.covariance)[used])))
-        out[row] = ratio * math.sqrt(max(float(each @ estimate.covariance @ each), 0.0))
-    return out
+    used = weights != 0.0
+    counts = used.sum(axis=1)
+    if estimate.covariance is None:
+        apart = {count: estimate.half_widths(1.0 - (1.0 - level) / max(count, 1)) for count in set(counts.tolist())}
+        sums = [
+            np.abs(row[row != 0.0]) @ apart[int(count)][row != 0.0] for row, count in zip(weights, counts, strict=True)
+        ]
+        return np.array(sums, dtype=np.float64)
+    halves = estimate.half_widths(level)
+    known = np.where(np.isfinite(halves), halves, 0.0)
+    errors = np.sqrt(np.diag(estimate.covariance))
+    ratios = np.divide(known, errors, out=np.zeros_like(known), where=errors > 0.0)
+    variances = np.maximum(np.einsum("ij,ij->i", weights @ estimate.covariance, weights), 0.0)
+    several = (used * ratios).max(axis=1, initial=0.0) * np.sqrt(variances)
+    out = np.where(counts == 1, np.abs(weights) @ known, several)
+    return np.asarray(np.where((used & ~np.isfinite(halves)).any(axis=1), math.inf, out))
 
 
 def _spread(theta: Array, people: People) -> float:

@@ -41,8 +41,13 @@ Array = NDArray[np.float64]
 # A normal random walk passes 7 standard errors anywhere within twelve orders of magnitude with probability below 1e-8,
 # so that no look needs more.
 LARGEST: Final = 7.0
-_SCALES: Final = 10.0 ** np.array([-1.5, -0.75, 0.0, 0.75, 1.5])
+SCALES: Final = 10.0 ** np.array([-1.5, -0.75, 0.0, 0.75, 1.5])
 _ROUNDS: Final = 60
+
+
+def tuning(alpha: float) -> float:
+    """Return c, which makes a mixture narrowest at its scale for error ``alpha``."""
+    return -2.0 * math.log(alpha) + math.log1p(-2.0 * math.log(alpha))
 
 
 def evidence(z: float | Array, information: float | Array, alpha: float = 0.05) -> Array:
@@ -56,11 +61,10 @@ def evidence(z: float | Array, information: float | Array, alpha: float = 0.05) 
     >>> np.exp(evidence(np.array([0.0, 1.96, 4.0]), 1.0)).round(2).tolist()
     [0.42, 1.31, 206.73]
     """
-    tuning = -2.0 * math.log(alpha) + math.log1p(-2.0 * math.log(alpha))
-    ratio = tuning * np.asarray(information, dtype=np.float64)[..., None] / _SCALES
+    ratio = tuning(alpha) * np.asarray(information, dtype=np.float64)[..., None] / SCALES
     square = np.square(np.asarray(z, dtype=np.float64))[..., None]
     logs = 0.5 * (square * ratio / (1.0 + ratio) - np.log1p(ratio))
-    return np.asarray(np.logaddexp.reduce(logs, axis=-1) - math.log(len(_SCALES)))
+    return np.asarray(np.logaddexp.reduce(logs, axis=-1) - math.log(len(SCALES)))
 
 
 def critical_values(information: Array, level: float = 0.95) -> Array:

@@ -252,7 +252,7 @@ def fit(models: Model | str | Path | Sequence[Model | str | Path], log: str, *, 
         learn_rest(fittings, fittings[0].log.ends())
         names, results = [model.name for model in chosen], []
         for fitting in fittings:
-            report = fitting.report(names, level=confidence, history=True, seconds=monotonic() - start)
-            history = report.pop("history")
-            results.append(Result(report, history, fitting.problem.task))
+            report = fitting.report(names, level=confidence, history=True, kept=True, seconds=monotonic() - start)
+            history, estimate = report.pop("history"), report.pop("estimate")
+            results.append(Result(report, history, fitting.problem.task, estimate))
     return results[0] if isinstance(models, Model | str | Path) else results

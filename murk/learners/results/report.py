@@ -246,19 +246,21 @@ def _listed(intervals: Mapping[str, tuple[float, float]]) -> dict[str, list[floa
 def report_log(
     task: Task, log: Log, *, level: float = 0.95, history: bool = False, people_are_rows: bool = False,
     advise: Advise | None = None, live: bool = False, looks: Valid | None = None, problem: Problem | None = None,
-    shown: Task | None = None, **more: Any,
+    shown: Task | None = None, at: Mapping[str, str] | None = None, kept: bool = False, **more: Any,
 ) -> dict[str, Any]:  # fmt: skip
     """Return the report of a log, the object that ``--json`` prints.
 
     ``history`` adds the estimate's path. ``people_are_rows`` tells that no column of a file names people. ``advise``
     forecasts what would help useless coefficients. Intervals of a ``live`` stream hold at every look, unless ``looks``
-    asks for others. ``problem`` is by default the task's, and ``shown`` the task whose fit it is.
+    asks for others. ``problem`` is by default the task's, and ``shown`` the task whose fit it is. ``at`` adds the
+    prediction for a raw record, and ``kept`` the estimate itself (``estimate``), which is no JSON.
     """
     from murk.learners.estimates.contrasts import contrasts
     from murk.learners.estimates.drift import columns
     from murk.learners.estimates.looks import looks_of
     from murk.learners.estimates.units import fits_probabilities, on_logit_scale, units
     from murk.learners.results.diagnosis import describe_missing, diagnose_task
+    from murk.learners.results.predictions import describe_prediction
     from murk.stream.task.privacy import DEFAULT_LEVEL
     from murk.stream.task.task import Disclosure
 
@@ -291,5 +293,9 @@ def report_log(
     }
     report["contrasts"] = [each.to_dict() for each in contrasts(shown, estimate, held, level)] if used else []
     report["missing_values"] = describe_missing(shown, estimate)
+    if at is not None:
+        report["prediction"] = describe_prediction(shown, estimate, at, held.nominal(level))
+    if kept:
+        report["estimate"] = estimate
     report["diagnosis"] = diagnose_task(shown, report, estimate, advise)
     return report

@@ -2,33 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from html import escape
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-import numpy as np
-from numpy.typing import NDArray
-
 from murk.errors import UserError
 from murk.learners.estimates.contrasts import Contrast
-from murk.learners.estimates.links import logistic
 from murk.learners.estimates.units import Unit, units_beside
 from murk.learners.results.coefficients import Coefficient, coefficient
 from murk.learners.results.diagnosis import categories, diagnose
 from murk.learners.results.html import folded, result_html
 from murk.learners.results.numbers import as_json
+from murk.learners.results.predictions import predict, predicted_intervals
 from murk.learners.results.report import describe_forgetting, describe_level, report_estimate
 from murk.learners.results.text import SIMULATED, as_text, describe_learned, describe_privacy
 from murk.stream.task.data.coding import is_constant
-from murk.stream.task.data.features import ClassTarget, RealTarget
 from murk.stream.task.task import Task
 
 if TYPE_CHECKING:
     import numpy as np
     from matplotlib.figure import Figure
+    from numpy.typing import NDArray
     from pandas import DataFrame
 
     from murk.learners.estimates.estimate import Estimate
@@ -50,6 +47,8 @@ class Result:
         The estimate's path, a list for each field, as in the report of ``murk status``.
     task
         The task with which `predict` codes records.
+    estimate
+        The estimate, for intervals of predictions.
 
     Examples
     --------
@@ -70,6 +69,7 @@ class Result:
     report: Mapping[str, Any]
     history: Mapping[str, Any] | None = field(default=None)
     task: Task | None = field(default=None)
+    estimate: Estimate | None = field(default=None)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "report", _frozen(self.report))
@@ -149,7 +149,7 @@ class Result:
         """Whether the noise was drawn from a seed, so that nobody was protected."""
         return bool(self.report["simulated"])
 
-    def predict(self, records: Any) -> Array:
+    def predict(self, records: Any) -> NDArray[np.float64]:
         """Predict the target of raw records: a sequence of mappings, or a frame or mapping of columns.
 
         Returns the probability of a binary target's positive value, (m,), of each class, (m, K), or a real target's
@@ -159,6 +159,17 @@ class Result:
         if self.task is None:
             raise UserError("this result has no task: predict with its learner (predict_many)")
         return predict(self.task, self.report["coefficients"], records)
+
+    def predict_intervals(self, records: Any) -> NDArray[np.float64]:
+        """Return intervals of what `predict` returns, (m, 2), or (m, K, 2) for classes, in the target's units.
+
+        They hold the model's probability or mean at these features, not a person's target, with the result's level at
+        its `looks`, each by itself. Raises UserError like `predict`, and if the intervals' method knows no covariance
+        (random scaling).
+        """
+        if self.task is None or self.estimate is None:
+            raise UserError("this result has no task or no estimate: only results of murk.run and murk.fit have both")
+        return predicted_intervals(self.task, self.estimate, records, self.report["interval"]["nominal_level"])
 
     def __repr__(self) -> str:
         missing = f" ({len(self.not_learned)} not learned)" if self.not_learned else ""
@@ -221,7 +232,7 @@ class Result:
         return forest(self.report, chosen) if kind == "forest" else curve(self.report, self.history, chosen)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Result, (_thawed(self.report), _thawed(self.history), self.task)
+        return Result, (_thawed(self.report), _thawed(self.history), self.task, self.estimate)
 
 
 def _frozen(value: Any) -> Any:
@@ -240,52 +251,6 @@ def _thawed(value: Any) -> Any:
     if isinstance(value, tuple):
         return [_thawed(item) for item in value]
     return value
-
-
-Array = NDArray[np.float64]
-
-
-def predict(task: Task, coefficients: Mapping[str, float], records: Any) -> Array:
-    """Return predictions for raw records, coded like on a device; raise UserError like `Result.predict`."""
-    coding, scale, target = task.coding, task.coefficient_scale, task.target
-    if scale == "own" and not isinstance(target, ClassTarget):
-        raise UserError(
-            f"the coefficients of {task.name!r} are in the unit of its loss, and predict no probability or mean"
-        )
-    X = coding.encode(_columns(records, coding.columns), target=False).x
-    if isinstance(target, ClassTarget):
-        # A class without coefficients has zeros.
-        lines = np.column_stack([
-            X @ np.array([coefficients.get(f"{label}:{name}", 0.0) for name in coding.names])
-            for label in target.classes
-        ])  # fmt: skip
-        if scale == "probability":
-            # Each class's line through labels of -1 and +1, clipped and normalized to probabilities.
-            chances = np.clip((1.0 + lines) / 2.0, 1e-6, 1.0)
-            return np.asarray(chances / chances.sum(axis=1, keepdims=True))
-        odds = np.exp(lines - lines.max(axis=1, keepdims=True))
-        return np.asarray(odds / odds.sum(axis=1, keepdims=True))
-    line = X @ np.array([coefficients[name] for name in coding.names])
-    if isinstance(target, RealTarget):
-        middle, half = (target.low + target.high) / 2.0, (target.high - target.low) / 2.0
-        return np.asarray(np.clip(middle + half * line, target.low, target.high))
-    if scale == "log odds":
-        return logistic(line)
-    # The line is the mean of labels -1 and +1.
-    return np.asarray(np.clip((1.0 + line) / 2.0, 0.0, 1.0))
-
-
-def _columns(records: Any, names: Sequence[str]) -> Mapping[str, Any]:
-    if isinstance(records, str | bytes):
-        raise UserError("predict takes records, not a file's name: give a sequence of mappings, or a frame")
-    if isinstance(records, Mapping) and not all(isinstance(records.get(name), str | int | float) for name in names):
-        return records
-    if isinstance(records, Mapping):
-        records = [records]
-    if hasattr(records, "columns"):
-        return {name: records[name] for name in names if name in list(records.columns)}
-    rows = list(records)
-    return {name: [row.get(name) for row in rows] for name in names}
 
 
 _CAP: Final = "Each call of learn_one, and each row of learn_many, is one release of one person."

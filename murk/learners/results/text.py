@@ -71,6 +71,7 @@ def describe_learned(report: Mapping[str, Any]) -> Iterator[Block]:
     if not report.get("effects_note"):
         yield from average_table(report)
     yield from contrast_table(report)
+    yield from prediction_table(report)
     yield from map(Paragraph, describe_not_learned(report))
     for missing in report.get("missing_values", ()):
         yield Paragraph(missing["words"])
@@ -191,6 +192,17 @@ def contrast_table(report: Mapping[str, Any]) -> Iterator[Block]:
         ["contrast", effect_word(report), interval, *points, "p", "e"],
         rows,
     )
+
+
+def prediction_table(report: Mapping[str, Any]) -> Iterator[Block]:
+    """Yield the model's mean or probabilities at the features asked for, if any."""
+    if report.get("prediction") is None:
+        return
+    found = report["prediction"]
+    at = ", ".join(f"{name} = {value}" for name, value in found["at"].items())
+    rows = [[name, number(each["value"]), span(*each["interval"])] for name, each in found["of"].items()]
+    yield Paragraph("")
+    yield Table(f"Prediction at {at}", [found["target"], "predicted", interval_words(report)], rows)
 
 
 def describe_contrasts(report: Mapping[str, Any]) -> Iterator[str]:

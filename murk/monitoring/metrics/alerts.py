@@ -129,6 +129,14 @@ ALERTS: Final = (
         "Its interval that holds at every look excludes zero; the estimate is {{ $value }} away from zero, in coded "
         "units. For each coefficient, this is false in at most 5% of tasks over their whole life, however often it is "
         "looked at. Nothing is wrong: end the task, or let it go on for narrower intervals."),
+    Alert("MurkEffectKnown", "1m", "info", "an-effect-is-known",
+        # Half-widths of confidence sequences alone: they hold at the moment at which they have become this small.
+        "max by (task, name) (murk_parameter_sequence_half_width)"
+        " <= on (task, name) max by (task, name) (murk_parameter_known_within)",
+        "The effect of {{ $labels.name }} in {{ $labels.task }} is known to within {{ printf \"%.3g\" $value }}",
+        "Its interval that holds at every look is as narrow as `murk monitor --known-within` asks for, in coded units. "
+        "It holds the truth with its 95% although this moment was not planned. Nothing is wrong: end the task, or let "
+        "it go on for narrower intervals."),
     Alert("MurkStaleGradients", "10m", "warning", "gradients-are-stale",
         f"{_STALENESS} > on (task) {SHARE_STALE} * {_VERSION} and on (task) {_STALENESS} > {FEW}",
         "Gradients for {{ $labels.task }} are {{ $value | humanize }} releases old on average",

@@ -164,6 +164,7 @@ VALUES: Mapping[str, Callable[[Snapshot], Iterable[Sample | Histogram]]] = {
     "murk_parameter": lambda s: _by_name(s, s.figures.values),
     "murk_parameter_half_width": lambda s: _by_name(s, s.figures.half_widths, f"{LEVEL:g}"),
     "murk_parameter_sequence_half_width": lambda s: _by_name(s, s.figures.sequence_half_widths, f"{LEVEL:g}"),
+    "murk_parameter_known_within": lambda s: [Sample((name,), half) for name, half in s.known_within.items()],
     "murk_contrast_e_value": lambda s: [
         Sample((each.name,), each.e_value) for each in s.figures.contrasts if each.e_value is not None
     ],

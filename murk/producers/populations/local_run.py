@@ -212,9 +212,9 @@ def run(
         for step in local.steps():
             if progress is not None:
                 progress(step.rows, local.population.source.size)
-        report = report_run(local, start, level=confidence, history=True)
-    history = report.pop("history")
-    return Result(report, history, local.task)
+        report = report_run(local, start, level=confidence, history=True, kept=True)
+    history, estimate = report.pop("history"), report.pop("estimate")
+    return Result(report, history, local.task, estimate)
 
 
 def _check_order(task: object, source: object) -> None:
@@ -240,7 +240,9 @@ def _agree(url: str, source: str, *, agreed: bool | int) -> Agree:
     return agree
 
 
-def report_run(run: LocalRun, start: float, *, level: float = 0.95, history: bool = False) -> dict[str, Any]:
+def report_run(
+    run: LocalRun, start: float, *, level: float = 0.95, history: bool = False, kept: bool = False
+) -> dict[str, Any]:
     """Report a run begun at ``start`` (`time.monotonic`): what its log holds, who released, what they spent."""
     from murk.planning.advice import advise
 
@@ -250,6 +252,7 @@ def report_run(run: LocalRun, start: float, *, level: float = 0.95, history: boo
         run.log,
         level=level,
         history=history,
+        kept=kept,
         people_are_rows=run.population.source.people == "row",
         advise=advise,
         **run.population.figures(),

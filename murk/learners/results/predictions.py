@@ -1,0 +1,177 @@
+"""Predictions of a result for records, with intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from murk.errors import UserError
+from murk.learners.estimates.links import class_probabilities, logistic
+from murk.stream.task.data.features import ClassTarget, RealTarget
+from murk.stream.task.task import Task
+
+if TYPE_CHECKING:
+    from murk.learners.estimates.estimate import Estimate
+
+Array = NDArray[np.float64]
+
+_LEAST = 1e-6  # least probability of a class by a line through labels
+
+
+def predict(task: Task, coefficients: Mapping[str, float], records: Any) -> Array:
+    """Return predictions for raw records, coded like on a device; see `Result.predict`.
+
+    Raises UserError if the coefficients predict neither a probability nor a mean, or a column is missing.
+    """
+    X = _coded(task, records)
+    # A class without coefficients has zeros.
+    lines = np.column_stack([
+        X @ np.array([coefficients.get(f"{label}{name}", 0.0) for name in task.coding.names])
+        for label in _labels(task)
+    ])  # fmt: skip
+    if isinstance(task.target, ClassTarget):
+        return _class_shares(task, lines)
+    return _mean(task, lines[:, 0])
+
+
+def predicted_intervals(task: Task, estimate: Estimate, records: Any, level: float = 0.95) -> Array:
+    r"""Return intervals of the predictions for raw records: (m, 2), or (m, K, 2) for classes; see `predict`.
+
+    A probability or mean is a monotone function of ``x'theta``, whose interval ``x'theta +- h`` has ends that are
+    mapped by it; h is that of `combined_half_widths`. A class's log odds ``t_k = log(p_k / (1 - p_k))`` have the
+    standard error of the delta method, with the gradient ``x (1[l = k] - 1[l != k] p_l / (1 - p_k))`` in the
+    coefficients of class l. For lines through labels the same holds of ``p_k``. Intervals lie within the target's
+    range, and are all of it if a coefficient was not learned. Each interval has the level by itself.
+
+    Raises UserError like `predict`, and for random scaling, which knows no covariance.
+
+    Source: Oehlert, "A note on the delta method", American Statistician 46(1), 1992.
+
+    Examples
+    --------
+    >>> from murk.learners.estimates.estimate import Estimate
+    >>> task = Task.parse('''
+    ... name: third-child
+    ... features: [{name: age, low: 21, high: 35}]
+    ... target: {name: third_child, kind: binary, positive: yes, negative: no}
+    ... privacy: {guarantee: {gdp: {mu: 1.0}}}
+    ... ''')
+    >>> covariance = np.array([[0.04, 0.0], [0.0, 0.01]])
+    >>> spread = np.sqrt(np.diag(covariance))
+    >>> estimate = Estimate(("age", "intercept"), np.array([0.5, 0.0]), "scores", spread, "", 1, 9_000, covariance)
+    >>> predicted_intervals(task, estimate, [{"age": 28}, {"age": 35}]).round(3).tolist()
+    [[0.451, 0.549], [0.515, 0.719]]
+    """
+    from murk.learners.estimates.effects import combined_half_widths
+    from murk.learners.estimates.estimate import RANDOM_SCALING
+
+    if estimate.method == RANDOM_SCALING:
+        raise UserError("random scaling knows no covariance, so that predictions have no intervals: see the task's "
+                        "`learner: {intervals: ...}`")  # fmt: skip
+    X = _coded(task, records)
+    places = [
+        [estimate.names.index(f"{label}{name}") for name in task.coding.names]
+        if f"{label}{task.coding.names[0]}" in estimate.names else []
+        for label in _labels(task)
+    ]  # fmt: skip
+    lines = np.column_stack([X @ estimate.values[place] if place else np.zeros(len(X)) for place in places])
+
+    def halves(factors: Array) -> Array:
+        weights = np.zeros((len(X), len(estimate.names)))
+        for factor, place in zip(factors.T, places, strict=True):
+            if place:
+                weights[:, place] = factor[:, None] * X
+        return combined_half_widths(estimate, weights, level)
+
+    if not isinstance(task.target, ClassTarget):
+        half = halves(np.ones((len(X), 1)))
+        return np.column_stack([_mean(task, lines[:, 0] - half), _mean(task, lines[:, 0] + half)])
+    by_line = task.coefficient_scale == "probability"
+    shares = _class_shares(task, lines)
+    total = np.clip((1.0 + lines) / 2.0, _LEAST, 1.0).sum(axis=1, keepdims=True)
+    found = np.empty((*shares.shape, 2))
+    for k, share in enumerate(shares.T):
+        own = np.arange(shares.shape[1]) == k
+        rest = np.maximum(1.0 - share, 1e-12)[:, None]
+        half = halves((own - share[:, None]) / (2.0 * total) if by_line else np.where(own, 1.0, -shares / rest))
+        for end, sign in enumerate((-1.0, 1.0)):
+            if by_line:
+                found[:, k, end] = np.clip(share + sign * half, 0.0, 1.0)
+            else:
+                found[:, k, end] = logistic(np.log(np.maximum(share, 1e-12) / rest[:, 0]) + sign * half)
+    return found
+
+
+def describe_prediction(task: Task, estimate: Estimate, record: Mapping[str, str], level: float) -> dict[str, Any]:
+    """Return the prediction for one record and its interval at ``level``, by class if there are several.
+
+    An empty value is a missing one. Raises UserError if a feature is not given, another one is, or a value is not
+    declared or beyond its bounds: a typing error would otherwise count as a missing value.
+    """
+    columns = task.coding.columns
+    for name in (*columns, *record):
+        if name not in columns or name not in record:
+            what = "not a feature of the task" if name not in columns else "not given"
+            raise UserError(f"predict: {name!r} is {what}; give a value of each of {', '.join(columns)}")
+    coded = task.coding.encode({name: [value] for name, value in record.items()}, target=False)
+    if coded.clamped.any() or coded.missing.sum() != sum(value == "" for value in record.values()):
+        raise UserError(
+            f"predict: {dict(record)} has a value that the task does not declare, or one beyond its bounds; give "
+            "declared values, or nothing after = for a missing one"
+        )
+    theta = dict(zip(estimate.names, map(float, estimate.values), strict=True))
+    values = np.atleast_1d(predict(task, theta, [record])[0]).tolist()
+    pairs = predicted_intervals(task, estimate, [record], level).reshape(-1, 2).tolist()
+    target = task.target
+    labels = target.classes if isinstance(target, ClassTarget) else [getattr(target, "positive", "mean")]
+    of = {label: {"value": value, "interval": pair} for label, value, pair in zip(labels, values, pairs, strict=True)}
+    return {"at": dict(record), "target": target.name, "of": of}
+
+
+def _coded(task: Task, records: Any) -> Array:
+    if task.coefficient_scale == "own" and not isinstance(task.target, ClassTarget):
+        raise UserError(
+            f"the coefficients of {task.name!r} are in the unit of its loss, and predict no probability or mean"
+        )
+    return np.asarray(task.coding.encode(_columns(records, task.coding.columns), target=False).x)
+
+
+def _labels(task: Task) -> list[str]:
+    """Return prefixes of coefficients' names: of each class, or only the empty one."""
+    return [f"{label}:" for label in task.target.classes] if isinstance(task.target, ClassTarget) else [""]
+
+
+def _mean(task: Task, line: Array) -> Array:
+    """Return the mean of a real target, or the probability of a binary one's positive value."""
+    target = task.target
+    if isinstance(target, RealTarget):
+        middle, half = (target.low + target.high) / 2.0, (target.high - target.low) / 2.0
+        return np.asarray(np.clip(middle + half * line, target.low, target.high))
+    if task.coefficient_scale == "log odds":
+        return logistic(line)
+    # The line is the mean of labels -1 and +1.
+    return np.asarray(np.clip((1.0 + line) / 2.0, 0.0, 1.0))
+
+
+def _class_shares(task: Task, lines: Array) -> Array:
+    """Return probabilities of classes, (m, K), from lines of log odds or through labels of -1 and +1."""
+    if task.coefficient_scale != "probability":
+        return class_probabilities(lines, np.eye(lines.shape[1]))
+    chances = np.clip((1.0 + lines) / 2.0, _LEAST, 1.0)
+    return np.asarray(chances / chances.sum(axis=1, keepdims=True))
+
+
+def _columns(records: Any, names: Sequence[str]) -> Mapping[str, Any]:
+    if isinstance(records, str | bytes):
+        raise UserError("predict takes records, not a file's name: give a sequence of mappings, or a frame")
+    if isinstance(records, Mapping) and not all(isinstance(records.get(name), str | int | float) for name in names):
+        return records
+    if isinstance(records, Mapping):
+        records = [records]
+    if hasattr(records, "columns"):
+        return {name: records[name] for name in names if name in list(records.columns)}
+    rows = list(records)
+    return {name: [row.get(name) for row in rows] for name in names}
