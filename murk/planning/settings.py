@@ -46,7 +46,7 @@ def task_of(text: str) -> Task:
     settings = _parse(text)
     missing = [key for key in ("features", "target") if key not in settings]
     if missing:
-        raise UserError(f"--settings: {missing[0]}= is missing, as in {EXAMPLE!r}")
+        raise UserError(f"--settings: {missing[0]}= is required, as in {EXAMPLE!r}")
     names = [f"x{place + 1}" for place in range(_integer(settings, "features", 1, MOST_FEATURES))]
     content: dict[str, Any] = {
         "name": "settings",

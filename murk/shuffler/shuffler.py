@@ -191,7 +191,7 @@ class Shuffler:
 
     @property
     def totals(self) -> Totals:
-        """What was done since the store was created."""
+        """Counts of releases by what was done with them since the store was created."""
         counts = self._store.counts()
         by_name: dict[str, int] = {}
         for (_, name), count in counts.items():

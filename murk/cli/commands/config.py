@@ -47,7 +47,7 @@ def command(context: click.Context, everything: bool, as_json: bool, command_lin
     known = group.command.list_commands(group)
     name, flags = (command_line[0], list(command_line[1:])) if command_line else (None, [])
     if name is not None and name not in known:
-        raise UserError(f"there is no command {name!r}: {', '.join(known)}")
+        raise UserError(f"there is no command {name!r}; the commands are {', '.join(known)}")
     settings: list[Setting] = []
     file = Configuration()
     for each in known if name is None else [name]:

@@ -193,7 +193,7 @@ class RecordEngine:
                 turns.busy = False
 
     def _learn_slowly(self, y: float, missing: int) -> None:
-        """Learn the record, with secure noise, for which the kernel had too few random words, or none."""
+        """Learn with secure noise the record for which the kernel had too few random words, or none."""
         memory, trials = self.memory, self._trials
         words = memory.words[: 2 * trials + SPARE]
         if missing == NO_WORDS:

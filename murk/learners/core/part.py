@@ -20,19 +20,19 @@ Places = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Numbers:
-    """Numbers of a release, by their places and signs."""
+    """A selection of a release's numbers, by index and sign."""
 
     places: Places
     signs: Places
 
     @classmethod
     def of(cls, places: Sequence[int], signs: Sequence[int] | None = None) -> Numbers:
-        """Return the numbers at these places, by default with their own signs."""
+        """Return the selection of the numbers at these indices, by default with unchanged signs."""
         both = np.array(places, dtype=np.int64), np.ones(len(places), dtype=np.int64)
         return cls(both[0], both[1] if signs is None else np.array(signs, dtype=np.int64))
 
     def __call__(self, releases: Sequence[Any]) -> Sequence[Any]:
-        """Return the releases with these numbers alone."""
+        """Return releases reduced to the selected numbers."""
         return block_of(releases).part(self.places, self.signs)
 
 

@@ -210,7 +210,7 @@ def compare(
 ) -> Comparison | None:
     """Compare an estimate with an earlier one, by its change (p,) and both covariances (p, p); None if one is unknown.
 
-    E is half that of all coefficients together, and half the mean of each one's; ``share`` is that of releases since.
+    E is the mean of two: for all coefficients together, and averaged over each; ``share`` is that of new releases.
     """
     scale = np.sqrt(np.diag(before))
     if not np.all(np.isfinite(before)) or not np.all(np.isfinite(after)) or not np.any(scale > 0.0):

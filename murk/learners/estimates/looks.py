@@ -53,7 +53,7 @@ def tuning(alpha: float) -> float:
 def evidence(z: float | Array, information: float | Array, alpha: float = 0.05) -> Array:
     """Return the log e-value of an estimate ``z`` standard errors from a hypothesis, at ``information`` v.
 
-    ``alpha`` is the error that the mixtures are tuned for; the e-value is valid whatever it is. At any time that was
+    ``alpha`` is the error that the mixtures are tuned for; the e-value is valid for any alpha. At any time that was
     chosen by looking at the stream, ``min(1, 1 / E)`` is a p-value, and E's mean is at most 1 under the hypothesis.
 
     Examples
@@ -89,7 +89,7 @@ def critical_values(information: Array, level: float = 0.95) -> Array:
 def nominal_level(information: float, level: float) -> float:
     """Return the level of the fixed interval that is as wide as the sequence of this level at ``information``.
 
-    So every interval of an `Estimate` becomes a sequence, whatever it allows for beside noise.
+    So every interval of an `Estimate` can become a sequence, also one that allows for more than noise.
 
     Examples
     --------
@@ -127,7 +127,7 @@ class Looks:
 
     @property
     def information(self) -> float:
-        """Information over that at ``tightest_at``."""
+        """Information v: the number of releases divided by ``tightest_at``."""
         return max(self.count, 1) / self.tightest_at
 
     def nominal(self, level: float) -> float:

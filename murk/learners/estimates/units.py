@@ -63,7 +63,7 @@ def units(task: Task) -> dict[str, Unit]:
 
 
 def units_beside(task: Task, scale: Scale) -> dict[str, Unit]:
-    """Return the units for a learner whose features, but not target, a task's `Encoder` codes, on its own scale."""
+    """Return the units for a learner of features that a task's `Encoder` codes, and of targets in their own units."""
     half = (task.target.high - task.target.low) / 2.0 if isinstance(task.target, RealTarget) else 1.0
     factor, shift = (0.5, 0.5) if scale == "probability" else (1.0, 0.0)
     return _units(task, scale, factor / half, shift)

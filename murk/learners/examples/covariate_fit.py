@@ -137,7 +137,7 @@ def unlike(released: Released, rows: Rows) -> float:
 
 
 def hypotheses(released: Released, rows: Rows, theta: Floats) -> list[Hypothesis]:
-    """Return the hypotheses of all kappas of the grid, at the coefficients theta."""
+    """Return a hypothesis for each kappa of the grid, computed at the coefficients theta."""
     kappas = [1.0 / rows.count]
     while kappas[-1] * _FACTOR <= _MOST:
         kappas.append(kappas[-1] * _FACTOR)

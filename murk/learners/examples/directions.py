@@ -47,7 +47,7 @@ BESIDE = 2  # Numbers of a release beyond the features
 
 @jit
 def to_direction(form: int, boxed: int, bound: float, x: Array, y: float, out: Array) -> None:
-    """Write ``(w, a, r, m / sqrt 2)`` of coded features, whose norm is at most ``bound`` if they are not ``boxed``."""
+    """Write ``(w, a, r, m / sqrt 2)``, as in the module, of coded features, shortened to ``bound`` if not ``boxed``."""
     last = x.shape[0] - 1
     largest, square = 0.0, 0.0
     for j in range(last):

@@ -225,7 +225,7 @@ class SGDEngine(IterateEngine):
 
     @wiped
     def _learn_slowly(self, y: float, missing: int) -> None:
-        """Learn the record, with secure noise, for which the kernel had too few random words, or none."""
+        """Learn with secure noise the record for which the kernel had too few random words, or none."""
         memory, count = self.memory, k.words_of(self._trials)
         if missing == NO_WORDS:
             take_random(memory.words[:count])

@@ -122,7 +122,7 @@ def estimate(
 ) -> Estimate:
     """Return the estimate of one or more chains.
 
-    ``mechanisms``, by level, add how far a forged release could have moved it.
+    With ``mechanisms``, by privacy level, the estimate states how far a forged release could have moved it.
     """
     merged = _estimate(settings, memories, covariates, classes)
     if mechanisms is None:

@@ -146,7 +146,7 @@ def softmax_gradient(whole: Array, real: Array, theta: Array, z: Array, y: float
 def other_gradient(
     whole: Array, real: Array, theta: Array, z: Array, y: float, fit: float, weight: float, out: Array
 ) -> None:
-    """Write the gradient of an objective other than a residual of the logit, or for a missing target."""
+    """Write a Huber or softmax gradient, or for any objective zero if the target is missing, less the public centre."""
     p, d = whole[FEATURES], whole[DIMENSION]
     scaled = whole[OBJECTIVE] == HUBER_SCALE
     if y != y or fit != fit:  # a missing target, or a gradient that is not finite, gives zero
@@ -172,7 +172,7 @@ def other_gradient(
 
 @jit
 def shorten(real: Array, out: Array) -> None:
-    """Clip a gradient at its bound, where clipping replaces weights."""
+    """Scale a gradient that is longer than ``real[CLIP_AT]`` down to that norm, for ``weights="clip"``."""
     norm = 0.0
     for j in range(out.shape[0]):
         norm += out[j] * out[j]
@@ -665,9 +665,9 @@ def newest_published(version: int, floor: int) -> int:
 def ring_size(max_staleness: MaxStaleness) -> int:
     """Return the largest number of published versions in ``[n - limit(n), n]``, for any count n.
 
-    A learner that remembers this many iterates knows the one of every gradient that it admits. While the limit is the
-    constant ``releases``, the fullest window is the first, ``[0, releases]``, since gaps never shrink. Later it is
-    ``[(1 - s) n, n]``, where gaps are wider than ``(1 - s) n / 400``: at most ``400 s / (1 - s) + 1`` versions.
+    ``limit(n)`` is the largest admitted delay after n releases, so this many iterates suffice. At first it is constant:
+    ``[0, releases]`` has most versions, as gaps between them never shrink. Later it is s n, s the share: gaps are wider
+    than a 400th of ``(1 - s) n`` (see the module), so there are at most ``400 s / (1 - s) + 1`` versions.
 
     Examples
     --------

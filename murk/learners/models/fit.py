@@ -60,8 +60,8 @@ def model_problem_for(model: Model, task: Task) -> ModelProblem:
     """Return the problem of a model on a log of ``task``; raise UserError if the log's releases cannot serve it."""
     if find_spec(f"{FOLDERS[task.protocol]}.model") is None:
         raise UserError(
-            f"{model.source}: the log of {task.name!r} has protocol: {task.protocol}, whose releases each answer the "
-            "task's own model and serve no other: `murk learn` learns it. For several models, release examples or "
+            f"{model.source}: the log of {task.name!r} has protocol: {task.protocol}, whose releases serve only "
+            "the task's own model, which `murk learn` fits. For several models, release examples or "
             "moments (docs/models.md)",
             code="MURK-TASK-004",
         )
@@ -171,7 +171,7 @@ def models_of(given: Model | str | Path | Sequence[Model | str | Path]) -> list[
     names = [model.name for model in models]
     for name in names:
         if names.count(name) > 1:
-            raise UserError(f"two models have the name {name!r}, under which their states stand: rename one")
+            raise UserError(f"two models have the name {name!r}, under which their states are stored: rename one")
     return models
 
 

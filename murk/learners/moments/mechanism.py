@@ -30,8 +30,8 @@ WHOLE: Final = ("observed", "joint")  # Releases of all moments by one mechanism
 class MomentMechanism(Wrapped):
     r"""Gaussian noise on moments, calibrated to their joint sensitivity D.
 
-    Noise for twice the bound on the vectors' norm would exceed that: 1.22 times with b = sqrt 2 r, sqrt 2 times with
-    small b. So this mechanism bounds the *record*: it computes a record from any vector, projects it into the task's
+    Noise for twice the bound on the vectors' norm would be larger: 1.22 times for b = sqrt 2 r, sqrt 2 times for small
+    b. So this mechanism bounds the *record*: it computes a record from any vector, projects it into the task's
     bounds and computes its moments again. Two such vectors are at most D apart, and at most ``D/g + sqrt d`` lattice
     steps of width g when truncated;
 

@@ -92,7 +92,7 @@ def _curve_for(block: Any, binary: bool) -> Curve:
 
 
 def response_of(binary: bool, curve: Curve) -> Response:
-    """Return the meaning of coded targets for a curve.
+    """Return the response, as a function of the coded target, to which a curve is fitted.
 
     Curves of positive values apply to a real target's position in its range, others to the coded target.
     """

@@ -86,8 +86,8 @@ class MomentsProtocol(TaskProtocol):
             return
         if getattr(block, right) not in TOLD:
             raise task_error(
-                f"{getattr(block, right)} is not learned from directions, only {', '.join(TOLD)} models; say release: "
-                "observed, or leave release out",
+                f"{getattr(block, right)} cannot be learned from directions, only {', '.join(TOLD)} models; say "
+                "release: observed, or leave release out",
                 "moments", "release",
             )  # fmt: skip
         for key, value in OF_MOMENTS.items():

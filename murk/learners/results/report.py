@@ -157,7 +157,7 @@ def average_effects(
 ) -> dict[str, dict[str, Any]] | None:
     """Return average marginal effects per unit on the probability of a positive target, or on a real target.
 
-    They make all models comparable. Returns None if the scale or the people's features do not tell them.
+    They make all models comparable. Returns None if the scale or the people's features do not determine them.
     """
     from murk.learners.estimates.effects import marginal_effects
     from murk.stream.task.data.coding import is_constant
@@ -252,8 +252,8 @@ def report_log(
 
     ``history`` adds the estimate's path. ``people_are_rows`` tells that no column of a file names people. ``advise``
     forecasts what would help useless coefficients. Intervals of a ``live`` stream hold at every look, unless ``looks``
-    asks for others. ``problem`` is by default the task's, and ``shown`` the task whose fit it is. ``at`` adds the
-    prediction for a raw record, and ``kept`` the estimate itself (``estimate``), which is no JSON.
+    asks for others. ``problem`` is by default the task's; ``shown`` is the task that it fits, if another. ``at`` adds
+    the prediction for a raw record, and ``kept`` the estimate itself (``estimate``), which is no JSON.
     """
     from murk.learners.estimates.contrasts import contrasts
     from murk.learners.estimates.drift import columns

@@ -68,7 +68,7 @@ class WindowEngine(NeverPublished, ABC, Generic[S, M, T]):
         return self.settings.dimension
 
     def estimate(self, *others: Self) -> Estimate:
-        """Return coefficients in coded units with their intervals, from this chain's windows and the others'."""
+        """Return coefficients in coded units with their intervals, from the windows of this and other chains."""
         return self._fit([engine.sums for engine in (self, *others)])
 
     @abstractmethod

@@ -165,7 +165,7 @@ def effect_variance(problem: Any, task: Task, people: int) -> float:
         scale, left = _local_scale(mechanism.step), max(people - int(mechanism.first), 1)
         own = moments_variance(2.0 * scale**2 / mechanism.step.target_weight**2, 8.0 * scale**2, left**2)
         return own + 1.0 / left
-    raise UserError(f"protocol: {task.protocol} with these settings has no rule of thumb to compare it by")
+    raise UserError(f"protocol: {task.protocol} with these settings has no rule of thumb for the variance of an effect")
 
 
 def _local_scale(mechanism: GramMechanism) -> float:

@@ -4,8 +4,8 @@ A window's first part gives a model s, as second moments do (`estimates`); its o
 Hessian L of the logistic loss there. With the truth at ``s + d``, ``b = L d + e + R``, with e from labels and noise,
 and R of second order in d, bounded in `second_order`. So ``L^{-1} (b + L s)`` estimates the truth, and windows with
 different models add up: ``(sum L)^-1 sum (b + L s)``. The covariance due to noise is that of `solver.solve_gram`, with
-the distance from s in place of the coefficients. Labels add at most ``L``, as their variance is ``h^2 w`` where the
-Hessian has ``h w``.
+the distance from s in place of the coefficients. Labels add at most ``L`` to it: a record adds ``h^2 w`` where it adds
+``h w`` to L, with a weight h of at most 1 and ``w`` as in `second_order`.
 """
 
 from __future__ import annotations
@@ -106,8 +106,8 @@ class Slope:
 class NewtonEstimate(MomentEstimate):
     """Log odds from Newton steps, with bounds on the second order that a step misses.
 
-    The narrower of two valid intervals is reported: that of start and step together, and that of the step alone,
-    widened by the estimate's distance from it.
+    The estimate combines start and step. The narrower of two valid intervals is reported: by the combination's error,
+    or by the step's error alone plus the distance between step and combination.
     """
 
     beyond: Vector = field(kw_only=True)  # bound on the bias, (p,)

@@ -71,7 +71,7 @@ class WindowProblem(ABC):
 
     @abstractmethod
     def release(self, made: Any, **fields: Any) -> Release:
-        """Return the message of an accumulator's release ``made``; ``fields`` are those that every release has."""
+        """Return the message of an accumulator's release ``made``; ``fields`` are those common to all releases."""
 
     def engine(self) -> Any:
         """Return a learner of this task's releases, at version 0."""

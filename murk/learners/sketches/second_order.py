@@ -1,7 +1,7 @@
 r"""Bounds on the error of a Newton step due to its second order, for any distribution of the features: pure functions.
 
-At a model s with scores ``u = x's`` a step moves a record's score by ``v = x'd``. With ``q = 1 / (1 + e^-u)``, ``w = q
-(1 - q)`` and a record's weight h, the gradient without labels and noise is ``b = L d + R``,
+At a model s with scores ``u = x's`` a step d moves a record's score by ``v = x'd``. With ``q = 1 / (1 + e^-u)``, ``w =
+q (1 - q)``, a record's weight h and the Hessian ``L = sum h w x x'``, the gradient's mean is ``b = L d + R``,
 
 .. math:: R = \sum h w\, g(u, v)\, x, \qquad g = \frac{e^v - 1}{1 + q (e^v - 1)} - v,
 
@@ -13,9 +13,9 @@ where g is the curve's rise over v, divided by w, less v. As ``sum h w ([L^-1]_j
 with and without the Cauchy-Schwarz inequality. The distribution of (u, v) over people is unknown, but the step's sums
 determine, up to noise, ``sum h w (1, u, v, u^2, uv, v^2)`` and, with the labels, the sum of ``h ((1 - 2q)(p - q) + w) /
 w``, p the probability after the step. The number of people is known, and bounded features keep (u, v) in a convex
-figure. A linear program gives the largest value of either sum over all such distributions, and the least and largest
-mean slope of the curve after the step. The estimate of that slope is its least-squares approximation by the functions
-with known sums.
+figure. Linear programs give the largest value of both sums in the bound over all such distributions, and the least and
+largest mean slope of the curve after the step. The estimate of that slope is its least-squares approximation by the
+functions with known sums.
 """
 
 from __future__ import annotations

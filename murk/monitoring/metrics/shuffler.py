@@ -22,7 +22,7 @@ PARTS = 10
 
 @dataclass(frozen=True, slots=True)
 class CrowdSums:
-    """What a shuffler has done since its store was created, and what waits."""
+    """Counts of a shuffler's crowds and releases since its store was created, and of waiting releases."""
 
     released: int
     crowds: int
@@ -72,7 +72,7 @@ class ShufflerMetrics(Exporter):
         super().__init__(task.name, registry)
 
     def update(self, sums: CrowdSums, trouble: str) -> None:
-        """Export these sums as soon as they are due, and why nothing can be done, if so."""
+        """Export these sums as soon as they are due, and ``trouble``: why the shuffler cannot work, or empty."""
         self._trouble = trouble
         self._waiting = sums.waiting - sums.waiting % self._part
         period = int(self._clock()) // self._granularity

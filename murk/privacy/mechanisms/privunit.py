@@ -99,12 +99,12 @@ class PrivUnitMechanism(DirectionMechanism, OddsMechanism):
 
     @property
     def _shares(self) -> tuple[int, Fraction]:
-        """Words of each of the closest, and of each of the others."""
+        """Numbers of values of a random word that select each closest candidate, and each other candidate."""
         return self.threshold // self.closest, Fraction(_WORDS - self.threshold, 2 * self.draws - self.closest)
 
     @property
     def odds(self) -> tuple[int, int]:
-        """a and b: the number of the 2^64 words of each of the closest candidates and of each of the others."""
+        """a and b: the numbers of values of a 64-bit word that select each closest candidate, and each other one."""
         near, far = self._shares
         return near, int(far)
 
@@ -181,7 +181,7 @@ _TOLERANCE = 0.03
 
 @lru_cache(maxsize=64)
 def _angles(dimension: int) -> tuple[Array, Array, Array]:
-    """Return nodes of the angle, their probabilities, and each node's probability of a larger score; dimension >= 2."""
+    """Return nodes of the angle, their probabilities, and the probability of a larger score at each; dimension >= 2."""
     x, w = np.polynomial.legendre.leggauss(_NODES)
     # Integrals from -1 to each node of the polynomials that are 1 at one node and 0 at the others.
     values = np.polynomial.legendre.legvander(x, _NODES)
@@ -216,7 +216,7 @@ def _among_closest(draws: int, closest: int, above: Array) -> Array:
 
 
 def closest_share(dimension: int, draws: int, closest: int, scores: Array) -> Array:
-    """Return the probability that a draw with a score in [0, 1] is one of the ``closest``."""
+    """Return the probability that a draw is among the ``closest`` of all ``draws``, given its score in [0, 1]."""
     if dimension == 1:
         return np.full(np.shape(scores), closest / draws)
     angles, _, above = _angles(dimension)

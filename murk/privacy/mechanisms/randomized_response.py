@@ -65,7 +65,7 @@ class RandomizedResponse(OddsMechanism):
 
     @property
     def other(self) -> int:
-        """Number of words that lead to each other category."""
+        """Number a of the 2^64 values of a random word that select each other category."""
         return (_WORDS - self.threshold) // (self.classes - 1)
 
     @property
@@ -75,7 +75,7 @@ class RandomizedResponse(OddsMechanism):
 
     @property
     def odds(self) -> tuple[int, int]:
-        """Number of words that keep the category, and that lead to a given other one."""
+        """Numbers of values of a random word that keep the category, and that select a given other one."""
         return self.threshold, self.other
 
     @property

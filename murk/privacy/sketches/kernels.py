@@ -29,7 +29,7 @@ _BITS = 52
 
 
 def _tables() -> tuple[Words, Reals, Reals]:
-    """Return each layer's inner limit, its width in 2^-52 and the density at its edge."""
+    """Return each ziggurat layer's inner limit in 2^-52 of its width, width in 2^-52, and density at its edge."""
     area = _R * math.exp(-_R * _R / 2) + math.sqrt(math.pi / 2) * math.erfc(_R / math.sqrt(2))
     edge = [0.0] * _LAYERS
     edge[-1] = _R

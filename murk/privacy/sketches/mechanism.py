@@ -135,7 +135,7 @@ class GaussMixMechanism:
                 )
 
     def _epsilon(self, neighbours: Neighbours) -> Decimal:
-        """Return the exact figure at the stated delta, in an account's units."""
+        """Return a valid epsilon for these neighbours, unrounded, at the stated delta as an account rounds it."""
         delta = Fraction(cap_of(self.stated).delta_units, DELTA_UNITS)
         settings = (rational(self.g), rational(self.eta), rational(self.tau))
         if self.analysis != "tight":

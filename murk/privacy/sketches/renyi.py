@@ -299,10 +299,10 @@ def joint_epsilon(
     .. math:: \epsilon = \min_{1 < a < g} \frac{a}{2 \eta^2} + \varphi(a; k, g) + \log(1 - 1/a)
         - \frac{\log(a (\delta - \delta_\tau))}{a - 1}, \qquad \delta_\tau \ge P(z > \tau)
 
-    The Renyi divergences of the two add. The event that the eigenvalue is overestimated depends on z alone and is left
-    out of the first neighbour's distribution. For every other value of the eigenvalue lemma 1 holds, so the sum bounds
-    the moment of order a of the rest, which is all that the conversion needs. Raises `UserError` if P(z > tau) leaves
-    nothing of delta.
+    The Renyi divergences of eigenvalue and sketch add. The event that the eigenvalue is overestimated depends on z
+    alone and is left out of the first neighbour's distribution. For every other value of the eigenvalue lemma 1 holds,
+    so the sum bounds the moment of order a of the rest, as the conversion needs. Raises `UserError` if P(z > tau)
+    leaves nothing of delta.
 
     Reference: Not in the paper; the ingredients are its lemma 1, and Bun and Steinke 2016 for the sum.
 

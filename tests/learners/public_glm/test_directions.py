@@ -224,7 +224,7 @@ def test_what_is_released_by_rule(lines, release):
 
 def test_a_link_that_takes_second_moments_gets_them():
     assert Task.parse(REAL + "moments: {link: cubic}\n").moments.release == "observed"
-    with pytest.raises(UserError, match="cubic is not learned from directions"):
+    with pytest.raises(UserError, match="cubic cannot be learned from directions"):
         Task.parse(REAL + "moments: {link: cubic, release: directions}\n")
 
 

@@ -195,7 +195,7 @@ class ClassSolution:
         return np.asarray(np.where(unknown, math.inf, quantile * np.sqrt(variances)))
 
     def next_model(self, reach: float, exponent: float, shares: tuple[float, float]) -> Model:
-        """Return the next epoch's model: at the solution, in coordinates of even mean curvature over contrasts."""
+        """Return the next model: its origin is the solution; it makes the mean curvature over contrasts isotropic."""
         p, newest = self.features, self.newest
         at = probabilities(self.rows.points, self.origin, self._basis)
         one = ClassScores.of(Model(self.origin, newest.transform, reach, 1.0, 0.0, 0.0), self.rows, self._basis)

@@ -160,14 +160,14 @@ class ScoreEngine:
 
     @in_turn
     def learn_payloads(self, answers: Mapping[tuple[str, Question], NDArray[np.int64]]) -> None:
-        """Learn payloads (m, d) made at the newest model, by level and question; raise MurkError if it takes fewer."""
+        """Learn payloads (m, d) made at the newest model, by level and question; raise MurkError if too many."""
         self._check_room(sum(map(len, answers.values())))
         start = self._newest
         self._add({(start, level, question): payloads for (level, question), payloads in answers.items()})
 
     @in_turn
     def learn_sums(self, sums: Mapping[tuple[str, Question], Tally]) -> None:
-        """Learn sums of answers made at the newest model, by level and question; raise MurkError if it takes fewer."""
+        """Learn sums of answers made at the newest model, by level and question; raise MurkError if too many."""
         now, start = self._now, self._newest
         learned = self._check_room(sum(tally.count for tally in sums.values()))
         known = {epoch.start: epoch for epoch in now.epochs}
@@ -368,7 +368,7 @@ class SharedScoreEngine(ScoreEngine):
 
     @property
     def publish_every(self) -> int:
-        """Never between commits: an uncommitted model might be made a second time."""
+        """`NEVER`: models are published with commits alone, as an uncommitted one might be made a second time."""
         return NEVER
 
     def another(self) -> Self:
@@ -405,7 +405,7 @@ class SharedScoreEngine(ScoreEngine):
 
     @in_turn
     def hear_newest(self, version: int, flat: Sequence[float]) -> None:
-        """Add the newest published model, which may precede the state with it; raise HostileModelError if forged."""
+        """Add the newest published model, possibly before the state with it; raise HostileModelError if forged."""
         if version > max(self._models):
             self._models = {**self._models, version: self._checked(version, flat)}
 
@@ -482,7 +482,7 @@ def _models(chain: Chain) -> dict[int, Model]:
 def drift_of(settings: Settings, chains: Sequence[Learned]) -> Drift:
     """Return whether later epochs contradict earlier ones (see `murk.learners.estimates.drift`).
 
-    The epochs before each boundary are solved like all together: without public rows if people are unlike them, and
+    The epochs before each boundary are solved as all epochs are: without public rows if people are unlike them, and
     then with centred scores alone, whose mean is zero at the truth for any distribution of the features. So a change
     of the features alone is no drift, except for the least-squares lines of several classes. As old epochs are
     forgotten, a boundary is tested with up to 7 different sets of epochs, for which the test corrects.

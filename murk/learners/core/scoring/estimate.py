@@ -108,7 +108,7 @@ def _budgets_words(budgets: Mapping[str, Guarantee]) -> str:
 
 @dataclass(frozen=True)
 class Outlook:
-    """Input of forecasts."""
+    """What forecasts depend on: settings, the solution and its input, mechanisms, and counts of releases."""
 
     # settings, solution, found: the public settings, the solution, and the epochs' mean answers that it solves
     settings: Settings

@@ -114,7 +114,7 @@ class ProbabilityLine:
         return own, own - out @ self._predicted @ out.T
 
     def _answers(self, centred: Sequence[_Centred], question: str, factor: float = 1.0) -> list[_MatrixAnswer]:
-        """Return matrices of one question as estimates of ``E c z z'``, with predictions and their doubts."""
+        """Return matrices of one question as estimates of ``E c z z'``, with predictions and possible errors."""
         matrices: list[_MatrixAnswer] = []
         for each, expected, change in centred:
             answer: Answer | None = getattr(each, question)

@@ -197,7 +197,7 @@ class ScoreMechanisms:
     matrix: Randomizer | None  # for scatters and curvatures, given v, (p,); None if nobody is asked for any
 
     def mechanism(self, question: str) -> Randomizer:
-        """Return the mechanism of a question."""
+        """Return the mechanism that randomizes answers to a question."""
         return self.score if question == "score" or self.matrix is None else self.matrix
 
     @property

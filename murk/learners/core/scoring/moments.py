@@ -1,4 +1,4 @@
-"""What released matrices tell: second moments of the covariates, and corrections of the curvature over rows."""
+"""Second moments of the covariates from released matrices, and corrections of the curvature over rows."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _CONSTANT = 3.0  # prior standard deviation of the constant's excess, relative t
 class Moments:
     """The covariates' second moments, from released matrices.
 
-    In the newest epoch's unstretched coordinates ``B x`` features are even unless released matrices contradict it.
+    In the newest epoch's unstretched coordinates ``B x`` features are taken as isotropic unless matrices contradict it.
     """
 
     moment: Array  # second moment of x, scaled so that the constant's is 1
@@ -102,10 +102,10 @@ def extent_of(found: Sequence[Summary], response: Response) -> Extent | None:
 
 
 def _fit_levels(together: Pooled, constant: Array, least: float) -> tuple[float, float, Array]:
-    """Return the ratio to the moments of even features, the constant's excess, and its matrix.
+    """Return the factors of the moments of even features and of the constant's matrix, and that matrix.
 
-    The constant is no feature: it is 1, while features lie within 1 of zero. Shrunk like them, it would let all noise
-    in once it stands out itself.
+    The constant has its own factor, as it is 1 while features lie within 1 of zero. With a common factor, the features'
+    noise would be kept as soon as the constant stands out.
     """
     ones = np.outer(constant, constant) / float(constant @ constant)
     basis = np.array([together.expected.ravel(), ones.ravel()])

@@ -140,7 +140,7 @@ class ScoreProblem:
         return OneAnswer(model, pair, self.settings, seed) if due(learn_record, self.settings.dimension) else None
 
     def mechanism(self, level: str, question: Question) -> Randomizer:
-        """Return the mechanism of a question."""
+        """Return the mechanism that randomizes answers to a question, at a privacy level."""
         return self.mechanisms[level].mechanism(question)
 
     # What a learner does

@@ -381,7 +381,7 @@ class PublicSolution:
 
     @property
     def useful(self) -> bool:
-        """Whether the releases leave it plausible that the rows are worth at least ``1 / _USEFUL`` of the people's."""
+        """Whether the releases leave it plausible that the rows are worth at least ``1 / _USEFUL`` people."""
         poor = np.array([one.kappa > _USEFUL for one in self._hypotheses])
         before = float(np.sum(np.array([one.prior for one in self._hypotheses])[poor]))
         return float(np.sum(self._weights[poor])) <= (1.0 + before) / 2.0
@@ -459,7 +459,7 @@ class PublicSolution:
         return Rows(self.rows.points, shares / shares.sum(), self.rows.sample)
 
     def next_model(self, reach: float, exponent: float, shares: tuple[float, float]) -> Model:
-        """Return the next epoch's model: at the solution, in coordinates of even curvature."""
+        """Return the next epoch's model: its origin is the solution, and its transform makes curvature isotropic."""
         p = self.features
         # Always from the second moments: else rare directions would be stretched again in every epoch.
         base = whitening(self.rows.second_moment)

@@ -282,7 +282,7 @@ class Answers(KernelMemory, Held):
 
 
 class OneAnswer(Answers):
-    """Compiled answers of a device, one at a time: the kernel's sum of a single answer is its release."""
+    """One device's answers: the kernel adds a single answer to empty sums, which are then the release."""
 
     def __init__(self, model: Model, pair: ScoreMechanisms, settings: Settings, seed: int | None) -> None:
         super().__init__(Chain(0, (Epoch(0, model),)), "", pair, settings, 1, seed)

@@ -78,11 +78,11 @@ class _Equations:
         self.tangent = np.array([one.slope(logit) for one, logit in zip(self.expected, logits, strict=True)])
 
     def scores(self, level: Array) -> Array:
-        """Return each epoch's expected mean score, (..., k, p), at the rows' levels (..., m)."""
+        """Return each epoch's expected mean score, (..., k, p), if rows have these probabilities or means, (..., m)."""
         return np.asarray(self.low + np.moveaxis(self.rise @ level.T, (0, 1), (-2, -1)))
 
     def displacements(self, theta: Array) -> tuple[Array, Array]:
-        """Return solutions (..., p) less each origin, in coded units and in that epoch's coordinates, (..., k, p)."""
+        """Return solutions (..., p) less each epoch's origin, in coded units and its coordinates, (..., k, p)."""
         way = theta[..., None, :] - self.origin
         return way, (self.change @ way[..., None])[..., 0]
 
@@ -230,7 +230,7 @@ class Solution:
     # The next epoch
 
     def next_model(self, reach: float, exponent: float, shares: tuple[float, float]) -> Model:
-        """Return the next epoch's model: at the solution, in coordinates of even curvature."""
+        """Return the next epoch's model: its origin is the solution, and its transform makes curvature isotropic."""
         base = even_coordinates(self.moments, reach)
         if not self.moments.settled:
             return Model(np.zeros(self.features), base, reach, exponent, 0.0, 0.5).rounded()

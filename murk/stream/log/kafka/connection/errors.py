@@ -139,7 +139,7 @@ def _codec(text: str, url: str, doing: str) -> UserError:
 
 
 def contacts_of(servers: Sequence[str]) -> Contacts:
-    """Return the contacts with a cluster."""
+    """Return the record of contacts with a cluster, which is created on first use."""
     key = ",".join(servers)
     contacts = CONTACTS.get(key)
     if contacts is None:
