@@ -233,7 +233,7 @@ def figures(
 
 
 def _keeps(before: Figures, looks: Looks, halves: Sequence[float], alike: bool | None) -> bool:
-    """Return whether sequences of earlier states still hold: they are of nearly as many releases, and no wider now."""
+    """Return whether confidence sequences of ``before`` still hold: releases are nearly as many, intervals no wider."""
     return (
         0 <= looks.count - before.sequence_count < _SEQUENCE_SHARE * before.sequence_count
         and looks.valid == before.looks.valid

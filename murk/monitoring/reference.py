@@ -58,7 +58,7 @@ def half_widths_asked(asked: Sequence[tuple[str | None, float]], names: Sequence
     {'age': 0.05, 'sex=m': 0.1}
     """
     found: dict[str, float] = {}
-    # Those of one coefficient replace those of all.
+    # The half-width for one coefficient replaces that for all.
     for name, half in sorted(asked, key=lambda pair: pair[0] is not None):
         if name is not None and name not in names:
             raise UserError(f"{_shown(name)}: no coefficient of the task; there are {_list(names, 20)}")

@@ -153,7 +153,7 @@ def log_odds_bounds(mu: Fraction) -> tuple[Decimal, Decimal]:
 
 
 def pure_mu_bound(epsilon: Fraction | Decimal) -> Decimal:
-    """Return an upper bound on the mu of epsilon-DP, 2 Phi^-1(e^epsilon / (1 + e^epsilon)); 30 digits from 1e-18 on."""
+    """Return an upper bound on the mu of epsilon-DP, 2 Phi^-1(e^epsilon / (1 + e^epsilon)), to 30 digits from 1e-18."""
     with precise():
         wanted = epsilon if isinstance(epsilon, Decimal) else decimal(epsilon)
         if wanted <= 0:

@@ -67,7 +67,7 @@ def _deviance(count: Floats, mean: Floats) -> tuple[Floats, Floats]:
 
 
 def probability_above(count: Floats, trials: Floats, odds: tuple[float, float]) -> Floats:
-    r"""Return an upper bound, tight to 1e-11 and 1e-14 a unit of deviation, of the probability of ``count`` successes.
+    r"""Return an upper bound on the probability of ``count`` successes, tight to 1e-11 and 1e-14 per unit of d (below).
 
     .. math:: \log P(K = k) = s(n) - s(k) - s(n - k) - d(k, n p) - d(n - k, n (1 - p)),\quad
         s(n) = \log n! - n \log n + n,\quad d(x, m) = x \log(x / m) + m - x
@@ -228,7 +228,7 @@ def shuffled_guarantee(
 ) -> ApproxDP:
     """Return the guarantee of each person of a shuffled crowd, towards everybody but the shuffler.
 
-    It is never worse than the local guarantee. At a given delta that is returned, with delta 0, if the crowd reduces
+    It is never worse than the local guarantee, which is returned, with delta 0, if at the given delta the crowd reduces
     epsilon by less than a hundredth. Raises `UserError` if ``local`` has no pure epsilon, a number is out of range, or
     not exactly one of delta and epsilon is given.
 

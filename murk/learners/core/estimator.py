@@ -305,7 +305,7 @@ class StreamEstimator(base.Estimator):
     def learn_release(self, release: Release) -> None:
         """Learn from a release made elsewhere, of this learner's kind and at one of its levels.
 
-        Raises RejectedError if it does not fit or only one of both is simulated, UserError before features are fixed.
+        Raises RejectedError for a misfit, or if only one of release and learner is simulated; UserError without features.
         """
         engine = self._require()
         if release.kind != engine.kind:
@@ -386,7 +386,7 @@ class StreamEstimator(base.Estimator):
         return learner_html(self, repr(self))
 
     def _engines(self, others: Sequence[Self]) -> list[Any]:
-        """Return this learner's engine and the others', which must have the same settings."""
+        """Return the engines of this learner and of ``others``, which must have the same settings."""
         engine = self._require()
         engines = [engine]
         for other in others:

@@ -43,7 +43,7 @@ def all_numbers(releases: Sequence[Any]) -> Sequence[Any]:
 
 @dataclass(frozen=True)
 class Part:
-    """The task whose own fit a model would be, its problem, and the part of a release that the model learns from.
+    """A model as a task of its own, the problem of that task, and the part of a release that the model learns from.
 
     The problem's mechanisms are the log's, restricted to the part: noise and units are the release's own.
     """

@@ -47,8 +47,8 @@ class Contrast:
     odds_ratio_interval: Interval | None
     average_effect: float | None  # on the probability of a positive target, or on a real target
     average_effect_interval: Interval | None
-    p_value: float | None  # for no difference, valid at every look; None where nothing is
-    e_value: float | None  # evidence against no difference; None where it is not valid
+    p_value: float | None  # of no difference, valid at every look; None if none is valid
+    e_value: float | None  # evidence that there is a difference; None if not valid
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data."""

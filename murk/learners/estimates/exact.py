@@ -8,7 +8,7 @@ is a nonnegative supermartingale that begins at 1: a mean over p, by a beta dist
 ``(p/q)^z ((1-p)/(1-q))^(1-z)``, whose mean is at most that of ``z p/q + (1-z)(1-p)/(1-q)``, which is 1. For z of 0 or 1
 it is a martingale. So q has ``M_n(q) < 1 / alpha`` at all n together with probability at least ``1 - alpha`` (Ville).
 The log of each term is convex in q if S and n - S are 0 or at least 1: with ``psi(y + S) - psi(y)`` as a sum, its
-slope is ``sum_j j / ((1-q)((1-q) r + j)) - sum_i i / (q (q r + i))``. Hence these q are an interval. ``r_k = S_k N /
+slope is ``sum_j j / ((1-q)((1-q) r + j)) - sum_i i / (q (q r + i))``. Hence these q form an interval. ``r_k = S_k N /
 c``, with the scales S_k, N and c of `murk.learners.estimates.looks`, which it equals for large n.
 
 Randomized response that keeps one of two values with probability k has ``q = 1 - k + (2 k - 1) p`` for the share p of
@@ -46,7 +46,7 @@ def mean_evidence(
 ) -> Array:
     """Return the log e-value ``log M_n`` of a mean of bounded releases, from their sum and number.
 
-    It is tuned for ``tightest_at`` releases and error ``alpha``, and valid whatever they are.
+    It is tuned for ``tightest_at`` releases and error ``alpha``, and valid for any of these.
 
     Examples
     --------
@@ -125,7 +125,7 @@ def difference_sequence(
     """Return the ends of the intervals of the first mean minus the second, from sums and numbers after each look.
 
     They hold at all looks together with probability ``level`` at least. Raises UserError like `mean_sequence`, and for
-    a sum that is no whole number below 1 from an end.
+    a sum that is not whole within 1 of 0 or of the count.
 
     Examples
     --------
@@ -178,7 +178,7 @@ def _fractional(S: Array, n: Array) -> Inside:
 
 
 def _end(within: Callable[[Array], Inside], middle: Array, end: float) -> Array:
-    """Return where a region that holds ``middle`` ends on the way to ``end``, by bisection from outside."""
+    """Return the boundary of a region between ``middle``, inside it, and ``end``, by bisection from outside."""
     inner, outer = middle, np.full_like(middle, end)
     for _ in range(_ROUNDS):
         between = (inner + outer) / 2.0

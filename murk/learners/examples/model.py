@@ -52,7 +52,7 @@ _LEARNER = ("step", "averaging", "weighting", "radius")
 
 @dataclass(frozen=True)
 class PartOfOuter(OuterMechanism):
-    """The numbers of some columns, ``features`` of them with the target, of a released outer product, and its noise."""
+    """Mechanism of a part of released outer products: the numbers of ``features`` columns, the target included."""
 
     noise: Any
     whole: OuterGaussian | OuterMechanism = field(kw_only=True)

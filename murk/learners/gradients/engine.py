@@ -264,7 +264,7 @@ class SGDEngine(IterateEngine):
     def admit(self, release: GradientRelease, ahead: int = 0) -> None:
         """Refuse a forged release, or one whose gradient was taken at an unknown, too old or future iterate.
 
-        ``ahead`` counts releases admitted before it that are not learned yet. Raises RejectedError.
+        ``ahead`` is the number of releases admitted before this one and not learned yet. Raises RejectedError.
         """
         count = int(self.memory.whole[k.COUNT]) + ahead
         version = release.version

@@ -136,7 +136,7 @@ class Fitting:
 
 
 def _words(report: dict[str, Any], problem: ModelProblem) -> str:
-    """Return what the intervals of a model are of, in sentences."""
+    """Return sentences on a model's columns, and on how its intervals hold."""
     about, target = report["model"], problem.task.target.name
     columns = ", ".join(feature.name for feature in problem.task.features)
     words = [

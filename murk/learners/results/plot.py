@@ -133,7 +133,7 @@ def curve(report: Mapping[str, Any], history: Mapping[str, Any] | None, chosen: 
 
 
 def _path(report: Mapping[str, Any], history: Mapping[str, Any], each: Coefficient) -> tuple[Floats, Floats, Floats]:
-    """Return numbers of releases, estimates and half-widths in coded units; the last are those of the result."""
+    """Return numbers of releases, estimates and half-widths in coded units; the last point is the result."""
     columns = (history["releases"], history["values"][each.name], history["half_widths"][each.name])
     releases, values, halves = map(list, columns)
     if report["releases"] > releases[-1] and report["interval"]["level"] == LEVEL:

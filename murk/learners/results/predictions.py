@@ -40,13 +40,13 @@ def predict(task: Task, coefficients: Mapping[str, float], records: Any) -> Arra
 def predicted_intervals(task: Task, estimate: Estimate, records: Any, level: float = 0.95) -> Array:
     r"""Return intervals of the predictions for raw records: (m, 2), or (m, K, 2) for classes; see `predict`.
 
-    A probability or mean is a monotone function of ``x'theta``, whose interval ``x'theta +- h`` has ends that are
-    mapped by it; h is that of `combined_half_widths`. A class's log odds ``t_k = log(p_k / (1 - p_k))`` have the
+    A probability or mean is a monotone function of ``x'theta``, which maps the ends of the interval ``x'theta +- h``,
+    with h from `combined_half_widths`. A class's log odds ``t_k = log(p_k / (1 - p_k))`` have the
     standard error of the delta method, with the gradient ``x (1[l = k] - 1[l != k] p_l / (1 - p_k))`` in the
     coefficients of class l. For lines through labels the same holds of ``p_k``. Intervals lie within the target's
     range, and are all of it if a coefficient was not learned. Each interval has the level by itself.
 
-    Raises UserError like `predict`, and for random scaling, which knows no covariance.
+    Raises UserError like `predict`, and for random scaling, which has no covariance.
 
     Source: Oehlert, "A note on the delta method", American Statistician 46(1), 1992.
 

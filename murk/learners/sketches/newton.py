@@ -77,7 +77,7 @@ def estimate_newton(
     # Factor of the start's error that remains in the combination.
     left = share * np.eye(len(values)) + (1.0 - share) * step.left
     covariance = left @ start.covariance @ left.T + (1.0 - share) ** 2 * step.covariance
-    # The second interval: the step's own error, plus the distance from it.
+    # The second interval: the step's own error, plus the distance between step and combination.
     other = step.left @ start.covariance @ step.left.T + step.covariance
     spread, alone = (np.sqrt(np.maximum(np.diag(each), 0.0)) for each in (covariance, other))
     hidden = step.hidden & (not start.known)
@@ -161,7 +161,7 @@ def _start(first: MomentEstimate, settings: NewtonSettings) -> _Start:
 
 
 def _share(start: _Start, step: _Step) -> float:
-    """Return the start's weight against the step's: by variances, or less if both are further apart than these."""
+    """Return the start's weight against the step's: by variances, or less if they differ by more than these explain."""
     own, other = float(np.trace(step.covariance)), float(np.trace(start.covariance))
     apart = float(np.sum((start.values - step.values) ** 2))
     return own / (apart if apart > _APART * (own + other) else own + other)

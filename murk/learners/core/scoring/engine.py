@@ -102,7 +102,7 @@ class ScoreEngine:
     def admit(self, release: ScoreRelease, ahead: int = 0) -> None:
         """Raise RejectedError for a forged release, or one of a future, unknown or forgotten epoch.
 
-        ``ahead`` counts the admitted releases before it that are not learned yet.
+        ``ahead`` is the number of releases that were admitted before this one and are not learned yet.
         """
         self._check_version(release.version, self._now.count + ahead)
         self.check_payload(release)

@@ -50,7 +50,7 @@ class Equation:
     def noise(self, logit: Array, share: float) -> Array:
         """Return the covariance of the mean score's noise, including people's own spread."""
         answer, mean = self.answer, self.expected.score(logit)
-        share = min(max(share, 0.0), 1.0)  # a fitted share may lie outside
+        share = min(max(share, 0.0), 1.0)  # a fitted share may lie outside [0, 1]
         spread = share * self.expected.spread(logit) - share**2 * np.outer(mean, mean)
         own = answer.noise * np.eye(len(mean)) + answer.share * spread + answer.whole * self.expected.square
         return np.asarray(self.change @ own @ self.change.T)
