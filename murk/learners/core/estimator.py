@@ -231,7 +231,7 @@ class StreamEstimator(base.Estimator):
         """Return the mechanism of a guarantee."""
 
     def _level_mechanisms(self) -> dict[str, Any]:
-        """Return mechanisms by level, that of the learner's own budget as ``"default"``."""
+        """Return mechanisms by level; ``"default"`` is the level of the learner's own budget."""
         mechanisms = {level: self._calibrated(guarantee) for level, guarantee in (self.levels or {}).items()}
         self._default = mechanisms["default"] = self._calibrated(self.budget)
         return mechanisms
@@ -305,7 +305,7 @@ class StreamEstimator(base.Estimator):
     def learn_release(self, release: Release) -> None:
         """Learn from a release made elsewhere, of this learner's kind and at one of its levels.
 
-        Raises RejectedError for a misfit, or if only one of release and learner is simulated; UserError without features.
+        Raises RejectedError if it misfits or only one of release and learner is simulated; UserError without features.
         """
         engine = self._require()
         if release.kind != engine.kind:

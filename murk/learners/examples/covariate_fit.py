@@ -129,7 +129,7 @@ def share_of(released: Released, rows: Rows) -> float:
 
 
 def unlike(released: Released, rows: Rows) -> float:
-    """Return by how many standard deviations the released matrix and that of the rows differ."""
+    """Return by how many standard deviations the released matrix and the rows' matrix differ."""
     share, project = share_of(released, rows), rows.off_share
     noise = released.noise[0] / share**2 * project @ project.T
     off = flattened(released.mean) / share - rows.alpha

@@ -115,7 +115,7 @@ def _stepping(settings: Settings, factor: float) -> Settings:
 
 
 def _scale_precision(problem: GradientProblem, engine: SGDEngine, sizes: Mapping[str, int], more: float) -> None:
-    """Set the state's precision to that of all people, for several of whom each step stands."""
+    """Set the state's precision to that of all people, as each step stands for several of them."""
     settings, real = problem.settings, engine.memory.real
     own = settings.objective.spread * settings.bound**2
     noise = {level: settings.dimension * problem.mechanisms[level].variance for level in sizes}

@@ -106,7 +106,7 @@ class GramMechanism:
 
     @property
     def room(self) -> int:
-        """Lattice steps by which neighbours' sums may differ before rounding: the noise's, less those of rounding."""
+        """Largest distance of neighbours' sums before rounding, in lattice steps: the noise's less that of rounding."""
         return 2 * self.noise.steps - math.isqrt(self.dimension) - 1
 
     @property
@@ -116,7 +116,7 @@ class GramMechanism:
 
     @property
     def target_steps(self) -> int:
-        """The target's bound in steps: that of the features over sqrt 2."""
+        """The target's bound in steps: the features' bound over sqrt 2."""
         return round(self.feature_bound / self.feature_step / math.sqrt(2.0))
 
     @property

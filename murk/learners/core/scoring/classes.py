@@ -93,7 +93,7 @@ class ClassScores:
         return self._blocks(np.einsum("ik,ika,ikb->iab", at, answers, answers), self.directions)
 
     def _blocks(self, weights: Array, others: Array) -> Array:
-        """Return the mean of ``weights (x) c z others'``."""
+        """Return the mean over rows of ``weights (x) c z o'``, o a row of ``others``."""
         c, p = weights.shape[1], self.directions.shape[1]
         out = np.empty((c, p, c, p))
         for a in range(c):
@@ -379,7 +379,7 @@ def _largest(at: Array) -> float:
 
 
 def indicator(each: Summary, label: int, basis: Array) -> Summary:
-    """Return an epoch's mean answers about a class as those of a binary target with an origin of the constant alone."""
+    """Return an epoch's mean answers about a class as about a binary target, with an origin of the constant alone."""
     at = centre(each.model, basis)
     q = min(max(float(at[label]), 1e-9), 1.0 - 1e-9)
     origin = np.append(np.zeros(len(each.model.transform) - 1), math.log(q / (1.0 - q)))

@@ -107,7 +107,7 @@ class ProbabilityLine:
     # Moments of the features
 
     def _predicted_moments(self, model: Model, rows: Rows) -> tuple[Array, Array]:
-        """Return ``E c z z'`` over normal rows at a model, and its difference from that of the newest coordinates."""
+        """Return ``E c z z'`` over normal rows at a model, and its difference from it in the newest coordinates."""
         plain = _at_zero(model)
         own = 2.0 * mean_matrix(plain, rows, _LINE)
         out = plain.transform @ self._back
@@ -151,8 +151,8 @@ class ProbabilityLine:
     def _second_moments(self, asked: Sequence[_MatrixAnswer], absorbed: float) -> tuple[Array, float]:
         """Return A in the newest coordinates, (p, p), and the variance of a number's error.
 
-        A is shrunk towards that of normal features, the more the noisier it is and the less people differ from such.
-        The moments of these contain a share ``absorbed`` of the same noise.
+        A is shrunk towards the moments of normal features, more if it is noisier or people differ less from these.
+        The normal features' moments contain a share ``absorbed`` of the same noise.
         """
         measured, variances = self._pool(asked)
         p, size = len(measured), len(measured) * (len(measured) + 1) / 2
@@ -277,13 +277,13 @@ class ProbabilityLine:
 
     @property
     def signal(self) -> float:
-        """Square of the slopes' length in even coordinates, less the noise."""
+        """Square of the slopes' length in whitened coordinates, less the noise."""
         h = self._whitened - self.rate * self._constant
         return max(float(h @ h) - self.noise, 0.0)
 
     @property
     def noise(self) -> float:
-        """Expected square of the slopes' noise in even coordinates."""
+        """Expected square of the slopes' noise in whitened coordinates."""
         return float(np.trace(self._back.T @ self.covariance @ self._back))
 
     @cached_property
@@ -328,7 +328,7 @@ def matrix_share(signal: float, largest: float, reach: float, noise: tuple[float
     """Return the share of people asked for a matrix where all scores are centred at one probability.
 
     It minimizes the sum of both variances: matrices' errors are multiplied by the effects, scores' errors are not.
-    ``signal`` is the square of the slopes' length in even coordinates, ``largest`` the root of the slopes' total
+    ``signal`` is the slopes' squared length in whitened coordinates, ``largest`` the root of the slopes' total
     variance per variance of a score's number, ``reach`` is M, and ``noise`` as in `next_model`.
     """
     part = math.sqrt(noise[1] * signal / 2.0 / noise[0]) * reach / largest

@@ -374,7 +374,7 @@ class Expected:
 
 
 def mean_matrix(model: Model, rows: Rows, response: Response, *, flat: bool = False) -> Array:
-    """Return the mean of ``w(t) z z' c(z)``, (p, p); with ``flat`` that of the scatter, w = 1/2."""
+    """Return the mean of ``w(t) z z' c(z)``, (p, p); with ``flat``, w is 1/2, as for scatters."""
     Z = rows.points @ model.transform.T
     reached = directions(rows.points, model, model.matrix_reach)
     weight = np.full(len(Z), 0.5) if flat else response.weights(rows.points @ model.origin, model.exponent)

@@ -17,7 +17,7 @@ from murk.learners.estimates.estimate import Extent
 Array = NDArray[np.float64]
 
 _SIGNIFICANT = 2.0  # standard errors from which a mean square's excess over its noise counts
-_EVEN = 0.5  # features are even where their moments' eigenvalues spread by less than this part of the mean
+_EVEN = 0.5  # features count as isotropic where their moments' eigenvalues spread by less than this part of the mean
 _CONSTANT = 3.0  # prior standard deviation of the constant's excess, relative to the features
 
 
@@ -33,11 +33,11 @@ class Moments:
     scale: float  # factor of ``B x`` for a typical length of sqrt p
     settled: bool  # whether ``B x`` is spread evenly enough over all directions
     base: Array  # B, (p, p)
-    kept: float = 0.0  # share kept of the matrices' differences from even features, and of their noise
+    kept: float = 0.0  # share kept of the matrices' differences from isotropic features, and of their noise
 
     @classmethod
     def of(cls, found: Sequence[Summary], response: Response) -> Moments:
-        """Return the moments of all epochs' released scatters, shrunk towards even ones by the noise."""
+        """Return the moments of all epochs' released scatters, shrunk towards isotropic ones by the noise."""
         newest = found[-1].model
         p, base = len(newest.transform), unstretched(newest)
         back, turn = inverse(base), _rotation(newest)
@@ -72,7 +72,7 @@ def _rotation(newest: Model) -> Array:
 
 
 def _even_rows(newest: Model) -> Rows:
-    """Return normal rows of even features in the coordinates ``B x``."""
+    """Return normal rows of isotropic features in the coordinates ``B x``."""
     back = inverse(unstretched(newest))
     moment = back @ back.T
     return Rows.normal(moment / moment[-1, -1], np.array(newest.origin))
@@ -102,7 +102,7 @@ def extent_of(found: Sequence[Summary], response: Response) -> Extent | None:
 
 
 def _fit_levels(together: Pooled, constant: Array, least: float) -> tuple[float, float, Array]:
-    """Return the factors of the moments of even features and of the constant's matrix, and that matrix.
+    """Return the factors of the isotropic features' moments and of the constant's matrix, and that matrix.
 
     The constant has its own factor, as it is 1 while features lie within 1 of zero. With a common factor, the features'
     noise would be kept as soon as the constant stands out.

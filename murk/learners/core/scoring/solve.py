@@ -88,7 +88,7 @@ class _Equations:
 
 
 class Solution:
-    """The solution of epochs' equations; if people are ``unlike`` the public rows, of those of centred scores alone."""
+    """The solution of epochs' equations; for people ``unlike`` the public rows, only of the centred scores' ones."""
 
     public = False
     doubt = 0.0  # normal rows claim nothing about people but their second moments
@@ -244,7 +244,7 @@ def even_coordinates(moments: Moments, reach: float) -> Array:
 
 
 def _with_unknowns(pull: Array) -> Array:
-    """Return a prior's precision, extended by that of the curvature's two unknowns."""
+    """Return a prior's precision, extended by the precision of the curvature's two unknowns."""
     p = len(pull)
     both = np.eye(p + 2)
     both[:p, :p] = pull
