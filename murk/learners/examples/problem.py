@@ -95,7 +95,7 @@ def check_size(settings: ExampleSettings) -> None:
 
 
 def settings_of(task: Task) -> ExampleSettings:
-    """Return a resolved task's settings, not settled yet."""
+    """Return a resolved task's settings, before `settle`."""
     block, learner, coding = task.block, task.learner, task.coding
     if block is None or task.target.kind not in ("binary", "real"):
         raise UserError(f"the task {task.name!r} does not release examples of a binary or real target")

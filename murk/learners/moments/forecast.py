@@ -47,7 +47,7 @@ def estimates(
     problem: Any, records: Records, counts: Sequence[int], levels: Mapping[str, float], chains: int,
     rng: np.random.Generator,
 ) -> Iterator[Callable[[], Estimate]]:  # fmt: skip
-    """Yield functions that return the estimate after each number of people; directions are scores at version 0."""
+    """Yield functions that return the estimate after each number of people; directions are forecast like scores."""
     draw = design.one_by_one(estimate) if isinstance(problem, MomentProblem) else scoring.estimates
     return draw(problem, records, counts, levels, chains, rng)
 

@@ -120,11 +120,11 @@ class DirectionProblem(ScoreProblem):
         return super().ask(noise, indices, self.initial)
 
     def vectors(self, X: Floats, y: Floats, theta: Floats | None = None, question: Question = "score") -> Floats:
-        """Return the vectors that `ScoreProblem` would at version 0."""
+        """Return the vectors that `ScoreProblem` returns at version 0."""
         return super().vectors(X, y, None, question)
 
     def in_place(self, level: str, theta: Floats, seed: int | None) -> OneAnswer | None:
-        """Return the kernel that `ScoreProblem` would at version 0."""
+        """Return the kernel that `ScoreProblem` returns at version 0."""
         return super().in_place(level, self.initial, seed)
 
 

@@ -61,7 +61,7 @@ class MomentsProtocol(TaskProtocol):
     learner_keys = ("radius",)
 
     def release_kind(self, block: Any) -> str:
-        """Return the kind of release; directions are scores at version 0."""
+        """Return the kind of release: scores for directions, else moments."""
         return "score" if block is not None and block.release == "directions" else self.releases
 
     def fill_in(self, block: Mapping[str, Any], target: str, task: Mapping[str, Any]) -> dict[str, Any]:
@@ -111,7 +111,7 @@ class MomentsProtocol(TaskProtocol):
                 )  # fmt: skip
 
     def former_settings(self, block: Any, by_rule: Set[str]) -> dict[str, Any]:
-        """Return the release of the former block, if it was an earlier version's default."""
+        """Return the release in a log's ``block`` if it was chosen by rule and is an earlier version's default."""
         return {"release": block.release} if "release" in by_rule and block.release in FORMER_RELEASES else {}
 
     def has_link(self, block: Any) -> bool:

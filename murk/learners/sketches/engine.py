@@ -114,7 +114,7 @@ class WindowEngine(NeverPublished, ABC, Generic[S, M, T]):
             self.learn_window(release, release.level)
 
     def learn_window(self, window: Any, level: str = "default") -> None:
-        """Learn from a release at a level, or from an accumulator's, or raise MurkError if its size is wrong."""
+        """Learn from a level's release, as a message or from an accumulator; raise MurkError if its size is wrong."""
         if np.size(window.integers) != self.dimension:
             raise MurkError(f"a {self.released} holds {np.size(window.integers)} integers, not {self.dimension}")
         self._learn(window, self.mechanisms[level])

@@ -300,7 +300,7 @@ def decode_block(mechanism: Mechanism, payload: npt.ArrayLike) -> Vectors:
 
 
 def checked_indices(records: npt.ArrayLike, count: int) -> Integers:
-    """Return the indices of as many records as there are vectors."""
+    """Return record indices as an array; raise `UserError` unless there is one for each vector."""
     indices = np.asarray(records, dtype=np.int64)
     if indices.shape != (count,):
         raise UserError(f"{count} vectors need {count} record indices, got shape {indices.shape}")

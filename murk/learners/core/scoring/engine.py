@@ -278,7 +278,7 @@ def lengths_of(settings: Settings) -> tuple[int, ...]:
 
 
 def reaches(mechanisms: Mapping[str, ScoreMechanisms]) -> dict[tuple[str, bool], Reach]:
-    """Return the largest honest payload by level and whether it answers with a matrix."""
+    """Return the largest norm of an honest payload, by level and by whether the payload is a matrix."""
     return {
         (level, matrix): pair.mechanism("curvature" if matrix else "score").reach
         for level, pair in mechanisms.items()
@@ -363,7 +363,7 @@ class SharedScoreEngine(ScoreEngine):
 
     @property
     def next_model_at(self) -> int:
-        """Releases of all chains at which the next model is due."""
+        """Number of releases of all chains at which the next model is due."""
         return self.settings.epoch_end(max(self._models))
 
     @property

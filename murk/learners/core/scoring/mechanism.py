@@ -96,7 +96,7 @@ class OuterGaussian(Wrapped):
 
     @property
     def reach(self) -> Reach:
-        """Largest honest payload; a longer one is forged."""
+        """Bound on an honest payload's norm; a longer one is forged."""
         return Reach(((0, self.dimension, gaussian_square(self.dimension, self._steps)),))
 
     @wiped

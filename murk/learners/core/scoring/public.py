@@ -37,7 +37,7 @@ _NUMBERS = 600  # largest number of entries for which all entries of a curvature
 
 @dataclass(frozen=True)
 class Equation:
-    """One epoch's mean score, its expectation, and the change to the coordinates of its group."""
+    """One epoch's mean score, its expectation, and the transform to the coordinates of its group."""
 
     answer: Answer
     expected: Expected

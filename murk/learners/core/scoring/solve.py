@@ -271,7 +271,7 @@ def _limit_stretch(transform: Array, reach: float) -> Array:
 
 
 def far_from(values: Array, covariance: Callable[[Array], Array], quantile: float) -> Rejected:
-    """Return the test of `first_rejected` that uses the solution's covariances if values (c, p) were the truth."""
+    """Return a test for `first_rejected` that uses the covariances if the tested values (c, p) were the truth."""
 
     def rejected(indices: NDArray[np.int64], points: Array) -> NDArray[np.bool_]:
         each = np.arange(len(indices))

@@ -93,7 +93,7 @@ def is_directional(mechanism: Any) -> bool:
 
 
 def of_vectors(mechanism: Any) -> Any:
-    """Return the mechanism that randomizes the vector inside another one."""
+    """Return the inner mechanism for vectors if there is one, else the mechanism itself."""
     return mechanism.noise if isinstance(mechanism, Wrapped) else mechanism
 
 
