@@ -181,7 +181,7 @@ class _Direction(ReleaseDistribution, ABC):
         if isinstance(self.mechanism, OuterMechanism):
             vectors = outer(vectors, self.mechanism.features)
         elif self.mechanism is not self.noise:
-            raise UserError(f"no audit of {type(self.mechanism).__name__} around {type(self.noise).__name__}")
+            raise UserError(f"cannot audit {type(self.mechanism).__name__} with {type(self.noise).__name__} inside")
         return np.where(np.isnan(vectors), 0.0, vectors)
 
     def distances(self, points: Points, other: Points) -> Floats:

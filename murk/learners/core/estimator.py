@@ -316,7 +316,7 @@ class StreamEstimator(base.Estimator):
         if mechanism is None:
             raise RejectedError("level", f"{release.level!r} is not one of the levels: {', '.join(engine.mechanisms)}")
         if release.simulated is not (self.seed is not None):
-            raise RejectedError("simulated", "a seeded learner takes simulated releases, others take real ones")
+            raise RejectedError("simulated", "with a seed a learner takes simulated releases, without one real ones")
         integers = release.integers
         lengths = getattr(engine, "lengths", (engine.dimension,))
         if len(integers) not in lengths:

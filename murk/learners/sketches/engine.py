@@ -298,7 +298,7 @@ class SketchEngine(WindowEngine[SketchSettings, GaussMixMechanism, SketchSums]):
         except UserError:
             raise RejectedError("magnitude", f"a spread of {release.spread:g}, outside the mechanism's range") from None
         if not mechanism.releases_eigenvalue and release.spread != mechanism.largest_spread:
-            raise RejectedError("magnitude", f"a spread of {release.spread:g}, not the mechanism's only one")
+            raise RejectedError("magnitude", f"a spread of {release.spread:g}, which is not the mechanism's")
         self._check_integers(integers, mechanism.magnitude)
         table = integers.reshape(settings.rows, -1) * unit
         self._check_squares(np.mean(table * table, axis=0), release.records, mechanism.noise_variance(release.spread))

@@ -55,7 +55,7 @@ METRICS = (
            "Half-width at which the coefficient counts as known, in coded units.", ("task", "name"),
            optional="with `murk monitor --known-within`"),
     Metric("murk_contrast_e_value", "gauge",
-           "Evidence against no difference, valid at every look; the p-value is 1 / E.", ("task", "contrast"),
+           "E-value against no difference, valid at every look; the p-value is 1 / E.", ("task", "contrast"),
            optional="with `contrasts`"),
     Metric("murk_parameter_error", "gauge", "Euclidean distance of the estimate from the reference parameters.",
            optional="if a reference is given"),
