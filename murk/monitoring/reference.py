@@ -26,7 +26,7 @@ def read_reference(path: str | Path) -> dict[str, float]:
         content = content["coefficients"]
     if not isinstance(content, Mapping) or not content:
         remedy = "write a mapping {name: value, ...}, or give the --json output of another run"
-        raise UserError(f"{path} does not hold true coefficients: {remedy}")
+        raise UserError(f"{path} is not a file of true coefficients: {remedy}")
     coefficients = {str(name): _number(value) for name, value in content.items()}
     for name, value in coefficients.items():
         if not math.isfinite(value):

@@ -28,7 +28,7 @@ class Accountant:
 
     Pure epsilon adds, rho adds, mu adds in quadrature, (epsilon, delta) adds. Different kinds are composed in the best
     kind that all imply: pure is GDP with mu = 2 Phi^-1(e^epsilon / (1 + e^epsilon)) and zCDP with rho = epsilon^2 / 2;
-    GDP is zCDP with rho = mu^2 / 2. (epsilon, delta) is added to the other releases' at the remaining delta. Sums
+    GDP is zCDP with rho = mu^2 / 2. (epsilon, delta) is added to the epsilon of all others at the remaining delta. Sums
     are exact, and the answer is rounded up.
 
     Mechanisms may be chosen in view of earlier releases if their guarantees are fixed in advance. If the guarantees
@@ -150,7 +150,7 @@ def _claims(release: Any) -> tuple[Guarantee, ...]:
 
 
 def _entry(claims: tuple[Guarantee, ...], count: int) -> _Entry:
-    """Return the smallest figure of every kind that the claims imply, for ``count`` releases."""
+    """Return ``count`` releases with the smallest figure of every kind that the claims imply."""
     figures: dict[str, list[Fraction]] = {"pure": [], "gdp": [], "zcdp": []}
     approx: tuple[Fraction, Fraction] | None = None
     for claim in claims:

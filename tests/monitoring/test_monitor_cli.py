@@ -180,9 +180,9 @@ def test_references_are_read(tmp_path, words, expected):
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (b"", "does not hold true coefficients"),
-        (b"[1, 2]", "does not hold true coefficients"),
-        (b"{}", "does not hold true coefficients"),
+        (b"", "is not a file of true coefficients"),
+        (b"[1, 2]", "is not a file of true coefficients"),
+        (b"{}", "is not a file of true coefficients"),
         (b'{"age": NaN}', "age: not a finite number"),
         (b'{"age": 1e999}', "age: not a finite number"),
         (b'{"age": true}', "age: not a finite number"),
