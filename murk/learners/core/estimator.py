@@ -422,9 +422,7 @@ class StreamEstimator(base.Estimator):
             raise MurkError(f"the state has the features {names!r}, but this learner has {known!r}")
         # Earlier states did not contain the bounds.
         if state.get("target_bounds", own := self._stated_bounds()) != own:
-            raise MurkError(
-                f"the state has the target's bounds {state['target_bounds']!r}, but this learner has {own!r}"
-            )
+            raise MurkError(f"the state has other settings: target bounds {state['target_bounds']!r}, not {own!r}")
         fresh = self._engine is None
         engine = self._begin(names) if fresh else self._require()
         try:

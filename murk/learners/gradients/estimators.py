@@ -384,7 +384,7 @@ class LDPSGDRegressor(LDPSGD, TargetEstimator, base.MiniBatchRegressor):
             self._range = ANY
             if seed is not None:
                 words = "-2 and 2, but this learner expects about -1 to 1: give public target_bounds=(low, high)"
-                self._beyond = BeyondBounds(-2.0, 2.0, words, share=0.25)
+                self._beyond = BeyondBounds(-2.0, 2.0, words, share=0.5)
         self._prepare()
 
     @classmethod
