@@ -20,6 +20,7 @@ from river.utils import dataframe
 from murk._scratch import keep, lasting, wiped
 from murk.errors import DataWarning, MurkError, UserError
 from murk.learners.core.options import InverseScalingStep, chosen_noise
+from murk.learners.core.target_range import BeyondBounds, TargetRange
 from murk.learners.core.values import frame_of, number, numbers, target, targets
 from murk.learners.estimates.estimate import Estimate, Intervals
 from murk.privacy import Guarantee
@@ -53,7 +54,7 @@ class FirstRecords:
         self._unit, self._target, self._labels = unit, target, labels
         # Smallest, largest, sum and sum of squares of each feature, the target's last.
         self._seen = [[math.inf, -math.inf, 0.0, 0.0] for _ in range(len(names) + 1)]
-        self._texts = self._far = self._absent = self._beyond = 0
+        self._texts = self._far = self._absent = 0
         self._began_at_zero = False
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -74,7 +75,6 @@ class FirstRecords:
         known = [number(value) for value in values]
         self._far += self._unit is not None and any(abs(each) > 10.0 * self._unit for each in known)
         self._absent += not math.isfinite(y)
-        self._beyond += self._target is not None and math.isfinite(y) and abs(y) > 2.0 * self._target
         if self.left == FIRST:
             self._began_at_zero = not any(known)
         self.left -= 1
@@ -105,11 +105,6 @@ class FirstRecords:
             findings.append(
                 f"many {first} have {what}: such a record counts as one without a target. "
                 f"{remedy}; if they are missing, this is fine"
-            )
-        if 4 * self._beyond >= FIRST:
-            findings.append(
-                f"many {first} have targets far beyond their declared bounds, which count as the nearest bound: little "
-                "will be learned. Give bounds (target_bounds=, target_bound=) that anybody may know and that hold them"
             )
         features = [seen for seen in self._seen[:-1] if seen[1] > seen[0]]
         narrow = [seen for seen in features if self._unit is not None and seen[1] - seen[0] < 0.2 * self._unit]
@@ -353,7 +348,11 @@ class StreamEstimator(base.Estimator):
 
     def estimate(self) -> Estimate:
         """Return the coefficients with their intervals and the method of estimation."""
-        estimate: Estimate = self._require().estimate()
+        estimate: Estimate = self._in_units(self._require().estimate())
+        return estimate
+
+    def _in_units(self, estimate: Any) -> Any:
+        """Return an estimate of coded targets in the target's own units."""
         return estimate
 
     def coefficients(self) -> dict[str, float]:
@@ -395,7 +394,8 @@ class StreamEstimator(base.Estimator):
                     f"a {type(self).__name__} merges with learners of its class only, not with a {type(other).__name__}"
                 )
             theirs = other._require()
-            if theirs.settings.digest != engine.settings.digest or other._names != self._names:
+            same = theirs.settings.digest == engine.settings.digest and other._names == self._names
+            if not same or other._stated_bounds() != self._stated_bounds():
                 raise UserError("only learners with the same features and settings can be merged")
             engines.append(theirs)
         return engines
@@ -403,7 +403,13 @@ class StreamEstimator(base.Estimator):
     def state_dict(self) -> dict[str, Any]:
         """Return the state as plain data (JSON), exact: a learner that loads it continues bit for bit."""
         names = [name if isinstance(name, str | int) else str(name) for name in self._names]
-        return {"features": names, "fold": self._require().state_dict()}
+        state = {"features": names, "fold": self._require().state_dict()}
+        bounds = self._stated_bounds()
+        return state if bounds is None else {**state, "target_bounds": bounds}
+
+    def _stated_bounds(self) -> list[float] | None:
+        """Return the target's bounds, on which the meaning of a state depends; None if codes are targets."""
+        return None
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Load a state of a learner with equal settings; raise MurkError if it is malformed or has other features."""
@@ -414,6 +420,9 @@ class StreamEstimator(base.Estimator):
         known = tuple(name if isinstance(name, str | int) else str(name) for name in self._names or names)
         if names != known:
             raise MurkError(f"the state has the features {names!r}, but this learner has {known!r}")
+        # Earlier states did not contain the bounds.
+        if state.get("target_bounds", own := self._stated_bounds()) != own:
+            raise MurkError(f"the state has other settings: target bounds {state['target_bounds']!r}, not {own!r}")
         fresh = self._engine is None
         engine = self._begin(names) if fresh else self._require()
         try:
@@ -593,13 +602,46 @@ class LabelEstimator(StreamEstimator):
 class TargetEstimator(StreamEstimator):
     """Base class of regressors: before the first release they predict the middle of the target's range."""
 
-    _middle: float = 0.0
+    _range: TargetRange
+    _beyond: BeyondBounds | None = None
+
+    def _bounded(self, found: TargetRange, *, stated: bool) -> None:
+        """Set the target's range, ``stated`` or assumed by a simulation, in which targets beyond it are counted."""
+        self._range = found
+        if self.seed is None:
+            return
+        bounds = f"{found.low:g} and {found.high:g}"
+        if not stated:
+            bounds += ", which a simulation assumes as their bounds"
+        words = (
+            f"{bounds}, and count as the nearest bound. Give target_bounds=(low, high) that are public and hold them"
+        )
+        self._beyond = BeyondBounds(found.low, found.high, words)
+
+    def _counted(self, y: Any) -> None:
+        # Frames: learn_one or learn_many, _coded_one or _coded_many, _counted, warned.
+        if self._beyond is not None and self._beyond.warned(y, 4):
+            self._beyond = None
 
     def _coded_one(self, y: Any) -> float:
-        return target(y)
+        if self._beyond is not None:
+            self._counted(target(y))
+        return self._range.code(y)
 
     def _coded_many(self, y: Any) -> NDArray[np.float64]:
-        return targets(y)
+        if self._beyond is not None:
+            self._counted(targets(y))
+        return self._range.codes(y)
+
+    def _in_units(self, estimate: Any) -> Any:
+        return self._range.in_units(estimate)
+
+    def _stated_bounds(self) -> list[float] | None:
+        return [self._range.low, self._range.high] if self._range.coded else None
+
+    @property
+    def _middle(self) -> float:
+        return self._range.middle
 
     @abstractmethod
     def _means(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:

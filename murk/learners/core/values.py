@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,8 +14,6 @@ from murk.errors import UserError
 from murk.stream.task.data.coding import read_number
 from murk.stream.task.data.containers import column_array
 
-T = TypeVar("T")
-
 
 def number(value: Any) -> float:
     """Return a feature's value; 0 if it is missing or not a finite number."""
@@ -23,25 +21,19 @@ def number(value: Any) -> float:
     return value if value is not None and math.isfinite(value) else 0.0
 
 
-def stated_bounds(name: str, given: T | None, simulated: T, *, seed: int | None, records: bool = True) -> T:
-    """Return a target's public bounds: as given for the argument ``name``, or the ``simulated`` default.
-
-    Raises UserError if none are given to a learner of raw ``records`` with real noise (``seed`` is None).
-    """
-    if given is not None:
-        return given
-    if seed is None and records:
-        raise UserError(
-            f"{name}= is required where noise is real: targets beyond their public bounds are projected to them, "
-            f"and noise is drawn for the whole range. Give publicly known bounds, as in {name}={simulated!r}"
-        )
-    return simulated
-
-
 def stated_range(given: tuple[float, float] | None, *, seed: int | None, records: bool = True) -> tuple[float, float]:
-    """Return ``target_bounds`` like `stated_bounds`; raise UserError unless they are finite and in order."""
-    low, high = map(float, stated_bounds("target_bounds", given, (-1.0, 1.0), seed=seed, records=records))
-    if not (math.isfinite(low) and math.isfinite(high) and low < high):
+    """Return a target's public bounds: as given for ``target_bounds``, or those that a simulation assumes, -1 and 1.
+
+    Raises UserError unless they are finite and in order, or if none are given to a learner of raw ``records`` with real
+    noise (``seed`` is None).
+    """
+    if given is None and seed is None and records:
+        raise UserError(
+            "target_bounds= is required where noise is real: targets beyond their public bounds are projected to them, "
+            "and noise is drawn for the whole range. Give publicly known bounds, as in target_bounds=(-1.0, 1.0)"
+        )
+    low, high = map(float, (-1.0, 1.0) if given is None else given)
+    if not (math.isfinite(high - low) and low < high):
         raise UserError(f"target_bounds={given!r}: give two finite numbers, the lower one first")
     return low, high
 

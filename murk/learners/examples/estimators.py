@@ -24,7 +24,8 @@ from murk.learners.core.estimator import (
 )
 from murk.learners.core.options import Averaging, InverseScalingStep, Weighting
 from murk.learners.core.parameters import check_choices, documented
-from murk.learners.core.values import number, stated_bounds, target, targets
+from murk.learners.core.target_range import TargetRange
+from murk.learners.core.values import number, target
 from murk.learners.estimates.estimate import Estimate
 from murk.learners.examples import layout as k
 from murk.learners.examples.directions import own_variance, parts
@@ -96,6 +97,7 @@ class IWPSGD(SGDEstimator):
     corrected: bool
 
     _target: ClassVar[Literal["binary", "real"]]
+    _target_unit = 1.0
 
     def _prepare(self, former: str | None = None) -> None:
         """Check the arguments and initialize; ``former`` is the default release of an earlier version."""
@@ -124,13 +126,13 @@ class IWPSGD(SGDEstimator):
             truncation=getattr(self, "truncation", None),
             step=step_setting(self.step),
             polish=(len(coded) <= POLISHED or release == "outer") if self.polish is None else self.polish,
-            unit=float(getattr(self, "_bound", 1.0)),
+            unit=self._target_unit,
             kind=self.mechanism,
             **{name: getattr(self, name) for name in _SETTINGS},
         )
 
     def _expected(self) -> tuple[float | None, float | None]:
-        return self.bound or 1.0, getattr(self, "_bound", None)
+        return self.bound or 1.0, 1.0 if self._target == "real" else None
 
     def _begin(self, names: tuple[Any, ...]) -> IWPEngine:
         self._settings = self._made_settings(self._coded_names(names))
@@ -252,14 +254,14 @@ class IWPSGD(SGDEstimator):
     def unbiased_loss(self) -> float:
         """Running mean of the unbiased losses, each at ``predict_one``'s coefficients before its release is learned.
 
-        NaN before the first release.
+        In squared units of a real target; NaN before the first release.
         """
-        return math.nan if self._engine is None else float(self._engine.unbiased_loss[0])
+        return math.nan if self._engine is None else self._target_unit**2 * float(self._engine.unbiased_loss[0])
 
     @property
     def unbiased_loss_error(self) -> float:
         """Standard error of :attr:`unbiased_loss`."""
-        return math.nan if self._engine is None else float(self._engine.unbiased_loss[1])
+        return math.nan if self._engine is None else self._target_unit**2 * float(self._engine.unbiased_loss[1])
 
     @property
     def refused_updates(self) -> int:
@@ -267,7 +269,7 @@ class IWPSGD(SGDEstimator):
         return 0 if self._engine is None else int(self._engine.refused_updates)
 
     def linear_coefficients(self) -> tuple[dict[Any, float], float]:
-        """Return the coefficients by feature, and the constant, that ``predict_one`` uses."""
+        """Return the coefficients by feature, and the constant, that ``predict_one`` uses, for coded targets."""
         if self._engine is None:
             return {}, 0.0
         *slopes, constant = self._engine.reference.tolist()
@@ -275,7 +277,8 @@ class IWPSGD(SGDEstimator):
 
     def merged(self, others: Sequence[Self]) -> Estimate:
         """Return the joint estimate of this learner and ``others`` with the same settings, each of one chain."""
-        return estimate([engine.snapshot() for engine in self._engines(others)])
+        found: Estimate = self._in_units(estimate([engine.snapshot() for engine in self._engines(others)]))
+        return found
 
     def _linear(self, rows: Floats) -> Floats:
         """Return scores of rows of features without the constant."""
@@ -418,19 +421,21 @@ class IWPSGDRegressor(IWPSGD, TargetEstimator, base.MiniBatchRegressor):
 
     Parameters
     ----------
+    target_bounds
+        Public bounds (low, high) of the target, to which it is clipped before it is coded to [-1, 1]; required unless
+        noise is simulated or examples are released, then (-1, 1) by default.
     target_bound
-        Public bound on ``|y|``, to which targets are clipped; required unless noise is simulated or examples are
-        released, then 1 by default.
+        Short for ``target_bounds=(-target_bound, target_bound)``.
     release
         ``"outer"``, the default: the outer product of ``(x, y)/sqrt(1 + |x|^2)`` with itself, for the fit weighted by
         ``1/(1 + |x|^2)``. ``"directions"``: ``x/|x|`` and ``y/|x|``, for the fit weighted by ``1/|x|^2``; the default
         for GDP or zCDP of mu > 3 or more than 64 features. ``"joint"``: ``(x, a y)`` with a public factor a.
         ``"separate"``: x and y by a mechanism each, as in the paper.
     radius
-        Radius of the ball to which coefficients, in units of ``target_bound``, are projected; 1.5 by default.
+        Radius of the ball to which coefficients of coded targets are projected; 1.5 by default.
     inputs
         ``"records"``: ``learn_one`` randomizes raw records. ``"released"``: it takes the output of :meth:`decoded`,
-        with targets in units of ``target_bound``.
+        with coded targets.
 
     Notes
     -----
@@ -455,12 +460,14 @@ class IWPSGDRegressor(IWPSGD, TargetEstimator, base.MiniBatchRegressor):
     """
 
     _target = "real"
+    target_bounds: tuple[float, float] | None
     target_bound: float | None
 
     def __init__(
         self,
         *,
         budget: Guarantee,
+        target_bounds: tuple[float, float] | None = None,
         target_bound: float | None = None,
         levels: Mapping[str, Guarantee] | None = None,
         release: Literal["outer", "directions", "joint", "separate"] | None = None,
@@ -485,24 +492,23 @@ class IWPSGDRegressor(IWPSGD, TargetEstimator, base.MiniBatchRegressor):
     ) -> None:
         self._keep(locals())
         self.loss = "squared"
-        self._bound = stated_bounds("target_bound", target_bound, 1.0, seed=seed, records=inputs == "records")
-        if not (math.isfinite(self._bound) and self._bound > 0):
-            raise UserError(f"target_bound={target_bound!r}, the public bound on |y|, must be positive and finite")
+        found = TargetRange.stated(
+            target_bounds, bound=target_bound, seed=seed, records=inputs == "records", intercept=intercept
+        )
+        self._bounded(found, stated=(target_bounds, target_bound) != (None, None))
+        self._target_unit = found.unit
         self._prepare()
 
     @classmethod
     def as_published(cls, *, budget: Guarantee, gamma: float = 1e-4, **more: Any) -> Self:
         """Return a learner with the paper's settings: separate releases, constant steps, the last iterate."""
-        return cls(budget=budget, **{**published(gamma), "target_bound": 1.0, **more})
+        return cls(
+            budget=budget,
+            **{**published(gamma), "target_bounds": None if "target_bound" in more else (-1.0, 1.0), **more},
+        )
 
     def _scale(self) -> Scale:
         return "slope"
-
-    def _coded_one(self, y: Any) -> float:
-        return target(y) / self._bound
-
-    def _coded_many(self, y: Any) -> Floats:
-        return targets(y) / self._bound
 
     def _released_target(self, x: Record, y: Any) -> float:
         return target(y)
@@ -511,22 +517,16 @@ class IWPSGDRegressor(IWPSGD, TargetEstimator, base.MiniBatchRegressor):
         # A joint release scales the target.
         return target / float(self._require().settings.scale)
 
-    def _in_units(self, coded: Estimate) -> Estimate:
-        return replace(coded, values=coded.values * self._bound, spread=coded.spread * self._bound)
-
-    def estimate(self) -> Estimate:
-        """Return the coefficients with standard errors, in units of the target."""
-        return self._in_units(super().estimate())
-
-    def merged(self, others: Sequence[Self]) -> Estimate:
-        """Return the joint estimate of this learner and ``others`` with the same settings, each of one chain."""
-        return self._in_units(super().merged(others))
-
     def _means(self, rows: Floats) -> Floats:
-        return self._bound * self._linear(rows)
+        return self._range.middle + self._range.unit * self._linear(rows)
 
     @classmethod
     def _unit_test_params(cls) -> Any:
         yield {"budget": GaussianDP(mu=1.0), "seed": 1}
         yield {"budget": GaussianDP(mu=4.0), "target_bound": 10.0, "seed": 1}
-        yield {"budget": ApproxDP(epsilon=2.0, delta=1e-5), "release": "separate", "target_bound": 100.0, "seed": 1}
+        yield {
+            "budget": ApproxDP(epsilon=2.0, delta=1e-5),
+            "release": "separate",
+            "target_bounds": (0.0, 100.0),
+            "seed": 1,
+        }

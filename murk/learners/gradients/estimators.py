@@ -23,6 +23,7 @@ from murk.learners.core.estimator import (
 )
 from murk.learners.core.options import Averaging, InverseScalingStep, Weighting
 from murk.learners.core.parameters import check_choices, documented
+from murk.learners.core.target_range import ANY, BeyondBounds, TargetRange
 from murk.learners.core.values import target
 from murk.learners.estimates.estimate import Estimate, PublicCovariates
 from murk.learners.estimates.links import class_probabilities, logistic
@@ -106,7 +107,7 @@ class LDPSGD(SGDEstimator):
             second_moment=None if moment is None else np.asarray(moment, dtype=np.float64),
             smallest_square=small,
             largest_square=large,
-            start=None if self.start is None else np.array(self.start, dtype=np.float64),
+            start=None if self.start is None else self._coded_start(np.array(self.start, dtype=np.float64)),
             scale_start=getattr(self, "scale_start", 1.0),
             scale_floor=getattr(self, "scale_floor", 0.01),
             **{name: getattr(self, name) for name in ("weights", "clip", "averaging", "weighting", "intervals")},
@@ -119,6 +120,10 @@ class LDPSGD(SGDEstimator):
         )  # fmt: skip
         self._start(names, engine)
         return engine
+
+    def _coded_start(self, start: Floats) -> Floats:
+        """Return public coefficients for coded targets."""
+        return start
 
     def _mechanism_for(self, guarantee: Guarantee) -> Mechanism:
         size, radius = self._settings.dimension, self._settings.bound
@@ -143,7 +148,9 @@ class LDPSGD(SGDEstimator):
         engines = self._engines(others)
         memories = [engine.snapshot() for engine in engines]
         first = engines[0]
-        return estimate(first.settings, memories, first.covariates, first.classes, first.mechanisms)
+        coded = estimate(first.settings, memories, first.covariates, first.classes, first.mechanisms)
+        found: Estimate = self._in_units(coded)
+        return found
 
     def _working(self) -> Floats:
         engine = self._require()
@@ -298,22 +305,25 @@ class LDPSGDRegressor(LDPSGD, TargetEstimator, base.MiniBatchRegressor):
 
     Parameters
     ----------
+    target_bounds
+        Public bounds (low, high) of the target, to which it is clipped before it is coded to [-1, 1]. By default
+        targets are neither clipped nor coded, and should be within about [-1, 1].
     c
         Huber's constant.
     scale
-        ``"estimate"``, or the known residual scale.
+        ``"estimate"``, or the known residual scale, in the target's units.
     scale_multiplier
         Unit of the scale's coordinate, which raises it above the noise; 1 in the paper.
     scale_start, scale_floor
-        First value of the estimated scale, and its public lower bound.
+        First value of the estimated scale of coded targets, and its public lower bound.
     public
         Public covariates without targets (array, data frame or list of records), for whitening.
     intervals
         ``"random-scaling"`` for intervals from the path of the average, which are valid in the limit and hold the truth
         too rarely before; by default none.
     radius
-        Radius of the ball to which coefficients are projected, and to which noise-aware steps are proportional; by
-        default ``5 sqrt(p / 6)`` for p coefficients.
+        Radius of the ball to which coefficients of coded targets are projected, and to which noise-aware steps are
+        proportional; by default ``5 sqrt(p / 6)`` for p coefficients.
     start
         Public coefficients to start from, the constant's last, ``(p,)``; by default zeros.
 
@@ -343,6 +353,7 @@ class LDPSGDRegressor(LDPSGD, TargetEstimator, base.MiniBatchRegressor):
         self,
         *,
         budget: Guarantee,
+        target_bounds: tuple[float, float] | None = None,
         levels: Mapping[str, Guarantee] | None = None,
         mechanism: str | None = None,
         calibration: Literal["analytic", "classic"] = "analytic",
@@ -367,6 +378,13 @@ class LDPSGDRegressor(LDPSGD, TargetEstimator, base.MiniBatchRegressor):
         noise: NoiseSource | None = None,
     ) -> None:
         self._keep(locals())
+        if target_bounds is not None:
+            self._bounded(TargetRange.stated(target_bounds, seed=seed), stated=True)
+        else:
+            self._range = ANY
+            if seed is not None:
+                words = "-2 and 2, but this learner expects about -1 to 1: give public target_bounds=(low, high)"
+                self._beyond = BeyondBounds(-2.0, 2.0, words, share=0.5)
         self._prepare()
 
     @classmethod
@@ -378,7 +396,15 @@ class LDPSGDRegressor(LDPSGD, TargetEstimator, base.MiniBatchRegressor):
     def _objective(self) -> Huber:
         if self.scale == "estimate":
             return Huber(self.c, None, self.scale_multiplier)
-        return Huber(self.c, float(self.scale))
+        return Huber(self.c, float(self.scale) / self._range.unit)
+
+    def _expected(self) -> tuple[float | None, float | None]:
+        return 1.0, None if self.target_bounds is None else 1.0
+
+    def _coded_start(self, start: Floats) -> Floats:
+        coded = start / self._range.unit
+        coded[-1] -= self._range.middle / self._range.unit
+        return coded
 
     def _default_radius(self, coefficients: int) -> float:
         # Leaves room for coefficients of 2 on features of unit size.
@@ -388,9 +414,10 @@ class LDPSGDRegressor(LDPSGD, TargetEstimator, base.MiniBatchRegressor):
         return "slope"
 
     def _means(self, rows: Floats) -> Floats:
-        return self._linear(rows)[:, 0]
+        return self._range.middle + self._range.unit * self._linear(rows)[:, 0]
 
     @classmethod
     def _unit_test_params(cls) -> Any:
         yield {"budget": GaussianDP(mu=1.0), "seed": 1}
         yield {"budget": PureDP(epsilon=2.0), "scale": 1.0, "seed": 1}
+        yield {"budget": PureDP(epsilon=2.0), "target_bounds": (0.0, 100.0), "seed": 1}

@@ -31,7 +31,8 @@ from murk.learners.core.scoring.local import LocalScores
 from murk.learners.core.scoring.mechanism import ScoreMechanisms, score_mechanisms
 from murk.learners.core.scoring.model import with_constant
 from murk.learners.core.scoring.settings import Settings
-from murk.learners.core.values import frame_of, stated_range, target, targets
+from murk.learners.core.target_range import TargetRange
+from murk.learners.core.values import frame_of
 from murk.learners.estimates.estimate import Estimate, PublicCovariates
 from murk.learners.estimates.line import LineEstimate
 from murk.learners.moments import protocol as moments
@@ -118,9 +119,8 @@ class Directions:
         """Return an estimate of a real target's line in its own units."""
         if self.curve.name != "identity":
             return coded
-        half, values = self.response.half, self.response.half * coded.values
-        values[-1] += self.response.middle
-        return replace(coded, values=values, spread=half * coded.spread, unit=half)
+        middle, half = self.response.middle, self.response.half
+        return replace(TargetRange(middle - half, middle + half, middle, half).in_units(coded), unit=half)
 
     def merged(self, engines: Sequence[LocalScores]) -> ScoreEstimate:
         """Return the joint estimate of several learners."""
@@ -223,7 +223,7 @@ class PublicMoments(PersonEstimator):
 
     def _expected(self) -> tuple[float | None, float | None]:
         # With a normal design, the bound follows from the public covariates.
-        return None if self.design == "gaussian" else self.radius or 1.0, None
+        return None if self.design == "gaussian" else self.radius or 1.0, 1.0 if hasattr(self, "_range") else None
 
     def _begin(self, names: tuple[Any, ...]) -> MomentEngine | LocalScores:
         noise, coded = chosen_noise(self.seed, self.noise), self._coded_names(names)
@@ -622,11 +622,9 @@ class PublicGLMRegressor(PublicMoments, TargetEstimator, base.MiniBatchRegressor
         noise: NoiseSource | None = None,
     ) -> None:
         self._keep(locals())
-        self._bounds = low, high = stated_range(target_bounds, seed=seed, records=inputs == "records")
-        # Without a constant, the middle of the range must be 0.
-        size = max(abs(low), abs(high))
-        self._response = Response(low, high) if intercept else Response(-size, size)
-        self._middle = self._response.middle
+        found = TargetRange.stated(target_bounds, seed=seed, records=inputs == "records", intercept=intercept)
+        self._bounded(found, stated=target_bounds is not None)
+        self._response = Response(found.low, found.high) if intercept else Response(-found.unit, found.unit)
         self._curve = curve_of(link, LINKS, "link")
         self._prepare()
 
@@ -664,21 +662,11 @@ class PublicGLMRegressor(PublicMoments, TargetEstimator, base.MiniBatchRegressor
         settings = published(budget) | {"target_bounds": (-size, size)} | more
         return cls(budget=budget, link=link, radius=radius, **settings)
 
-    def _coded_one(self, y: Any) -> float:
-        value, (low, high) = target(y), self._bounds
-        code = (min(max(value, low), high) - self._response.middle) / self._response.half
-        return code if math.isfinite(value) else math.nan
-
-    def _coded_many(self, y: Any) -> Floats:
-        values = targets(y)
-        clipped = np.clip(np.where(np.isfinite(values), values, np.nan), *self._bounds)
-        return np.asarray((clipped - self._response.middle) / self._response.half)
-
     def _scale(self) -> Scale:
         return "slope" if self.link == "identity" else "own"
 
     def _means(self, rows: Floats) -> Floats:
-        return np.clip(self._responses(rows), *self._bounds)
+        return np.clip(self._responses(rows), self._range.low, self._range.high)
 
     @classmethod
     def _unit_test_params(cls) -> Any:

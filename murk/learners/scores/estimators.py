@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Self
@@ -22,7 +21,7 @@ from murk.learners.core.scoring.local import LocalScores
 from murk.learners.core.scoring.mechanism import ScoreMechanisms, score_mechanisms
 from murk.learners.core.scoring.model import with_constant
 from murk.learners.core.scoring.settings import FEWEST_KEPT, Settings
-from murk.learners.core.values import stated_range, target, targets
+from murk.learners.core.target_range import TargetRange
 from murk.learners.estimates.drift import Drift
 from murk.learners.estimates.estimate import PublicCovariates
 from murk.learners.estimates.links import class_probabilities, logistic
@@ -43,7 +42,7 @@ class Scores(PersonEstimator):
 
     _binary: ClassVar[bool]
     _labels: tuple[str, ...] = ()  # the classes, if there are more than two
-    _half = 1.0  # a coefficient's coded unit, in the target's units
+    _range: TargetRange  # of a real target
 
     def _prepare(self) -> None:
         if self.exponent is not None and not 0.0 <= self.exponent <= 1.0:
@@ -99,23 +98,22 @@ class Scores(PersonEstimator):
         published: tuple[int, list[float]] = self._require().published()
         return published
 
-    def _in_units(self, estimate: ScoreEstimate) -> ScoreEstimate:
-        """Return an estimate in the target's own units."""
-        return estimate
-
     def estimate(self) -> ScoreEstimate:
         """Return coefficients with their intervals; half-widths are infinite for coefficients that were not learned."""
-        return self._in_units(self._require().estimate())
+        found: ScoreEstimate = super().estimate()  # type: ignore[assignment]
+        return found
 
     def merged(self, others: Sequence[Self]) -> ScoreEstimate:
         """Return the joint estimate of this learner and ``others`` of the same settings."""
-        return self._in_units(merged(self._engines(others)))
+        found: ScoreEstimate = self._in_units(merged(self._engines(others)))
+        return found
 
     def drift(self) -> Drift:
         """Test whether the coefficients have changed, with 1% false alarms in a stream's life; takes long."""
         engine = self._require()
         drift = drift_of(engine.settings, [(engine.now, engine.mechanisms)])
-        return replace(drift, changes={name: self._half * change for name, change in drift.changes.items()})
+        unit = 1.0 if self._binary else self._range.unit
+        return replace(drift, changes={name: unit * change for name, change in drift.changes.items()})
 
     def _linear(self, rows: Floats) -> Floats:
         """Return logits, or coded targets, of rows without the constant, (n, 1); for classes contrasts, (n, K - 1)."""
@@ -302,21 +300,11 @@ class ScoreRegressor(Scores, TargetEstimator, base.MiniBatchRegressor):
         noise: NoiseSource | None = None,
     ) -> None:
         self._keep(locals())
-        self._bounds = low, high = stated_range(target_bounds, seed=seed)
-        self._middle, self._half = (low + high) / 2.0, (high - low) / 2.0
+        self._bounded(TargetRange.stated(target_bounds, seed=seed), stated=target_bounds is not None)
         self._prepare()
 
     def _expected(self) -> tuple[float | None, float | None]:
         return 1.0, 1.0
-
-    def _coded_one(self, y: Any) -> float:
-        value = target(y)
-        return (value - self._middle) / self._half if math.isfinite(value) else math.nan
-
-    def _coded_many(self, y: Any) -> NDArray[np.float64]:
-        values = targets(y)
-        with np.errstate(over="ignore"):
-            return np.asarray((np.where(np.isfinite(values), values, np.nan) - self._middle) / self._half)
 
     def _clipped(self, y: NDArray[np.float64]) -> NDArray[np.float64]:
         return np.clip(y, -1.0, 1.0)
@@ -325,12 +313,11 @@ class ScoreRegressor(Scores, TargetEstimator, base.MiniBatchRegressor):
         return "slope"
 
     def _in_units(self, estimate: ScoreEstimate) -> ScoreEstimate:
-        values = self._half * estimate.values
-        values[-1] += self._middle
-        return replace(estimate, values=values, spread=self._half * estimate.spread, unit=self._half)
+        return replace(self._range.in_units(estimate), unit=self._range.unit)
 
     def _means(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
-        return np.clip(self._middle + self._half * self._linear(rows)[:, 0], *self._bounds)
+        own = self._range
+        return np.clip(own.middle + own.unit * self._linear(rows)[:, 0], own.low, own.high)
 
     @classmethod
     def _unit_test_params(cls) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -24,7 +25,8 @@ from murk.learners.core.estimator import (
 )
 from murk.learners.core.options import chosen_noise
 from murk.learners.core.parameters import documented
-from murk.learners.core.values import number, stated_bounds
+from murk.learners.core.target_range import TargetRange
+from murk.learners.core.values import number
 from murk.learners.estimates.estimate import Estimate
 from murk.learners.estimates.links import logistic
 from murk.learners.sketches import problem
@@ -253,7 +255,8 @@ class GaussMix(StreamEstimator):
     def merged(self, others: Sequence[Self]) -> Estimate:
         """Return the joint estimate of this learner and ``others`` with the same settings."""
         engines = self._engines(others)
-        return self._problem.estimate(engines)
+        found: Estimate = self._in_units(self._problem.estimate(engines))
+        return found
 
     @in_turn
     def state_dict(self) -> dict[str, Any]:
@@ -309,9 +312,14 @@ class GaussMixRegressor(GaussMix, TargetEstimator, base.MiniBatchRegressor):
 
     Parameters
     ----------
-    feature_bound, target_bound
-        Public bounds C_X of ``||(x, 1)||`` and C_Y of ``|y|``: records beyond them are scaled down. By default
-        ``sqrt(p + 1)`` and 1, for values within [-1, 1]; ``target_bound`` is required unless noise is simulated.
+    feature_bound
+        Public bound C_X of ``||(x, 1)||``: features beyond it are scaled down. By default ``sqrt(p + 1)``, for values
+        within [-1, 1].
+    target_bounds
+        Public bounds (low, high) of the target, to which it is clipped before it is coded to [-1, 1], with C_Y = 1;
+        required unless noise is simulated, then (-1, 1) by default.
+    target_bound
+        Instead of ``target_bounds``, the bound C_Y of ``|y|`` for targets that are not coded, as in the paper.
     method
         ``"moments"``, ``"mixing"``, or ``"linear-mixing"``, which also releases a noisy least eigenvalue to add less
         noise. By default moments, or linear mixing if ``rows``, ``analysis`` or ``debiased`` is given.
@@ -349,6 +357,7 @@ class GaussMixRegressor(GaussMix, TargetEstimator, base.MiniBatchRegressor):
         levels: Mapping[str, Budget] | None = None,
         features: Sequence[Any] | None = None,
         feature_bound: float | None = None,
+        target_bounds: tuple[float, float] | None = None,
         target_bound: float | None = None,
         rows: int | None = None,
         window: int | None = None,
@@ -363,26 +372,34 @@ class GaussMixRegressor(GaussMix, TargetEstimator, base.MiniBatchRegressor):
         noise: NoiseSource | None = None,
     ) -> None:
         self._keep(locals())
-        self._bound = float(stated_bounds("target_bound", target_bound, 1.0, seed=seed))
+        found = TargetRange.stated(target_bounds, bound=target_bound, seed=seed, intercept=intercept)
+        self._bound = 1.0
+        if target_bound is not None:
+            self._bound, found = found.unit, replace(found, unit=1.0)
+        self._bounded(found, stated=(target_bounds, target_bound) != (None, None))
         self._prepare()
 
     @classmethod
     def as_published(cls, *, budget: ApproxDP, rows: int, **more: Any) -> Self:
         """Return the paper's LinearMixing with k = ``rows``: least squares on the sketch, its noise not subtracted."""
-        return cls(budget=budget, rows=rows, **{"target_bound": 1.0, **PUBLISHED, **more})
+        return cls(
+            budget=budget,
+            rows=rows,
+            **{"target_bounds": None if "target_bound" in more else (-1.0, 1.0), **PUBLISHED, **more},
+        )
 
     def _scale(self) -> Scale:
         return "slope"
 
     def _means(self, rows: Floats) -> Floats:
-        return self._linear(rows)
+        return self._range.middle + self._range.unit * self._linear(rows)
 
     @classmethod
     def _unit_test_params(cls) -> Any:
         many: dict[str, Any] = {"windows": 10**6, "seed": 1}
         # Not 50: River measures memory after 500 and 1001 records, and a window must be open at both.
         yield {"budget": ApproxDP(1.0, 1e-5), "window": 49, **many}
-        yield {"budget": ApproxDP(1.0, 1e-5), "window": 49, "rows": 64, **many}
+        yield {"budget": ApproxDP(1.0, 1e-5), "window": 49, "rows": 64, "target_bounds": (0.0, 100.0), **many}
         yield {"budget": ApproxDP(1.0, 1e-5), "window": 1, "rows": 64, "debiased": False, **many}
 
 

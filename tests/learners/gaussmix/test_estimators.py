@@ -258,7 +258,7 @@ def test_records_beyond_the_bounds_are_scaled_and_counted_nowhere():
     near, far = regressor(feature_bound=0.5, windows=2), regressor(feature_bound=0.5, windows=2)
     rows = np.column_stack([x, np.ones(500)])
     near.learn_many(x, y)
-    with pytest.warns(DataWarning, match="targets far beyond"):
+    with pytest.warns(DataWarning, match="500 of the first 500 targets are beyond"):
         far.learn_many(x, 1e9 * y)
     kept = [getattr(far._window, name) for kind in type(far._window).__mro__ for name in getattr(kind, "__slots__", ())]
     counts = [each for each in kept if isinstance(each, int) or getattr(each, "dtype", None) == np.int64]

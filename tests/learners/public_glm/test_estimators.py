@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from river import compose, datasets, evaluate, metrics
 
-from murk.errors import MurkError, UserError
+from murk.errors import DataWarning, MurkError, UserError
 from murk.learners import PublicGLMClassifier, PublicGLMRegressor
 from murk.learners.moments.root import NoRootError
 from murk.privacy import ApproxDP, GaussianDP, PureDP, SimulatedNoise, ZeroConcentratedDP
@@ -267,7 +267,8 @@ def test_own_units_do_not_depend_on_the_bound_given():
 def test_targets_in_their_own_units():
     model = regression(budget=GaussianDP(100.0), target_bounds=(0, 52))
     y = 26 + 20 * X[:, 0]
-    model.learn_many(X, y)
+    with pytest.warns(DataWarning, match="targets are beyond 0 and 52"):
+        model.learn_many(X, y)
     assert model.coefficients()["0"] == pytest.approx(20, abs=1.0)
     assert model.coefficients()["intercept"] == pytest.approx(26, abs=1.0)
     assert model.predict_one({0: 0.5, 1: 0.0, 2: 0.0}) == pytest.approx(36, abs=1.5)
@@ -279,7 +280,8 @@ def test_targets_in_their_own_units():
 def test_counts_by_poisson_regression():
     counts = np.random.default_rng(2).poisson(np.exp(X @ TRUTH - 0.3))
     model = regression(budget=GaussianDP(8.0), link="exp", target_bounds=(0, 8), public=PUBLIC)
-    model.learn_many(X, counts)
+    with pytest.warns(DataWarning, match="targets are beyond 0 and 8"):
+        model.learn_many(X, counts)
     found = model.estimate()
     # Counts above 8 (fewer than one in 10^4) are projected to it.
     assert np.all(np.abs(found.values - np.append(TRUTH, -0.3)) < 5.1 * found.spread)

@@ -1,0 +1,127 @@
+"""Public bounds of a regressor's target: clipping, coding, and estimates in the target's own units. River-free."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from dataclasses import dataclass, replace
+from typing import Any, Final, Self, TypeVar
+
+import numpy as np
+
+from murk._scratch import keep
+from murk.errors import DataWarning, UserError
+from murk.learners.core.arrays import Floats
+from murk.learners.core.values import stated_range, target, targets
+from murk.learners.estimates.estimate import Estimate
+from murk.stream.task.data.coding import INTERCEPT
+
+E = TypeVar("E", bound=Estimate)
+
+
+@dataclass(frozen=True)
+class TargetRange:
+    """Public bounds of a target, and its code ``(y - middle) / unit``.
+
+    Examples
+    --------
+    >>> weeks = TargetRange.stated((0, 52), seed=1)
+    >>> weeks.code(52), weeks.code(13), weeks.code(100), weeks.code("none")
+    (1.0, -0.5, 1.0, nan)
+    """
+
+    low: float
+    high: float
+    middle: float
+    unit: float
+
+    @classmethod
+    def stated(
+        cls, bounds: tuple[float, float] | None, *, bound: float | None = None, seed: int | None, records: bool = True,
+        intercept: bool = True,
+    ) -> Self:  # fmt: skip
+        """Return the range between ``target_bounds``, or from -``target_bound`` to it.
+
+        The default is -1 to 1; learners of raw ``records`` with real noise have none. Without an ``intercept`` the
+        middle must be 0, and the unit is the larger bound. Raises UserError for anything but finite bounds in order.
+        """
+        if bound is not None:
+            bound = float(bound)
+            if not (math.isfinite(bound) and bound > 0.0):
+                raise UserError(f"target_bound={bound!r}, the public bound on |y|, must be positive and finite")
+            if bounds is not None:
+                raise UserError(f"target_bounds={bounds!r} and target_bound={bound!r}: give target_bounds alone")
+            bounds = -bound, bound
+        low, high = stated_range(bounds, seed=seed, records=records)
+        if intercept:
+            return cls(low, high, (low + high) / 2.0, (high - low) / 2.0)
+        return cls(low, high, 0.0, max(abs(low), abs(high)))
+
+    @property
+    def coded(self) -> bool:
+        """Whether codes differ from targets."""
+        return (self.middle, self.unit) != (0.0, 1.0)
+
+    def code(self, y: Any) -> float:
+        """Return a target's code, clipped to the bounds; NaN if it is missing or not a finite number."""
+        value = target(y)
+        return (min(max(value, self.low), self.high) - self.middle) / self.unit if math.isfinite(value) else math.nan
+
+    def codes(self, y: Any) -> Floats:
+        """Return the codes of a column of targets, ``(n,)``."""
+        values = targets(y)
+        clipped = np.clip(np.where(np.isfinite(values), values, np.nan), self.low, self.high)
+        return keep(np.asarray((clipped - self.middle) / self.unit))
+
+    def in_units(self, estimate: E) -> E:
+        """Return an estimate of coded targets in the target's own units."""
+        if not self.coded:
+            return estimate
+        values, unit = self.unit * estimate.values, self.unit
+        if self.middle:
+            values[estimate.names.index(INTERCEPT)] += self.middle
+        covariance = None if estimate.covariance is None else unit * unit * estimate.covariance
+        influence = estimate.influence
+        if influence is not None and influence.limit is not None:
+            influence = replace(influence, limit=unit * influence.limit)
+        return replace(
+            estimate, values=values, spread=unit * estimate.spread, covariance=covariance, influence=influence
+        )
+
+
+ANY: Final = TargetRange(-math.inf, math.inf, 0.0, 1.0)
+"""The range of a target without bounds, whose code is the target."""
+
+
+class BeyondBounds:
+    """Counter of a simulation's targets beyond their bounds, which warns once, after 100, 1,000, 10,000, ... targets.
+
+    ``share`` is the smallest share that it warns of, and ``words`` are what such targets count as, and the remedy. It
+    does not go into copies and pickles, since it depends on raw records.
+    """
+
+    def __init__(self, low: float, high: float, words: str, *, share: float = 0.0) -> None:
+        self._low, self._high, self._words, self._share = low, high, words, share
+        self._seen = self._beyond = 0
+        self._due = 100
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(None), ()
+
+    def warned(self, y: Any, level: int) -> bool:
+        """Count a target or a column of them; return whether this led to the warning, ``level`` frames up."""
+        if isinstance(y, float):
+            seen, beyond = 1, int(y < self._low or y > self._high)
+        else:
+            seen, beyond = len(y), int(np.count_nonzero((y < self._low) | (y > self._high)))
+        self._seen, self._beyond = self._seen + seen, self._beyond + beyond
+        if self._seen < self._due:
+            return False
+        while self._due <= self._seen:
+            self._due *= 10
+        if self._beyond <= self._share * self._seen:
+            return False
+        warnings.warn(
+            f"{self._beyond:,} of the first {self._seen:,} targets are beyond {self._words}", DataWarning, level + 1
+        )
+        return True
