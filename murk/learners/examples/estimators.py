@@ -523,7 +523,7 @@ class IWPSGDRegressor(IWPSGD, TargetEstimator, base.MiniBatchRegressor):
     @classmethod
     def _unit_test_params(cls) -> Any:
         yield {"budget": GaussianDP(mu=1.0), "seed": 1}
-        yield {"budget": GaussianDP(mu=4.0), "target_bound": 10.0, "seed": 1}
+        yield {"budget": GaussianDP(mu=4.0), "target_bounds": (-10.0, 10.0), "seed": 1}
         yield {
             "budget": ApproxDP(epsilon=2.0, delta=1e-5),
             "release": "separate",
