@@ -80,7 +80,7 @@ def test_a_lost_ledger_is_not_made_anew(folder: Path) -> None:
     world(folder, rows=40)
     assert run(folder).status == 0
     kept = (folder / "third-child.ledger.db").rename(folder / "kept.db")
-    refused(run(folder), "a file that belongs to it (third-child.ledger.db.key) is still there", "Nothing was spent")
+    refused(run(folder), "its companion third-child.ledger.db.key is still there", "Nothing was spent")
     (folder / "third-child.ledger.db.key").rename(folder / "kept.db.key")
     refused(run(folder), "there is no ledger at third-child.ledger.db", "Nothing was spent")
     assert not (folder / "third-child.ledger.db").exists()

@@ -20,7 +20,7 @@ MISTAKES = {
     ),
     "a cap below a release": (
         (PRIVACY, "{guarantee: {gdp: {mu: 1.0}}, per_person: {gdp: {mu: 0.5}}}"),
-        ["privacy.per_person", "raise the cap or drop the level"],
+        ["privacy.per_person", "raise it, or drop the level"],
     ),
     "no protocol": (("protocol: gradients", "protocol: mixtures"), ["protocol", "is not a protocol"]),
     "not YAML": (("privacy:", "- privacy: ["), ["not readable as YAML", "line"]),

@@ -15,7 +15,7 @@ from tests.protocols import EXAMPLES, GRADIENTS, MOMENTS, SKETCH, Protocol
 STEP = int(os.environ.get("MURK_POINT_STEP", "51"))
 FIRST = 2
 # Of a sketch so many that some are amid a window.
-STEPS = [(GRADIENTS, STEP), (SKETCH, STEP + STEP // 4)]
+STEPS = [(GRADIENTS, STEP), (SKETCH, 43)]
 # These two release the same way: one with a seed, the other with real noise.
 SEEDED, REAL = [*STEPS, (EXAMPLES, 4 * STEP + 3)], [*STEPS, (MOMENTS, 4 * STEP + 3)]
 SET_ASIDE = MOMENTS.set_aside

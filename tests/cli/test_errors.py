@@ -67,7 +67,7 @@ def test_the_code_is_said_or_that_of_who_raised_it():
         (["status", "--log", "nowhere"], 2, "MURK-LOG-008"),
         (["status", "--log", "sqlite:///people.csv"], 2, "MURK-FILE-002"),
         (["status", "--log", "sqlite:///empty-log.db"], 2, "MURK-LOG-003"),
-        (["run", "nowhere.yaml", "--source", "people.csv"], 2, "MURK-TASK-001"),
+        (["run", "nowhere.yaml", "--source", "people.csv"], 2, "MURK-TASK-002"),
         (["run", "people.csv", "--source", "people.csv"], 2, "MURK-TASK-002"),
         (["run", "task.yaml", "--source", "nowhere.csv"], 2, "MURK-DATA-001"),
         (["ledger", "nowhere.db"], 2, "MURK-LEDGER-002"),

@@ -174,7 +174,7 @@ def scraped(tmp_path_factory):
     produce = ["produce", "task.yaml", "--source", "people.csv", "--person", "who", "--level", "lot", "--seed", 1,
                "--patience", 300, "--metrics-port", 0, "--block", 12]  # fmt: skip
     watch = ["monitor", "task.yaml", "--log", LOG, "--port", 0, "--wait", "--json", "--interval", 0.5,
-             "--reference", "reference.json"]  # fmt: skip
+             "--reference", "reference.json", "--known-within", 0.001]  # fmt: skip
     with tool(folder, *produce) as people, tool(folder, *watch) as monitor, ExitStack() as stack:
         look = ["--port", 0, "--json", "--interval", 0.5]
         others = [

@@ -336,8 +336,8 @@ WRONG = {
     "plain-to-tls": ("this port speaks TLS", "security.protocol"),
     "sasl-plain-to-tls": ("this port speaks TLS", "security.protocol"),
     "tls-to-plain": ("the TLS handshake failed", "security.protocol"),
-    "no-certificate": ("requires a client certificate", "ssl.certificate.file"),
-    "stranger's-certificate": ("requires a client certificate", "ssl.certificate.file"),
+    "no-certificate": ("requires a certificate that it trusts", "ssl.certificate.file"),
+    "stranger's-certificate": ("requires a certificate that it trusts", "ssl.certificate.file"),
     "locked-key": ("ssl.key.password",),
     "key-s-password": ("ssl.key.password",),
 }

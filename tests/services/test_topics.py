@@ -184,7 +184,7 @@ def test_a_wrong_number_of_partitions_cannot_be_mended(broker, folder, place):
 def test_more_copies_than_brokers(broker, folder, place):
     url, names = place
     found = topics(folder, url, "--replication", 3)
-    harness.refused(found, "3 copies of each partition", "fewer brokers", "--replication")
+    harness.refused(found, "too few brokers for 3 copies of a partition", "--replication")
     with admin(broker) as client:
         assert not set(names.all) & set(client.list_topics())
 

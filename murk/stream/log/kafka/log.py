@@ -465,7 +465,8 @@ class KafkaLog(Log):
             self._take_name(names[0])
         elif not self._create:
             raise UserError(
-                f"no log at {self.url} that this user may see: create one with `murk topics TASK --log {self.url}`",
+                f"there is no log at {self.url} that this user may see: create one with `murk topics TASK --log "
+                f"{self.url}`",
                 code="MURK-LOG-004",
             )
 
