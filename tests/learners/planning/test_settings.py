@@ -32,8 +32,8 @@ def test_features_target_public_rows_and_protocol():
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "features= is missing"),
-        ("features=2, mu=1", "target= is missing"),
+        ("", "features= is required"),
+        ("features=2, mu=1", "target= is required"),
         ("features=2, target=real", "no budget: give"),
         ("featurs=2", "did you mean 'features'"),
         ("features", "'features' is not KEY=VALUE"),

@@ -128,7 +128,10 @@ class IndexedRecords(Fetcher.PartitionRecords):  # type: ignore[misc]
                 yield from super()._unpack_records(tp, rest, key_deserializer, value_deserializer)
                 return
             if self.check_crcs and not batch.validate_crc():
-                raise CorruptRecordError(f"Batch of partition {tp} at offset {batch.base_offset} failed crc check")
+                # As kafka-python says it.
+                raise CorruptRecordError(
+                    f"Record batch for partition {tp} at offset {batch.base_offset} failed crc check"
+                )
             self.leader_epoch = batch.leader_epoch
             self.records_read += len(unpacked)
             self.bytes_read += batch.size_in_bytes
