@@ -248,7 +248,7 @@ def test_migrating_digests_needs_the_key_that_there_is(path: Path) -> None:
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize(
     ("owner", "name"),
-    [(names, "make_key"), (renaming, "_hash"), (names, "give_name"), (renaming, "_overwrite")],
+    [(names, "make_key"), (renaming, "_hash_all"), (names, "give_name"), (renaming, "_overwrite")],
     ids=["make", "hash", "name", "overwrite"],
 )
 def test_killed_while_digests_are_migrated_nobody_gets_a_second_budget(
@@ -512,7 +512,7 @@ def test_nobody_opens_a_ledger_that_is_being_migrated(plain: Path, monkeypatch: 
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize(
     ("owner", "name"),
-    [(key.os, "replace"), (renaming, "make_key"), (renaming, "_hash"), (names, "give_name"), (renaming, "_overwrite")],
+    [(key.os, "replace"), (renaming, "make_key"), (renaming, "_hash_all"), (names, "give_name"), (renaming, "_overwrite")],
     ids=["replace", "make", "hash", "name", "overwrite"],
 )
 def test_killed_while_migrating_nobody_gets_a_second_budget(plain: Path, owner: Any, name: str, when: str) -> None:

@@ -59,7 +59,7 @@ def test_an_account_is_of_a_name_or_of_a_row_and_its_file() -> None:
     assert [known_by(row, FILE) for row in (0, LAST)] == [0, LAST]
     wrong: list[tuple[object, str | None]] = [("ann", FILE), (0, None), (-1, FILE), (LAST + 1, FILE), (True, FILE)]
     for person, source in [*wrong, (None, None), (1.0, FILE)]:
-        with pytest.raises(UserError, match="a person is named by a text; or by a row"):
+        with pytest.raises(UserError, match="a person is named by a text, or by a row"):
             known_by(person, source)  # type: ignore[arg-type]
 
 
