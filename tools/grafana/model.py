@@ -127,8 +127,10 @@ def _error() -> Json:
 def _widths() -> Json:
     return timeseries(
         "Half widths",
-        "Half width of each coefficient's interval, on a log scale. Rare categories stay wide longest.",
+        "Half width of each coefficient's interval, on a log scale. Rare categories stay wide longest. With "
+        "`murk monitor --known-within`, the width at which a coefficient counts as known.",
         target(HALF_WIDTH, "{{name}}"),
+        target('max by (name) (murk_parameter_known_within{task="$task"})', "{{name}}: known within"),
         log=True,
         empty=NO_INTERVAL,
     )

@@ -512,7 +512,13 @@ def test_nobody_opens_a_ledger_that_is_being_migrated(plain: Path, monkeypatch: 
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize(
     ("owner", "name"),
-    [(key.os, "replace"), (renaming, "make_key"), (renaming, "_hash_all"), (names, "give_name"), (renaming, "_overwrite")],
+    [
+        (key.os, "replace"),
+        (renaming, "make_key"),
+        (renaming, "_hash_all"),
+        (names, "give_name"),
+        (renaming, "_overwrite"),
+    ],
     ids=["replace", "make", "hash", "name", "overwrite"],
 )
 def test_killed_while_migrating_nobody_gets_a_second_budget(plain: Path, owner: Any, name: str, when: str) -> None:
