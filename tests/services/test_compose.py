@@ -18,7 +18,10 @@ from tests.services.test_prometheus import OWN, substituted, targets, values
 # What Grafana makes of it for a data source that is scraped every 5 seconds.
 RATE_INTERVAL = "20s"
 OF_OTHERS = OWN.keys() | {
-    metric.name for metric in METRICS if metric.optional in ("with protocol gradients", "if the learner is iterative")
+    metric.name
+    for metric in METRICS
+    if metric.optional
+    in ("with protocol gradients", "if the learner is iterative", "with `murk monitor --known-within`")
 }
 pytestmark = pytest.mark.slow
 
