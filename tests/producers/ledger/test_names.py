@@ -67,19 +67,20 @@ def killed(work: Callable[[], Any], owner: Any, name: str, when: str, calls: int
     """Kill a child, as SIGKILL does, around the n-th call of a function; whether it came to that."""
     child = os.fork()
     if child == 0:
-        inner, left = getattr(owner, name), [calls]
-
-        def wrapped(*arguments: Any, **options: Any) -> Any:
-            left[0] -= 1
-            if when == "before" and not left[0]:
-                os.kill(os.getpid(), signal.SIGKILL)
-            result = inner(*arguments, **options)
-            if when == "after" and not left[0]:
-                os.kill(os.getpid(), signal.SIGKILL)
-            return result
-
-        setattr(owner, name, wrapped)
+        # Whatever fails: a child that went on would run the other tests.
         try:
+            inner, left = getattr(owner, name), [calls]
+
+            def wrapped(*arguments: Any, **options: Any) -> Any:
+                left[0] -= 1
+                if when == "before" and not left[0]:
+                    os.kill(os.getpid(), signal.SIGKILL)
+                result = inner(*arguments, **options)
+                if when == "after" and not left[0]:
+                    os.kill(os.getpid(), signal.SIGKILL)
+                return result
+
+            setattr(owner, name, wrapped)
             work()
         finally:
             os._exit(0)
