@@ -16,8 +16,8 @@ from murk.stream.task.task import Task
 RARE: Final = 0.05  # rate of a rare outcome, for comparison with a guessed one
 
 
-def rate_words(task: Task, effects: Effects) -> str:
-    """Return the assumed rate and its source in words.
+def rate_words(task: Task, effects: Effects, *, option: bool = True) -> str:
+    """Return the assumed rate and its source in words; with ``option``, the command takes ``--rate`` for any target.
 
     Examples
     --------
@@ -34,11 +34,11 @@ def rate_words(task: Task, effects: Effects) -> str:
     """
     rate = rate_of(task, effects)
     key = "typical" if isinstance(task.target, RealTarget) else "rate"
-    option = "" if isinstance(rate.value, tuple) else " or --rate"
+    or_option = " or --rate" if option and not isinstance(rate.value, tuple) else ""
     known = {
         "stated": "as stated",
         "task": "as the task states",
-        "assumed": f"a guess (state target: {{{key}: ...}}{option})",
+        "assumed": f"a guess (state target: {{{key}: ...}}{or_option})",
     }[rate.source]
     if isinstance(rate.value, tuple):
         shares = "equal shares of the classes" if rate.assumed else "classes in their shares"

@@ -215,6 +215,16 @@ def test_the_protocol_of_the_smallest_half_widths_is_written_into_the_task(peopl
     assert Task.load("p.yaml").protocol == "scores"
 
 
+def test_a_guess_names_a_remedy_that_the_command_takes(folder):
+    """--rate is of binary targets: for a real one the task states what is typical."""
+    columns = "age:18..88,amount:0..100"
+    first = murk("init", "a", "--columns", columns, "--people", 1_000, folder=folder)
+    assert "{typical: ...})" in first.out
+    assert "--rate" not in first.out
+    second = murk("init", "b", "--columns", "age:18..88,again:no|yes", "--people", 1_000, folder=folder)
+    assert "{rate: ...} or --rate)" in second.out
+
+
 def test_another_protocol_than_the_default_is_written_where_its_forecast_is_clearly_smaller(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

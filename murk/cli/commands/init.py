@@ -111,12 +111,15 @@ def _by_forecast(text: str, people: int, *, quiet: bool) -> tuple[str, str]:
     from murk.planning.outlook import features_words, rate_words
     from murk.planning.plan import plan, size, why_not
     from murk.stream import Task
+    from murk.stream.task.data.features import BinaryTarget
 
     task = Task.parse(text)
     with progress("forecast", size(task, [people], [1.0], None), quiet=quiet) as tick:
         forecast = plan(task, people=[people], budgets=[1.0], tick=tick)
     protocol, why = forecast.chosen[people]
-    assumed = ", ".join(filter(None, [rate_words(task, Effects()), features_words(task)]))
+    assumed = ", ".join(
+        filter(None, [rate_words(task, Effects(), option=isinstance(task.target, BinaryTarget)), features_words(task)])
+    )
     if not protocol:
         why = f"{people:,} people: {why} ({task.protocol}: {why_not(forecast.cells[0])})"
     return protocol, f"By forecast: {why.rstrip('.')}. Assumed: {assumed}. More: murk plan"
