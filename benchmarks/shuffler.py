@@ -1,13 +1,11 @@
-"""The shuffler's throughput and memory: ``python -m benchmarks.shuffler``.
+"""The shuffler's throughput: ``python -m benchmarks.shuffler``.
 
 Releases of scores on an embedded log, in crowds of a given size: CPU and wall time of a release, beside those of the
-worker that learns them from the log of releases in the same run, and the growth of the process's memory while crowds of
-growing size are shuffled. ``--releases``, ``--crowds``.
+worker that learns them from the log of releases in the same run. ``--releases``, ``--crowds``.
 """
 
 import argparse
 import gc
-import resource
 import tempfile
 import time
 from pathlib import Path
@@ -44,14 +42,13 @@ def message(task, number, now):
 
 
 def measured(releases, crowd):
-    """CPU and wall seconds of shuffler and worker, and by how many MiB the shuffler's memory grew."""
+    """Releases in crowds, and CPU and wall seconds of shuffler and worker."""
     task = Task.parse(TASK.format(crowd=crowd, window=max(65_536, crowd)))
     problem = problem_for(task)
     with tempfile.TemporaryDirectory() as place, ExitLogs(Path(place), task) as (intake, log):
         now = truncate_time(time.time(), task.granularity)
         for begin in range(0, releases, BLOCK):
             intake.append([(0, message(task, n, now)) for n in range(begin, min(begin + BLOCK, releases))])
-        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         with Shuffler(intake, log, task, problem, Store(Path(place) / "store")) as shuffler:
             clock = Clock()
             while not shuffler.step().idle:
@@ -60,14 +57,13 @@ def measured(releases, crowd):
             totals = shuffler.totals
             released = totals.released
             assert released + totals.waiting == releases, totals
-        grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
         with Worker(log, task, problem.engine()) as worker:
             clock = Clock()
             while worker.step().read:
                 pass
             learned = clock.stop()
             assert worker.counters.learned == released, (worker.counters, released)
-    return released, shuffled, learned, grown
+    return released, shuffled, learned
 
 
 class ExitLogs:
@@ -94,14 +90,11 @@ def main(argv):
     gc.set_threshold(*COLLECT)  # as `murk learn` does
     measured(20_000, 2_000)  # kernels are compiled
     print("us a release (CPU, in all)\n")
-    print("  crowd     shuffler         worker           shuffler / worker (CPU)   memory grew")
+    print("  crowd     shuffler         worker           shuffler / worker (CPU)")
     for crowd in options.crowds:
-        released, shuffled, learned, grown = measured(options.releases, crowd)
+        released, shuffled, learned = measured(options.releases, crowd)
         each = [1e6 * value / released for value in (shuffled.cpu, shuffled.wall, learned.cpu, learned.wall)]
-        print(
-            f"  {crowd:9,} {each[0]:7.1f} {each[1]:7.1f} {each[2]:7.1f} {each[3]:7.1f}   "
-            f"{each[0] / each[2]:7.2f}                   {grown:7.0f} MiB"
-        )
+        print(f"  {crowd:9,} {each[0]:7.1f} {each[1]:7.1f} {each[2]:7.1f} {each[3]:7.1f}   {each[0] / each[2]:7.2f}")
 
 
 if __name__ == "__main__":

@@ -143,7 +143,7 @@ def begin_on(
         try:
             log = open_log(url, create=False, name=name)
             if (document := log.document()) is None:
-                remedy = "`murk run` or `murk produce` announces one"
+                remedy = "`murk topics`, `murk run` or `murk produce` announces one"
                 raise UserError(f"{url} carries no task yet: {remedy}", code="MURK-LOG-003")
             task = Task.from_document(document, f"the task on {url}")
             opened = True

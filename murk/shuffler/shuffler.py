@@ -377,7 +377,7 @@ class Shuffler:
             window.given,
             self._disguised(judged.admitted, offset),
             counts,
-            int(self._clock()),
+            truncate_time(self._clock(), self._task.granularity),
             window.size,
         )
         return len(messages)
@@ -438,16 +438,19 @@ class Shuffler:
         self._mark = mark
 
     def _drop_late(self) -> int:
-        """Drop the crowds that are still too small and whose first release has waited too long."""
-        dropped, before = 0, self._clock() - self._settings.patience
+        """Drop the crowds that are still too small and whose first release has waited too long.
+
+        The store and the moment of dropping have the first arrival's time in the task's granularity only.
+        """
+        before = truncate_time(self._clock(), self._task.granularity) - self._settings.patience
+        dropped = 0
         for crowd in self._store.open_crowds():
             if crowd.since < before:
                 self._store.drop(crowd)
                 dropped += crowd.count
-                _log.warning(
-                    "%s: %d releases of level %s waited too long for a crowd of %d and were dropped",
-                    self._description, crowd.count, crowd.level, self._settings.crowd,
-                )  # fmt: skip
+                # Neither level nor count, which may be one person's.
+                words = "%s: releases waited too long for a crowd of %d and were dropped"
+                _log.warning(words, self._description, self._settings.crowd)
         return dropped
 
     def _commit(self) -> None:

@@ -144,6 +144,7 @@ class Campaign:
                 for _ in range(20):
                     if part not in self.parts:
                         self.aim(part)
+        assert len(self.struck) >= kills > 0
 
     @property
     def parts(self) -> set[int]:
@@ -181,7 +182,7 @@ class Case:
 
 
 WHO = ("--person", "who")
-FEW = KILLS // 5
+FEW = max(2, KILLS // 5)
 CASES = {
     "gradients": Case(GRADIENTS, KILLS, 3_500, "public: {set_aside: 1000}\n", LEVELS, ("--level", "lot")),
     "gradients, chains": Case(GRADIENTS, FEW, 2_500, CHAINS, TWO, WHO, 1_000),

@@ -43,6 +43,10 @@ def test_status_of_an_open_stream_holds_at_every_look(learned, tmp_path):
     asked = murk("status", "--log", LOG, "--predict", "arm=b", "--json", folder=tmp_path).json["prediction"]
     (least, most), value = asked["of"]["mean"]["interval"], asked["of"]["mean"]["value"]
     assert 0 < least < value < most < 10
+    # The twin: an interval of a single look is strictly inside.
+    once = murk("status", "--log", LOG, "--predict", "arm=b", "--intervals", "fixed", "--json", folder=tmp_path).json
+    inner = once["prediction"]["of"]["mean"]["interval"]
+    assert least < inner[0] < value < inner[1] < most
     shown = murk("status", "--log", LOG, "--predict", "arm=b", folder=tmp_path).out
     assert "Prediction at arm = b" in shown
     assert f"{value:.3f}" in shown

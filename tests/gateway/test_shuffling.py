@@ -22,6 +22,13 @@ from tests.shuffler.crowds import CROWD, Watch, drain, make_task, numbers, shuff
 from tests.shuffler.test_kills import KILLS
 
 OUT = "out.db"
+ASIDE = "privacy: {guarantee: {gdp: {mu: 1.0}}}\npublic: {set_aside: 5}\n"
+SHUFFLED = """
+name: crowds
+features: [{name: age, low: 21, high: 35}]
+target: {name: third_child, kind: binary, positive: "yes", negative: "no"}
+shuffle: {crowd: 1000, promise: {epsilon: 0.5}}
+"""
 
 
 class Devices:
@@ -144,9 +151,13 @@ def test_it_forwards_crowds_says_so_and_ends_in_order(tmp_path):
             time.sleep(0.05)
         assert (found["murk_shuffler_releases_total"], found["murk_shuffler_crowd_releases"]) == (CROWD, CROWD)
         assert devices.send(client, *people[-9:]) == 202
-        while scraped(metrics)["murk_shuffler_waiting_releases"] != 5:  # tenths of a crowd of 50, rounded down
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        with open_log(f"sqlite:///{tmp_path}/log.db", create=False) as intake:
+            # What the shuffler has taken in is deleted.
+            while intake.begin(0) < CROWD + 9:
+                assert time.monotonic() < deadline
+                time.sleep(0.05)
+        # Until the next crowd or period, metrics say nothing of those who arrived since.
+        assert scraped(metrics)["murk_shuffler_waiting_releases"] == found["murk_shuffler_waiting_releases"] == 0
     process.send_signal(signal.SIGTERM)
     done = finish(process)
     assert done.status == 0
@@ -185,3 +196,21 @@ def test_what_is_wrong_is_refused(tmp_path):
     (tmp_path / "plain").mkdir()
     url = announced(tmp_path / "plain", plain_task())
     refused(murk("gateway", "--log", url, "--port", 0, "--shuffle", out, folder=tmp_path), "is not shuffled")
+
+
+def test_a_task_is_announced_on_a_file_and_served_from_nothing(tmp_path):
+    """As docs/shuffling.md says: `murk topics`, then the gateway. `murk produce` sets a public sample aside."""
+    (tmp_path / "task.yaml").write_text(SHUFFLED)
+    url, out = f"sqlite:///{tmp_path}/log.db", f"sqlite:///{tmp_path}/{OUT}"
+    for _ in range(2):
+        assert murk("topics", "task.yaml", "--log", url, "--json", folder=tmp_path).json["announced"]
+    process, address = begun(url, tmp_path, "--shuffle", out)
+    with Client(address) as client:
+        assert client.get("/v1/tasks/crowds").status == 200
+    process.kill()
+    process.wait()
+    words = "only a log on Kafka has topics"
+    refused(murk("topics", "task.yaml", "--log", url, "--check", folder=tmp_path), words)
+    (tmp_path / "aside.yaml").write_text(SHUFFLED.split("shuffle:")[0] + ASIDE)
+    refused(murk("topics", "aside.yaml", "--log", f"sqlite:///{tmp_path}/x.db", folder=tmp_path), "`murk produce`")
+    assert not (tmp_path / "x.db").exists()

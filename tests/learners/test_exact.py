@@ -104,6 +104,12 @@ def test_shares_are_learned_from_randomized_responses():
 def test_bad_input_is_refused():
     with pytest.raises(UserError, match="between 0 and their count"):
         mean_sequence(11, 10, 100)
+    for level in (0.0, 1.0, math.nan):
+        with pytest.raises(UserError, match="is not between 0 and 1"):
+            mean_sequence(3, 10, 100, level)
+    for count in (-5.0, 0.0, math.inf, math.nan):
+        with pytest.raises(UserError, match="not a positive number of releases"):
+            mean_sequence(3, 10, count)
     with pytest.raises(UserError, match="not whole"):
         difference_sequence((0.5, 1), (10, 10), 100)
     with pytest.raises(UserError, match="3 values"):

@@ -23,6 +23,9 @@ from murk.privacy.noise.sources import fill
 from tests.kernels import compiled_at_once
 from tests.learners.catalogue import FEATURES, SECRETS, STRICT, compiled, made, target_of
 
+# Targets are of records that nobody has scaled.
+pytestmark = pytest.mark.filterwarnings("ignore:.* targets are beyond:murk.errors.DataWarning")
+
 PUBLIC = {"public": np.random.default_rng(7).uniform(-1, 1, (50, 2))}
 CLASSES = {"classes": ("a", "b", "c"), **PUBLIC}
 # Of each kernel: learners with Gaussian noise, which it draws in place.

@@ -188,7 +188,7 @@ def test_nothing_learned_is_told_as_nothing_known():
 
 def test_a_state_of_another_task_is_refused():
     other = Task.parse(TEXT)
-    with pytest.raises(Exception, match="does not fit"):
+    with pytest.raises(MurkError, match="a state of schema 1 and dimension 3 does not fit schema 1 and dimension 2"):
         figures(small(), problem_for(small()), [state(other)], [Place(0, 0)])
 
 

@@ -9,7 +9,7 @@ import pytest
 from murk.errors import MurkError, UserError
 from murk.producers import Ledger, Producer
 from murk.shuffler.store import Store
-from murk.stream.log.base import FencedError
+from murk.stream.log.base import FencedError, truncate_time
 from murk.stream.worker.worker import Worker
 from tests.shuffler.crowds import (
     CROWD,
@@ -123,6 +123,9 @@ def test_what_waits_too_long_is_dropped_and_counted(tmp_path):
             put(intake, [message(task, i) for i in range(CROWD - 1)])
             drain(one)
             now[0] += 3600
+            assert one.step().dropped == 0
+            # The moment says the first arrival's time in the task's granularity only.
+            now[0] = truncate_time(now[0], task.granularity) + task.granularity - 1
             assert one.step().dropped == 0
             now[0] += 1
             assert one.step().dropped == CROWD - 1

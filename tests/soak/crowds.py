@@ -279,8 +279,9 @@ class CrowdLife:
         assert self.result.statistic < threshold(), f"places depend on arrival: {self.result.statistic:.0f}"
         # The twin: what the same statistic is of crowds whose first quarter is in the order of arrival.
         spoiled = [sorted(people[: len(people) // 4]) + people[len(people) // 4 :] for people in crowds]
-        if len(crowds) >= 10:
-            assert statistic(spoiled) > self.result.statistic
+        # From five crowds on it is beyond the threshold in all draws; lives of fewer crowds show the other checks only.
+        if len(crowds) >= 5:
+            assert statistic(spoiled) > threshold()
 
     def _crowds_on_kafka(self):
         """A transaction ends with a record of its own, so that offsets leave a gap between crowds."""

@@ -70,12 +70,14 @@ def command(
                         shown = moment
             if asked():
                 say("stopped", INFO)
+    from murk.learners.results.numbers import many
+
     totals = running.totals
     found = _report(running, time.monotonic() - start)
     if as_json:
         print_json(found)
         return
-    click.echo(f"{task.name}: {totals.released:,} releases in {totals.crowds:,} crowds; {_words(totals, task)}")
+    click.echo(f"{task.name}: {totals.released:,} releases in {many(totals.crowds, 'crowd')}; {_words(totals, task)}")
     if totals.duplicates or totals.refused:
         refused = ", ".join(f"{count:,} {reason}" for reason, count in totals.refused.items())
         click.echo(f"removed before counting: {totals.duplicates:,} duplicates{', ' * bool(refused)}{refused}")

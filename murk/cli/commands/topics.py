@@ -1,21 +1,34 @@
-"""``murk topics``: create and check a task's Kafka topics."""
+"""``murk topics``: create and check a task's Kafka topics, and announce the task on a log."""
+
+from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING
 
 import click
 
 from murk.cli.options import as_json, asking, load_task, make_public
 from murk.cli.output import print_json
 
+if TYPE_CHECKING:
+    from murk.stream import Task
+
 _ONE_COPY = (
     "one copy of the topics: if its disk is lost, so is what was learned. On three brokers or more create topics with "
     "--replication 3, or reassign their partitions with Kafka's own tools"
 )
+_STORED = "the task is stored in the log: devices and learners may begin"
 
 
 @click.command("topics")
 @click.argument("task_path", metavar="TASK", type=click.Path())
-@click.option("--log", "log_url", required=True, metavar="URL", help="The cluster: kafka://HOST:PORT[/NAME].")
+@click.option(
+    "--log",
+    "log_url",
+    required=True,
+    metavar="URL",
+    help="The cluster: kafka://HOST:PORT[/NAME], or a file: sqlite:///PATH.",
+)
 @click.option("--simulated", is_flag=True,
               help="For simulated releases, which protect nobody; permanent.  [with --check: as the log's "
               "task]")  # fmt: skip
@@ -32,6 +45,7 @@ def command(
     """Create the topics of TASK on a Kafka cluster, correct their settings and report problems.
 
     It also announces the task, unless its public covariates come from the people themselves: then `murk produce` does.
+    A log in a file has no topics, and the task is only announced.
     """
     from murk.errors import UserError
     from murk.learners.problem import problem_for
@@ -39,16 +53,24 @@ def command(
     from murk.producers.populations.file_work import check_public, constant_in_public
     from murk.stream.task.task import Disclosure
 
-    if not log_url.startswith("kafka:"):
-        raise UserError("only a log on Kafka has topics: give --log kafka://HOST:PORT")
-    from murk.stream.log.kafka.log import TopicSetup
-
+    on_kafka = log_url.startswith("kafka:")
+    if not on_kafka and (replication is not None or estimates or check):
+        raise UserError("only a log on Kafka has topics: remove --replication, --estimates and --check")
     task = load_task(task_path).with_simulated(simulated)
     for caution in constant_in_public(task):
         click.echo(f"{task.name}: caution: {caution}", err=True)
     problem_for(task).check_state()
     check_public(task, problem_for(task))
     waiting = task.public is not None and task.public.set_aside is not None
+    if not on_kafka:
+        if waiting:
+            raise UserError(
+                f"the task {task.name!r} is announced by `murk produce`, which sets its public sample aside"
+            )
+        _announce_on_file(task, log_url, make_public, as_json=as_json)
+        return
+    from murk.stream.log.kafka.log import TopicSetup
+
     with TopicSetup(log_url, task, replication=replication, estimates=estimates) as setup:
         if check and not simulated:
             simulated = setup.follow()
@@ -78,7 +100,23 @@ def command(
             for warning in warnings:
                 click.echo(f"caution: {warning}")
             if announced:
-                click.echo("the task is stored in the log: devices and learners may begin")
+                click.echo(_STORED)
             elif waiting:
                 click.echo("the task is announced by `murk produce`, which sets its public sample aside")
     sys.exit(1 if problems else 0)
+
+
+def _announce_on_file(task: Task, url: str, agreed: int | None, *, as_json: bool) -> None:
+    """Register the task on a log in a file, which is made if it is not there."""
+    from murk.stream import open_log
+    from murk.stream.task.task import Disclosure
+
+    with open_log(url) as log:
+        if log.document() is None and (disclosure := Disclosure.of(task)) is not None:
+            asking(url, simulated=task.simulated, agreed=agreed)(disclosure)
+        log.register_task(task.document())
+    if as_json:
+        found = {"task": task.name, "log": url, "created": [], "problems": [], "warnings": []}
+        print_json({**found, "announced": True, "simulated": task.simulated})
+    else:
+        click.echo(f"{url}: {_STORED}")

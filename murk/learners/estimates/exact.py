@@ -46,7 +46,8 @@ def mean_evidence(
 ) -> Array:
     """Return the log e-value ``log M_n`` of a mean of bounded releases, from their sum and number.
 
-    It is tuned for ``tightest_at`` releases and error ``alpha``, and valid for any of these.
+    It is tuned for ``tightest_at`` releases and error ``alpha``, and valid for any. Raises UserError unless the first is
+    positive and the second between 0 and 1.
 
     Examples
     --------
@@ -55,6 +56,9 @@ def mean_evidence(
     """
     from scipy.special import betaln, xlog1py, xlogy
 
+    if not 0.0 < tightest_at < math.inf:
+        raise UserError(f"tightest_at={tightest_at!r} is not a positive number of releases")
+    _error_of(alpha)
     S, n, q = (np.asarray(each, dtype=np.float64)[..., None] for each in (total, count, mean))
     shapes = SCALES * tightest_at / tuning(alpha)
     # At the ends, where a term is 0/0, the limit from inside.
@@ -77,7 +81,8 @@ def mean_sequence(total: ArrayLike, count: ArrayLike, tightest_at: float, level:
     ([0.1, 0.43, 0.55], [0.97, 0.75, 0.65])
     """
     S, n = _sums(total, count)
-    most, alpha = -math.log(1.0 - level), 1.0 - level
+    alpha = _error_of(level)
+    most = -math.log(alpha)
     middle = np.divide(S, n, out=np.full_like(S, 0.5), where=n > 0)
     unknown = _fractional(S, n) | (n == 0)
 
@@ -138,7 +143,8 @@ def difference_sequence(
         raise UserError("a sum within 1 of an end is not whole: begin after more releases")
     (one, many), (other, others) = np.broadcast_arrays(*pairs[0]), np.broadcast_arrays(*pairs[1])
     middle = one / np.maximum(many, 1) - other / np.maximum(others, 1)
-    most, alpha = -math.log(1.0 - level), 1.0 - level
+    alpha = _error_of(level)
+    most = -math.log(alpha)
 
     def within(away: Array) -> Inside:
         return np.asarray(difference_evidence((one, other), (many, others), away, tightest_at, alpha) < most)
@@ -163,6 +169,12 @@ def true_means(response: RandomizedResponse, released: ArrayLike, *, difference:
     shift = 0.0 if difference else 1.0 - response.keep
     ends = (np.asarray(released, dtype=np.float64) - shift) / (2.0 * response.keep - 1.0)
     return np.asarray(np.clip(ends, -1.0 if difference else 0.0, 1.0))
+
+
+def _error_of(level: float) -> float:
+    if not 0.0 < level < 1.0:
+        raise UserError(f"the level {level!r} is not between 0 and 1")
+    return 1.0 - level
 
 
 def _sums(total: ArrayLike, count: ArrayLike) -> tuple[Array, Array]:

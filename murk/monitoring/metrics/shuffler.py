@@ -36,8 +36,8 @@ class ShufflerMetrics(Exporter):
     """Export a shuffler's sums; by default to a new registry, the attribute ``registry``.
 
     Moments of arrival must not be seen in the differences of two scrapes. So sums are renewed only when a crowd leaves,
-    which the log shows, and at whole multiples of the task's granularity of time. Waiting releases are rounded down to
-    tenths of a crowd, and not told by level: a level that few people choose has few arrivals.
+    which the log shows, and at whole multiples of the task's granularity of time. Waiting releases are also rounded
+    down to tenths of a crowd, and not told by level: a level that few people choose has few arrivals.
 
     Examples
     --------
@@ -53,10 +53,10 @@ class ShufflerMetrics(Exporter):
     >>> metrics.update(CrowdSums(0, 0, waiting=599, dropped=0, duplicates=7, refused={}), "")
     >>> names = "murk_shuffler_waiting_releases", "murk_shuffler_duplicates_total"
     >>> [metrics.registry.get_sample_value(name, {"task": "third-child"}) for name in names]
-    [500.0, 0.0]
-    >>> metrics.update(CrowdSums(1000, 1, waiting=0, dropped=0, duplicates=8, refused={}), "")
+    [0.0, 0.0]
+    >>> metrics.update(CrowdSums(1000, 1, waiting=599, dropped=0, duplicates=8, refused={}), "")
     >>> [metrics.registry.get_sample_value(name, {"task": "third-child"}) for name in names]
-    [0.0, 8.0]
+    [500.0, 8.0]
     """
 
     side = "shuffler"
@@ -68,13 +68,12 @@ class ShufflerMetrics(Exporter):
         self._crowd, self._granularity, self._clock = task.shuffle.crowd, task.granularity, clock
         self._part = max(1, self._crowd // PARTS)
         self._sums: CrowdSums | None = None
-        self._waiting, self._period, self._trouble = 0, 0, ""
+        self._period, self._trouble = 0, ""
         super().__init__(task.name, registry)
 
     def update(self, sums: CrowdSums, trouble: str) -> None:
         """Export these sums as soon as they are due, and ``trouble``: why the shuffler cannot work, or empty."""
         self._trouble = trouble
-        self._waiting = sums.waiting - sums.waiting % self._part
         period = int(self._clock()) // self._granularity
         if self._sums is None or sums.crowds != self._sums.crowds or period != self._period:
             self._sums, self._period = sums, period
@@ -85,7 +84,7 @@ class ShufflerMetrics(Exporter):
             return lambda metric: ()
         return lambda metric: {
             "murk_shuffler_crowd_releases": lambda: [Sample((), float(self._crowd))],
-            "murk_shuffler_waiting_releases": lambda: [Sample((), float(self._waiting))],
+            "murk_shuffler_waiting_releases": lambda: [Sample((), float(sums.waiting - sums.waiting % self._part))],
             "murk_shuffler_releases_total": lambda: [Sample((), float(sums.released))],
             "murk_shuffler_crowds_total": lambda: [Sample((), float(sums.crowds))],
             "murk_shuffler_dropped_releases_total": lambda: [Sample((), float(sums.dropped))],

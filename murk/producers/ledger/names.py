@@ -38,14 +38,14 @@ _ROUNDED: Final = "floats distinguish ids of at most 15 digits, and this one has
 _NUMBER: Final = re.compile(r"(?P<sign>[-+]?)(?P<whole>[0-9]*)(?:\.(?P<part>[0-9]*))?(?:[eE](?P<power>[-+]?[0-9]+))?")
 _PLAIN: Final = rf"(?:0|[1-9][0-9]{{0,{DIGITS - 1}}})"
 # Matches a line made of number characters that is not a normalized whole number.
-_ODD_NUMBER: Final = re.compile(rf"^(?!{_PLAIN}$)[-+'.0-9][-+.,0-9eE]*$", re.MULTILINE)
-# Decimal or thousands signs of spreadsheets, and their mark of text before a number.
-_UNCLEAR: Final = re.compile(r"'?[-+]?[0-9]+(,[0-9]+)*(\.[0-9]*)?([eE][-+]?[0-9]+)?")
+_ODD_NUMBER: Final = re.compile(rf"^(?!{_PLAIN}$)[-+',.0-9][-+',.0-9eE]*$", re.MULTILINE)
+# A number with a comma or an apostrophe: decimal and thousands signs, and a spreadsheet's mark of text before a number.
+_UNCLEAR: Final = re.compile(r"(?=.*[,'])(?=.*[0-9])[-+]?[-+',.0-9]+([eE][-+]?[0-9',.]+)?")
 
 # Letters, marks, numbers, punctuation and symbols.
 _ALLOWED: Final = frozenset("LMNPS")
 # Minus sign and Arabic decimal and thousands separators.
-_SIGNS: Final = {0x2212: "-", 0x066B: ".", 0x066C: ","}
+_SIGNS: Final = {0x2212: "-", 0x066B: ".", 0x066C: ",", 0x2019: "'"}
 
 
 class PersonName(str):

@@ -216,7 +216,10 @@ class OrganisationPopulation(FilePopulation):
 
     def _release_overdue(self) -> None:
         """Release windows that were full when the ledger could not be written, before any row is read."""
-        self._collect([producer.release() for _, producer in sorted(self._producers.items()) if producer.overdue])
+        for _, producer in sorted(self._producers.items()):
+            if producer.overdue:
+                # One by one: if a later release fails, the figures have the earlier ones.
+                self._collect([producer.release()])
 
     def _end_windows(self) -> None:
         """End the last windows, sorted by name so that the order does not depend on where the work was resumed."""

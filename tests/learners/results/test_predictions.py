@@ -116,14 +116,15 @@ def test_an_interval_of_a_prediction_is_the_whole_range_where_nothing_was_learne
 
 
 def test_a_result_predicts_with_intervals_and_so_does_its_copy():
-    """Scores of 4,000 people at mu = 4; the noise is of a fixed seed."""
+    """Scores of 8,000 people at mu = 8; the noise is of a fixed seed."""
     rng = np.random.default_rng(1)
     people = [{"age": age, "sex": "fm"[age % 2], "y": "yes" if rng.random() < (age - 15) / 30 else "no"}
-              for age in rng.integers(20, 41, 4_000).tolist()]  # fmt: skip
-    result = murk.run(Task.parse(TEXT.format(target=BINARY, more="").replace("1.0", "4.0")), people, seed=1)
+              for age in rng.integers(20, 41, 8_000).tolist()]  # fmt: skip
+    result = murk.run(Task.parse(TEXT.format(target=BINARY, more="").replace("1.0", "8.0")), people, seed=1)
     found = result.predict_intervals(RECORDS)
     assert np.all((found[:, 0] < result.predict(RECORDS)) & (result.predict(RECORDS) < found[:, 1]))
     assert found[0, 0] < 20 / 30 < found[0, 1]
+    assert found[0, 1] - found[0, 0] < 0.5
     assert pickle.loads(pickle.dumps(result)).predict_intervals(RECORDS).tolist() == found.tolist()
     with pytest.raises(UserError, match="no task or no estimate"):
         Result(result.report).predict_intervals(RECORDS)

@@ -54,18 +54,19 @@ def test_they_are_those_of_the_catalogue(metrics):
 
 def test_one_arrival_more_changes_nothing_until_a_crowd_leaves(metrics, clock):
     """Whatever it was: admitted, refused, a duplicate, or the end of somebody's patience."""
-    metrics.update(replace(NONE, waiting=100), "")
+    metrics.update(replace(NONE, waiting=199), "")
     before = shown(metrics)
     for one in (
-        replace(NONE, waiting=101),
-        replace(NONE, waiting=100, duplicates=1),
-        replace(NONE, waiting=100, refused={"stale": 1}),
-        replace(NONE, waiting=100, dropped=1),
+        replace(NONE, waiting=200),
+        replace(NONE, waiting=199, duplicates=1),
+        replace(NONE, waiting=199, refused={"stale": 1}),
+        replace(NONE, waiting=199, dropped=1),
     ):
         clock.now += 59
         metrics.update(one, "")
         assert shown(metrics) == before
-    metrics.update(CrowdSums(1_000, 1, 100, 1, 1, {"stale": 1}), "")
+    metrics.update(CrowdSums(1_000, 1, 200, 1, 1, {"stale": 1}), "")
+    assert b'murk_shuffler_waiting_releases{task="crowds"} 200.0' in shown(metrics)
     # The twin: with a crowd everything is told.
     assert b'murk_shuffler_refusals_total{reason="stale",task="crowds"} 1.0' in shown(metrics)
     assert b'murk_shuffler_dropped_releases_total{task="crowds"} 1.0' in shown(metrics)
@@ -100,6 +101,9 @@ def test_health_says_what_is_wrong(capsys):
         refresh()
         assert asked(health) == (503, b"kafka://b:9092 cannot be reached\n")
         assert b'murk_shuffler_log_reachable{task="crowds"} 0.0' in asked(url)[1]
-        running.trouble, running.stepped = "", time.monotonic() - 1_000
+        # A crowd of ten millions may take a quarter of an hour.
+        running.trouble, running.stepped = "", time.monotonic() - 800
+        assert asked(health)[0] == 200
+        running.stepped = time.monotonic() - 1_000
         status, words = asked(health)
         assert (status, words[:11]) == (503, b"no step for")

@@ -144,7 +144,25 @@ def test_numbers_have_one_spelling_and_other_texts_stay(one: str, name: str | No
 
 
 @pytest.mark.parametrize(
-    "one", ["7,0", "1,000", "-7,50", "1,000.0", "12,5e3", "'7", "'007", "\uff17\uff0c\uff10", "7\u066c0"]
+    "one",
+    [
+        "7,0",
+        "1,000",
+        "-7,50",
+        "1,000.0",
+        "12,5e3",
+        "'7",
+        "'007",
+        "1.234,5",
+        "7.0,1",
+        ",5",
+        "7,",
+        "1,2,",
+        "1'234",
+        "\u20197",
+        "\uff17\uff0c\uff10",
+        "7\u066c0",
+    ],
 )
 def test_numbers_that_programs_read_in_different_ways_are_refused(one: str) -> None:
     """A decimal comma, thousands signs, and a spreadsheet's mark of text would give a person a second account."""
