@@ -46,8 +46,8 @@ def mean_evidence(
 ) -> Array:
     """Return the log e-value ``log M_n`` of a mean of bounded releases, from their sum and number.
 
-    It is tuned for ``tightest_at`` releases and error ``alpha``, and valid for any. Raises UserError unless the first is
-    positive and the second between 0 and 1.
+    It is tuned for ``tightest_at`` releases and error ``alpha``, and valid for any. Raises UserError unless
+    ``tightest_at`` is positive and ``alpha`` between 0 and 1.
 
     Examples
     --------
