@@ -97,17 +97,27 @@ def test_pages_have_commands_to_run():
 
 @pytest.mark.parametrize(("files", "commands"), list(walks()))
 def test_commands_for_a_task_file_run(files, commands, tmp_path):
-    """One after another, in a folder with the task file and a part of the data."""
+    """In a folder with the task file and a part of the data: one after another, or together if one waits for others."""
     for name, text in files.items():
         (tmp_path / name).write_text(text)
     with gzip.open(DATA, "rt") as everybody, gzip.open(tmp_path / "mothers-1980.csv.gz", "wt") as some:
         some.writelines(islice(everybody, 2_501))
+    together = any("--wait" in command for command in commands)
+    begun = []
     for command in commands:
         words = shlex.split(command)
         assert words[0] == "murk"
-        done = harness.murk(*words[1:], folder=tmp_path)
-        assert done.status == 0, f"{command}\n{done.err}"
-        assert done.out.strip()
+        begun.append(harness.start(*words[1:], folder=tmp_path))
+        if not together:
+            ended(command, begun.pop())
+    for command, process in zip(commands, begun):
+        ended(command, process)
+
+
+def ended(command, process):
+    done = harness.finish(process)
+    assert done.status == 0, f"{command}\n{done.err}"
+    assert done.out.strip()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

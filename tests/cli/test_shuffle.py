@@ -73,7 +73,7 @@ def test_everybody_is_forwarded_in_crowds(folder, forwarded):
     assert (forwarded["duplicates"], forwarded["refused"], forwarded["dropped"]) == (0, {}, 0)
     again = shuffle(folder)
     assert again.status == 0, again.err
-    assert again.out.startswith(f"third-child: {forwarded['released']:,} releases in {forwarded['crowds']} crowds")
+    assert again.out.startswith(f"third-child: {forwarded['released']:,} releases in {forwarded['crowds']} crowd")
     learned = murk("learn", "--log", "sqlite:///out.db", "--idle", "0.2", folder=folder)
     assert learned.status == 0, learned.err
     assert f"{forwarded['released']:,} releases learned" in learned.out
@@ -212,7 +212,7 @@ def test_a_broker_that_goes_away_for_good_costs_no_totals(folder, forwarded, mon
     """The store is closed while the shuffler waits for it; what was done is known from the last step."""
     done = watch_over(folder, monkeypatch, "--idle", "0.5", "--patience", "60", down=lambda: True)
     assert done.exception is None, done.exception
-    assert f"{forwarded['released']:,} releases in {forwarded['crowds']} crowds" in done.output
+    assert f"{forwarded['released']:,} releases in {forwarded['crowds']} crowd" in done.output
 
 
 def test_patience_begins_when_the_broker_last_answered(folder, forwarded, monkeypatch):

@@ -238,8 +238,11 @@ def test_a_log_of_another_task(folder, place):
         harness.refused(topics(folder, url, *more, task="other.yaml"), "already carries the task", "features")
 
 
-def test_only_kafka_has_topics(folder):
-    harness.refused(topics(folder, "sqlite:///x.db"), "kafka://HOST:PORT")
+def test_a_log_in_a_file_gets_its_task(folder):
+    done = topics(folder, "sqlite:///x.db", "--json")
+    assert done.json["announced"]
+    assert done.json["created"] == []
+    assert (folder / "x.db").exists()
 
 
 @pytest.fixture(scope="module")
