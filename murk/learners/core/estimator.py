@@ -602,21 +602,23 @@ class LabelEstimator(StreamEstimator):
 class TargetEstimator(StreamEstimator):
     """Base class of regressors: before the first release they predict the middle of the target's range."""
 
+    target_bounds: tuple[float, float] | None
+    target_bound: float | None = None
+
     _range: TargetRange
     _beyond: BeyondBounds | None = None
 
-    def _bounded(self, found: TargetRange, *, stated: bool) -> None:
-        """Set the target's range, ``stated`` or assumed by a simulation, in which targets beyond it are counted."""
-        self._range = found
-        if self.seed is None:
-            return
-        bounds = f"{found.low:g} and {found.high:g}"
-        if not stated:
-            bounds += ", which a simulation assumes as their bounds"
-        words = (
-            f"{bounds}, and count as the nearest bound. Give target_bounds=(low, high) that are public and hold them"
+    def _set_range(self, *, records: bool = True, intercept: bool = True) -> TargetRange:
+        """Set the target's range, as stated or assumed by a simulation, in which targets beyond it are counted."""
+        bounds, bound = self.target_bounds, self.target_bound
+        self._range = own = TargetRange.stated(
+            bounds, bound=bound, seed=self.seed, records=records, intercept=intercept
         )
-        self._beyond = BeyondBounds(found.low, found.high, words)
+        if self.seed is not None:
+            assumed = ", which a simulation assumes as their bounds" if bounds is None and bound is None else ""
+            words = "count as the nearest bound. Give target_bounds=(low, high) that are public and hold them"
+            self._beyond = BeyondBounds(own.low, own.high, f"{own.low:g} and {own.high:g}{assumed}, and {words}")
+        return own
 
     def _counted(self, y: Any) -> None:
         # Frames: learn_one or learn_many, _coded_one or _coded_many, _counted, warned.
@@ -639,9 +641,8 @@ class TargetEstimator(StreamEstimator):
     def _stated_bounds(self) -> list[float] | None:
         return [self._range.low, self._range.high] if self._range.coded else None
 
-    @property
-    def _middle(self) -> float:
-        return self._range.middle
+    def _scale(self) -> Scale:
+        return "slope"
 
     @abstractmethod
     def _means(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -650,13 +651,14 @@ class TargetEstimator(StreamEstimator):
     def predict_one(self, x: Record, **kwargs: Any) -> float:
         """Return the predicted target; before the first release the middle of its range."""
         if not self.n_releases:
-            return self._middle
+            return self._range.middle
         return float(self._means(np.array([[number(x.get(name)) for name in self._names]]))[0])
 
     def predict_many(self, X: Any) -> Any:
         """Return predictions for the rows of a data frame or an ``(n, d)`` array."""
-        predicted = self._means(self._matrix(X, self._names)) if self.n_releases else np.full(len(X), self._middle)
-        return series(predicted, X, None)
+        if not self.n_releases:
+            return series(np.full(len(X), self._range.middle), X, None)
+        return series(self._means(self._matrix(X, self._names)), X, None)
 
 
 def _labels(classes: Sequence[Any]) -> NDArray[Any]:

@@ -12,7 +12,7 @@ import numpy as np
 from murk._scratch import keep
 from murk.errors import DataWarning, UserError
 from murk.learners.core.arrays import Floats
-from murk.learners.core.values import stated_range, target, targets
+from murk.learners.core.values import target, targets
 from murk.learners.estimates.estimate import Estimate
 from murk.stream.task.data.coding import INTERCEPT
 
@@ -52,7 +52,15 @@ class TargetRange:
             if bounds is not None:
                 raise UserError(f"target_bounds={bounds!r} and target_bound={bound!r}: give target_bounds alone")
             bounds = -bound, bound
-        low, high = stated_range(bounds, seed=seed, records=records)
+        if bounds is None and seed is None and records:
+            raise UserError(
+                "target_bounds= is required where noise is real: targets beyond their public bounds are projected to "
+                "them, and noise is drawn for the whole range. Give publicly known bounds, as in "
+                "target_bounds=(-1.0, 1.0)"
+            )
+        low, high = map(float, (-1.0, 1.0) if bounds is None else bounds)
+        if not (math.isfinite(high - low) and low < high):
+            raise UserError(f"target_bounds={bounds!r}: give two finite numbers, the lower one first")
         if intercept:
             return cls(low, high, (low + high) / 2.0, (high - low) / 2.0)
         return cls(low, high, 0.0, max(abs(low), abs(high)))

@@ -24,7 +24,6 @@ from murk.learners.core.estimator import (
 )
 from murk.learners.core.options import Averaging, InverseScalingStep, Weighting
 from murk.learners.core.parameters import check_choices, documented
-from murk.learners.core.target_range import TargetRange
 from murk.learners.core.values import number, target
 from murk.learners.estimates.estimate import Estimate
 from murk.learners.examples import layout as k
@@ -460,8 +459,6 @@ class IWPSGDRegressor(IWPSGD, TargetEstimator, base.MiniBatchRegressor):
     """
 
     _target = "real"
-    target_bounds: tuple[float, float] | None
-    target_bound: float | None
 
     def __init__(
         self,
@@ -492,11 +489,7 @@ class IWPSGDRegressor(IWPSGD, TargetEstimator, base.MiniBatchRegressor):
     ) -> None:
         self._keep(locals())
         self.loss = "squared"
-        found = TargetRange.stated(
-            target_bounds, bound=target_bound, seed=seed, records=inputs == "records", intercept=intercept
-        )
-        self._bounded(found, stated=(target_bounds, target_bound) != (None, None))
-        self._target_unit = found.unit
+        self._target_unit = self._set_range(records=inputs == "records", intercept=intercept).unit
         self._prepare()
 
     @classmethod
@@ -506,9 +499,6 @@ class IWPSGDRegressor(IWPSGD, TargetEstimator, base.MiniBatchRegressor):
             budget=budget,
             **{**published(gamma), "target_bounds": None if "target_bound" in more else (-1.0, 1.0), **more},
         )
-
-    def _scale(self) -> Scale:
-        return "slope"
 
     def _released_target(self, x: Record, y: Any) -> float:
         return target(y)

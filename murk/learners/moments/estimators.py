@@ -593,7 +593,6 @@ class PublicGLMRegressor(PublicMoments, TargetEstimator, base.MiniBatchRegressor
     """
 
     link: str
-    target_bounds: tuple[float, float] | None
 
     def __init__(
         self,
@@ -622,9 +621,8 @@ class PublicGLMRegressor(PublicMoments, TargetEstimator, base.MiniBatchRegressor
         noise: NoiseSource | None = None,
     ) -> None:
         self._keep(locals())
-        found = TargetRange.stated(target_bounds, seed=seed, records=inputs == "records", intercept=intercept)
-        self._bounded(found, stated=target_bounds is not None)
-        self._response = Response(found.low, found.high) if intercept else Response(-found.unit, found.unit)
+        own = self._set_range(records=inputs == "records", intercept=intercept)
+        self._response = Response(own.low, own.high) if intercept else Response(-own.unit, own.unit)
         self._curve = curve_of(link, LINKS, "link")
         self._prepare()
 

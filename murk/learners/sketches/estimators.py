@@ -25,7 +25,6 @@ from murk.learners.core.estimator import (
 )
 from murk.learners.core.options import chosen_noise
 from murk.learners.core.parameters import documented
-from murk.learners.core.target_range import TargetRange
 from murk.learners.core.values import number
 from murk.learners.estimates.estimate import Estimate
 from murk.learners.estimates.links import logistic
@@ -372,11 +371,9 @@ class GaussMixRegressor(GaussMix, TargetEstimator, base.MiniBatchRegressor):
         noise: NoiseSource | None = None,
     ) -> None:
         self._keep(locals())
-        found = TargetRange.stated(target_bounds, bound=target_bound, seed=seed, intercept=intercept)
-        self._bound = 1.0
+        own, self._bound = self._set_range(intercept=intercept), 1.0
         if target_bound is not None:
-            self._bound, found = found.unit, replace(found, unit=1.0)
-        self._bounded(found, stated=(target_bounds, target_bound) != (None, None))
+            self._bound, self._range = own.unit, replace(own, unit=1.0)
         self._prepare()
 
     @classmethod
@@ -387,9 +384,6 @@ class GaussMixRegressor(GaussMix, TargetEstimator, base.MiniBatchRegressor):
             rows=rows,
             **{"target_bounds": None if "target_bound" in more else (-1.0, 1.0), **PUBLISHED, **more},
         )
-
-    def _scale(self) -> Scale:
-        return "slope"
 
     def _means(self, rows: Floats) -> Floats:
         return self._range.middle + self._range.unit * self._linear(rows)
