@@ -72,6 +72,9 @@ class IWPSGD(SGDEstimator):
     mechanism
         Mechanism for outer products: ``"gaussian"``, ``"laplace"``, ``"l2-ball"`` or ``"privunit"``; by default the
         least noisy one. All other releases have Gaussian noise.
+    inputs
+        ``"records"``: ``learn_one`` randomizes raw records. ``"released"``: it takes the output of :meth:`decoded`,
+        in which real targets are coded.
     corrected
         ``False`` learns from releases as if they were the records, like plain SGD: the paper's biased baseline, without
         polish and ``unbiased_loss``.
@@ -322,8 +325,6 @@ class IWPSGDClassifier(IWPSGD, LabelEstimator, base.MiniBatchClassifier):
     radius
         Radius of the ball to which coefficients are projected; by default at most 3 (quadratic: 2) and inside the
         loss's valid region at the noisiest level (``"probit"``: ``s ||theta|| < 1.702``).
-    inputs
-        ``"records"``: ``learn_one`` randomizes raw records. ``"released"``: it takes the output of :meth:`decoded`.
 
     References
     ----------
@@ -420,9 +421,6 @@ class IWPSGDRegressor(IWPSGD, TargetEstimator, base.MiniBatchRegressor):
 
     Parameters
     ----------
-    target_bounds
-        Public bounds (low, high) of the target, to which it is clipped before it is coded to [-1, 1]; required unless
-        noise is simulated or examples are released, then (-1, 1) by default.
     target_bound
         Short for ``target_bounds=(-target_bound, target_bound)``.
     release
@@ -432,9 +430,6 @@ class IWPSGDRegressor(IWPSGD, TargetEstimator, base.MiniBatchRegressor):
         ``"separate"``: x and y by a mechanism each, as in the paper.
     radius
         Radius of the ball to which coefficients of coded targets are projected; 1.5 by default.
-    inputs
-        ``"records"``: ``learn_one`` randomizes raw records. ``"released"``: it takes the output of :meth:`decoded`,
-        with coded targets.
 
     Notes
     -----
