@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-import warnings
 from dataclasses import dataclass, replace
 from typing import Any, Final, Self, TypeVar
 
 import numpy as np
 
 from murk._scratch import keep
-from murk.errors import DataWarning, UserError
+from murk.errors import UserError
 from murk.learners.core.arrays import Floats
 from murk.learners.core.values import target, targets
 from murk.learners.estimates.estimate import Estimate
@@ -99,37 +98,3 @@ class TargetRange:
 
 ANY: Final = TargetRange(-math.inf, math.inf, 0.0, 1.0)
 """The range of a target without bounds, whose code is the target."""
-
-
-class BeyondBounds:
-    """Counter of a simulation's targets beyond their bounds, which warns once, after 100, 1,000, 10,000, ... targets.
-
-    ``share`` is the smallest share that it warns of, and ``words`` are what such targets count as, and the remedy. It
-    does not go into copies and pickles, since it depends on raw records.
-    """
-
-    def __init__(self, low: float, high: float, words: str, *, share: float = 0.0) -> None:
-        self._low, self._high, self._words, self._share = low, high, words, share
-        self._seen = self._beyond = 0
-        self._due = 100
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(None), ()
-
-    def warned(self, y: Any, level: int) -> bool:
-        """Count a target or a column of them; return whether this led to the warning, ``level`` frames up."""
-        if isinstance(y, float):
-            seen, beyond = 1, int(y < self._low or y > self._high)
-        else:
-            seen, beyond = len(y), int(np.count_nonzero((y < self._low) | (y > self._high)))
-        self._seen, self._beyond = self._seen + seen, self._beyond + beyond
-        if self._seen < self._due:
-            return False
-        while self._due <= self._seen:
-            self._due *= 10
-        if self._beyond <= self._share * self._seen:
-            return False
-        warnings.warn(
-            f"{self._beyond:,} of the first {self._seen:,} targets are beyond {self._words}", DataWarning, level + 1
-        )
-        return True

@@ -13,6 +13,7 @@ from river import base
 
 from murk.errors import UserError
 from murk.learners.core.arrays import Floats
+from murk.learners.core.data_warnings import BeyondBounds
 from murk.learners.core.estimator import (
     LabelEstimator,
     SGDEstimator,
@@ -23,7 +24,7 @@ from murk.learners.core.estimator import (
 )
 from murk.learners.core.options import Averaging, InverseScalingStep, Weighting
 from murk.learners.core.parameters import check_choices, documented
-from murk.learners.core.target_range import ANY, BeyondBounds
+from murk.learners.core.target_range import ANY
 from murk.learners.core.values import target
 from murk.learners.estimates.estimate import Estimate, PublicCovariates
 from murk.learners.estimates.links import class_probabilities, logistic
