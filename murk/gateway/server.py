@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import logging
 import socket
 import ssl
@@ -14,12 +13,10 @@ from murk.errors import MurkError, UserError
 from murk.gateway.app import Door, Settings
 from murk.gateway.appending import Appending
 from murk.gateway.metrics import GatewayMetrics
-from murk.monitoring.web.server import local_url
+from murk.monitoring.web.server import listening_error, local_url, reason_of
 from murk.stream.worker.recovery import check_intake
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from murk.stream.log.base import Log
     from murk.stream.task.task import Task
 
@@ -100,7 +97,8 @@ class Gateway:
             config.load()
         except (OSError, ssl.SSLError, ValueError) as error:
             raise UserError(
-                f"the certificate or its key cannot be used ({_reason(error)}): name files in PEM that belong together"
+                f"the certificate or its key cannot be used ({reason_of(error)}): name files in PEM that belong "
+                "together"
             ) from None
         self.appending = Appending(log, task, self._door.resolve)
         self._door.serve(self.appending)
@@ -153,9 +151,7 @@ class Gateway:
         self.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
 
@@ -173,12 +169,4 @@ def _listen(host: str, port: int) -> socket.socket:
             raise
         return listening
     except (OSError, OverflowError, UnicodeError) as error:
-        kind = MurkError if getattr(error, "errno", None) == errno.EADDRINUSE else UserError
-        raise kind(
-            f"cannot listen on {host} port {port} ({_reason(error)}): choose another --port (0 lets the system choose) "
-            "or --host"
-        ) from None
-
-
-def _reason(error: Exception) -> str:
-    return getattr(error, "strerror", None) or "not an address of this machine"
+        raise listening_error(error, host, port) from None

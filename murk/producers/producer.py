@@ -1,4 +1,4 @@
-"""The producer: turns a person's record into the bytes that leave their device."""
+"""The producer turns a record into bytes: admission, models, randomization, policy, and delivery to the log."""
 
 from __future__ import annotations
 

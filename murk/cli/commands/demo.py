@@ -9,7 +9,6 @@ from contextlib import ExitStack
 from importlib.util import find_spec
 from pathlib import Path
 from time import monotonic, sleep
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 import click
@@ -60,9 +59,7 @@ class LivePage:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._stack.close()
 
     def _serve(self, run: LocalRun) -> Monitor:

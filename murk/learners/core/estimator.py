@@ -1,14 +1,12 @@
-"""Base classes of the River estimators: features in a fixed order, levels, releases, state, intervals, predictions."""
+"""Base classes of the River estimators: features, levels, releases, state, intervals, predictions, codes of labels."""
 
 from __future__ import annotations
 
 import math
 import threading
-import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from itertools import islice
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Self
 
@@ -18,122 +16,22 @@ from river import base
 from river.utils import dataframe
 
 from murk._scratch import keep, lasting, wiped
-from murk.errors import DataWarning, MurkError, UserError
+from murk.errors import MurkError, UserError
+from murk.learners.core.data_warnings import FIRST, BeyondBounds, FirstRecords
 from murk.learners.core.options import InverseScalingStep, chosen_noise
-from murk.learners.core.target_range import BeyondBounds, TargetRange
+from murk.learners.core.target_range import TargetRange
 from murk.learners.core.values import frame_of, number, numbers, target, targets
 from murk.learners.estimates.estimate import Estimate, Intervals
 from murk.privacy import Guarantee
 from murk.privacy.noise import NoiseSource
 from murk.stream.messages.codec import RejectedError
 from murk.stream.messages.releases import Release
-from murk.stream.task.data.coding import INTERCEPT, class_clash, is_absent, is_constant, is_nan, read_number
+from murk.stream.task.data.coding import INTERCEPT, class_clash, is_absent, is_constant, is_nan
 from murk.stream.task.data.containers import column_array
 
 if TYPE_CHECKING:
     from murk.learners.results.result import Result
     from murk.stream.task.protocol import Scale
-
-FIRST = 100  # number of records checked
-
-_CODE = "Code records by public bounds first, as in Encoder(task) | model"
-
-
-class FirstRecords:
-    """Checker of the first records of a simulation, which warns without quoting any of their values.
-
-    Whether a record is learned must not depend on its values: text counts silently as 0, an undeclared label as
-    missing, and features in other units are shortened. With real noise a warning would depend on records, so
-    `murk.producers.Encoder` counts such values on the device. ``unit`` and ``target`` are the largest absolute values
-    expected of features and of a real target, None for any; ``labels`` tells whether targets are labels.
-    """
-
-    def __init__(self, names: Sequence[Any], unit: float | None, target: float | None, labels: bool) -> None:
-        self.left = FIRST
-        self._names, self._unseen = tuple(names), set(names)  # _unseen: names in no record so far
-        self._unit, self._target, self._labels = unit, target, labels
-        # Smallest, largest, sum and sum of squares of each feature, the target's last.
-        self._seen = [[math.inf, -math.inf, 0.0, 0.0] for _ in range(len(names) + 1)]
-        self._texts = self._far = self._absent = 0
-        self._began_at_zero = False
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(None), ()
-
-    def look(self, rows: Iterable[tuple[Sequence[Any], float]], keys: Iterable[Any]) -> None:
-        """Check raw rows, whose features are named by ``keys``, with coded targets; warn after `FIRST` of them."""
-        self._unseen.difference_update(keys)
-        for values, y in islice(rows, self.left):
-            self._add(values, y)
-        if self.left == 0:
-            for finding in self._findings():
-                # Frames: learn_one or learn_many, _learn, _survey_rows, look.
-                warnings.warn(finding, DataWarning, stacklevel=5)
-
-    def _add(self, values: Sequence[Any], y: float) -> None:
-        self._texts += any(read_number(value) is None for value in values)
-        known = [number(value) for value in values]
-        self._far += self._unit is not None and any(abs(each) > 10.0 * self._unit for each in known)
-        self._absent += not math.isfinite(y)
-        if self.left == FIRST:
-            self._began_at_zero = not any(known)
-        self.left -= 1
-        for seen, each in zip(self._seen, (*known, y), strict=True):
-            if math.isfinite(each):
-                seen[0], seen[1] = min(seen[0], each), max(seen[1], each)
-                seen[2], seen[3] = seen[2] + each, seen[3] + each * each
-
-    def _findings(self) -> list[str]:
-        findings, first = [], f"of the first {FIRST} records"
-        absent = [repr(name) for name in self._names if name in self._unseen]
-        if absent:
-            more = f" and {len(absent) - 5} more" if len(absent) > 5 else ""
-            findings.append(
-                f"none {first} has the features {', '.join(absent[:5])}{more}, which count as 0. Spell features=[...] "
-                "as records do; if records leave zeros out, this is fine"
-            )
-        if 4 * self._texts >= FIRST:
-            findings.append(f"many {first} have features that are text or no numbers, which count as 0. {_CODE}")
-        if 10 * self._far >= FIRST:
-            findings.append(
-                f"many {first} have features more than ten times as large as this learner expects, which is "
-                f"{self._unit:g}: little or nothing will be learned. {_CODE}"
-            )
-        if 4 * self._absent >= FIRST:
-            what = "labels that are not among the declared classes" if self._labels else "targets that are no numbers"
-            remedy = "Give classes=[...] as the labels are, text or number" if self._labels else "Give numbers"
-            findings.append(
-                f"many {first} have {what}: such a record counts as one without a target. "
-                f"{remedy}; if they are missing, this is fine"
-            )
-        features = [seen for seen in self._seen[:-1] if seen[1] > seen[0]]
-        narrow = [seen for seen in features if self._unit is not None and seen[1] - seen[0] < 0.2 * self._unit]
-        if 2 * len(narrow) > len(features):
-            findings.append(
-                f"most features fill less than a tenth of the range that this learner expects, -{self._unit:g} to "
-                f"{self._unit:g}: noise is added for the whole range. Bounds must be public, but can be tight. {_CODE}"
-            )
-        least, most = self._seen[-1][:2]
-        if self._target is not None and 0.0 < most - least < 0.2 * self._target:
-            findings.append(
-                "targets fill less than a tenth of their declared range: noise is added for the whole "
-                "range. Give the tightest bound that is publicly known"
-            )
-        if self._began_at_zero and features and 2 * sum(map(_scaled, features)) > len(features):
-            findings.append(
-                "features look as if a scaler in the pipeline had learned from the records, as private learning must "
-                f"not: no noise protects a scaler's statistics. {_CODE}"
-            )
-        return findings
-
-
-def _scaled(seen: Sequence[float]) -> bool:
-    """Return whether a feature looks scaled: standardized, or between 0 and 1 and at both ends."""
-    least, most, total, squares = seen
-    mean = total / FIRST
-    spread = math.sqrt(max(squares / FIRST - mean * mean, 0.0))
-    return (least, most) == (0.0, 1.0) or (abs(mean) < 0.5 and 0.6 < spread < 1.6)
-
 
 Record = Mapping[Any, Any]
 
@@ -602,21 +500,23 @@ class LabelEstimator(StreamEstimator):
 class TargetEstimator(StreamEstimator):
     """Base class of regressors: before the first release they predict the middle of the target's range."""
 
+    target_bounds: tuple[float, float] | None
+    target_bound: float | None = None
+
     _range: TargetRange
     _beyond: BeyondBounds | None = None
 
-    def _bounded(self, found: TargetRange, *, stated: bool) -> None:
-        """Set the target's range, ``stated`` or assumed by a simulation, in which targets beyond it are counted."""
-        self._range = found
-        if self.seed is None:
-            return
-        bounds = f"{found.low:g} and {found.high:g}"
-        if not stated:
-            bounds += ", which a simulation assumes as their bounds"
-        words = (
-            f"{bounds}, and count as the nearest bound. Give target_bounds=(low, high) that are public and hold them"
+    def _set_range(self, *, records: bool = True, intercept: bool = True) -> TargetRange:
+        """Set the target's range, as stated or assumed by a simulation, in which targets beyond it are counted."""
+        bounds, bound = self.target_bounds, self.target_bound
+        self._range = own = TargetRange.stated(
+            bounds, bound=bound, seed=self.seed, records=records, intercept=intercept
         )
-        self._beyond = BeyondBounds(found.low, found.high, words)
+        if self.seed is not None:
+            assumed = ", which a simulation assumes as their bounds" if bounds is None and bound is None else ""
+            words = "count as the nearest bound. Give target_bounds=(low, high) that are public and hold them"
+            self._beyond = BeyondBounds(own.low, own.high, f"{own.low:g} and {own.high:g}{assumed}, and {words}")
+        return own
 
     def _counted(self, y: Any) -> None:
         # Frames: learn_one or learn_many, _coded_one or _coded_many, _counted, warned.
@@ -639,9 +539,8 @@ class TargetEstimator(StreamEstimator):
     def _stated_bounds(self) -> list[float] | None:
         return [self._range.low, self._range.high] if self._range.coded else None
 
-    @property
-    def _middle(self) -> float:
-        return self._range.middle
+    def _scale(self) -> Scale:
+        return "slope"
 
     @abstractmethod
     def _means(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -650,13 +549,14 @@ class TargetEstimator(StreamEstimator):
     def predict_one(self, x: Record, **kwargs: Any) -> float:
         """Return the predicted target; before the first release the middle of its range."""
         if not self.n_releases:
-            return self._middle
+            return self._range.middle
         return float(self._means(np.array([[number(x.get(name)) for name in self._names]]))[0])
 
     def predict_many(self, X: Any) -> Any:
         """Return predictions for the rows of a data frame or an ``(n, d)`` array."""
-        predicted = self._means(self._matrix(X, self._names)) if self.n_releases else np.full(len(X), self._middle)
-        return series(predicted, X, None)
+        if not self.n_releases:
+            return series(np.full(len(X), self._range.middle), X, None)
+        return series(self._means(self._matrix(X, self._names)), X, None)
 
 
 def _labels(classes: Sequence[Any]) -> NDArray[Any]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import os
 import struct
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
@@ -73,8 +73,11 @@ def take_random(words: NDArray[np.uint64]) -> None:
     words[:] = keep(np.frombuffer(os.urandom(8 * len(words)), dtype=np.uint64))
 
 
-class KernelMemory:
-    """An array of integers and one of floats in a single block of memory, so that a kernel takes one address."""
+class KernelMemory(ABC):
+    """An array of integers and one of floats in a single block of memory, so that a kernel takes one address.
+
+    Unless `_forget` is overridden, all floats from ``x`` on belong to a record.
+    """
 
     whole: NDArray[np.int64]  # int64 numbers, first in the block
     real: NDArray[np.float64]  # float64 numbers
@@ -108,11 +111,13 @@ class KernelMemory:
 
     def _forget(self, real: NDArray[np.float64], whole: NDArray[np.int64]) -> None:
         """Wipe what belongs to a record in ``whole`` and ``real``, either this memory's own arrays or copies."""
-        raise NotImplementedError
+        x = self.way[2]
+        real[x:] = 0.0
+        real[x + len(self.x) - 1] = 1.0  # the constant is written once
 
+    @abstractmethod
     def _bind(self) -> None:
         """Create the views into the two arrays."""
-        raise NotImplementedError
 
     def __getstate__(self) -> Any:
         # Views are recreated over the copied arrays. A copy contains nothing of a record.
@@ -139,7 +144,7 @@ class Held:
         """Do nothing: it contains nothing of a record."""
 
 
-class RecordEngine:
+class RecordEngine(ABC):
     """Base class of engines whose kernel learns one record in place if possible."""
 
     _kernels: Any  # module with learn_record(address, y, trials), looked up at each call
@@ -149,9 +154,9 @@ class RecordEngine:
     _in_place: bool  # whether the kernel draws the noise of the mechanism in use
     _trials: int  # trials for which it draws words; 0 for simulated noise
 
+    @abstractmethod
     def use(self, mechanism: Any) -> None:
         """Randomize the next records by ``mechanism``, unless a record is given with its own."""
-        raise NotImplementedError
 
     def _hold(self, held: Any, mechanism: Any) -> None:
         """Switch to another memory, for records randomized by ``mechanism``."""
@@ -211,9 +216,9 @@ class RecordEngine:
             row[0, column] = number(value)
         self._learn_block(row, target)
 
+    @abstractmethod
     def _learn_block(self, X: NDArray[np.float64], y: NDArray[np.float64]) -> None:
         """Learn from rows by the current mechanism; the caller holds ``_turns``."""
-        raise NotImplementedError
 
 
 class IterateEngine(RecordEngine):

@@ -26,6 +26,9 @@ calibration
 features
     Feature names in a fixed order; required unless noise is simulated, then by default the sorted names of the first
     record.
+target_bounds
+    Public bounds (low, high) of the target, to which it is clipped before it is coded to [-1, 1]; noise is added for
+    the whole range. Required unless noise is simulated or releases are learned, then (-1, 1) by default.
 step
     ``"noise-aware"``, or River's ``optim.schedulers.InverseScaling``.
 averaging

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import math
-import warnings
 from dataclasses import dataclass, replace
 from typing import Any, Final, Self, TypeVar
 
 import numpy as np
 
 from murk._scratch import keep
-from murk.errors import DataWarning, UserError
+from murk.errors import UserError
 from murk.learners.core.arrays import Floats
-from murk.learners.core.values import stated_range, target, targets
+from murk.learners.core.values import target, targets
 from murk.learners.estimates.estimate import Estimate
 from murk.stream.task.data.coding import INTERCEPT
 
@@ -52,7 +51,15 @@ class TargetRange:
             if bounds is not None:
                 raise UserError(f"target_bounds={bounds!r} and target_bound={bound!r}: give target_bounds alone")
             bounds = -bound, bound
-        low, high = stated_range(bounds, seed=seed, records=records)
+        if bounds is None and seed is None and records:
+            raise UserError(
+                "target_bounds= is required where noise is real: targets beyond their public bounds are projected to "
+                "them, and noise is drawn for the whole range. Give publicly known bounds, as in "
+                "target_bounds=(-1.0, 1.0)"
+            )
+        low, high = map(float, (-1.0, 1.0) if bounds is None else bounds)
+        if not (math.isfinite(high - low) and low < high):
+            raise UserError(f"target_bounds={bounds!r}: give two finite numbers, the lower one first")
         if intercept:
             return cls(low, high, (low + high) / 2.0, (high - low) / 2.0)
         return cls(low, high, 0.0, max(abs(low), abs(high)))
@@ -91,37 +98,3 @@ class TargetRange:
 
 ANY: Final = TargetRange(-math.inf, math.inf, 0.0, 1.0)
 """The range of a target without bounds, whose code is the target."""
-
-
-class BeyondBounds:
-    """Counter of a simulation's targets beyond their bounds, which warns once, after 100, 1,000, 10,000, ... targets.
-
-    ``share`` is the smallest share that it warns of, and ``words`` are what such targets count as, and the remedy. It
-    does not go into copies and pickles, since it depends on raw records.
-    """
-
-    def __init__(self, low: float, high: float, words: str, *, share: float = 0.0) -> None:
-        self._low, self._high, self._words, self._share = low, high, words, share
-        self._seen = self._beyond = 0
-        self._due = 100
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(None), ()
-
-    def warned(self, y: Any, level: int) -> bool:
-        """Count a target or a column of them; return whether this led to the warning, ``level`` frames up."""
-        if isinstance(y, float):
-            seen, beyond = 1, int(y < self._low or y > self._high)
-        else:
-            seen, beyond = len(y), int(np.count_nonzero((y < self._low) | (y > self._high)))
-        self._seen, self._beyond = self._seen + seen, self._beyond + beyond
-        if self._seen < self._due:
-            return False
-        while self._due <= self._seen:
-            self._due *= 10
-        if self._beyond <= self._share * self._seen:
-            return False
-        warnings.warn(
-            f"{self._beyond:,} of the first {self._seen:,} targets are beyond {self._words}", DataWarning, level + 1
-        )
-        return True

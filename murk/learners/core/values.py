@@ -21,23 +21,6 @@ def number(value: Any) -> float:
     return value if value is not None and math.isfinite(value) else 0.0
 
 
-def stated_range(given: tuple[float, float] | None, *, seed: int | None, records: bool = True) -> tuple[float, float]:
-    """Return a target's public bounds: as given for ``target_bounds``, or those that a simulation assumes, -1 and 1.
-
-    Raises UserError unless they are finite and in order, or if none are given to a learner of raw ``records`` with real
-    noise (``seed`` is None).
-    """
-    if given is None and seed is None and records:
-        raise UserError(
-            "target_bounds= is required where noise is real: targets beyond their public bounds are projected to them, "
-            "and noise is drawn for the whole range. Give publicly known bounds, as in target_bounds=(-1.0, 1.0)"
-        )
-    low, high = map(float, (-1.0, 1.0) if given is None else given)
-    if not (math.isfinite(high - low) and low < high):
-        raise UserError(f"target_bounds={given!r}: give two finite numbers, the lower one first")
-    return low, high
-
-
 def target(value: Any) -> float:
     """Return a target's value; NaN, which gives no gradient, if it is missing or not a number."""
     value = read_number(value)

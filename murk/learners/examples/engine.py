@@ -66,9 +66,7 @@ class Memory(KernelMemory):
         self.words = whole[k.WHOLE_HEADER + 2 * numbers :].view(np.uint64)
 
     def _forget(self, real: Floats, whole: Integers) -> None:
-        x = self.way[2]
-        real[x:] = 0.0
-        real[x + len(self.x) - 1] = 1.0
+        super()._forget(real, whole)
         real[k.TARGET] = 0.0
         whole[k.WHOLE_HEADER :] = 0
         whole[k.COIN] = 0

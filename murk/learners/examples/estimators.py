@@ -24,7 +24,6 @@ from murk.learners.core.estimator import (
 )
 from murk.learners.core.options import Averaging, InverseScalingStep, Weighting
 from murk.learners.core.parameters import check_choices, documented
-from murk.learners.core.target_range import TargetRange
 from murk.learners.core.values import number, target
 from murk.learners.estimates.estimate import Estimate
 from murk.learners.examples import layout as k
@@ -73,6 +72,9 @@ class IWPSGD(SGDEstimator):
     mechanism
         Mechanism for outer products: ``"gaussian"``, ``"laplace"``, ``"l2-ball"`` or ``"privunit"``; by default the
         least noisy one. All other releases have Gaussian noise.
+    inputs
+        ``"records"``: ``learn_one`` randomizes raw records. ``"released"``: it takes the output of :meth:`decoded`,
+        in which real targets are coded.
     corrected
         ``False`` learns from releases as if they were the records, like plain SGD: the paper's biased baseline, without
         polish and ``unbiased_loss``.
@@ -323,8 +325,6 @@ class IWPSGDClassifier(IWPSGD, LabelEstimator, base.MiniBatchClassifier):
     radius
         Radius of the ball to which coefficients are projected; by default at most 3 (quadratic: 2) and inside the
         loss's valid region at the noisiest level (``"probit"``: ``s ||theta|| < 1.702``).
-    inputs
-        ``"records"``: ``learn_one`` randomizes raw records. ``"released"``: it takes the output of :meth:`decoded`.
 
     References
     ----------
@@ -421,9 +421,6 @@ class IWPSGDRegressor(IWPSGD, TargetEstimator, base.MiniBatchRegressor):
 
     Parameters
     ----------
-    target_bounds
-        Public bounds (low, high) of the target, to which it is clipped before it is coded to [-1, 1]; required unless
-        noise is simulated or examples are released, then (-1, 1) by default.
     target_bound
         Short for ``target_bounds=(-target_bound, target_bound)``.
     release
@@ -433,9 +430,6 @@ class IWPSGDRegressor(IWPSGD, TargetEstimator, base.MiniBatchRegressor):
         ``"separate"``: x and y by a mechanism each, as in the paper.
     radius
         Radius of the ball to which coefficients of coded targets are projected; 1.5 by default.
-    inputs
-        ``"records"``: ``learn_one`` randomizes raw records. ``"released"``: it takes the output of :meth:`decoded`,
-        with coded targets.
 
     Notes
     -----
@@ -460,8 +454,6 @@ class IWPSGDRegressor(IWPSGD, TargetEstimator, base.MiniBatchRegressor):
     """
 
     _target = "real"
-    target_bounds: tuple[float, float] | None
-    target_bound: float | None
 
     def __init__(
         self,
@@ -492,11 +484,7 @@ class IWPSGDRegressor(IWPSGD, TargetEstimator, base.MiniBatchRegressor):
     ) -> None:
         self._keep(locals())
         self.loss = "squared"
-        found = TargetRange.stated(
-            target_bounds, bound=target_bound, seed=seed, records=inputs == "records", intercept=intercept
-        )
-        self._bounded(found, stated=(target_bounds, target_bound) != (None, None))
-        self._target_unit = found.unit
+        self._target_unit = self._set_range(records=inputs == "records", intercept=intercept).unit
         self._prepare()
 
     @classmethod
@@ -506,9 +494,6 @@ class IWPSGDRegressor(IWPSGD, TargetEstimator, base.MiniBatchRegressor):
             budget=budget,
             **{**published(gamma), "target_bounds": None if "target_bound" in more else (-1.0, 1.0), **more},
         )
-
-    def _scale(self) -> Scale:
-        return "slope"
 
     def _released_target(self, x: Record, y: Any) -> float:
         return target(y)

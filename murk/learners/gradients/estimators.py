@@ -13,6 +13,7 @@ from river import base
 
 from murk.errors import UserError
 from murk.learners.core.arrays import Floats
+from murk.learners.core.data_warnings import BeyondBounds
 from murk.learners.core.estimator import (
     LabelEstimator,
     SGDEstimator,
@@ -23,7 +24,7 @@ from murk.learners.core.estimator import (
 )
 from murk.learners.core.options import Averaging, InverseScalingStep, Weighting
 from murk.learners.core.parameters import check_choices, documented
-from murk.learners.core.target_range import ANY, BeyondBounds, TargetRange
+from murk.learners.core.target_range import ANY
 from murk.learners.core.values import target
 from murk.learners.estimates.estimate import Estimate, PublicCovariates
 from murk.learners.estimates.links import class_probabilities, logistic
@@ -379,7 +380,7 @@ class LDPSGDRegressor(LDPSGD, TargetEstimator, base.MiniBatchRegressor):
     ) -> None:
         self._keep(locals())
         if target_bounds is not None:
-            self._bounded(TargetRange.stated(target_bounds, seed=seed), stated=True)
+            self._set_range()
         else:
             self._range = ANY
             if seed is not None:
@@ -409,9 +410,6 @@ class LDPSGDRegressor(LDPSGD, TargetEstimator, base.MiniBatchRegressor):
     def _default_radius(self, coefficients: int) -> float:
         # Leaves room for coefficients of 2 on features of unit size.
         return 5.0 * math.sqrt(coefficients / 6.0)
-
-    def _scale(self) -> Scale:
-        return "slope"
 
     def _means(self, rows: Floats) -> Floats:
         return self._range.middle + self._range.unit * self._linear(rows)[:, 0]

@@ -8,7 +8,6 @@ from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from time import monotonic, sleep
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from murk.errors import UserError
@@ -128,9 +127,7 @@ class Fitting:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
         with self.log:
             self.pool.close(for_good=not isinstance(error, Exception))
 

@@ -92,9 +92,7 @@ class MomentMemory(KernelMemory):
         self._sums = self.real[k.COUNT : x]
 
     def _forget(self, real: Floats, whole: Integers) -> None:
-        x = self.way[2]
-        real[x:] = 0.0
-        real[x + len(self.x) - 1] = 1.0
+        super()._forget(real, whole)
         real[k.TARGET] = 0.0
         whole[k.WHOLE_HEADER :] = 0
 

@@ -548,13 +548,8 @@ PublicDataGLM = PublicGLMClassifier  # Name until 0.3
 class PublicGLMRegressor(PublicMoments, TargetEstimator, base.MiniBatchRegressor):
     """Regression ``y = f(x'w) + e`` of a bounded target, from moments released once.
 
-    Each person releases once, with noise and without seeing a model, one of two things:
-
-    - The direction of their whitened features times the coded target. The learner solves for coefficients over public
-      covariates.
-    - Their second moments ``x x'`` and ``x y``, which give least-squares slopes u. Coefficients are then ``c u``, where
-      public covariates give the factor c and intercept a with ``mean f(a + c x'u) = mean y`` and
-      ``c mean f'(a + c x'u) = 1``.
+    Each person releases once, with noise and without seeing a model, the direction of their features times the target
+    or their second moments. Coefficients follow as for `PublicGLMClassifier`, with the link's mean function f.
 
     ``link="identity"`` is least squares and needs no public covariates; ``link="exp"`` is Poisson regression of bounded
     counts.
@@ -564,9 +559,6 @@ class PublicGLMRegressor(PublicMoments, TargetEstimator, base.MiniBatchRegressor
     link
         ``"identity"``, ``"sigmoid"``, ``"cubic"`` (``z^3/3``), ``"softplus"`` (``log(1 + e^z)``; the paper's
         ``log(1 + e^-z)`` reverses all signs) or ``"exp"``.
-    target_bounds
-        Public bounds (low, high) of the target, to which it is clipped before it is coded to [-1, 1]; required unless
-        noise is simulated or moments are released, then (-1, 1) by default.
     intercept
         Whether there is an intercept. Otherwise the target is divided by its largest bound instead of centred.
 
@@ -593,7 +585,6 @@ class PublicGLMRegressor(PublicMoments, TargetEstimator, base.MiniBatchRegressor
     """
 
     link: str
-    target_bounds: tuple[float, float] | None
 
     def __init__(
         self,
@@ -622,9 +613,8 @@ class PublicGLMRegressor(PublicMoments, TargetEstimator, base.MiniBatchRegressor
         noise: NoiseSource | None = None,
     ) -> None:
         self._keep(locals())
-        found = TargetRange.stated(target_bounds, seed=seed, records=inputs == "records", intercept=intercept)
-        self._bounded(found, stated=target_bounds is not None)
-        self._response = Response(found.low, found.high) if intercept else Response(-found.unit, found.unit)
+        own = self._set_range(records=inputs == "records", intercept=intercept)
+        self._response = Response(own.low, own.high) if intercept else Response(-own.unit, own.unit)
         self._curve = curve_of(link, LINKS, "link")
         self._prepare()
 

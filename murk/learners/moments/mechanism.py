@@ -17,9 +17,8 @@ from murk.learners.moments import kernels
 from murk.learners.moments.statistics import Statistics
 from murk.privacy.guarantees import ApproxDP, Guarantee, PureDP
 from murk.privacy.mechanisms import BEST, CompositeMechanism, GaussianMechanism, calibrate, divided
-from murk.privacy.mechanisms.base import TAIL, WIDTH, Randomizer, Wrapped, check_room
+from murk.privacy.mechanisms.base import Randomizer, RoundedGaussian, check_room
 from murk.privacy.mechanisms.lattice import DIRECTIONS
-from murk.privacy.mechanisms.payload_limits import Reach, gaussian_square
 from murk.privacy.mechanisms.privacy_loss import is_pure
 from murk.privacy.noise import NoiseSource
 
@@ -27,7 +26,7 @@ WHOLE: Final = ("observed", "joint")  # Releases of all moments by one mechanism
 
 
 @dataclass(frozen=True)
-class MomentMechanism(Wrapped):
+class MomentMechanism(RoundedGaussian):
     r"""Gaussian noise on moments, calibrated to their joint sensitivity D.
 
     Noise for twice the bound on the vectors' norm would be larger: 1.22 times for b = sqrt 2 r, sqrt 2 times for small
@@ -60,18 +59,9 @@ class MomentMechanism(Wrapped):
         check_room(self.noise, self._sensitivity_steps, "moments")
 
     @property
-    def _sensitivity_steps(self) -> float:
-        return 2.0 * self.noise.steps - math.sqrt(self.dimension) - 2.0
-
-    @property
     def spacing(self) -> float:
         """Width of a lattice step."""
-        return self.statistics.sensitivity / self._sensitivity_steps
-
-    @property
-    def unit(self) -> float:
-        """Factor that decodes a payload: the spacing."""
-        return self.spacing
+        return self.unit
 
     @property
     def sensitivity(self) -> float:
@@ -79,20 +69,8 @@ class MomentMechanism(Wrapped):
         return self.statistics.sensitivity
 
     @property
-    def variance(self) -> float:
-        """Noise variance of a coordinate."""
-        return (WIDTH * self.spacing) ** 2
-
-    @property
-    def magnitude(self) -> int:
-        """Bound on a coordinate of an honest payload, exceeded with probability below 1e-30."""
-        return math.ceil(self.statistics.norm / self.spacing) + TAIL * WIDTH
-
-    @property
-    def reach(self) -> Reach:
-        """Bound on the length of an honest payload; a longer one is forged."""
-        steps = math.ceil(self.statistics.norm / self.spacing)
-        return Reach(((0, self.dimension, gaussian_square(self.dimension, steps)),))
+    def _steps(self) -> int:
+        return math.ceil(self.statistics.norm / self.spacing)
 
     @wiped
     def randomize(self, vectors: npt.ArrayLike, noise: NoiseSource, records: npt.ArrayLike) -> Integers:

@@ -15,6 +15,7 @@ from murk.learners.core.coordinates import contrasts
 from murk.learners.core.covariates import PublicSample
 from murk.learners.core.estimator import LabelEstimator, PersonEstimator, TargetEstimator, several_labels, two_chances
 from murk.learners.core.options import chosen_noise
+from murk.learners.core.parameters import documented
 from murk.learners.core.scoring.engine import drift_of, merged
 from murk.learners.core.scoring.estimate import ScoreEstimate
 from murk.learners.core.scoring.local import LocalScores
@@ -33,7 +34,20 @@ Floats = NDArray[np.float64]
 
 
 class Scores(PersonEstimator):
-    """Base class of both estimators: features, public covariates, levels, learning, state, inference."""
+    """Base class of both estimators.
+
+    Parameters
+    ----------
+    public
+        Public covariates without targets (array, frame, iterable of mappings or a CSV file's path). Rows like the
+        people's make the estimate more precise; without any, some people release features' second moments instead.
+    features
+        Feature names in a fixed order; required unless noise is simulated, then by default the sorted names of the
+        first record. Features should be within about [-1, 1]; anything but a number counts as 0.
+    forget
+        Learn from this many of the newest releases only, at least 24,000. (Whole epochs are forgotten, so at times from
+        as few as seven eighths of them.) Intervals then stop shrinking. By default nothing is forgotten.
+    """
 
     public: Any
     mechanism: str | None
@@ -121,6 +135,7 @@ class Scores(PersonEstimator):
         return np.asarray(with_constant(rows) @ shown.reshape(-1, rows.shape[1] + 1).T)
 
 
+@documented
 class ScoreClassifier(Scores, LabelEstimator, base.MiniBatchClassifier):
     """Logistic regression, softmax, or lines through several classes, by scores in epochs, with intervals.
 
@@ -130,33 +145,13 @@ class ScoreClassifier(Scores, LabelEstimator, base.MiniBatchClassifier):
 
     Parameters
     ----------
-    budget
-        Guarantee of each release: ``PureDP``, ``ApproxDP``, ``GaussianDP`` or ``ZeroConcentratedDP``.
     classes
         The labels; of two labels, the positive one last. Any other label counts as missing, and the fit is that of
         people with a label. For more than two labels, coefficients with ``public`` are contrasts of log odds. Without
         it, each class has a least-squares line through labels of -1 and +1, whose halved slopes change the probability.
-    public
-        Public covariates without targets (array, frame, iterable of mappings or a CSV file's path). Rows like the
-        people's make the estimate more precise; without any, some people release features' second moments instead.
-    levels
-        Further guarantees by name, for releases made elsewhere.
-    mechanism
-        ``"gaussian"``, ``"laplace"``, ``"l2-ball"`` or ``"privunit"``; by default the one of least variance: Gaussian
-        for GDP and zCDP budgets, mostly PrivUnit for pure and (epsilon, delta) budgets.
-    features
-        Feature names in a fixed order; required unless noise is simulated, then by default the sorted names of the
-        first record. Features should be within about [-1, 1]; anything but a number counts as 0.
     exponent
         g from 0 to 1, the share of a label's probability that a score subtracts; chosen by rule if omitted. 1, the
         balanced score, is valid for any features; less needs ``public``.
-    forget
-        Learn from this many of the newest releases only, at least 24,000. (Whole epochs are forgotten, so at times from
-        as few as seven eighths of them.) Intervals then stop shrinking. By default nothing is forgotten.
-    seed
-        Simulate the noise from this seed, for experiments: no privacy.
-    noise
-        Another source of noise, such as ``OpenDPNoise()``.
 
     Notes
     -----
@@ -225,6 +220,7 @@ class ScoreClassifier(Scores, LabelEstimator, base.MiniBatchClassifier):
         yield {"budget": PureDP(epsilon=2.0), "seed": 1}
 
 
+@documented
 class ScoreRegressor(Scores, TargetEstimator, base.MiniBatchRegressor):
     """Linear regression of a bounded target's mean, by scores in epochs, with intervals.
 
@@ -234,29 +230,9 @@ class ScoreRegressor(Scores, TargetEstimator, base.MiniBatchRegressor):
 
     Parameters
     ----------
-    budget
-        Guarantee of each release: ``PureDP``, ``ApproxDP``, ``GaussianDP`` or ``ZeroConcentratedDP``.
     target_bounds
         Public bounds (low, high) of the target, to which it is clipped; noise is added for the whole range. Required
         unless noise is simulated, then (-1, 1) by default. The fit is that of people with a target.
-    public
-        Public covariates without targets (array, frame, iterable of mappings or a CSV file's path). Rows like the
-        people's make the estimate more precise; without any, some people release features' second moments instead.
-    levels
-        Further guarantees by name, for releases made elsewhere.
-    mechanism
-        ``"gaussian"``, ``"laplace"``, ``"l2-ball"`` or ``"privunit"``; by default the one of least variance: Gaussian
-        for GDP and zCDP budgets, mostly PrivUnit for pure and (epsilon, delta) budgets.
-    features
-        Feature names in a fixed order; required unless noise is simulated, then by default the sorted names of the
-        first record. Features should be within about [-1, 1]; anything but a number counts as 0.
-    forget
-        Learn from this many of the newest releases only, at least 24,000. (Whole epochs are forgotten, so at times from
-        as few as seven eighths of them.) Intervals then stop shrinking. By default nothing is forgotten.
-    seed
-        Simulate the noise from this seed, for experiments: no privacy.
-    noise
-        Another source of noise, such as ``OpenDPNoise()``.
 
     Notes
     -----
@@ -300,7 +276,7 @@ class ScoreRegressor(Scores, TargetEstimator, base.MiniBatchRegressor):
         noise: NoiseSource | None = None,
     ) -> None:
         self._keep(locals())
-        self._bounded(TargetRange.stated(target_bounds, seed=seed), stated=target_bounds is not None)
+        self._set_range()
         self._prepare()
 
     def _expected(self) -> tuple[float | None, float | None]:
@@ -308,9 +284,6 @@ class ScoreRegressor(Scores, TargetEstimator, base.MiniBatchRegressor):
 
     def _clipped(self, y: NDArray[np.float64]) -> NDArray[np.float64]:
         return np.clip(y, -1.0, 1.0)
-
-    def _scale(self) -> Scale:
-        return "slope"
 
     def _in_units(self, estimate: ScoreEstimate) -> ScoreEstimate:
         return replace(self._range.in_units(estimate), unit=self._range.unit)

@@ -25,7 +25,6 @@ from murk.learners.core.estimator import (
 )
 from murk.learners.core.options import chosen_noise
 from murk.learners.core.parameters import documented
-from murk.learners.core.target_range import TargetRange
 from murk.learners.core.values import number
 from murk.learners.estimates.estimate import Estimate
 from murk.learners.estimates.links import logistic
@@ -57,6 +56,9 @@ class GaussMix(StreamEstimator):
         ``ZeroConcentratedDP``. Only the organisation, in this process, sees raw records.
     features
         Feature names in a fixed order; by default the sorted names of the first record.
+    feature_bound
+        Public bound C_X of ``||(x, 1)||``: features beyond it are scaled down. By default ``sqrt(p + 1)``, for values
+        within [-1, 1].
     rows
         k, the rows of a mixture; by default 4,096, or as many as fit in a message. More are more precise but slower.
     window
@@ -312,14 +314,8 @@ class GaussMixRegressor(GaussMix, TargetEstimator, base.MiniBatchRegressor):
 
     Parameters
     ----------
-    feature_bound
-        Public bound C_X of ``||(x, 1)||``: features beyond it are scaled down. By default ``sqrt(p + 1)``, for values
-        within [-1, 1].
-    target_bounds
-        Public bounds (low, high) of the target, to which it is clipped before it is coded to [-1, 1], with C_Y = 1;
-        required unless noise is simulated, then (-1, 1) by default.
     target_bound
-        Instead of ``target_bounds``, the bound C_Y of ``|y|`` for targets that are not coded, as in the paper.
+        Instead of ``target_bounds`` (C_Y = 1), the bound C_Y of ``|y|`` for uncoded targets, as in the paper.
     method
         ``"moments"``, ``"mixing"``, or ``"linear-mixing"``, which also releases a noisy least eigenvalue to add less
         noise. By default moments, or linear mixing if ``rows``, ``analysis`` or ``debiased`` is given.
@@ -372,11 +368,9 @@ class GaussMixRegressor(GaussMix, TargetEstimator, base.MiniBatchRegressor):
         noise: NoiseSource | None = None,
     ) -> None:
         self._keep(locals())
-        found = TargetRange.stated(target_bounds, bound=target_bound, seed=seed, intercept=intercept)
-        self._bound = 1.0
+        own, self._bound = self._set_range(intercept=intercept), 1.0
         if target_bound is not None:
-            self._bound, found = found.unit, replace(found, unit=1.0)
-        self._bounded(found, stated=(target_bounds, target_bound) != (None, None))
+            self._bound, self._range = own.unit, replace(own, unit=1.0)
         self._prepare()
 
     @classmethod
@@ -387,9 +381,6 @@ class GaussMixRegressor(GaussMix, TargetEstimator, base.MiniBatchRegressor):
             rows=rows,
             **{"target_bounds": None if "target_bound" in more else (-1.0, 1.0), **PUBLISHED, **more},
         )
-
-    def _scale(self) -> Scale:
-        return "slope"
 
     def _means(self, rows: Floats) -> Floats:
         return self._range.middle + self._range.unit * self._linear(rows)
@@ -415,9 +406,6 @@ class GaussMixClassifier(GaussMix, LabelEstimator, base.MiniBatchClassifier):
     ----------
     classes
         The two labels, the positive one last. Any other label counts as missing: its record becomes a row of zeros.
-    feature_bound
-        Public bound C_X of ``||(x, 1)||``: records beyond it are scaled down. By default ``sqrt(p + 1)``, for features
-        within [-1, 1].
     method
         ``"moments"``; ``"newton"``, second moments of a window's first records, then a step of the logistic loss with
         all others, which is better with many records; ``"mixing"``; or ``"linear-mixing"``, which also releases a

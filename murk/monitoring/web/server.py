@@ -19,7 +19,6 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from ipaddress import ip_address
 from socketserver import TCPServer
 from time import monotonic
-from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 from murk.errors import MurkError, UserError
@@ -132,6 +131,20 @@ def text(status: int, words: str) -> Response:
     return Response(status, "text/plain; charset=utf-8", words.encode() + b"\n")
 
 
+def reason_of(error: Exception) -> str:
+    """Return the system's reason for an error, or that the address is invalid."""
+    return getattr(error, "strerror", None) or "not an address of this machine"
+
+
+def listening_error(
+    error: Exception, host: str, port: int, options: tuple[str, str] = ("--port", "--host")
+) -> MurkError | UserError:
+    """Return the error for an address that a server cannot listen on; ``options`` are the remedies' names."""
+    kind = MurkError if getattr(error, "errno", None) == errno.EADDRINUSE else UserError
+    remedy = f"choose another {options[0]} (0 lets the system choose) or {options[1]}"
+    return kind(f"cannot listen on {host} port {port} ({reason_of(error)}): {remedy}")
+
+
 class Server:
     """Serve routes, by path, in threads from `start` (or ``with``) until `close`.
 
@@ -147,12 +160,7 @@ class Server:
         try:
             self._listener = _Listener(dict(routes), host, port, hosts)
         except (OSError, OverflowError, UnicodeError) as error:
-            reason = getattr(error, "strerror", None) or "not an address of this machine"
-            kind = MurkError if getattr(error, "errno", None) == errno.EADDRINUSE else UserError
-            raise kind(
-                f"cannot listen on {host} port {port} ({reason}): choose another {options[0]} (0 lets the system "
-                f"choose) or {options[1]}"
-            ) from None
+            raise listening_error(error, host, port, options) from None
         self.host, self.port = host, int(self._listener.server_address[1])
         self._thread = threading.Thread(target=self._listener.serve_forever, name="murk-http", daemon=True)
 
@@ -177,9 +185,7 @@ class Server:
         self.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
+from abc import ABC, abstractmethod
 from dataclasses import fields
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
@@ -17,7 +18,7 @@ from murk.privacy.guarantees import Guarantee
 from murk.privacy.mechanisms import lattice
 from murk.privacy.mechanisms.lattice import DIRECTIONS, NOISE_OF
 from murk.privacy.mechanisms.lattice import WIDTH as WIDTH
-from murk.privacy.mechanisms.payload_limits import Reach
+from murk.privacy.mechanisms.payload_limits import Reach, gaussian_square
 from murk.privacy.mechanisms.privacy_loss import Currency, PrivacyLoss
 
 if TYPE_CHECKING:
@@ -375,6 +376,47 @@ class Wrapped:
     def to_dict(self) -> dict[str, Any]:
         """Return the public parameters and derived figures as plain data."""
         return self.noise.to_dict()
+
+
+class RoundedGaussian(Wrapped, ABC):
+    """Base class of Gaussian noise on d numbers of a record, rounded to steps of width ``unit``.
+
+    Of the ``2 steps`` of the guarantee of ``noise``, rounding takes ``sqrt d``, and that of floats up to two.
+    """
+
+    @property
+    @abstractmethod
+    def sensitivity(self) -> float:
+        """Largest distance between two records' numbers."""
+
+    @property
+    @abstractmethod
+    def _steps(self) -> int:
+        """Bound on the norm of a record's numbers in lattice steps."""
+
+    @property
+    def _sensitivity_steps(self) -> float:
+        return 2.0 * self.noise.steps - math.sqrt(self.dimension) - 2.0
+
+    @property
+    def unit(self) -> float:
+        """Width of a lattice step, which decodes a payload."""
+        return self.sensitivity / self._sensitivity_steps
+
+    @property
+    def variance(self) -> float:
+        """Noise variance of each number."""
+        return (WIDTH * self.unit) ** 2
+
+    @property
+    def magnitude(self) -> int:
+        """Bound on each integer of an honest payload, exceeded with probability below 1e-30."""
+        return self._steps + TAIL * WIDTH
+
+    @property
+    def reach(self) -> Reach:
+        """Bound on an honest payload's norm; a longer one is forged."""
+        return Reach(((0, self.dimension, gaussian_square(self.dimension, self._steps)),))
 
 
 def checked_release(integers: npt.ArrayLike, size: int, what: str) -> npt.NDArray[Any]:

@@ -1,4 +1,4 @@
-"""One of several random directions, chosen by one exact word: the most accurate pure release of a direction."""
+"""One of several random directions, chosen by one exact word: the most accurate pure release, and its calibration."""
 
 import math
 from collections.abc import Iterator

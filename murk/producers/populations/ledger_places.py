@@ -1,4 +1,4 @@
-"""Where a ledger lies, and the settings with which the work on a log was begun.
+"""Where a ledger lies, the settings with which the work on a log was begun, and the lock of its population.
 
 The people of a file have one ledger for all tasks. It lies beside its file. The ledgers in which the file's people have
 accounts are listed beside it (``FILE.ledgers.json``), or found by the file's digest. A copy elsewhere, or another file

@@ -1,4 +1,4 @@
-"""The state message, which a worker commits together with its offset, and the trail in it.
+"""The state message, which a worker commits with its offset, the trail in it, and the message of an estimate.
 
 A state is JSON with an explicit schema, so that a monitor or another version can read it without running code. Learners
 write arrays as base64 of little-endian float64 (`pack`).

@@ -1,4 +1,4 @@
-"""Registry of protocols. A new protocol needs a folder and a line here.
+"""Registry of protocols, and the checks of a task across its parts. A new protocol needs a folder and a line here.
 
 A folder's module ``protocol`` defines ``PROTOCOL``, a `TaskProtocol`. Its modules ``problem`` and
 ``forecast`` are imported when they are used.

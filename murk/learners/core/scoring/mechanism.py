@@ -23,8 +23,7 @@ from murk.privacy.mechanisms import (
     calibrate,
     former_kind,
 )
-from murk.privacy.mechanisms.base import TAIL, WIDTH, Costed, Randomizer, Wrapped, check_room
-from murk.privacy.mechanisms.payload_limits import Reach, gaussian_square
+from murk.privacy.mechanisms.base import Costed, Randomizer, RoundedGaussian, Wrapped, check_room
 from murk.privacy.mechanisms.privacy_loss import Currency, PrivacyLoss
 from murk.privacy.noise import NoiseSource
 
@@ -35,7 +34,7 @@ _SENSITIVITY = math.sqrt(2.0)
 
 
 @dataclass(frozen=True)
-class OuterGaussian(Wrapped):
+class OuterGaussian(RoundedGaussian):
     r"""Gaussian noise on ``v v'`` of a vector v no longer than 1.
 
     Two such matrices differ by at most sqrt 2 in Frobenius norm, since ``|v v' - u u'|^2 <= |v|^4 + |u|^4``. The
@@ -71,33 +70,13 @@ class OuterGaussian(Wrapped):
         return cls(features, noise)
 
     @property
-    def _sensitivity_steps(self) -> float:
-        """Largest sensitivity in lattice steps."""
-        return 2.0 * self.noise.steps - math.sqrt(self.dimension) - 2.0
-
-    @property
-    def unit(self) -> float:
-        """Width of a lattice step."""
-        return _SENSITIVITY / self._sensitivity_steps
-
-    @property
-    def variance(self) -> float:
-        """Variance of the noise on each entry."""
-        return (WIDTH * self.unit) ** 2
+    def sensitivity(self) -> float:
+        """Largest distance between two matrices: sqrt 2."""
+        return _SENSITIVITY
 
     @property
     def _steps(self) -> int:
         return math.ceil(1.0 / self.unit + math.sqrt(self.dimension))
-
-    @property
-    def magnitude(self) -> int:
-        """Largest entry of an honest payload, except with probability below 1e-30."""
-        return self._steps + TAIL * WIDTH
-
-    @property
-    def reach(self) -> Reach:
-        """Bound on an honest payload's norm; a longer one is forged."""
-        return Reach(((0, self.dimension, gaussian_square(self.dimension, self._steps)),))
 
     @wiped
     def randomize(self, vectors: npt.ArrayLike, noise: NoiseSource, records: npt.ArrayLike) -> Integers:

@@ -242,9 +242,7 @@ class Answers(KernelMemory, Held):
         self._found = self.whole[COUNT : WHOLE_HEADER + d + 2 * m]
 
     def _forget(self, real: NDArray[np.float64], whole: NDArray[np.int64]) -> None:
-        x = self.way[2]
-        real[x:] = 0.0
-        real[x + len(self.x) - 1] = 1.0
+        super()._forget(real, whole)
         real[TARGET], whole[ASKED] = 0.0, 0
         whole[-len(self.words) - 2 * len(self.noise) :] = 0
 

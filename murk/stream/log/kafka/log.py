@@ -1,4 +1,4 @@
-"""The log on a Kafka cluster: topics, with transactions for data that must be written together."""
+"""The log on a Kafka cluster, its sender, and the set-up of its topics; transactions write data together."""
 
 from __future__ import annotations
 
