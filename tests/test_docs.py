@@ -110,7 +110,7 @@ def test_commands_for_a_task_file_run(files, commands, tmp_path):
         begun.append(harness.start(*words[1:], folder=tmp_path))
         if not together:
             ended(command, begun.pop())
-    for command, process in zip(commands, begun):
+    for command, process in zip(commands if together else (), begun, strict=True):
         ended(command, process)
 
 

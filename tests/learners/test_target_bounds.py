@@ -215,6 +215,30 @@ def test_states_of_other_bounds_are_refused_and_former_ones_go_on(name):
     other.learn_many(X, TARGETS - 10.0)
     with pytest.raises(UserError, match=r"merge"):
         model.merged([other])
-    again = made(name, 4.0, target_bounds=BOUNDS, seed=1)
-    again.load_state_dict({key: value for key, value in state.items() if key != "target_bounds"})
+    plain = learned(name, CODES, (-1.0, 1.0)).state_dict()
+    assert plain["target_bounds"] is None
+    with pytest.raises(MurkError, match=r"other settings: target bounds None, not .0.0, 64.0."):
+        made(name, 4.0, target_bounds=(0.0, 64.0), seed=1).load_state_dict(plain)
+    with pytest.raises(MurkError, match=r"other settings: target bounds .10.0, 74.0., not None"):
+        made(name, 4.0, target_bounds=(-1.0, 1.0), seed=1).load_state_dict(state)
+
+
+EARLIER = {"scores": BOUNDS, "gradients": (-1.0, 1.0), "outer products": (-74.0, 74.0), "moments": BOUNDS,
+           "windows' moments": (-1.0, 1.0)}  # fmt: skip
+"""Bounds of the target that the learners had when their states did not contain them."""
+
+
+@pytest.mark.parametrize(("name", "bounds"), EARLIER.items())
+def test_earlier_states_without_bounds_go_on(name, bounds):
+    model = learned(name, TARGETS, bounds) if bounds != (-1.0, 1.0) else learned(name, CODES, bounds)
+    state = {key: value for key, value in model.state_dict().items() if key != "target_bounds"}
+    again = made(name, 4.0, target_bounds=bounds, seed=1)
+    again.load_state_dict(state)
     assert again.coefficients() == model.coefficients()
+
+
+@pytest.mark.parametrize("name", ["gradients", "outer products", "windows' moments"])
+def test_earlier_states_never_had_such_bounds(name):
+    state = {key: value for key, value in learned(name, CODES, (-1, 1)).state_dict().items() if key != "target_bounds"}
+    with pytest.raises(MurkError, match="other settings: target bounds"):
+        made(name, 4.0, target_bounds=(0.0, 64.0), seed=1).load_state_dict(state)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 import warnings
 from collections.abc import Iterable, Sequence
 from itertools import islice
@@ -47,8 +48,7 @@ class FirstRecords:
             self._add(values, y)
         if self.left == 0:
             for finding in self._findings():
-                # Frames: learn_one or learn_many, _learn, _survey_rows, look.
-                warnings.warn(finding, DataWarning, stacklevel=5)
+                _warn(finding)
 
     def _add(self, values: Sequence[Any], y: float) -> None:
         self._texts += any(read_number(value) is None for value in values)
@@ -130,8 +130,8 @@ class BeyondBounds:
     def __reduce__(self) -> tuple[Any, ...]:
         return type(None), ()
 
-    def warned(self, y: Any, level: int) -> bool:
-        """Count a target or a column of them; return whether this led to the warning, ``level`` frames up."""
+    def warned(self, y: Any) -> bool:
+        """Count a target or a column of them; return whether this led to the warning."""
         if isinstance(y, float):
             seen, beyond = 1, int(y < self._low or y > self._high)
         else:
@@ -143,7 +143,13 @@ class BeyondBounds:
             self._due *= 10
         if self._beyond <= self._share * self._seen:
             return False
-        warnings.warn(
-            f"{self._beyond:,} of the first {self._seen:,} targets are beyond {self._words}", DataWarning, level + 1
-        )
+        _warn(f"{self._beyond:,} of the first {self._seen:,} targets are beyond {self._words}")
         return True
+
+
+def _warn(finding: str) -> None:
+    """Warn at the line that called the package."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and frame.f_globals["__name__"].startswith("murk."):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(finding, DataWarning, stacklevel=level)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from river import base
 from river.utils import dataframe
 
-from murk._scratch import keep, lasting, wiped
+from murk._scratch import keep, lasting, wiping
 from murk.errors import MurkError, UserError
 from murk.learners.core.data_warnings import FIRST, BeyondBounds, FirstRecords
 from murk.learners.core.options import InverseScalingStep, chosen_noise
@@ -100,7 +100,8 @@ class StreamEstimator(base.Estimator):
             if not survey.left:
                 self._first_records = None
 
-    def _survey_rows(self, X: Any, y: NDArray[np.float64]) -> None:
+    def _head(self, X: Any, y: NDArray[np.float64]) -> tuple[Iterable[tuple[Sequence[Any], float]], Iterable[Any]]:
+        """Return the first rows as they were given, with coded targets, and the names of their features."""
         if isinstance(X, np.ndarray):
             columns, keys = [values.tolist() for values in X[:FIRST].T], self._names
         else:
@@ -111,7 +112,7 @@ class StreamEstimator(base.Estimator):
                 column_array(head[:, indices[name]].to_native()).tolist() if name in indices else absent
                 for name in self._names
             ]
-        self._surveyed(zip(zip(*columns, strict=True), y.tolist(), strict=False), keys)
+        return zip(zip(*columns, strict=True), y.tolist(), strict=False), keys
 
     def _get_engine(self, names: tuple[Any, ...]) -> Any:
         """Return the engine, and make it for these features if there is none yet."""
@@ -301,16 +302,21 @@ class StreamEstimator(base.Estimator):
     def state_dict(self) -> dict[str, Any]:
         """Return the state as plain data (JSON), exact: a learner that loads it continues bit for bit."""
         names = [name if isinstance(name, str | int) else str(name) for name in self._names]
-        state = {"features": names, "fold": self._require().state_dict()}
-        bounds = self._stated_bounds()
-        return state if bounds is None else {**state, "target_bounds": bounds}
+        return {"features": names, "fold": self._require().state_dict()}
 
     def _stated_bounds(self) -> list[float] | None:
         """Return the target's bounds, on which the meaning of a state depends; None if codes are targets."""
         return None
 
+    def _earlier_bounds(self) -> list[float] | None:
+        """Return the target's bounds of an earlier state, which does not contain them."""
+        return None
+
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Load a state of a learner with equal settings; raise MurkError if it is malformed or has other features."""
+        self._load(state)
+
+    def _load(self, state: Mapping[str, Any]) -> None:
         try:
             names, fold = tuple(state["features"]), state["fold"]
         except (KeyError, TypeError) as error:
@@ -318,9 +324,9 @@ class StreamEstimator(base.Estimator):
         known = tuple(name if isinstance(name, str | int) else str(name) for name in self._names or names)
         if names != known:
             raise MurkError(f"the state has the features {names!r}, but this learner has {known!r}")
-        # Earlier states did not contain the bounds.
-        if state.get("target_bounds", own := self._stated_bounds()) != own:
-            raise MurkError(f"the state has other settings: target bounds {state['target_bounds']!r}, not {own!r}")
+        own, found = self._stated_bounds(), state.get("target_bounds", self._earlier_bounds())
+        if found != own:
+            raise MurkError(f"the state has other settings: target bounds {found!r}, not {own!r}")
         fresh = self._engine is None
         engine = self._begin(names) if fresh else self._require()
         try:
@@ -333,12 +339,12 @@ class StreamEstimator(base.Estimator):
     def _load_or_go_on(self, state: Mapping[str, Any], former: Sequence[str]) -> None:
         """Load a state with the current kind of release or, failing that, with the first ``former`` kind that fits."""
         try:
-            StreamEstimator.load_state_dict(self, state)
+            self._load(state)
         except MurkError:
             for release in former:
                 try:
                     self._prepare(release)  # type: ignore[call-arg]
-                    return StreamEstimator.load_state_dict(self, state)
+                    return self._load(state)
                 except MurkError:
                     continue
             if former:
@@ -373,7 +379,8 @@ class PersonEstimator(StreamEstimator):
 
     def learn_many(self, X: Any, y: Any, budget: Guarantee | Sequence[Guarantee] | None = None) -> None:
         """Learn from the rows of a data frame or an ``(n, d)`` array, with one budget for all rows or one for each."""
-        self._learn_rows(X, self._coded_many(y), budget)
+        with wiping():
+            self._learn_rows(X, self._coded_many(y), budget)
 
     def _learn(self, x: Record, y: float, budget: Guarantee | None) -> None:
         engine = self._engine
@@ -388,7 +395,6 @@ class PersonEstimator(StreamEstimator):
         if self._first_records is not None:
             self._surveyed([(values, y)], x)
 
-    @wiped
     def _learn_rows(self, X: Any, y: NDArray[np.float64], budget: Guarantee | Sequence[Guarantee] | None) -> None:
         engine = self._engine
         if engine is None:
@@ -396,7 +402,7 @@ class PersonEstimator(StreamEstimator):
         rows = self._rows_of(X, y)
         self._learn_matrix(engine, rows, y, budget)
         if self._first_records is not None:
-            self._survey_rows(X, y)
+            self._surveyed(*self._head(X, y))
 
     def _learn_matrix(
         self,
@@ -450,7 +456,7 @@ class LabelEstimator(StreamEstimator):
         return code_of(y, self._codes)
 
     def _coded_many(self, y: Any) -> NDArray[np.float64]:
-        return codes_of(y, self._codes)
+        return keep(codes_of(y, self._codes))
 
     @abstractmethod
     def _chances(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -519,8 +525,8 @@ class TargetEstimator(StreamEstimator):
         return own
 
     def _counted(self, y: Any) -> None:
-        # Frames: learn_one or learn_many, _coded_one or _coded_many, _counted, warned.
-        if self._beyond is not None and self._beyond.warned(y, 4):
+        beyond = self._beyond
+        if beyond is not None and beyond.warned(y):
             self._beyond = None
 
     def _coded_one(self, y: Any) -> float:
@@ -538,6 +544,13 @@ class TargetEstimator(StreamEstimator):
 
     def _stated_bounds(self) -> list[float] | None:
         return [self._range.low, self._range.high] if self._range.coded else None
+
+    def _earlier_bounds(self) -> list[float] | None:
+        return self._stated_bounds()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the state as plain data (JSON)."""
+        return {**super().state_dict(), "target_bounds": self._stated_bounds()}
 
     def _scale(self) -> Scale:
         return "slope"

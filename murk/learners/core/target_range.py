@@ -8,7 +8,6 @@ from typing import Any, Final, Self, TypeVar
 
 import numpy as np
 
-from murk._scratch import keep
 from murk.errors import UserError
 from murk.learners.core.arrays import Floats
 from murk.learners.core.values import target, targets
@@ -76,9 +75,12 @@ class TargetRange:
 
     def codes(self, y: Any) -> Floats:
         """Return the codes of a column of targets, ``(n,)``."""
-        values = targets(y)
-        clipped = np.clip(np.where(np.isfinite(values), values, np.nan), self.low, self.high)
-        return keep(np.asarray((clipped - self.middle) / self.unit))
+        codes = targets(y)  # a new array
+        codes[~np.isfinite(codes)] = np.nan
+        np.clip(codes, self.low, self.high, out=codes)
+        codes -= self.middle
+        codes /= self.unit
+        return codes
 
     def in_units(self, estimate: E) -> E:
         """Return an estimate of coded targets in the target's own units."""

@@ -502,6 +502,9 @@ class IWPSGDRegressor(IWPSGD, TargetEstimator, base.MiniBatchRegressor):
         # A joint release scales the target.
         return target / float(self._require().settings.scale)
 
+    def _earlier_bounds(self) -> list[float] | None:
+        return [-self._range.unit, self._range.unit] if self._range.coded else None
+
     def _means(self, rows: Floats) -> Floats:
         return self._range.middle + self._range.unit * self._linear(rows)
 

@@ -101,11 +101,7 @@ class Scores(PersonEstimator):
         return level
 
     def _learn_matrix(self, engine: Any, X: Floats, y: Floats, budget: Guarantee | Sequence[Guarantee] | None) -> None:
-        engine.learn_records(X, self._clipped(y), engine.row_levels(budget, len(X)))
-
-    def _clipped(self, y: Floats) -> Floats:
-        """Return coded targets within their bounds."""
-        return y
+        engine.learn_records(X, y, engine.row_levels(budget, len(X)))
 
     def published(self) -> tuple[int, list[float]]:
         """Return the version at which the newest epoch began and its model, at which devices make releases."""
@@ -281,9 +277,6 @@ class ScoreRegressor(Scores, TargetEstimator, base.MiniBatchRegressor):
 
     def _expected(self) -> tuple[float | None, float | None]:
         return 1.0, 1.0
-
-    def _clipped(self, y: NDArray[np.float64]) -> NDArray[np.float64]:
-        return np.clip(y, -1.0, 1.0)
 
     def _in_units(self, estimate: ScoreEstimate) -> ScoreEstimate:
         return replace(self._range.in_units(estimate), unit=self._range.unit)

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from river import base
 
-from murk._scratch import keep, numbers_were_used, wiped
+from murk._scratch import keep, numbers_were_used, wiping
 from murk._turns import Turns, in_turn
 from murk.errors import MurkError, UserError
 from murk.learners.core.arrays import Floats
@@ -181,13 +181,14 @@ class GaussMix(StreamEstimator):
 
         Raises UserError if ``windows`` windows were released already.
         """
-        self._put(x, self._coded_one(y))
+        with wiping():
+            self._put(x, self._coded_one(y))
 
     def learn_many(self, X: Any, y: Any) -> None:
         """Learn the rows of a data frame or an ``(n, d)`` array, like :meth:`learn_one` for each."""
-        self._put_rows(X, self._coded_many(y))
+        with wiping():
+            self._put_rows(X, self._coded_many(y))
 
-    @wiped
     def _put(self, x: Record, y: float) -> None:
         if self._engine is None:
             self._get_engine(tuple(sorted(x)))
@@ -197,7 +198,6 @@ class GaussMix(StreamEstimator):
         if self._first_records is not None:
             self._surveyed([(values, y)], x)
 
-    @wiped
     def _put_rows(self, X: Any, y: Floats) -> None:
         if self._engine is None:
             self._get_engine(self._columns(X))
@@ -206,7 +206,7 @@ class GaussMix(StreamEstimator):
             block = slice(start, start + _BLOCK)
             self._add(keep(np.column_stack([rows[block], y[block]])))
         if self._first_records is not None:
-            self._survey_rows(X, y)
+            self._surveyed(*self._head(X, y))
 
     def _with_constant(self, rows: Floats) -> Floats:
         """Return features and the constant, if any; non-finite features count as 0, as in ``learn_one``."""
@@ -381,6 +381,9 @@ class GaussMixRegressor(GaussMix, TargetEstimator, base.MiniBatchRegressor):
             rows=rows,
             **{"target_bounds": None if "target_bound" in more else (-1.0, 1.0), **PUBLISHED, **more},
         )
+
+    def _earlier_bounds(self) -> list[float] | None:
+        return None
 
     def _means(self, rows: Floats) -> Floats:
         return self._range.middle + self._range.unit * self._linear(rows)
