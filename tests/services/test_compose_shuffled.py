@@ -36,8 +36,11 @@ def test_people_are_learned_from_in_crowds(tmp_path):
         for name in ("gateway", "shuffler"):
             composed.healthy(name)
         assert composed.stop("population") in (0, 130), composed.said("population")
-        [told] = eventually(lambda: values(composed.prometheus.query("murk_shuffler_releases_total")), limit=60)
-        assert told >= CROWD
+
+        def scraped():
+            return [told for told in values(composed.prometheus.query("murk_shuffler_releases_total")) if told >= CROWD]
+
+        assert eventually(scraped, limit=60)
         assert composed.stop("shuffler") == 0, composed.said("shuffler")
         with open_log(log_url, create=False) as log, open_log(intake_url, create=False) as intake:
             mark = log.crowd_mark()
