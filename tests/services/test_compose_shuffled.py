@@ -41,11 +41,12 @@ def test_people_are_learned_from_in_crowds(tmp_path):
             return [told for told in values(composed.prometheus.query("murk_shuffler_releases_total")) if told >= CROWD]
 
         assert eventually(scraped, limit=60)
-        assert composed.stop("shuffler") == 0, composed.said("shuffler")
         with open_log(log_url, create=False) as log, open_log(intake_url, create=False) as intake:
+            # The shuffler gives the intake the model that the log has after the first crowd.
+            assert eventually(lambda: intake.model(0), limit=60) is not None
+            assert composed.stop("shuffler") == 0, composed.said("shuffler")
             mark = log.crowd_mark()
             released = sum(1 for _ in log.releases())
             assert released >= max(seen, CROWD * mark.crowds)
-            # What was taken in is gone, and the intake has the model of the log.
+            # What was taken in is gone.
             assert sum(map(intake.begin, range(2))) >= released
-            assert intake.model(0) is not None
