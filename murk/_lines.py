@@ -51,8 +51,6 @@ def bounded_lines(text: TextIO) -> Iterator[str]:
 def cut_lines(text: TextIO, instead: str) -> Iterator[str]:
     r"""Iterate over lines, replacing each that is longer than `MOST_ROW` by ``instead``.
 
-    Examples
-    --------
     >>> import io
     >>> list(cut_lines(io.StringIO("a\n" + "b" * 3_000_000 + "\nc"), "-"))
     ['a\n', '-', 'c']

@@ -64,8 +64,6 @@ class _Scope:
 class wiping(_Scope):  # noqa: N801 - used as `contextlib`'s own managers are
     """A scope that wipes all arrays allocated in it when it ends.
 
-    Examples
-    --------
     >>> with wiping():
     ...     noise = empty(2, np.int64)
     ...     noise[:] = 7

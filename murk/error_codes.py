@@ -45,8 +45,6 @@ def code_of(trace: TracebackType | None) -> str:
 def general(module: str) -> str:
     """Return the general code of a module.
 
-    Examples
-    --------
     >>> general("murk.stream.task.data.coding"), general("murk.stream.worker.pool"), general("elsewhere")
     ('MURK-TASK-001', 'MURK-LOG-001', 'MURK-FAULT-001')
     """

@@ -43,8 +43,6 @@ class Yardstick(Protocol):
 class Mu:
     """mu of Gaussian differential privacy.
 
-    Examples
-    --------
     >>> Mu(1.0).least(np.array([0.5]), np.array([0.15865525393145707])).round(6).tolist()
     [1.0]
     """
@@ -61,8 +59,6 @@ class Mu:
 class EpsilonAt:
     """epsilon at a given delta; delta is 0 for a pure guarantee.
 
-    Examples
-    --------
     >>> EpsilonAt(1.0).least(np.array([0.5]), np.array([0.25])).round(6).tolist()
     [0.693147]
     """
@@ -98,8 +94,6 @@ def lower_bound(first: Floats, second: Floats, yardstick: Yardstick, failure: fl
     of the releases and evaluated on the second, so choosing costs nothing. Each of the test's two shares has half of
     ``failure``. Raises `UserError` for fewer than two releases of an input.
 
-    Examples
-    --------
     >>> rng = np.random.default_rng(1)
     >>> found = lower_bound(rng.normal(1, 1, 20_000), rng.normal(0, 1, 20_000), Mu(1.0), failure=1e-3)
     >>> 0.9 < found < 1.0

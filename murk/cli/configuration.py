@@ -83,8 +83,6 @@ def _is_flag_only(command: str, key: str) -> bool:
 def variables(command: str, key: str) -> list[str]:
     """Return the variables that set an option of a command, in order of precedence.
 
-    Examples
-    --------
     >>> variables("learn", "log"), variables("dead-letters", "limit")
     (['MURK_LEARN_LOG', 'MURK_LOG'], ['MURK_DEAD_LETTERS_LIMIT'])
     """

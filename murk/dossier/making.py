@@ -200,8 +200,6 @@ _SECTIONS: dict[str, tuple[str, Callable[[Facts], Iterator[Block]]]] = {
 def abridged(document: bytes) -> str:
     """Return a JSON document with long texts cut, such as encoded public rows.
 
-    Examples
-    --------
     >>> abridged(b'{"name":"weeks","rows":"' + 500 * b"A" + b'"}')
     '{"name":"weeks","rows":"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA… (460 more characters)"}'
     """

@@ -27,8 +27,6 @@ class Admission:
     the time it reads the release is at least the version of its newest model and at most the end of its partition; of
     the counts in between the most favourable decides. Duplicates are left to the worker.
 
-    Examples
-    --------
     >>> import tempfile
     >>> from murk.stream import Task, open_log
     >>> task = Task.parse('''

@@ -52,8 +52,6 @@ def half_widths_asked(asked: Sequence[tuple[str | None, float]], names: Sequence
     A half-width without a name is of all coefficients but constants. Raises `UserError` for an unknown name, or a
     half-width that is not positive.
 
-    Examples
-    --------
     >>> half_widths_asked([("age", 0.05), (None, 0.1)], ["age", "sex=m", "intercept"])
     {'age': 0.05, 'sex=m': 0.1}
     """

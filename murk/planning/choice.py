@@ -65,8 +65,6 @@ def recommend(
     ``organisation`` whether one already holds the records and is trusted with them. ``half_widths`` maps protocols to
     forecast half-widths in points, infinite without intervals. Raises UserError if no protocol suits the task.
 
-    Examples
-    --------
     >>> task = Task.parse('''
     ... name: third-child
     ... features: [{name: age, low: 21, high: 35}]

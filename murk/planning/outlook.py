@@ -19,8 +19,6 @@ RARE: Final = 0.05  # rate of a rare outcome, for comparison with a guessed one
 def rate_words(task: Task, effects: Effects, *, option: bool = True) -> str:
     """Return the assumed rate and its source in words; with ``option``, the command takes ``--rate`` for any target.
 
-    Examples
-    --------
     >>> text = '''
     ... name: readmission
     ... features: [{name: age, low: 20, high: 90}]
@@ -101,8 +99,6 @@ def outlook(task: Task, people: int, level: str = DEFAULT_LEVEL, rate: float | N
     whose shares are unknown. ``rate`` is the share of positive targets, by default the task's or else a half. Public
     covariates must be resolved.
 
-    Examples
-    --------
     >>> task = Task.parse('''
     ... name: third-child
     ... features: [{name: age, low: 21, high: 35}]

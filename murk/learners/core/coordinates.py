@@ -28,8 +28,6 @@ def whitening(second_moment: Array) -> Array:
     far less for correlated or rare features. Raises UserError if M is not symmetric, not finite, or not positive
     definite by a margin of 1e-10.
 
-    Examples
-    --------
     >>> import numpy as np
     >>> whitening(np.diag([4.0, 1.0])).tolist()
     [[0.5, 0.0], [0.0, 1.0]]

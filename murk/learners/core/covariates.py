@@ -91,8 +91,6 @@ class PublicSample:
         file (``.gz`` or not), or a sample. ``names`` are the columns in order; by default all columns, sorted (for an
         array 0, 1, ...). Raises UserError if a column is missing, a value is not a finite number, or there are no rows.
 
-        Examples
-        --------
         >>> sample = PublicSample.read(({"a": i % 2, "b": 1.0} for i in range(10)))
         >>> sample.names, sample.total, float(sample.moment[0, 0])
         (('a', 'b'), 10, 0.5)

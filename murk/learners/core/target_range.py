@@ -21,8 +21,6 @@ E = TypeVar("E", bound=Estimate)
 class TargetRange:
     """Public bounds of a target, and its code ``(y - middle) / unit``.
 
-    Examples
-    --------
     >>> weeks = TargetRange.stated((0, 52), seed=1)
     >>> weeks.code(52), weeks.code(13), weeks.code(100), weeks.code("none")
     (1.0, -0.5, 1.0, nan)

@@ -149,8 +149,6 @@ class Drift:
     def words(self) -> str:
         """The conclusion in a sentence or two.
 
-        Examples
-        --------
         >>> print(Drift(1.0, 6, 190_000, 96_000, 190_000).words)
         No sign that the coefficients have changed, in 6 comparisons of newer with older releases.
         """

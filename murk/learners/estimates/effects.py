@@ -32,8 +32,6 @@ _TINY = 1e-11
 def mean_slope(theta: Array, people: People) -> tuple[float, Array, float, float]:
     """Return ``S(theta)``, its gradient (p,), and its least and largest possible values, for features in [-1, 1].
 
-    Examples
-    --------
     >>> people = People(np.array([[-1.0, 1.0], [1.0, 1.0]]), np.array([0.5, 0.5]), sampled=False)
     >>> slope, _, low, high = mean_slope(np.array([0.2, 0.0]), people)
     >>> round(slope, 4), round(low, 4), round(high, 4)
@@ -87,8 +85,6 @@ def combined_half_widths(estimate: Estimate, weights: Array, level: float = 0.95
     standard error among them; without a covariance, the sum of their half-widths at a level that holds for all
     together (Bonferroni).
 
-    Examples
-    --------
     >>> both = Estimate(("a", "b"), np.zeros(2), "plug-in", np.ones(2), "", 1, 100, np.array([[1.0, 0.5], [0.5, 1.0]]))
     >>> combined_half_widths(both, np.array([[2.0, 0.0], [1.0, -1.0]])).round(2).tolist()
     [3.92, 1.96]

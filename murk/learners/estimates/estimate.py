@@ -22,8 +22,6 @@ Array = NDArray[np.float64]
 class Extent:
     """Second moments of the coded features, with the variance of their noise.
 
-    Examples
-    --------
     >>> extent = Extent(np.array([[0.26, 0.5], [0.5, 1.0]]), np.eye(2), np.zeros((2, 2)))
     >>> extent.mean.tolist(), round(extent.variance(0)[0], 2)
     ([0.5], 0.01)

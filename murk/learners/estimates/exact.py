@@ -49,8 +49,6 @@ def mean_evidence(
     It is tuned for ``tightest_at`` releases and error ``alpha``, and valid for any. Raises UserError unless
     ``tightest_at`` is positive and ``alpha`` between 0 and 1.
 
-    Examples
-    --------
     >>> round(float(np.exp(mean_evidence(60, 100, 0.5, 100))), 2)
     1.34
     """
@@ -74,8 +72,6 @@ def mean_sequence(total: ArrayLike, count: ArrayLike, tightest_at: float, level:
     All of them hold together with probability ``level`` at least, for every stream and from the first release on.
     Raises UserError unless ``0 <= total <= count``.
 
-    Examples
-    --------
     >>> low, high = mean_sequence([6, 60, 600], [10, 100, 1_000], tightest_at=1_000)
     >>> low.round(2).tolist(), high.round(2).tolist()
     ([0.1, 0.43, 0.55], [0.97, 0.75, 0.65])
@@ -100,8 +96,6 @@ def difference_evidence(
 
     ``tightest_at`` counts the releases of both samples. The product of two independent supermartingales is one.
 
-    Examples
-    --------
     >>> round(float(np.exp(difference_evidence((340, 260), (600, 600), 0.0, 1_000))), 1)
     366.6
     """
@@ -132,8 +126,6 @@ def difference_sequence(
     They hold at all looks together with probability ``level`` at least. Raises UserError like `mean_sequence`, and for
     a sum that is not whole within 1 of 0 or of the count.
 
-    Examples
-    --------
     >>> low, high = difference_sequence((340, 260), (600, 600), tightest_at=1_000)
     >>> round(float(low), 3), round(float(high), 3)
     (0.024, 0.241)
@@ -157,8 +149,6 @@ def true_means(response: RandomizedResponse, released: ArrayLike, *, difference:
 
     Raises UserError unless there are two values.
 
-    Examples
-    --------
     >>> from murk.privacy import PureDP, RandomizedResponse
     >>> response = RandomizedResponse.calibrate(PureDP(1.0), classes=2)
     >>> true_means(response, mean_sequence(4_000, 10_000, tightest_at=10_000)).round(2).tolist()

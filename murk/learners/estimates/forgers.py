@@ -34,8 +34,6 @@ SHARES: Final = (0.001, 0.01)  # shares of forged releases in reports
 class Influence:
     """Largest effect of one forged release on an estimate.
 
-    Examples
-    --------
     >>> Influence(errors=0.05, bend=0.001).moved(10, np.array([0.2])).round(4).tolist()
     [0.202]
     """
@@ -77,8 +75,6 @@ def noise_of_number(mechanism: Any) -> float:
 def counted(releases: int) -> Sequence[int]:
     """Return the numbers of forged releases that reports consider: one, and `SHARES` of all.
 
-    Examples
-    --------
     >>> counted(50_000), counted(300)
     ([1, 50, 500], [1, 3])
     """

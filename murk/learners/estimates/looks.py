@@ -56,8 +56,6 @@ def evidence(z: float | Array, information: float | Array, alpha: float = 0.05) 
     ``alpha`` is the error that the mixtures are tuned for; the e-value is valid for any alpha. At any time that was
     chosen by looking at the stream, ``min(1, 1 / E)`` is a p-value, and E's mean is at most 1 under the hypothesis.
 
-    Examples
-    --------
     >>> np.exp(evidence(np.array([0.0, 1.96, 4.0]), 1.0)).round(2).tolist()
     [0.42, 1.31, 206.73]
     """
@@ -70,8 +68,6 @@ def evidence(z: float | Array, information: float | Array, alpha: float = 0.05) 
 def critical_values(information: Array, level: float = 0.95) -> Array:
     """Return the numbers z of standard errors to both sides at which intervals hold at every look, at most `LARGEST`.
 
-    Examples
-    --------
     >>> (critical_values(np.array([0.01, 1 / 30, 0.1, 1.0, 10.0, 30.0, 100.0])) / 1.96).round(2).tolist()
     [1.93, 1.77, 1.71, 1.67, 1.67, 1.69, 1.74]
     """
@@ -91,8 +87,6 @@ def nominal_level(information: float, level: float) -> float:
 
     So every interval of an `Estimate` can become a sequence, also one that allows for more than noise.
 
-    Examples
-    --------
     >>> round(nominal_level(1.0, 0.95), 5)
     0.99897
     """
@@ -111,8 +105,6 @@ _NORMAL = NormalDist().inv_cdf(0.975)
 class Looks:
     """The looks at a stream for which its intervals hold.
 
-    Examples
-    --------
     >>> watched = Looks("always", 100_000, 20_000)
     >>> watched.words(0.95), round(watched.nominal(0.95), 4)
     ('95% at every look', 0.9991)
@@ -211,8 +203,6 @@ def sequence_half_widths(half_widths: Array, counts: Array, tightest_at: int) ->
 
     For the past of a curve, of which only fixed intervals are known; exact if they are normal.
 
-    Examples
-    --------
     >>> sequence_half_widths(np.ones((2, 1)), np.array([1_000.0, 100_000.0]), 100_000).round(2).tolist()
     [[1.93], [1.67]]
     """

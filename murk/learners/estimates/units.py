@@ -48,8 +48,6 @@ def units(task: Task) -> dict[str, Unit]:
     The intercept is the fit at the middle of every feature: in a real target's units, unless there is a link, or as a
     probability for a line through labels.
 
-    Examples
-    --------
     >>> task = Task.parse('''
     ... name: third-child
     ... features: [{name: age, low: 21, high: 35}]

@@ -39,8 +39,6 @@ class MomentMechanism(RoundedGaussian):
     keeps that within the ``2 steps`` of the guarantee of ``noise`` (one step is left for rounding). Raises UserError if
     the budget is too small for the lattice. Source: Wang, Zhang, Gaboardi, Xu (docs/public-glm.md), Algorithms 1 to 4.
 
-    Examples
-    --------
     >>> from murk.privacy import ApproxDP
     >>> layout = Statistics(("a", "b"), radius=1.0, constant=False)
     >>> mechanism = calibrated(ApproxDP(10.0, 1e-6), layout)

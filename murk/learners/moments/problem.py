@@ -149,8 +149,6 @@ def problem_for(task: Task) -> MomentProblem | DirectionProblem:
     Raises UserError if a level's guarantee and the task's mechanism do not fit, or if the public covariates have other
     features.
 
-    Examples
-    --------
     >>> from murk.stream import Task
     >>> task = Task.parse('''
     ... name: third-child

@@ -187,8 +187,6 @@ def window(value: Floats, half: Floats, target: float | None = None, *, least: f
     The range holds the last value and ``target``. It reaches ``least`` to both sides, if given, where nothing was
     learned, and no further elsewhere.
 
-    Examples
-    --------
     >>> low, high = window(np.array([3.0, 0.1]), np.array([8.0, 0.05]))
     >>> round(low, 2), round(high, 2)
     (-0.2, 0.4)

@@ -50,8 +50,6 @@ def predicted_intervals(task: Task, estimate: Estimate, records: Any, level: flo
 
     Source: Oehlert, "A note on the delta method", American Statistician 46(1), 1992.
 
-    Examples
-    --------
     >>> from murk.learners.estimates.estimate import Estimate
     >>> task = Task.parse('''
     ... name: third-child

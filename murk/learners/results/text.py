@@ -270,8 +270,6 @@ def describe_not_learned(report: Mapping[str, Any]) -> Iterator[str]:
 def as_text(blocks: Iterator[Block], width: int = 110) -> str:
     """Return blocks as plain text, prose wrapped at ``width``.
 
-    Examples
-    --------
     >>> print(as_text(iter([Table("Two", ["name", "value"], [["a", "1.5"], ["bc", "-10"]]), Paragraph("So be it.")])))
     Two
     name  value

@@ -39,8 +39,6 @@ class ShufflerMetrics(Exporter):
     which the log shows, and at whole multiples of the task's granularity of time. Waiting releases are also rounded
     down to tenths of a crowd, and not told by level: a level that few people choose has few arrivals.
 
-    Examples
-    --------
     >>> from murk.stream import Task
     >>> task = Task.parse('''
     ... name: third-child

@@ -61,8 +61,6 @@ def runbook_routes() -> dict[str, Route]:
 def sections(text: str) -> dict[str, str]:
     """Return the sections of a Markdown document by the anchor of their heading.
 
-    Examples
-    --------
     >>> sections("# Top\\n## The disk is full\\nFree some.\\n")
     {'top': '', 'the-disk-is-full': 'Free some.'}
     """
@@ -76,8 +74,6 @@ def sections(text: str) -> dict[str, str]:
 def html(text: str) -> str:
     """Convert paragraphs, numbered lists, code, emphasis and links between alerts to HTML; drop other links.
 
-    Examples
-    --------
     >>> html("Is *it* up? Ask `/healthz`.")
     '<p>Is <em>it</em> up? Ask <code>/healthz</code>.</p>'
     """

@@ -39,8 +39,6 @@ class Hosts:
     names without a dot (services in a composition) and Kubernetes service names. ``allowed`` are further names;
     ``*.example.org`` allows every name below example.org. Raises UserError for an invalid name.
 
-    Examples
-    --------
     >>> hosts = Hosts("127.0.0.1", ["monitor.example.org"])
     >>> [hosts.allows(host) for host in ("localhost:9464", "monitor.example.org:80", "monitor", "evil.example")]
     [True, True, False, False]

@@ -236,8 +236,6 @@ def divided(guarantee: Guarantee, share: float, *, label: bool) -> tuple[Guarant
     the first part if the second is a label (randomized response is pure), else half to each. Raises `UserError` for
     `PureDP` (the first part has Gaussian noise), and for a share outside (0, 1).
 
-    Examples
-    --------
     >>> from murk.privacy import ApproxDP
     >>> from murk.privacy.mechanisms import divided
     >>> divided(ApproxDP(2.0, 1e-6), 0.5, label=True)

@@ -55,8 +55,6 @@ def quantise_l2(v: Vector, spacing: float, steps: int, out: Integers) -> None:
     vector of norm at most ``(1 - 2^-40) steps spacing`` changes by less than one spacing per coordinate. ``spacing`` is
     positive, ``1 <= steps`` and ``d steps^2 < 2^63``.
 
-    Examples
-    --------
     >>> out = np.empty(2, dtype=np.int64)
     >>> quantise_l2(np.array([0.6, -0.25]), 0.1, 10, out)
     >>> out.tolist()

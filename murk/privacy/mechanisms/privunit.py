@@ -230,8 +230,6 @@ def closest_share(dimension: int, draws: int, closest: int, scores: Array) -> Ar
 def moments(dimension: int, draws: int, closest: int) -> Moments:
     """Return mean and mean square of the scores of the ``closest`` of ``draws`` independent random directions.
 
-    Examples
-    --------
     >>> mean, square = moments(3, 1, 1)  # uniform on [0, 1] in three dimensions (Archimedes)
     >>> round(mean, 12), round(square, 12)
     (0.5, 0.333333333333)
@@ -264,8 +262,6 @@ def limit(dimension: int, epsilon: float) -> tuple[float, float, float]:
     at the gamma that maximizes it; m is accurate to 1e-3. An epsilon above 44, the limit of a 64-bit word, counts as
     44.
 
-    Examples
-    --------
     >>> _, q, m = limit(11, 4.0)
     >>> round(q, 3), round(1 / (11 * m**2), 3)  # the variance of a coordinate
     (0.075, 0.464)
@@ -290,8 +286,6 @@ def fitted(dimension: int, epsilon: float) -> tuple[int, int]:
     The fewest that bring the variance within 3% of the limit, with at most 2^17 integers. Devices and learners of a
     task must compute the same numbers, so this rule is part of the meaning of a task's document.
 
-    Examples
-    --------
     >>> fitted(11, 0.1), fitted(11, 4.0), fitted(5000, 8.0)
     ((1, 1), (54, 8), (26, 1))
     """

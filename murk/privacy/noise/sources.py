@@ -407,8 +407,6 @@ def coins(words: Words, threshold: int) -> npt.NDArray[np.bool_]:
 
     Raises `UserError` if the threshold is not in [0, 2^64].
 
-    Examples
-    --------
     >>> coins(np.array([0, 2**63], dtype=np.uint64), threshold=2**63).tolist()
     [True, False]
     """
@@ -427,8 +425,6 @@ def below(words: Words, n: int) -> Integers:
     Raises `UserError` if n is not in [1, 2^63]. Raises `MurkError` if all candidates of a row fail; give more
     candidates per row.
 
-    Examples
-    --------
     >>> below(np.array([[7, 1], [2, 0]], dtype=np.uint64), n=3).tolist()
     [1, 2]
     """
@@ -446,8 +442,6 @@ def below(words: Words, n: int) -> Integers:
 def identifiers(noise: NoiseSource, records: npt.ArrayLike) -> list[str]:
     """Return a random identifier for each record: 128 bits as 32 hexadecimal digits.
 
-    Examples
-    --------
     >>> from murk.privacy.noise import SecureNoise
     >>> [len(name) for name in identifiers(SecureNoise(), [0, 1])]
     [32, 32]

@@ -74,8 +74,6 @@ class Need:
     def words(self) -> str:
         """The end of a sentence that begins with "it would take".
 
-        Examples
-        --------
         >>> from murk.privacy import GaussianDP
         >>> Need(400_000, {"default": GaussianDP(2.5)}).words
         'about 400,000 people in all, or mu of about 2.5 with as many people as now'

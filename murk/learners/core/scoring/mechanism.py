@@ -45,8 +45,6 @@ class OuterGaussian(RoundedGaussian):
 
     Raises UserError if the budget is too small for the lattice.
 
-    Examples
-    --------
     >>> from murk.privacy import GaussianDP
     >>> mechanism = OuterGaussian.calibrate(GaussianDP(1.0), features=3)
     >>> mechanism.dimension, round(mechanism.variance, 3)  # sqrt 2 / mu, squared
@@ -128,8 +126,6 @@ def outer_mechanism(kind: str | None, guarantee: Guarantee, features: int) -> Ou
     the least noise in the worst direction of a unit vector's ``v v'``. Raises UserError if the kind is unknown or
     cannot provide the guarantee.
 
-    Examples
-    --------
     >>> from murk.privacy import GaussianDP
     >>> outer_mechanism(None, GaussianDP(1.0), 4).kind
     'gaussian'

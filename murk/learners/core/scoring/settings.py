@@ -37,8 +37,6 @@ def epoch_start(version: int, longest: int = NEVER, first: int = FIRST) -> int:
 
     Epochs double from ``first`` up to ``longest``; then all are that long.
 
-    Examples
-    --------
     >>> [epoch_start(version) for version in (0, 2_999, 3_000, 5_999, 6_000, 100_000)]
     [0, 0, 3000, 3000, 6000, 96000]
     >>> [epoch_start(version, 5_000) for version in (2_999, 3_000, 6_000, 10_999, 11_000, 100_000)]
@@ -72,8 +70,6 @@ def epoch_number(version: int, longest: int = NEVER, first: int = FIRST) -> int:
 def remembered(start: int, longest: int = NEVER, first: int = FIRST) -> tuple[int, ...]:
     """Return the starts of the remembered epochs, oldest first, the newest of which begins at ``start``.
 
-    Examples
-    --------
     >>> remembered(6_000), remembered(768_000)[:2], remembered(998_000, 25_000)[::7]
     ((0, 3000, 6000), (6000, 12000), (823000, 998000))
     """
@@ -91,8 +87,6 @@ def _doubled(longest: int, first: int) -> int:
 def shown_next(count: int, longest: int = NEVER, first: int = FIRST) -> int:
     """Return the next count at which predictions are updated, four times an epoch.
 
-    Examples
-    --------
     >>> counts = [0]
     >>> while counts[-1] < 6_000:
     ...     counts.append(shown_next(counts[-1]))
@@ -298,8 +292,6 @@ def largest_square(freedom: float, nats: float = NATS) -> float:
 
     Source: Laurent and Massart, "Adaptive estimation of a quadratic functional by model selection", 2000, lemma 1.
 
-    Examples
-    --------
     >>> round(largest_square(10.0), 1)
     78.3
     """

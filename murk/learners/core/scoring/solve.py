@@ -333,8 +333,6 @@ def descend(at: Array, terms: Callable[[Array], tuple[Array, Array, float]], ste
 
     Source: Marquardt, "An algorithm for least-squares estimation of nonlinear parameters", J. SIAM 11(2), 1963.
 
-    Examples
-    --------
     >>> def terms(x):
     ...     left, slope = 4.0 - x**2, 2.0 * x  # squares are minimal where x^2 = 4
     ...     return np.diag(slope**2), slope * left, float(left @ left)

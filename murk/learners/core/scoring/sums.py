@@ -113,8 +113,6 @@ def share_of(model: Model, question: Question) -> float:
 def most_answers(releases: int, share: float, nats: float = NATS) -> float:
     """Return the most answers to a question of this share among ``releases``, except with probability e^-nats.
 
-    Examples
-    --------
     >>> round(most_answers(100_000, 0.05)), most_answers(100_000, 0.0)
     (5562, 0.0)
     """
