@@ -65,10 +65,7 @@ def cut_lines(text: TextIO, instead: str) -> Iterator[str]:
 
 
 def csv_rows(text: TextIO, **options: Any) -> Iterator[list[str]]:
-    """Iterate over the rows of a CSV file, with options for `csv.reader`.
-
-    Raises `LongRowError` for a row longer than `MOST_ROW`, and `csv.Error` for a malformed one.
-    """
+    """Iterate over a CSV file's rows; raise `LongRowError` for a long row, and `csv.Error` for a malformed one."""
     lines = BoundedLines(text)
     for cells in wide_csv(lines, **options):
         lines.size = 0

@@ -154,10 +154,7 @@ class Database:
             raise
 
     def overwrite(self) -> None:
-        """Copy the write-ahead log into the file and empty it, so that neither has deleted content.
-
-        Without effect while another process reads; the next call does it then.
-        """
+        """Empty the write-ahead log into the file, so that neither has deleted content; not while others read."""
         try:
             self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         except _ERRORS as error:

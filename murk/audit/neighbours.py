@@ -29,10 +29,9 @@ _OTHER = "(any other value)"
 
 @dataclass(frozen=True)
 class Pair:
-    """Two neighbouring records, as raw values by column (None if missing), that are furthest apart.
+    """Two records, as raw values by column (None if missing), whose releases are furthest apart in the noise's norm.
 
-    ``theta`` is the iterate or the model of an epoch, if releases depend on one; ``distance`` is that of the releases'
-    centres, in the noise's norm.
+    ``theta`` is the iterate or the model of an epoch, if releases depend on one.
     """
 
     first: Record

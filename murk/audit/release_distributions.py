@@ -63,10 +63,7 @@ def yardsticks(mechanism: Costed) -> tuple[Yardstick, ...]:
 
 
 def distribution_of(mechanism: Any) -> ReleaseDistribution:
-    """Return the distribution of a mechanism's releases.
-
-    Raises `UserError` if no distribution is known for the mechanism's kernel code.
-    """
+    """Return the distribution of a mechanism's releases; raise `UserError` if none is known for its kernel code."""
     noise = mechanism
     while not hasattr(noise, "code") and hasattr(noise, "noise"):
         noise = noise.noise

@@ -1,11 +1,9 @@
 """Neighbouring windows of a sketch task, and the distribution of their sketches.
 
-Where second moments are released, the distribution is that of a Gaussian mechanism and only the windows' distance
-matters.
-
-Given noise of variance s^2 (in units of C^2), the rows of a sketch are independent normals with covariance G + s^2 I,
-G = Z'Z. Zeroing out a row x reduces G by x x', so the distributions differ in one direction only, with a ratio of
-variances of 1 + x'(G - x x' + s^2 I)^{-1} x. If s depends on the released eigenvalue, its privacy loss is added.
+Second moments have the distribution of a Gaussian mechanism, so that only the windows' distance matters. Given noise of
+variance s^2 (in units of C^2), the rows of a sketch are independent normals with covariance G + s^2 I, G = Z'Z. Zeroing
+out a row x reduces G by x x', so the distributions differ in one direction only, with a ratio of variances of 1 + x'(G
+- x x' + s^2 I)^{-1} x. If s depends on the released eigenvalue, its privacy loss is added.
 """
 
 from __future__ import annotations
@@ -137,10 +135,7 @@ def worst_steps(task: Task, problem: WindowProblem, mechanism: NewtonMechanism) 
 
 
 def worst_grams(task: Task, problem: WindowProblem, mechanism: GramMechanism) -> Windows:
-    """Return the neighbouring windows whose second moments are furthest apart: a row and the zero row, or two rows.
-
-    Other rows do not matter, because both windows have them.
-    """
+    """Return neighbouring windows with second moments furthest apart: a row and zeros, or two rows; others cancel."""
     rows = _corners(task, problem)
     even = rows.copy()
     even[:, -1] *= mechanism.target_weight

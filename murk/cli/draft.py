@@ -253,10 +253,7 @@ class _Summary:
 
 
 def looked_at(records: Records, origin: str) -> list[Column]:
-    """Describe the columns of public or simulated records.
-
-    Bounds of numbers are rounded outwards; categories begin with the most frequent one.
-    """
+    """Describe the columns of records, with bounds rounded outwards and the most frequent category first."""
     names = list(dict.fromkeys(records.table([]).names))
     summaries = [_Summary(name) for name in names]
     for columns in _slices(records, names):
@@ -338,11 +335,7 @@ def draft(
     name: str, columns: Sequence[Column], target: Column, promise: dict[str, Any], rate: float | None = None,
     protocol: str | None = None, why: str = "",
 ) -> str:  # fmt: skip
-    """Return a task file's text; ``why`` is a comment on the protocol.
-
-    Raises `UserError` if no feature is left, the target is unsuitable, or ``rate`` is given for a target that is not
-    binary.
-    """
+    """Return a task file's text, ``why`` being a comment on the protocol; raise `UserError` for unsuitable columns."""
     features = [column for column in columns if not column.without and column.name != target.name]
     if not features:
         raise UserError("no column is left to learn from: name some with --columns")

@@ -54,10 +54,7 @@ def _served(task: Task, what: str, routes: Mapping[str, Route], host: str, port:
 
 @contextmanager
 def learner_metrics(port: int | None, host: str, task: Task, team: WorkerPool[Any]) -> Iterator[Callable[[], None]]:
-    """Serve a learner's ``/metrics`` and ``/healthz``, and yield a function that refreshes its lag when due.
-
-    Without a port nothing is served. Call the function in the learner's thread.
-    """
+    """Serve a learner's metrics if a port is given; yield a function that refreshes its lag when due, in its thread."""
     if port is None:
         yield lambda: None
         return
@@ -79,10 +76,7 @@ def learner_metrics(port: int | None, host: str, task: Task, team: WorkerPool[An
 
 @contextmanager
 def people_metrics(port: int | None, host: str, task: Task, ledger: Ledger) -> Iterator[Callable[[], None]]:
-    """Serve sums over people at ``/metrics``, and yield a function that refreshes them when due.
-
-    Without a port nothing is served. Call the function in the ledger's thread.
-    """
+    """Serve sums over people if a port is given; yield a function that refreshes them, for the ledger's thread."""
     if port is None:
         yield lambda: None
         return
@@ -120,10 +114,7 @@ def people_metrics(port: int | None, host: str, task: Task, ledger: Ledger) -> I
 def gateway_metrics(
     port: int | None, host: str, task: Task, gateway: Gateway, shuffling: Shuffling | None = None
 ) -> Iterator[Callable[[], None]]:
-    """Serve the ``/metrics`` and ``/healthz`` of a gateway, and of a shuffler beside it, on a port of their own.
-
-    Yield a function that refreshes the shuffler's; without a port nothing is served.
-    """
+    """Serve metrics of a gateway, and of a shuffler beside it, if on a port; yield a function that refreshes them."""
     if port is None:
         yield lambda: None
         return
@@ -138,10 +129,7 @@ def gateway_metrics(
 
 @contextmanager
 def shuffler_metrics(port: int | None, host: str, shuffling: Shuffling) -> Iterator[Callable[[], None]]:
-    """Serve a shuffler's ``/metrics`` and ``/healthz``, and yield a function that refreshes them.
-
-    Without a port nothing is served.
-    """
+    """Serve a shuffler's metrics and health if a port is given; yield a function that refreshes them."""
     if port is None:
         yield lambda: None
         return

@@ -75,8 +75,7 @@ class Admission:
     def check(self, data: bytes, now: int, release: Release | None = None) -> Release:
         """Return the release, or raise `RejectedError` if it will not be learned.
 
-        ``now`` is in seconds since 1970, and ``release`` the result of `decoded`. Raises `MurkError` if the log cannot
-        be read.
+        ``now`` is in seconds since 1970. Raises `MurkError` if the log cannot be read.
         """
         if release is None:
             release = self._receive(data)
@@ -98,10 +97,7 @@ class Admission:
         return release
 
     def model(self, chain: int) -> bytes | None:
-        """Return the newest valid model for devices of a chain, or None.
-
-        Raises `MurkError` if the log cannot be read.
-        """
+        """Return a chain's newest valid model for devices, or None; raise `MurkError` if the log cannot be read."""
         source = FIRST_CHAIN if self._problem is not None and self._problem.shares_models else chain
         message, _ = self._log.cached_model(source)
         self._version(source, message)

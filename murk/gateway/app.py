@@ -109,20 +109,7 @@ _ARRAY: Final = msgspec.json.Decoder(Annotated[list[msgspec.Raw], msgspec.Meta(m
 
 
 class Door:
-    """Answer requests about one log's task.
-
-    Parameters
-    ----------
-    task, document
-        The task, and the bytes that were registered.
-    settings
-        What the operator sets.
-
-    Attributes
-    ----------
-    requests
-        Numbers of answered requests by status.
-    """
+    """Answer requests about one log's ``task``, registered as ``document``; ``requests`` counts answers by status."""
 
     def __init__(self, task: Task, document: bytes, settings: Settings) -> None:
         self.requests: Counter[int] = Counter()

@@ -59,8 +59,7 @@ class Place(NamedTuple):
 class LevelFigures:
     """A privacy level of the task and the number of releases learned at it.
 
-    ``epsilon`` is that of a pure or approximate guarantee; ``mu`` that of a Gaussian one, or ``sqrt(2 rho)`` of a
-    zero-concentrated one. Otherwise they are None.
+    ``epsilon`` is a pure or approximate guarantee's; ``mu`` a Gaussian one's, or ``sqrt(2 rho)``; otherwise None.
     """
 
     name: str

@@ -1,8 +1,7 @@
 """Exporters of learners, of a file's population or gateway, and of the version and resources of a process.
 
-The ledger updates sums over people only when the accounts of at least 20 people have changed, so that the difference of
-two sums is over at least 20 people, too. A gateway does not export its resources, since its computing time depends on
-the records that it reads.
+Sums over people change only when at least 20 accounts have, so that differences of sums are over 20 people, too. A
+gateway does not export its resources, as its computing time depends on the records that it reads.
 """
 
 from __future__ import annotations

@@ -17,10 +17,7 @@ LONGEST_NAME = 300
 
 
 def read_reference(path: str | Path) -> dict[str, float]:
-    """Read ``{name: value}`` in coded units from a JSON or YAML file, or from another run's ``--json`` output.
-
-    Raises `UserError` if the file cannot be read or does not contain names and finite numbers.
-    """
+    """Read names and finite numbers in coded units from JSON, YAML or a run's ``--json``; else raise `UserError`."""
     content = _content(Path(path))
     if isinstance(content, Mapping) and isinstance(content.get("coefficients"), Mapping):
         content = content["coefficients"]

@@ -1,7 +1,6 @@
 """Advice for a task whose result has no information: changes with clearly smaller forecast half-widths.
 
-No change requires more trust in anybody, or models that devices do not read already. Forecasts assume people as the
-releases describe them, or else typical ones, and moderate effects.
+No change needs more trust or models. People are as releases describe them, or typical, with moderate effects.
 """
 
 from __future__ import annotations

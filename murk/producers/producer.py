@@ -263,10 +263,7 @@ def answers_of(
     noise: NoiseSource,
     indices: Ints,
 ) -> tuple[list[list[int]], list[str] | None]:
-    """Randomize coded records into payloads, and return also the question of each (None if the problem has only one).
-
-    Questions are drawn from noise and model alone, before any record is read. For the parameters see `payloads_of`.
-    """
+    """Randomize coded records as `payloads_of` does; return also each one's question, drawn before records are read."""
     if not hasattr(problem, "ask"):
         return payloads_of(problem, x, y, chains, iterates, levels, noise, indices).tolist(), None
     from murk.learners.problem import SingleQuestionProblem

@@ -336,10 +336,7 @@ class Shuffler:
                 self._store.add_model(version, message)
 
     def _judge(self, message: bytes) -> tuple[int, bool]:
-        """Return a model's version, and whether it is the problem's initial one.
-
-        Raises `RejectedError` or `UserError` if devices would refuse it.
-        """
+        """Return a model's version, and whether it is the initial one; raise an error if devices would refuse it."""
         problem = self._problem
         assert problem is not None
         model = decode_iterate(message, task_hash=self._task.hash, dimension=problem.model_size, chain=FIRST_CHAIN)

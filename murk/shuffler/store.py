@@ -87,10 +87,7 @@ ALL = -1  # place of counts that belong to no partition
 
 
 class Store:
-    """Releases that wait for their crowds; one process at a time.
-
-    Raises `UserError` if another process uses the store, or it belongs to other logs or another task.
-    """
+    """Releases that wait for their crowds; raise `UserError` if another process, log or task uses the store."""
 
     def __init__(self, path: str | Path, *, timeout: float = 30.0) -> None:
         self.path = Path(path)

@@ -134,8 +134,7 @@ def _bounds(mean: float, square: float, least: float, most: float) -> tuple[floa
 def least_mean(costs: Array, moments: Array, support: list[int]) -> float | None:
     """Return ``min costs'w`` over ``w >= 0`` with ``moments w = (1, 0, 1)`` by the simplex method, or None.
 
-    ``costs`` is (m,), ``moments`` (3, m); ``support`` has the positions of a feasible distribution, and receives those
-    of the best one. Loading a general solver would take longer than a small run.
+    ``costs`` is (m,), ``moments`` (3, m); ``support`` gets the best one's positions. Loading a solver takes too long.
     """
     target = np.array([1.0, 0.0, 1.0])
     for _ in range(_PIVOTS):

@@ -1,7 +1,4 @@
-"""A result in a notebook: one table with a drawn interval in each row, in the page's own colours.
-
-The HTML loads nothing and runs no script; on a narrow page each coefficient becomes a card.
-"""
+"""A result in a notebook: one table, a card each on a narrow page, in the page's own colours; it loads nothing."""
 
 from __future__ import annotations
 

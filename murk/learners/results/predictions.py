@@ -22,10 +22,7 @@ _LEAST = 1e-6  # least probability of a class by a line through labels
 
 
 def predict(task: Task, coefficients: Mapping[str, float], records: Any) -> Array:
-    """Return predictions for raw records, coded like on a device; see `Result.predict`.
-
-    Raises UserError if the coefficients predict neither a probability nor a mean, or a column is missing.
-    """
+    """Return predictions for raw records, coded like on a device; raise UserError as `Result.predict` does."""
     X = _coded(task, records)
     # A class without coefficients has zeros.
     lines = np.column_stack([

@@ -145,10 +145,7 @@ def _clamp(q: int, steps: int) -> int:
 
 @jit
 def _shrink_l2(steps: int, out: Integers) -> None:
-    """Take single steps off the largest coordinate until the norm is within the bound, in integers.
-
-    One step is usually enough, as only rounding exceeds the bound here.
-    """
+    """Shrink the largest coordinate by single steps, usually one, until the norm is within the bound, in integers."""
     bound = np.int64(steps) * np.int64(steps)
     total = np.int64(0)
     for i in range(out.shape[0]):

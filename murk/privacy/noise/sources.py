@@ -264,10 +264,7 @@ class NoiseSource(Protocol):
 
 
 def draw_noise(source: NoiseSource, kind: str, records: npt.ArrayLike, size: int) -> Integers:
-    """Draw integers (m, size) of a kind of `NOISE_DISTRIBUTIONS` from a source.
-
-    Raises `UserError` if the kind is unknown or the source does not draw it.
-    """
+    """Draw integers (m, size) of a kind of noise; raise `UserError` if it is unknown or the source does not draw it."""
     drawn = getattr(source, kind, None) if kind in NOISE_DISTRIBUTIONS else None
     if drawn is None:
         raise UserError(f"{source!r} draws no noise of kind {kind!r}, only {', '.join(NOISE_DISTRIBUTIONS)}")

@@ -254,12 +254,11 @@ class Epoch(Ownership):
 
 
 class SqliteLog(Log):
-    """The embedded log in one SQLite file; `open_log` opens it by URL.
+    """The embedded log in one SQLite file on a local disk (WAL); `open_log` opens it by URL.
 
-    The file must be on a local disk: SQLite's WAL does not work across machines. ``create`` makes a missing file.
-    ``clock`` gives seconds since 1970, recorded with every message; ``timeout`` is the number of seconds to wait for
-    another process's write. ``model`` names the model whose states this object reads and writes; by default those of
-    the task's own learner.
+    ``create`` makes a missing file. ``clock`` gives seconds since 1970, recorded with every message; ``timeout`` is how
+    many seconds to wait for another process's write. ``model`` names the model whose states are used, if not the task's
+    own.
     """
 
     def __init__(

@@ -437,8 +437,7 @@ class ScoreEstimate(Estimate):
     def needs(self, level: float = 0.95, within: Mapping[str, float] | None = None) -> dict[str, Need]:
         """Return by name what it would take to learn each coefficient without a bounded interval at ``level``.
 
-        With ``within``, return what it would take for half-widths of these sizes. Takes several times as long as the
-        estimate.
+        ``within`` asks for half-widths of these sizes. It takes several times as long as the estimate.
         """
         if self.outlook is None:
             return {name: Need(seen=False) for name in self.names}

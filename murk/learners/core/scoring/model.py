@@ -229,10 +229,9 @@ class Rows:
 
     @classmethod
     def normal(cls, moment: Array, along: Array | None = None) -> Rows:
-        """Return normal rows with a second moment (p, p) whose last entry, of the constant, is 1.
+        """Return fixed normal rows with a second moment (p, p) whose last entry, of the constant, is 1.
 
-        The draws are always the same, so that results are smooth in the moment, and even around the coefficients
-        ``along`` (p,), on which results depend most.
+        As the draws never change, results are smooth in the moment; they are even around coefficients ``along`` (p,).
         """
         p = len(moment)
         mean = moment[:-1, -1]
