@@ -26,20 +26,6 @@ class Admission:
     A release of a published model is refused only if the worker is certain to refuse it. What a chain has learned by
     the time it reads the release is at least the version of its newest model and at most the end of its partition; of
     the counts in between the most favourable decides. Duplicates are left to the worker.
-
-    >>> import tempfile
-    >>> from murk.stream import Task, open_log
-    >>> task = Task.parse('''
-    ... name: third-child
-    ... features: [{name: age, low: 21, high: 35}]
-    ... target: {name: third_child, kind: binary, positive: yes, negative: no}
-    ... privacy: {guarantee: {gdp: {mu: 1.0}}}
-    ... ''')
-    >>> with open_log(f"sqlite:///{tempfile.mkdtemp()}/log.db") as log:
-    ...     log.register_task(task.document())
-    ...     Admission(log, task).check(b"{}", 1_700_000_000)
-    Traceback (most recent call last):
-    murk.stream.messages.codec.RejectedError: schema: id: missing
     """
 
     def __init__(self, log: Log, task: Task) -> None:

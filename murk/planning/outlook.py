@@ -98,15 +98,6 @@ def outlook(task: Task, people: int, level: str = DEFAULT_LEVEL, rate: float | N
     ``level`` is a level's name, or ``lot`` for all levels in equal shares; None is returned for levels in a column,
     whose shares are unknown. ``rate`` is the share of positive targets, by default the task's or else a half. Public
     covariates must be resolved.
-
-    >>> task = Task.parse('''
-    ... name: third-child
-    ... features: [{name: age, low: 21, high: 35}]
-    ... target: {name: third_child, kind: binary, positive: yes, negative: no}
-    ... privacy: {guarantee: {gdp: {mu: 1.0}}}
-    ... ''')
-    >>> outlook(task, 500).partition(". ")[0]
-    '500 people at mu = 1: hardly anything can be learned from so few'
     """
     levels, unit_of = task.privacy.levels, units(task)
     shares = dict.fromkeys(levels, 1.0) if level == "lot" else {level: 1.0}

@@ -30,13 +30,7 @@ _TINY = 1e-11
 
 
 def mean_slope(theta: Array, people: People) -> tuple[float, Array, float, float]:
-    """Return ``S(theta)``, its gradient (p,), and its least and largest possible values, for features in [-1, 1].
-
-    >>> people = People(np.array([[-1.0, 1.0], [1.0, 1.0]]), np.array([0.5, 0.5]), sampled=False)
-    >>> slope, _, low, high = mean_slope(np.array([0.2, 0.0]), people)
-    >>> round(slope, 4), round(low, 4), round(high, 4)
-    (0.2475, 0.2475, 0.2475)
-    """
+    """Return ``S(theta)``, its gradient (p,), and its least and largest possible values, for features in [-1, 1]."""
     logit = people.points @ theta
     probability = logistic(logit)
     curved = probability * (1.0 - probability)

@@ -44,11 +44,6 @@ def allowance(fit: Vector, values: Vector, moment: Matrix, inverse: Matrix, larg
 
     ``fit`` is b of the module, its constant last. ``values`` are the coefficients theta that b implies for one possible
     distribution of x. ``moment`` is ``E x x'``, ``inverse`` its inverse, and ``largest`` the bound rho on features.
-
-    >>> moment, fit = np.diag([0.25, 1.0]), np.array([0.1, 0.0])
-    >>> found = allowance(fit, np.array([0.2, 0.0]), moment, np.diag([4.0, 1.0]), 1.0)
-    >>> bool(0 < found.coefficients[0] < 0.01), bool(0 < found.effects[0] < 0.001)
-    (True, True)
     """
     people = max(float(moment[-1, -1]), 1e-300)
     mean, square = float(moment[-1] @ values) / people, float(values @ moment @ values) / people

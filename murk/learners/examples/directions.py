@@ -148,11 +148,6 @@ class ExampleDirections(Wrapped):
 
     So are their integers: ``(w, a)`` is quantised to a norm of at most ``steps`` lattice steps, and ``|r|`` to at most
     ``a``. ``noise`` has radius 1 and dimension p + 2, and ``features`` is p, the constant included.
-
-    >>> from murk.privacy import GaussianDP
-    >>> mechanism = ExampleDirections.calibrate(GaussianDP(1.0), features=3)
-    >>> mechanism.dimension, round(mechanism.variance, 3)  # (2 / mu)^2
-    (5, 4.0)
     """
 
     features: int

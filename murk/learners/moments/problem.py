@@ -148,17 +148,6 @@ def problem_for(task: Task) -> MomentProblem | DirectionProblem:
 
     Raises UserError if a level's guarantee and the task's mechanism do not fit, or if the public covariates have other
     features.
-
-    >>> from murk.stream import Task
-    >>> task = Task.parse('''
-    ... name: third-child
-    ... features: [{name: age, low: 21, high: 35}]
-    ... target: {name: third_child, kind: binary, positive: yes, negative: no}
-    ... protocol: moments
-    ... privacy: {guarantee: {gdp: {mu: 1.0}}}
-    ... ''')
-    >>> problem_for(task).layout.labels  # type: ignore[union-attr]
-    ('age*age', 'age*intercept', 'observed', 'age*target', 'intercept*target')
     """
     block, coding = task.block, task.coding
     assert block is not None

@@ -47,12 +47,6 @@ def solve(curve: Curve, scores: Floats, shares: Floats, mean: float | None) -> t
 
     ``scores`` are the ``s_j`` and ``shares`` the shares of people at them, (m,); ``mean`` is the mean response. Raises
     NoRootError if there is no solution.
-
-    >>> from murk.learners.core.curves import LOSSES
-    >>> s = np.linspace(-0.2, 0.2, 101)
-    >>> a, c = solve(LOSSES["logistic"], s, np.full(101, 1 / 101), 0.5)
-    >>> abs(a) < 1e-9, round(c, 2)
-    (True, 4.24)
     """
     from scipy.optimize import brentq, minimize_scalar
 

@@ -46,19 +46,6 @@ def predicted_intervals(task: Task, estimate: Estimate, records: Any, level: flo
     Raises UserError like `predict`, and for random scaling, which has no covariance.
 
     Source: Oehlert, "A note on the delta method", American Statistician 46(1), 1992.
-
-    >>> from murk.learners.estimates.estimate import Estimate
-    >>> task = Task.parse('''
-    ... name: third-child
-    ... features: [{name: age, low: 21, high: 35}]
-    ... target: {name: third_child, kind: binary, positive: yes, negative: no}
-    ... privacy: {guarantee: {gdp: {mu: 1.0}}}
-    ... ''')
-    >>> covariance = np.array([[0.04, 0.0], [0.0, 0.01]])
-    >>> spread = np.sqrt(np.diag(covariance))
-    >>> estimate = Estimate(("age", "intercept"), np.array([0.5, 0.0]), "scores", spread, "", 1, 9_000, covariance)
-    >>> predicted_intervals(task, estimate, [{"age": 28}, {"age": 35}]).round(3).tolist()
-    [[0.451, 0.549], [0.515, 0.719]]
     """
     from murk.learners.estimates.effects import combined_half_widths
     from murk.learners.estimates.estimate import RANDOM_SCALING

@@ -44,11 +44,6 @@ class OuterGaussian(RoundedGaussian):
     .. math:: g = \sqrt 2 / (2\, \text{steps} - \sqrt d - 2)
 
     Raises UserError if the budget is too small for the lattice.
-
-    >>> from murk.privacy import GaussianDP
-    >>> mechanism = OuterGaussian.calibrate(GaussianDP(1.0), features=3)
-    >>> mechanism.dimension, round(mechanism.variance, 3)  # sqrt 2 / mu, squared
-    (6, 2.0)
     """
 
     # p, the length of v; a release has d = p (p + 1) / 2 numbers: the upper triangle, with the numbers off the diagonal
@@ -125,13 +120,6 @@ def outer_mechanism(kind: str | None, guarantee: Guarantee, features: int) -> Ou
     ``kind`` is ``"gaussian"``, ``"laplace"``, ``"l2-ball"`` or ``"privunit"``; None or ``"best"`` selects the one with
     the least noise in the worst direction of a unit vector's ``v v'``. Raises UserError if the kind is unknown or
     cannot provide the guarantee.
-
-    >>> from murk.privacy import GaussianDP
-    >>> outer_mechanism(None, GaussianDP(1.0), 4).kind
-    'gaussian'
-    >>> best = outer_mechanism(None, ApproxDP(1.0, 1e-6), 4)
-    >>> best.kind, best.guarantee
-    ('privunit', PureDP(epsilon=1.0))
     """
     if kind in (None, BEST) and isinstance(guarantee, PureDP | ApproxDP):
         pure = ("l2-ball", "privunit") if getattr(guarantee, "epsilon", 0.0) > 0.0 else ()

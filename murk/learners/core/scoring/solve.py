@@ -332,12 +332,6 @@ def descend(at: Array, terms: Callable[[Array], tuple[Array, Array, float]], ste
     For a point, ``terms`` returns half the curvature (p, p), minus half the gradient (p,), and the sum to minimize.
 
     Source: Marquardt, "An algorithm for least-squares estimation of nonlinear parameters", J. SIAM 11(2), 1963.
-
-    >>> def terms(x):
-    ...     left, slope = 4.0 - x**2, 2.0 * x  # squares are minimal where x^2 = 4
-    ...     return np.diag(slope**2), slope * left, float(left @ left)
-    >>> descend(np.array([1.0]), terms, 20).round(6)
-    array([2.])
     """
     damping = 1e-3
     information, gradient, value = terms(at)
