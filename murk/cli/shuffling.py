@@ -92,10 +92,7 @@ class Shuffling:
 def shuffling(
     from_url: str, to_url: str, store: str | None, *, replace: bool = False, patience: float, wait: bool = False
 ) -> Iterator[Shuffling]:
-    """Open two logs and begin to shuffle; by default the store is beside the intake's file, or named by the task.
-
-    Raises `UserError` if the task is not shuffled, or a log, the store or their order is wrong.
-    """
+    """Open two logs and begin to shuffle; raise `UserError` if the task is not shuffled, or a log or store is wrong."""
     from murk.stream import open_log
 
     if from_url == to_url:

@@ -36,10 +36,9 @@ class TargetRange:
         cls, bounds: tuple[float, float] | None, *, bound: float | None = None, seed: int | None, records: bool = True,
         intercept: bool = True,
     ) -> Self:  # fmt: skip
-        """Return the range between ``target_bounds``, or from -``target_bound`` to it.
+        """Return the range between ``target_bounds``, or from -``target_bound`` to it; raise UserError for others.
 
-        The default is -1 to 1; learners of raw ``records`` with real noise have none. Without an ``intercept`` the
-        middle must be 0, and the unit is the larger bound. Raises UserError for anything but finite bounds in order.
+        The default, -1 to 1, is for simulated noise. Without ``intercept`` the middle is 0, the unit the larger bound.
         """
         if bound is not None:
             bound = float(bound)
