@@ -36,17 +36,7 @@ BEYOND = (
 
 LOST = "MURK-LEDGER-002"
 TABLES = Path(__file__).with_name("tables.sql").read_text(encoding="utf-8")
-
-
-def _fill(connection: sqlite3.Connection) -> None:
-    for statement in TABLES.split(";\n"):
-        if statement.strip():
-            connection.execute(statement)
-    connection.execute("INSERT INTO meta VALUES ('identity', ?)", (secrets.token_hex(16),))
-    connection.execute("INSERT INTO meta VALUES ('next', 1)")
-
-
-KIND = FileKind("ledger", APPLICATION, FORMAT, _fill, earlier=OLD_FORMATS)
+KIND = FileKind("ledger", APPLICATION, FORMAT, TABLES, earlier=OLD_FORMATS)
 
 
 class LedgerFile(Database):

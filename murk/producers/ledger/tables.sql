@@ -61,3 +61,6 @@ CREATE TABLE IF NOT EXISTS runs (
     task INTEGER NOT NULL, source INTEGER NOT NULL, people TEXT NOT NULL, excluded BLOB NOT NULL,
     next_row INTEGER NOT NULL CHECK (next_row >= 0), counters TEXT NOT NULL,
     PRIMARY KEY (task, source)) WITHOUT ROWID;
+
+-- Number of the next release; kept when the tables of an earlier format are completed.
+INSERT OR IGNORE INTO meta VALUES ('next', 1);
