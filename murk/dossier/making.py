@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from functools import partial
 from importlib.metadata import PackageNotFoundError, requires, version
+from itertools import groupby
+from operator import itemgetter
 from typing import Any, Final
 
 from murk import __version__
@@ -16,7 +18,7 @@ from murk.dossier.deployment import Deployment, span
 from murk.dossier.example import caps_of
 from murk.dossier.facts import WEAK, Facts, stated
 from murk.dossier.handling import public, retention, trust
-from murk.dossier.prose import claims, questions
+from murk.dossier.prose import claims, entries, questions
 from murk.learners.results.report import SEVERAL_RECORDS
 from murk.privacy.explain import number, percent, verdict
 from murk.stream.log.base import segment_seconds
@@ -35,64 +37,24 @@ def dossier_of(facts: Facts, *, now: datetime | None = None) -> Dossier:
 
 
 def _summary(facts: Facts) -> Iterator[tuple[str, str]]:
-    task = facts.task
+    task, whole = facts.task, facts.task.privacy.per_person
     weakest = max(task.privacy.levels, key=facts.any_two)
     promise, worst = task.privacy.levels[weakest], percent(facts.any_two(weakest))
-    columns = ", ".join([*(feature.name for feature in task.features), task.target.name])
-    yield "Asked", f"{columns}. Nothing else of a record is used."
-    size = len(facts.example.messages[0])
-    window = "for each window of records, " if task.of_organisations else ""
-    yield "Leaves", f"{window}one message of about {size:,} bytes, with noise; no name, and no exact value."
-    blank = percent(facts.given(weakest).max_attack_accuracy)
-    from_blank = f" (and a record from a blank one, as the task states it, in {blank})" if facts.is_central else ""
-    yield (
-        "Guarantee",
-        f"from one release, nobody tells any two records apart in more than {worst} of cases{from_blank}, whatever "
-        f"they know or compute; guessing: 50%. ({stated(promise)}"
-        + (f", level {weakest!r}, the weakest)" if len(task.privacy.levels) > 1 else ")"),
-    )
-    if task.shuffle is not None:
-        central = task.shuffle.central(promise)
-        yield (
-            "Shuffled",
-            f"nobody but the shuffler does so in more than {percent(central.max_attack_accuracy)} of cases "
-            f"({stated(central)}), if it keeps the order to itself and {task.shuffle.honest_people:,} of each crowd of "
-            f"{task.shuffle.crowd:,} are honest.",
-        )
-    whole, most = task.privacy.per_person, f"{blank}, by one release"
-    if whole is not None:
-        most = f"{percent(whole.max_attack_accuracy)} ({stated(whole)})"
-    if facts.is_central:
-        both = worst if whole is None else percent(facts.any_two_of(whole).max_attack_accuracy)
-        told = f"any two records are told apart in at most {both}; {facts.compared} in at most {most}"
-    else:
-        told = f"{facts.compared} are told apart in at most {most}"
-    yield "Per task", f"from all releases of one {facts.who} to this task, {told}."
-    yield "All tasks", _lifetime(facts)
-    holder = "organisation that holds the records" if task.of_organisations else "person's own device (or gateway)"
-    yield (
-        "Trusted",
-        f"the {holder}, with the records. Broker, learner, monitor and readers are not trusted with privacy.",
-    )
-    disclosure = facts.disclosure
-    if disclosure is not None:
-        yield "Public", disclosure.what() + ", as they are."
-    elif task.public is not None:
-        yield "Public", "features of a public sample, as they are, once the task is announced."
-    else:
-        yield "Public", "results; nobody's features or answers."
+    central = task.shuffle.central(promise) if task.shuffle is not None else None
+    all_windows = facts.any_two_of(whole) if facts.is_central and whole is not None else None
     stores = {} if facts.deployment is None else facts.deployment.stores
-    kept = stores["releases"].kept if "releases" in stores else "as the deployment is configured, which was not read"
-    yield "Kept", f"releases: {kept}. Ledgers: as long as there may be another task, because they hold the budgets."
-    yield "Measured", _audited(facts)
-
-
-def _lifetime(facts: Facts) -> str:
-    if facts.accounts is None:
-        return "not known: no ledger was read. Without a cap over all tasks, further tasks add up."
-    if facts.accounts.lifetime:
-        return "; ".join(facts.accounts.spent) + "."
-    return "nothing was spent yet, and the ledger has no cap."
+    given = entries(
+        "summary", facts, columns=", ".join([*(feature.name for feature in task.features), task.target.name]),
+        size=len(facts.example.messages[0]), worst=worst, blank=percent(facts.given(weakest).max_attack_accuracy),
+        promise=stated(promise), weakest=repr(weakest) if len(task.privacy.levels) > 1 else "",
+        shuffled=central and percent(central.max_attack_accuracy), central=central and stated(central),
+        cap=whole and f"{percent(whole.max_attack_accuracy)} ({stated(whole)})",
+        both=percent(all_windows.max_attack_accuracy) if all_windows is not None else worst,
+        spent="; ".join(facts.accounts.spent) if facts.accounts is not None else "",
+        published=facts.disclosure and facts.disclosure.what(), store=stores.get("releases"), audited=_audited(facts),
+    )  # fmt: skip
+    for name, same in groupby(given, key=itemgetter("name")):
+        yield name, "".join(entry["text"] for entry in same)
 
 
 def _audited(facts: Facts) -> str:
