@@ -10,15 +10,13 @@ import platform
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from email.message import Message
-from functools import partial
 from typing import TYPE_CHECKING
 
 from murk import __version__
 from murk.monitoring.metrics.catalogue import METRICS, Metric
 from murk.monitoring.metrics.exporter import DEAD, DUPLICATE, LEARNED, Exporter, Histogram, Sample, bucketed
-from murk.monitoring.web.routes import metrics
-from murk.monitoring.web.server import Response, Route, text
+from murk.monitoring.web.routes import health_routes
+from murk.monitoring.web.server import Route
 from murk.stream.worker.pool import ChainVitals, Pulse, Vitals
 
 if TYPE_CHECKING:
@@ -53,13 +51,8 @@ def unhealthy_reason(vitals: Vitals, now: float) -> str | None:
 
 
 def learner_routes(exported: LearnerMetrics, pulse: Pulse, clock: Callable[[], float] = time.time) -> dict[str, Route]:
-    """Return ``/metrics``, and ``/healthz``, which answers 503 with the reason while the learner is unhealthy."""
-
-    def healthz(headers: Message) -> Response:
-        reason = unhealthy_reason(pulse.vitals(), clock())
-        return text(200, "ok") if reason is None else text(503, reason)
-
-    return {"/metrics": partial(metrics, exported.registry), "/healthz": healthz}
+    """Return the routes of a learner's metrics and health."""
+    return health_routes(exported.registry, lambda: unhealthy_reason(pulse.vitals(), clock()))
 
 
 def _by_result(vitals: Vitals) -> Iterable[Sample]:
