@@ -13,13 +13,10 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import betaincinv, ndtri
 
+from murk._arrays import Floats, Integers
 from murk.errors import UserError
-
-Floats = NDArray[np.float64]
-Counts = NDArray[np.int64]
 
 _CUTS = 512
 
@@ -76,12 +73,12 @@ class EpsilonAt:
         return np.asarray(np.log(np.maximum(hits - self.delta, 1e-300) / alarms))
 
 
-def least_share(successes: Counts, trials: int, failure: float) -> Floats:
+def least_share(successes: Integers, trials: int, failure: float) -> Floats:
     """Return the exact (Clopper-Pearson) lower bound on a probability, wrong with probability ``failure``."""
     return np.where(successes > 0, betaincinv(np.maximum(successes, 1), trials - successes + 1, failure), 0.0)
 
 
-def greatest_share(successes: Counts, trials: int, failure: float) -> Floats:
+def greatest_share(successes: Integers, trials: int, failure: float) -> Floats:
     """Return the exact upper confidence bound on a probability."""
     return 1.0 - least_share(trials - successes, trials, failure)
 
@@ -121,5 +118,5 @@ def _values(first: Floats, second: Floats, cuts: Floats, sign: float, yardstick:
     return np.where(np.isfinite(values), values, -math.inf)
 
 
-def _above(values: Floats, cuts: Floats) -> Counts:
+def _above(values: Floats, cuts: Floats) -> Integers:
     return (len(values) - np.searchsorted(np.sort(values), cuts, side="left")).astype(np.int64)

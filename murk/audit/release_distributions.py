@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
+from murk._arrays import Floats
 from murk.audit.bounds import EpsilonAt, Mu, Yardstick
 from murk.errors import UserError
 from murk.learners.core.scoring.mechanism import OuterMechanism, outer
@@ -27,7 +28,6 @@ from murk.privacy.mechanisms.lattice import GAUSSIAN, L2BALL, LAPLACE, PRIVUNIT
 from murk.privacy.mechanisms.privunit import closest_share
 from murk.privacy.noise import Purpose
 
-Floats = NDArray[np.float64]
 Points = NDArray[Any]
 
 _WORDS = 2**64

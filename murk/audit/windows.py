@@ -13,16 +13,14 @@ import math
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import chdtr, chdtrc, log_ndtr
 
+from murk._arrays import Floats
 from murk.audit.neighbours import Box
 from murk.learners.sketches.problem import WindowProblem
 from murk.privacy.sketches import LEAST_SPREAD, GaussMixMechanism, GramMechanism, Neighbours, NewtonMechanism, Sketch
 from murk.stream.task.task import Task
-
-Floats = NDArray[np.float64]
 
 _DESIGN = 64
 _SCALES = (0.02, 0.1, 0.3, 0.6, 1.0, 1.4, 2.0)

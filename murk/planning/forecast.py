@@ -14,8 +14,8 @@ from typing import Any, Final
 
 import numpy as np
 
+from murk._arrays import Floats
 from murk.errors import MurkError, UserError
-from murk.learners.core.arrays import Floats
 from murk.learners.core.design import Population, Records
 from murk.learners.estimates.estimate import Estimate
 from murk.learners.estimates.looks import nominal_level

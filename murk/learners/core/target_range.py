@@ -8,8 +8,8 @@ from typing import Any, Final, Self, TypeVar
 
 import numpy as np
 
+from murk._arrays import Floats
 from murk.errors import UserError
-from murk.learners.core.arrays import Floats
 from murk.learners.core.values import target, targets
 from murk.learners.estimates.estimate import Estimate
 from murk.stream.task.data.coding import INTERCEPT

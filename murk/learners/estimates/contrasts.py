@@ -17,8 +17,8 @@ from statistics import NormalDist
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from murk._arrays import Vector
 from murk.learners.estimates.effects import combined_half_widths, marginal_differences
 from murk.learners.estimates.estimate import Estimate
 from murk.learners.estimates.looks import LARGEST, Looks, evidence, why_no_sequence
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from murk.stream.task.learner import ContrastBlock
     from murk.stream.task.task import Task
 
-Vector = NDArray[np.float64]
 Interval = tuple[float, float]
 
 _FURTHER: Final = 3

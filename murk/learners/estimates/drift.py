@@ -36,13 +36,12 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from murk._arrays import Floats
 from murk.learners.estimates.estimate import RANDOM_SCALING, Estimate, scaling_quantile
 from murk.stream.messages.state import LEVEL, Trail
 
 if TYPE_CHECKING:
     from murk.learners.problem import Problem
-
-Floats = NDArray[np.float64]
 
 
 class CurvePoint(NamedTuple):

@@ -18,12 +18,10 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from murk._arrays import Floats
 from murk.privacy.mechanisms.l2ball import L2BallMechanism
 from murk.privacy.mechanisms.privunit import PrivUnitMechanism
-
-Array = NDArray[np.float64]
 
 SLACK: Final = 2.0  # factor by which the linear bound is raised
 
@@ -41,9 +39,9 @@ class Influence:
     errors: float  # kappa: change of a coefficient, in standard errors
     bend: float = 0.0  # b: share by which it lowers the smallest eigenvalue of the matrix
     start: float = 0.0  # change by any number of releases at the beginning of the iterates, in standard errors
-    limit: Array | None = field(default=None, compare=False)  # largest change by any number of releases, (p,)
+    limit: Floats | None = field(default=None, compare=False)  # largest change by any number of releases, (p,)
 
-    def moved(self, forged: int, errors: Array) -> Array:
+    def moved(self, forged: int, errors: Floats) -> Floats:
         """Return how far forged releases could have moved coefficients with standard errors ``errors``, (p,)."""
         left = 1.0 - forged * self.bend
         factor = SLACK * forged * self.errors / left + self.start if left > 0.0 else math.inf

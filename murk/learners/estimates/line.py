@@ -21,11 +21,10 @@ from statistics import NormalDist
 from typing import ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
+from murk._arrays import Vector
 from murk.learners.estimates.estimate import Estimate
 
-Vector = NDArray[np.float64]
 Matrix = Vector
 
 _GRID = 257

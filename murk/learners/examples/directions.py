@@ -30,10 +30,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from murk._arrays import Floats, Integers
 from murk._jit import inlined, jit
 from murk._scratch import copied, empty, wiped
 from murk.errors import UserError
-from murk.learners.core.arrays import Floats, Integers
 from murk.learners.examples import layout as k
 from murk.learners.examples.layout import Array
 from murk.privacy import GaussianMechanism, Guarantee

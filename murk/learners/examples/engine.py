@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from murk._arrays import Floats, Integers
 from murk._jit import due
 from murk._scratch import copied, empty, keep, wiped
 from murk._turns import in_turn
 from murk.errors import MurkError
-from murk.learners.core.arrays import Floats, Integers
 from murk.learners.core.engine import NeverPublished
 from murk.learners.core.in_place import NO_WORDS, IterateEngine, KernelMemory, trials_for
 from murk.learners.core.options import levels_of

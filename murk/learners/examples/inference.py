@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from murk.learners.core.arrays import Floats
+from murk._arrays import Floats
 from murk.learners.core.coordinates import matrix_size
 from murk.learners.core.engine import path_variance, weighted_mean
 from murk.learners.estimates.estimate import FEWEST, RANDOM_SCALING, Estimate, PublicCovariates

@@ -9,9 +9,9 @@ from typing import ClassVar
 
 import numpy as np
 
+from murk._arrays import Floats
 from murk._scratch import copied, empty
 from murk.errors import UserError
-from murk.learners.core.arrays import Floats
 from murk.learners.core.options import InverseScalingStep
 from murk.learners.estimates.estimate import Estimate, PublicCovariates
 from murk.learners.gradients import kernels as k

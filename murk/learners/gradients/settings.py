@@ -10,8 +10,8 @@ from typing import Literal
 
 import numpy as np
 
+from murk._arrays import Floats
 from murk.errors import UserError
-from murk.learners.core.arrays import Floats
 from murk.learners.core.coordinates import whitening
 from murk.learners.core.options import Averaging, InverseScalingStep, Weighting
 from murk.learners.core.parameters import check_choices

@@ -15,7 +15,7 @@ from functools import cache, cached_property
 
 import numpy as np
 
-from murk.learners.core.arrays import Floats
+from murk._arrays import Floats
 from murk.learners.core.coordinates import flattened, matrix_size
 from murk.learners.core.covariates import Covariates
 from murk.learners.core.curves import LINKS, LOSSES, Curve

@@ -9,9 +9,9 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from murk._arrays import Floats, Integers
 from murk._scratch import copied, wiped
 from murk.errors import UserError
-from murk.learners.core.arrays import Floats, Integers
 from murk.learners.core.scoring.sums import direction_spread
 from murk.learners.moments import kernels
 from murk.learners.moments.statistics import Statistics

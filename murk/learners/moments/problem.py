@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from murk._arrays import Floats, Integers
 from murk._scratch import keep
 from murk.errors import UserError
-from murk.learners.core.arrays import Floats, Integers
 from murk.learners.core.covariates import Covariates
 from murk.learners.core.curves import LINKS, LOSSES, CodedCurve, Curve, curve_of
 from murk.learners.core.scoring.model import Question

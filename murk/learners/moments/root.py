@@ -19,8 +19,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from murk._arrays import Floats
 from murk.errors import UserError
-from murk.learners.core.arrays import Floats
 from murk.learners.core.covariates import Covariates
 from murk.learners.core.curves import Curve
 

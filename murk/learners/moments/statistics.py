@@ -18,9 +18,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from murk._arrays import Floats
 from murk._scratch import copied, empty
 from murk.errors import UserError
-from murk.learners.core.arrays import Floats
 from murk.learners.moments import kernels
 
 PEOPLE = 1_000_000  # Default number of people

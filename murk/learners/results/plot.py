@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from murk._arrays import Floats
 from murk.errors import UserError
 from murk.learners.estimates.units import odds_ratio
 from murk.learners.results.numbers import NOT_LEARNED, number, span
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     from murk.learners.results.coefficients import Coefficient
 
-Floats = NDArray[np.float64]
 
 BLUE: Final = "#1f6feb"
 GREY: Final = "#6e7781"

@@ -9,9 +9,9 @@ from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
 
+from murk._arrays import Floats, Integers
 from murk._turns import Turns, in_turn
 from murk.errors import MurkError, UserError
-from murk.learners.core.arrays import Floats, Integers
 from murk.learners.core.engine import NeverPublished
 from murk.learners.estimates.estimate import Estimate
 from murk.learners.sketches.estimates import estimate, estimate_grams

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from murk.learners.core.arrays import Matrix, Vector
+from murk._arrays import Matrix, Vector
 from murk.learners.sketches.sums import GramSums, SketchSums
 
 # Directions with an eigenvalue of X'X below this many times the radius of pure noise's eigenvalues are hidden.

@@ -13,6 +13,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from murk._arrays import Integers, Vector, Words
 from murk._jit import deferred, deferred_to, jit
 from murk._memory import borrowed
 from murk._scratch import empty, keep, wiped
@@ -34,9 +35,6 @@ NOISE_OF: Final[Mapping[int, str]] = MappingProxyType(
 WIDTH: Final = 2**20
 """Width of all noise in lattice steps; equal to `murk.privacy.noise.LATTICE_WIDTH`, without loading the sampler."""
 
-Vector = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
-Words = npt.NDArray[np.uint64]
 
 # A vector that exceeds the bound by no more than this factor does so by rounding; shrinking its integers is enough.
 _SLACK = 1.0 + 2.0**-40

@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from murk._arrays import Integers, Words
 from murk._jit import deferred_to
 from murk._memory import borrowed
 from murk._scratch import empty, keep, wiped
@@ -26,7 +27,6 @@ from murk.privacy.noise.kernels import (
     DONE,
     REJECTED,
     WORDS,
-    Integers,
     Progress,
     draw,
     fast_gaussian,
@@ -37,7 +37,7 @@ from murk.privacy.noise.kernels import (
     simulated_gaussian,
     simulated_laplace,
 )
-from murk.privacy.noise.philox import Purpose, Words, block
+from murk.privacy.noise.philox import Purpose, block
 
 # Number of trials for which words are fetched at once: large for few calls, small enough for the cache.
 _BLOCK = 1 << 12

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from murk._arrays import Floats, Integers
 from murk._scratch import copied, empty, wiped
 from murk.errors import UserError
 from murk.learners.core.coordinates import matrix_size
@@ -26,9 +27,6 @@ from murk.privacy.mechanisms import (
 from murk.privacy.mechanisms.base import Costed, Randomizer, RoundedGaussian, Wrapped, check_room
 from murk.privacy.mechanisms.privacy_loss import Currency, PrivacyLoss
 from murk.privacy.noise import NoiseSource
-
-Vectors = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
 
 _SENSITIVITY = math.sqrt(2.0)
 
@@ -82,7 +80,7 @@ class OuterGaussian(RoundedGaussian):
         kernels.noisy_outer(rows, self.unit, noise.gaussian(indices, self.dimension), released)
         return released
 
-    def decode(self, payload: npt.ArrayLike) -> Vectors:
+    def decode(self, payload: npt.ArrayLike) -> Floats:
         """Turn payloads (m, d) into unbiased estimates (m, d)."""
         return np.multiply(payload, self.unit, dtype=np.float64)
 
@@ -214,7 +212,7 @@ def score_mechanisms(
     return ScoreMechanisms(score, OuterMechanism(features, inner))
 
 
-def outer(vectors: npt.ArrayLike, features: int) -> Vectors:
+def outer(vectors: npt.ArrayLike, features: int) -> Floats:
     """Return ``v v'`` of rows v (m, p) as vectors; longer rows are shortened to 1, non-finite values count as 0."""
     rows = _rows(vectors, features)
     out = empty((len(rows), matrix_size(features)))
@@ -222,7 +220,7 @@ def outer(vectors: npt.ArrayLike, features: int) -> Vectors:
     return out
 
 
-def _rows(vectors: npt.ArrayLike, features: int) -> Vectors:
+def _rows(vectors: npt.ArrayLike, features: int) -> Floats:
     rows = copied(vectors)
     if rows.ndim != 2 or rows.shape[1] != features:
         raise UserError(f"vectors must have the shape (m, {features}), got {rows.shape}")
