@@ -17,8 +17,6 @@ _ADDRESS = re.compile(r"(tcp|udp|sctp)://.*", re.S)
 def is_of_service(variable: str, environment: Mapping[str, str]) -> bool:
     """Return whether a variable describes a service rather than a setting.
 
-    Examples
-    --------
     >>> environment = {"MURK_DB_PORT": "tcp://10.0.0.1:9", "MURK_DB_NAME": "/page/db", "MURK_MONITOR_PORT": "9464"}
     >>> [is_of_service(name, environment) for name in environment]
     [True, True, False]

@@ -31,10 +31,7 @@ _CREATING = threading.RLock()
 
 
 def source_stamp(package: Path) -> str:
-    """Return a digest of the names and contents of all source files that a kernel may depend on.
-
-    Times and sizes do not suffice: copies keep times, and a fix may keep the size.
-    """
+    """Return a digest of the content of all sources that a kernel may depend on; times and sizes do not suffice."""
     digest, root = blake2b(digest_size=16), len(str(package))
     for path in sorted(file.path for file in _sources(package)):
         with open(path, "rb", buffering=0) as file:

@@ -51,8 +51,6 @@ def bounded_lines(text: TextIO) -> Iterator[str]:
 def cut_lines(text: TextIO, instead: str) -> Iterator[str]:
     r"""Iterate over lines, replacing each that is longer than `MOST_ROW` by ``instead``.
 
-    Examples
-    --------
     >>> import io
     >>> list(cut_lines(io.StringIO("a\n" + "b" * 3_000_000 + "\nc"), "-"))
     ['a\n', '-', 'c']
@@ -67,10 +65,7 @@ def cut_lines(text: TextIO, instead: str) -> Iterator[str]:
 
 
 def csv_rows(text: TextIO, **options: Any) -> Iterator[list[str]]:
-    """Iterate over the rows of a CSV file, with options for `csv.reader`.
-
-    Raises `LongRowError` for a row longer than `MOST_ROW`, and `csv.Error` for a malformed one.
-    """
+    """Iterate over a CSV file's rows; raise `LongRowError` for a long row, and `csv.Error` for a malformed one."""
     lines = BoundedLines(text)
     for cells in wide_csv(lines, **options):
         lines.size = 0

@@ -23,8 +23,6 @@ def unseen_character(text: str) -> tuple[int, str] | None:
 
     Line feeds, tabs, carriage returns before a line feed and a leading byte order mark are allowed.
 
-    Examples
-    --------
     >>> unseen_character("name: a\r\n")
     >>> unseen_character("a: 1\n# b\u2028c: 2")
     (2, 'character 4, U+2028 (LINE SEPARATOR), is invisible or hides text; remove it')
@@ -47,8 +45,6 @@ def _kept(match: re.Match[str]) -> str:
 def escaped(text: str) -> str:
     r"""Return a text with invisible characters escaped as in a YAML double-quoted scalar.
 
-    Examples
-    --------
     >>> escaped("a\x85b\U000e0001")
     'a\\x85b\\U000e0001'
     """

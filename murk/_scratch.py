@@ -64,8 +64,6 @@ class _Scope:
 class wiping(_Scope):  # noqa: N801 - used as `contextlib`'s own managers are
     """A scope that wipes all arrays allocated in it when it ends.
 
-    Examples
-    --------
     >>> with wiping():
     ...     noise = empty(2, np.int64)
     ...     noise[:] = 7
@@ -133,10 +131,7 @@ def copied(values: Any, dtype: Any = np.float64) -> NDArray[Any]:
 
 
 def numbers_were_used(held: int = _FREED) -> None:
-    """Request that `overwrite_numbers` runs at the end of the outermost scope.
-
-    ``held`` is the largest number of Python numbers that existed at once, if that is known.
-    """
+    """Run `overwrite_numbers` when the outermost scope ends; at most ``held`` numbers existed at once, if known."""
     if getattr(_LOCAL, "scopes", None):
         count = min(_FREED, 2 * held + _FREE_LIST)
         _LOCAL.numbers = max(count, getattr(_LOCAL, "numbers", 0))

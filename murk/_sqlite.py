@@ -4,6 +4,7 @@ A file of a different kind or version is refused and left unchanged. SQLite's er
 """
 
 import os
+import secrets
 import sqlite3
 import time
 import weakref
@@ -35,9 +36,16 @@ class FileKind:
     noun: str  # name for messages ("log")
     application_id: int  # SQLite's application id, a 32-bit integer in the file's header
     version: int  # version of the file's format, stored under ``format`` in the table ``meta``
-    # creates tables (other than ``meta``) and first rows, within a transaction
-    create: Callable[[sqlite3.Connection], None]
+    tables: str  # statements that create its tables, other than ``meta``
     earlier: tuple[int, ...] = ()  # earlier versions that can be read
+    identity: str = "identity"  # key of the file's random identity in ``meta``
+
+
+def make_tables(connection: sqlite3.Connection, tables: str) -> None:
+    """Execute the statements of an SQL file, each of which ends a line with a semicolon."""
+    for statement in tables.split(";\n"):
+        if statement.strip():
+            connection.execute(statement)
 
 
 class _Block:
@@ -154,10 +162,7 @@ class Database:
             raise
 
     def overwrite(self) -> None:
-        """Copy the write-ahead log into the file and empty it, so that neither has deleted content.
-
-        Without effect while another process reads; the next call does it then.
-        """
+        """Empty the write-ahead log into the file, so that neither has deleted content; not while others read."""
         try:
             self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         except _ERRORS as error:
@@ -255,7 +260,8 @@ class Database:
             if self._is_empty():
                 connection.execute("CREATE TABLE meta (key TEXT PRIMARY KEY, value NOT NULL) WITHOUT ROWID")
                 connection.execute("INSERT INTO meta VALUES ('format', ?)", (self.kind.version,))
-                self.kind.create(connection)
+                make_tables(connection, self.kind.tables)
+                connection.execute("INSERT INTO meta VALUES (?, ?)", (self.kind.identity, secrets.token_hex(16)))
                 connection.execute(f"PRAGMA application_id = {self.kind.application_id}")
             connection.execute("COMMIT")
         except BaseException:

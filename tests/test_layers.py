@@ -41,6 +41,7 @@ ALLOWED = {
 NOT_INSTALLED = {"reproductions", "tools", "tests", "benchmarks", "deploy"}
 EVERYBODY = {
     "errors",
+    "_arrays",
     "_environment",
     "_files",
     "_jit",

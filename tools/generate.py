@@ -12,7 +12,7 @@ from typing import Any, Final
 import yaml
 
 from murk.errors import UserError
-from tools import error_page, gallery, task_file
+from tools import gallery, task_file
 from tools.grafana import DASHBOARDS, dashboard_provider, data_source
 from tools.prometheus import MONITOR_URL, check_monitor_url, configuration, rule_file
 from tools.wire import page as wire
@@ -38,9 +38,8 @@ def files(monitor_url: str = MONITOR_URL) -> Iterator[tuple[str, str]]:
     Examples
     --------
     >>> [path for path, text in files() if path.startswith("docs")]
-    ['docs/errors.md', 'docs/gallery.md', 'docs/task-file.md', 'docs/wire.md']
+    ['docs/gallery.md', 'docs/task-file.md', 'docs/wire.md']
     """
-    yield "docs/errors.md", error_page.page()
     yield "docs/gallery.md", gallery.page()
     yield "docs/task-file.md", task_file.page()
     yield "docs/wire.md", wire.page()

@@ -13,13 +13,10 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import betaincinv, ndtri
 
+from murk._arrays import Floats, Integers
 from murk.errors import UserError
-
-Floats = NDArray[np.float64]
-Counts = NDArray[np.int64]
 
 _CUTS = 512
 
@@ -43,8 +40,6 @@ class Yardstick(Protocol):
 class Mu:
     """mu of Gaussian differential privacy.
 
-    Examples
-    --------
     >>> Mu(1.0).least(np.array([0.5]), np.array([0.15865525393145707])).round(6).tolist()
     [1.0]
     """
@@ -61,8 +56,6 @@ class Mu:
 class EpsilonAt:
     """epsilon at a given delta; delta is 0 for a pure guarantee.
 
-    Examples
-    --------
     >>> EpsilonAt(1.0).least(np.array([0.5]), np.array([0.25])).round(6).tolist()
     [0.693147]
     """
@@ -80,12 +73,12 @@ class EpsilonAt:
         return np.asarray(np.log(np.maximum(hits - self.delta, 1e-300) / alarms))
 
 
-def least_share(successes: Counts, trials: int, failure: float) -> Floats:
+def least_share(successes: Integers, trials: int, failure: float) -> Floats:
     """Return the exact (Clopper-Pearson) lower bound on a probability, wrong with probability ``failure``."""
     return np.where(successes > 0, betaincinv(np.maximum(successes, 1), trials - successes + 1, failure), 0.0)
 
 
-def greatest_share(successes: Counts, trials: int, failure: float) -> Floats:
+def greatest_share(successes: Integers, trials: int, failure: float) -> Floats:
     """Return the exact upper confidence bound on a probability."""
     return 1.0 - least_share(trials - successes, trials, failure)
 
@@ -97,13 +90,6 @@ def lower_bound(first: Floats, second: Floats, yardstick: Yardstick, failure: fl
     gives a valid bound, and the log-likelihood ratio the best. The test (cut and direction) is chosen on the first half
     of the releases and evaluated on the second, so choosing costs nothing. Each of the test's two shares has half of
     ``failure``. Raises `UserError` for fewer than two releases of an input.
-
-    Examples
-    --------
-    >>> rng = np.random.default_rng(1)
-    >>> found = lower_bound(rng.normal(1, 1, 20_000), rng.normal(0, 1, 20_000), Mu(1.0), failure=1e-3)
-    >>> 0.9 < found < 1.0
-    True
     """
     if min(len(first), len(second)) < 2:
         raise UserError("an audit needs at least two releases of each input: half choose a test, half evaluate it")
@@ -132,5 +118,5 @@ def _values(first: Floats, second: Floats, cuts: Floats, sign: float, yardstick:
     return np.where(np.isfinite(values), values, -math.inf)
 
 
-def _above(values: Floats, cuts: Floats) -> Counts:
+def _above(values: Floats, cuts: Floats) -> Integers:
     return (len(values) - np.searchsorted(np.sort(values), cuts, side="left")).astype(np.int64)

@@ -43,10 +43,7 @@ def cases_of(task: Task) -> list[Case]:
 
 
 def _questions(problem: Problem) -> list[tuple[str, Any]]:
-    """Return name and problem for each question of a problem; the problem itself, without a name, if it has only one.
-
-    A problem with Newton steps has two questions, since a record is in one of the two parts of a window.
-    """
+    """Return name and problem of each question. A record is in one of two parts of a window with a Newton step."""
     first_part = getattr(problem, "first_part", None)
     if first_part is not None:
         return [("first part", first_part), ("step", problem)]

@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from murk._arrays import Floats
 from murk.audit.release_distributions import ReleaseDistribution, distribution_of
 from murk.learners.core.scoring.model import Model
 from murk.learners.problem import HostileModelError, Releasing, SingleQuestionProblem
 from murk.stream.task.data.features import BinaryTarget, CategoryFeature, ClassTarget, DateFeature
 from murk.stream.task.task import Task
 
-Floats = NDArray[np.float64]
 Record = dict[str, Any]
 
 POOL, ITERATES, MODELS, STARTS, SWEEPS = 96, 96, 24, 3, 12
@@ -29,10 +29,9 @@ _OTHER = "(any other value)"
 
 @dataclass(frozen=True)
 class Pair:
-    """Two neighbouring records, as raw values by column (None if missing), that are furthest apart.
+    """Two records, as raw values by column (None if missing), whose releases are furthest apart in the noise's norm.
 
-    ``theta`` is the iterate or the model of an epoch, if releases depend on one; ``distance`` is that of the releases'
-    centres, in the noise's norm.
+    ``theta`` is the iterate or the model of an epoch, if releases depend on one.
     """
 
     first: Record

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
+from murk._arrays import Floats
 from murk.audit.bounds import EpsilonAt, Mu, Yardstick
 from murk.errors import UserError
 from murk.learners.core.scoring.mechanism import OuterMechanism, outer
@@ -27,7 +28,6 @@ from murk.privacy.mechanisms.lattice import GAUSSIAN, L2BALL, LAPLACE, PRIVUNIT
 from murk.privacy.mechanisms.privunit import closest_share
 from murk.privacy.noise import Purpose
 
-Floats = NDArray[np.float64]
 Points = NDArray[Any]
 
 _WORDS = 2**64
@@ -63,10 +63,7 @@ def yardsticks(mechanism: Costed) -> tuple[Yardstick, ...]:
 
 
 def distribution_of(mechanism: Any) -> ReleaseDistribution:
-    """Return the distribution of a mechanism's releases.
-
-    Raises `UserError` if no distribution is known for the mechanism's kernel code.
-    """
+    """Return the distribution of a mechanism's releases; raise `UserError` if none is known for its kernel code."""
     noise = mechanism
     while not hasattr(noise, "code") and hasattr(noise, "noise"):
         noise = noise.noise

@@ -15,11 +15,10 @@ from murk.privacy.noise import NoiseSource, SecureNoise
 
 @dataclass(frozen=True)
 class Finding:
-    """Result of an audit for one claim.
+    """Result of an audit for one claim, on ``"mu"`` or ``"epsilon"`` with its delta (``measure``).
 
-    ``measure`` is ``"mu"``, or ``"epsilon"`` with its delta. ``bound`` is the lower bound from ``draws`` releases of
-    each input, which exceeds the truth with probability at most ``failure``. ``pair`` is the exact value for the two
-    inputs, if known.
+    The lower ``bound``, from ``draws`` releases of each input, exceeds the truth with probability at most ``failure``.
+    ``pair`` is the exact value for the two inputs, if known.
     """
 
     name: str

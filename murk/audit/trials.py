@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from murk._arrays import Floats
 from murk.audit.bounds import Yardstick
 from murk.audit.neighbours import worst_neighbours
 from murk.audit.release_distributions import ReleaseDistribution, Silence, distribution_of, yardsticks
@@ -18,8 +19,6 @@ from murk.privacy.noise import NoiseSource
 from murk.privacy.sketches import GaussMixMechanism, GramMechanism, NewtonMechanism
 from murk.producers.producer import payloads_of
 from murk.stream.task.task import Task
-
-Floats = NDArray[np.float64]
 
 _NUMBERS = 1 << 18  # numbers in a block of vector releases
 _BLOCK = 256  # windows in a block

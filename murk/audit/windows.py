@@ -1,11 +1,9 @@
 """Neighbouring windows of a sketch task, and the distribution of their sketches.
 
-Where second moments are released, the distribution is that of a Gaussian mechanism and only the windows' distance
-matters.
-
-Given noise of variance s^2 (in units of C^2), the rows of a sketch are independent normals with covariance G + s^2 I,
-G = Z'Z. Zeroing out a row x reduces G by x x', so the distributions differ in one direction only, with a ratio of
-variances of 1 + x'(G - x x' + s^2 I)^{-1} x. If s depends on the released eigenvalue, its privacy loss is added.
+Second moments have the distribution of a Gaussian mechanism, so that only the windows' distance matters. Given noise of
+variance s^2 (in units of C^2), the rows of a sketch are independent normals with covariance G + s^2 I, G = Z'Z. Zeroing
+out a row x reduces G by x x', so the distributions differ in one direction only, with a ratio of variances of 1 + x'(G
+- x x' + s^2 I)^{-1} x. If s depends on the released eigenvalue, its privacy loss is added.
 """
 
 from __future__ import annotations
@@ -15,16 +13,14 @@ import math
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import chdtr, chdtrc, log_ndtr
 
+from murk._arrays import Floats
 from murk.audit.neighbours import Box
 from murk.learners.sketches.problem import WindowProblem
 from murk.privacy.sketches import LEAST_SPREAD, GaussMixMechanism, GramMechanism, Neighbours, NewtonMechanism, Sketch
 from murk.stream.task.task import Task
-
-Floats = NDArray[np.float64]
 
 _DESIGN = 64
 _SCALES = (0.02, 0.1, 0.3, 0.6, 1.0, 1.4, 2.0)
@@ -137,10 +133,7 @@ def worst_steps(task: Task, problem: WindowProblem, mechanism: NewtonMechanism) 
 
 
 def worst_grams(task: Task, problem: WindowProblem, mechanism: GramMechanism) -> Windows:
-    """Return the neighbouring windows whose second moments are furthest apart: a row and the zero row, or two rows.
-
-    Other rows do not matter, because both windows have them.
-    """
+    """Return neighbouring windows with second moments furthest apart: a row and zeros, or two rows; others cancel."""
     rows = _corners(task, problem)
     even = rows.copy()
     even[:, -1] *= mechanism.target_weight

@@ -115,10 +115,7 @@ def _end(message: str, status: Status, code: str | None = None) -> NoReturn:
 
 
 def main(command: click.Command = cli, name: str = "murk") -> None:
-    """Run a command line and exit with a `Status`.
-
-    The text of an unexpected exception is not printed, since it may quote a raw record.
-    """
+    """Run a command line and exit with a `Status`; hide texts of unexpected exceptions, which may quote a record."""
     open_closed_streams()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):

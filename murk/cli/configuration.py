@@ -83,8 +83,6 @@ def _is_flag_only(command: str, key: str) -> bool:
 def variables(command: str, key: str) -> list[str]:
     """Return the variables that set an option of a command, in order of precedence.
 
-    Examples
-    --------
     >>> variables("learn", "log"), variables("dead-letters", "limit")
     (['MURK_LEARN_LOG', 'MURK_LOG'], ['MURK_DEAD_LETTERS_LIMIT'])
     """
@@ -187,10 +185,7 @@ def check_variables(environment: Mapping[str, str], options: Options) -> None:
 
 
 def check(option: click.Option, value: Any, where: str, *, quiet: bool = False) -> None:
-    """Raise `UserError` for a value that an option cannot have.
-
-    With ``quiet`` the message does not quote the value, which may be a misplaced secret.
-    """
+    """Raise `UserError` for a value that an option cannot have; with ``quiet``, do not quote it: it may be a secret."""
     values = value if option.multiple and isinstance(value, list) else [value]
     text = isinstance(value, str)
     fits = all(isinstance(item, str | int | float) for item in values) and (

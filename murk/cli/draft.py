@@ -86,8 +86,6 @@ class Column:
 def given(text: str) -> list[Column]:
     """Parse comma-separated columns, each with or without a description; raise `UserError` for an invalid one.
 
-    Examples
-    --------
     >>> [(column.name, column.bounds, column.categories) for column in given('age:21..35, sex:f|m, "a, b"')]
     [('age', (21.0, 35.0), ()), ('sex', None, ('f', 'm')), ('a, b', None, ())]
     """
@@ -133,8 +131,6 @@ def _numbers(low: str, high: str) -> tuple[float, float] | None:
 def dashed(text: str) -> str:
     """Correct a range of numbers written with a dash; empty if the text is not one.
 
-    Examples
-    --------
     >>> dashed("age: 21-35"), dashed("-5 - 5"), dashed("21..35")
     ('age: 21..35', '-5..5', '')
     """
@@ -257,10 +253,7 @@ class _Summary:
 
 
 def looked_at(records: Records, origin: str) -> list[Column]:
-    """Describe the columns of public or simulated records.
-
-    Bounds of numbers are rounded outwards; categories begin with the most frequent one.
-    """
+    """Describe the columns of records, with bounds rounded outwards and the most frequent category first."""
     names = list(dict.fromkeys(records.table([]).names))
     summaries = [_Summary(name) for name in names]
     for columns in _slices(records, names):
@@ -318,8 +311,6 @@ def _whole(value: Any) -> float | None:
 def rounded(low: float, high: float) -> tuple[float, float]:
     """Round bounds outwards to two digits; return them unchanged if that is not possible.
 
-    Examples
-    --------
     >>> rounded(312.0, 198233.5), rounded(17.3, 88.2), rounded(-1e308, 1e308)
     ((0.0, 200000.0), (17.0, 89.0), (-1e+308, 1e+308))
     """
@@ -344,11 +335,7 @@ def draft(
     name: str, columns: Sequence[Column], target: Column, promise: dict[str, Any], rate: float | None = None,
     protocol: str | None = None, why: str = "",
 ) -> str:  # fmt: skip
-    """Return a task file's text; ``why`` is a comment on the protocol.
-
-    Raises `UserError` if no feature is left, the target is unsuitable, or ``rate`` is given for a target that is not
-    binary.
-    """
+    """Return a task file's text, ``why`` being a comment on the protocol; raise `UserError` for unsuitable columns."""
     features = [column for column in columns if not column.without and column.name != target.name]
     if not features:
         raise UserError("no column is left to learn from: name some with --columns")
@@ -376,8 +363,6 @@ def draft(
 def word(text: str) -> str:
     """Quote a name or a category so that every YAML parser reads it as text.
 
-    Examples
-    --------
     >>> word("age"), word("no"), word("income: gross"), word("01")
     ('age', '"no"', '"income: gross"', '"01"')
     >>> word("a\\u2028public: {set_aside: 9}")

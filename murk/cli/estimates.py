@@ -45,10 +45,7 @@ class Estimates:
         self._every, self._clock, self._due = every, clock, -math.inf
 
     def __call__(self, engine: Any) -> bytes | None:
-        """Return the message; None if none is due, nothing is new, or another chain's state is damaged.
-
-        Raises `UnreachableError` if the log cannot be reached.
-        """
+        """Return the message, or None if none is due or possible; raise `UnreachableError` if the log is away."""
         from murk.stream.log.base import UnreachableError
 
         start = self._clock()

@@ -12,10 +12,7 @@ class _Stopped(KeyboardInterrupt):
 
 @contextmanager
 def stoppable() -> Iterator[None]:
-    """Let Ctrl-C and SIGTERM stop a command as a `KeyboardInterrupt`.
-
-    Any exception after a signal counts as the interrupt, since a library may replace that by an exception of its own.
-    """
+    """Let Ctrl-C and SIGTERM stop a command as a `KeyboardInterrupt`, whatever a library makes of that exception."""
     received: list[int] = []
 
     def stop(number: int, frame: FrameType | None) -> None:

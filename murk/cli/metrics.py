@@ -54,10 +54,7 @@ def _served(task: Task, what: str, routes: Mapping[str, Route], host: str, port:
 
 @contextmanager
 def learner_metrics(port: int | None, host: str, task: Task, team: WorkerPool[Any]) -> Iterator[Callable[[], None]]:
-    """Serve a learner's ``/metrics`` and ``/healthz``, and yield a function that refreshes its lag when due.
-
-    Without a port nothing is served. Call the function in the learner's thread.
-    """
+    """Serve a learner's metrics if a port is given; yield a function that refreshes its lag when due, in its thread."""
     if port is None:
         yield lambda: None
         return
@@ -79,18 +76,12 @@ def learner_metrics(port: int | None, host: str, task: Task, team: WorkerPool[An
 
 @contextmanager
 def people_metrics(port: int | None, host: str, task: Task, ledger: Ledger) -> Iterator[Callable[[], None]]:
-    """Serve sums over people at ``/metrics``, and yield a function that refreshes them when due.
-
-    Without a port nothing is served. Call the function in the ledger's thread.
-    """
+    """Serve sums over people if a port is given; yield a function that refreshes them, for the ledger's thread."""
     if port is None:
         yield lambda: None
         return
-    from functools import partial
-
     from murk.monitoring.processes import PeopleMetrics, PeopleSums
-    from murk.monitoring.web.routes import metrics
-    from murk.monitoring.web.server import text
+    from murk.monitoring.web.routes import health_routes
 
     exported = PeopleMetrics(task.name)
     sums = ledger.group_sums(task.hash)
@@ -107,11 +98,7 @@ def people_metrics(port: int | None, host: str, task: Task, ledger: Ledger) -> I
         end = time.monotonic()
         due = end + max(_SECONDS, _SHARE * (end - start))
 
-    routes: dict[str, Route] = {
-        "/metrics": partial(metrics, exported.registry),
-        "/healthz": lambda headers: text(200, "ok"),
-    }
-    with _served(task, "its people", routes, host, port):
+    with _served(task, "its people", health_routes(exported.registry, lambda: None), host, port):
         refresh()
         yield refresh
 
@@ -120,39 +107,36 @@ def people_metrics(port: int | None, host: str, task: Task, ledger: Ledger) -> I
 def gateway_metrics(
     port: int | None, host: str, task: Task, gateway: Gateway, shuffling: Shuffling | None = None
 ) -> Iterator[Callable[[], None]]:
-    """Serve the ``/metrics`` and ``/healthz`` of a gateway, and of a shuffler beside it, on a port of their own.
-
-    Yield a function that refreshes the shuffler's; without a port nothing is served.
-    """
+    """Serve metrics of a gateway, and of a shuffler beside it, if on a port; yield a function that refreshes them."""
     if port is None:
         yield lambda: None
         return
+    from murk.monitoring.web.routes import health_routes
+
     refresh = _shuffler_metrics(shuffling, gateway.registry)
 
     def trouble() -> str | None:
         return gateway.appending.trouble or (_shuffler_trouble(shuffling) if shuffling is not None else None)
 
-    with _served_with_health(task, "this gateway", gateway.registry, trouble, host, port):
+    with _served(task, "this gateway", health_routes(gateway.registry, trouble), host, port):
         yield refresh
 
 
 @contextmanager
 def shuffler_metrics(port: int | None, host: str, shuffling: Shuffling) -> Iterator[Callable[[], None]]:
-    """Serve a shuffler's ``/metrics`` and ``/healthz``, and yield a function that refreshes them.
-
-    Without a port nothing is served.
-    """
+    """Serve a shuffler's metrics and health if a port is given; yield a function that refreshes them."""
     if port is None:
         yield lambda: None
         return
     from functools import partial
 
     from murk.monitoring.metrics.exporter import new_registry
+    from murk.monitoring.web.routes import health_routes
 
     registry = new_registry()
     refresh = _shuffler_metrics(shuffling, registry)
-    trouble = partial(_shuffler_trouble, shuffling)
-    with _served_with_health(shuffling.task, "this shuffler", registry, trouble, host, port):
+    routes = health_routes(registry, partial(_shuffler_trouble, shuffling))
+    with _served(shuffling.task, "this shuffler", routes, host, port):
         yield refresh
 
 
@@ -177,22 +161,3 @@ def _shuffler_trouble(shuffling: Shuffling) -> str | None:
     """Return why a shuffler is unhealthy, or None."""
     silent = time.monotonic() - shuffling.stepped
     return shuffling.trouble or (f"no step for {silent:.0f} s" if silent > _LONGEST_STEP else None)
-
-
-@contextmanager
-def _served_with_health(
-    task: Task, what: str, registry: CollectorRegistry, trouble: Callable[[], str | None], host: str, port: int
-) -> Iterator[None]:
-    """Serve ``/metrics``, and ``/healthz``, which answers 503 with the trouble while there is some."""
-    from functools import partial
-
-    from murk.monitoring.web.routes import metrics
-    from murk.monitoring.web.server import Response, text
-
-    def healthz(headers: object) -> Response:
-        found = trouble()
-        return text(200, "ok") if found is None else text(503, found)
-
-    routes: dict[str, Route] = {"/metrics": partial(metrics, registry), "/healthz": healthz}
-    with _served(task, what, routes, host, port):
-        yield

@@ -57,9 +57,8 @@ _ALTERNATIVES = (
 def asking(url: str, source: str | None = None, *, simulated: bool, agreed: int | None) -> Callable[[Disclosure], None]:
     """Return a function that announces a disclosure and asks for consent.
 
-    A simulation is announced without asking, since its releases protect nobody. With real noise, the operator must
-    agree at the terminal, or in advance by an ``agreed`` of at least the number of people whose features become public.
-    ``url`` is the log to which the sample is written, ``source`` the file from which people are set aside.
+    A simulation protects nobody and is not asked. Otherwise the operator agrees at the terminal, or in advance by an
+    ``agreed`` of at least the number of people. ``url`` is the log, ``source`` the file that people are set aside from.
     """
 
     def agree(disclosure: Disclosure) -> None:
@@ -122,10 +121,7 @@ def load_task(path: str) -> Task:
 
 
 def open_existing(url: str, *, wait: bool = False, name: str | None = None) -> tuple[Log, Task]:
-    """Open a log and read its task; with ``wait``, wait for both.
-
-    ``name`` selects a log of a cluster if the URL has no name. Raises `UserError` if there is no log or no task.
-    """
+    """Open a log, named ``name`` if its URL has no name, and read its task; ``wait`` for both, or raise `UserError`."""
     return begin_on(url, lambda log, task: None, wait=wait, name=name)[:2]
 
 

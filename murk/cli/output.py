@@ -35,10 +35,7 @@ def print_address(task: str, server: Any, words: str, as_json: bool) -> None:
 
 
 def table(title: str, columns: list[str], rows: list[list[str]]) -> None:
-    """Print a table; the first column is left-aligned, the others right.
-
-    Markup in cells is not interpreted and invisible characters are escaped, since cells may hold untrusted text.
-    """
+    """Print a table, its first column left-aligned; markup and invisible characters of hostile cells are escaped."""
     from rich.console import Console
     from rich.table import Table
 

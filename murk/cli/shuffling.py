@@ -25,18 +25,10 @@ _SHORTEST, _LONGEST = 0.005, 0.5
 
 
 class Shuffling:
-    """A shuffler of two open logs that begins again when a log that went away is back.
+    """A shuffler of two open logs, which may be away for ``patience`` seconds; it begins again when they are back.
 
-    Attributes
-    ----------
-    totals
-        What was done, after the last step.
-    patience
-        Seconds that a log may be away.
-    trouble
-        Why nothing can be done at the moment; empty if something can.
-    stepped
-        When the last step ended, in seconds of `time.monotonic`.
+    ``totals`` tell what was done, ``trouble`` why nothing can be done, ``stepped`` when the last step ended
+    (monotonic).
     """
 
     def __init__(self, intake: Log, log: Log, task: Task, store: Path, *, replace: bool, patience: float) -> None:
@@ -66,8 +58,7 @@ class Shuffling:
     def step(self) -> bool:
         """Make a step and return whether anything was done; wait for a moment if not.
 
-        Raises ``UnreachableError`` once a log has been away for longer than the patience, `UserError` if another
-        shuffler has taken over, and `MurkError` as `Shuffler.step` does.
+        Raises ``UnreachableError`` once patience ends, `UserError` if replaced, `MurkError` as `Shuffler.step` does.
         """
         from murk.stream.log.base import FencedError, UnreachableError
 
@@ -101,10 +92,7 @@ class Shuffling:
 def shuffling(
     from_url: str, to_url: str, store: str | None, *, replace: bool = False, patience: float, wait: bool = False
 ) -> Iterator[Shuffling]:
-    """Open two logs and begin to shuffle; by default the store is beside the intake's file, or named by the task.
-
-    Raises `UserError` if the task is not shuffled, or a log, the store or their order is wrong.
-    """
+    """Open two logs and begin to shuffle; raise `UserError` if the task is not shuffled, or a log or store is wrong."""
     from murk.stream import open_log
 
     if from_url == to_url:
@@ -132,10 +120,7 @@ def shuffling(
 def shuffling_thread(
     from_url: str, to_url: str, store: str | None, *, wait: bool = False
 ) -> Iterator[tuple[Shuffling, Callable[[], None]]]:
-    """Shuffle in a thread with logs of its own, and yield what it does and a function that raises its error.
-
-    A log that goes away is waited for, without end.
-    """
+    """Shuffle in a thread that waits for logs without end; yield what it does and a function that raises its error."""
     begun, ended = threading.Event(), threading.Event()
     made: list[Shuffling] = []
     failed: list[Exception] = []

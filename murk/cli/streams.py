@@ -55,10 +55,7 @@ def printable_output() -> Iterator[None]:
 
 
 def open_closed_streams() -> None:
-    """Redirect closed standard streams (``>&-``) to the null device.
-
-    Otherwise the next opened file, such as a ledger, would get their number and receive printed text.
-    """
+    """Redirect closed streams (``>&-``) to the null device; else the next file, such as a ledger, gets their number."""
     for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
         try:
             os.fstat(number)

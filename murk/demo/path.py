@@ -1,7 +1,4 @@
-"""The path of an estimate: points at growing numbers of releases, stored beside the log, and their plot.
-
-Points depend on releases and public settings only, so the file may be published.
-"""
+"""The path of an estimate, of releases and public settings only: points stored beside the log, and their plot."""
 
 from __future__ import annotations
 
@@ -26,10 +23,7 @@ _FIRST = 100
 
 
 class Path95:
-    """Records the estimate with its 95% interval whenever the number of releases has grown by 5%.
-
-    Points in the JSON lines file ``path`` from an interrupted run are kept.
-    """
+    """Records the estimate with its 95% interval each time releases grow by 5%; keeps an interrupted run's points."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -72,12 +66,10 @@ def draw(
     path: Path, points: Sequence[Mapping[str, Any]], names: Sequence[str], labels: Mapping[str, str],
     scale: Mapping[str, float], trusted: Mapping[str, Mapping[str, float]] | None = None,
 ) -> Path:  # fmt: skip
-    """Draw odds ratios over the number of releases (log axis) to a PNG file, one panel per coefficient.
+    """Draw odds ratios over releases (log axis) to a PNG file, one panel per coefficient; needs matplotlib.
 
-    ``points`` are those of `murk.demo.path.Path95`. ``labels`` describe each coefficient's unit, and ``scale`` converts
-    coded units to it. ``trusted`` is the trusted server's fit, if it is to be shown.
-
-    Raises UserError if matplotlib is not installed.
+    ``points`` are those of `Path95`. ``labels`` describe each coefficient's unit, ``scale`` converts coded units to it,
+    and ``trusted`` is the trusted server's fit, if any. Raises UserError if matplotlib is not installed.
     """
     drawn = figure((10.0, 3.6 * len(names)))
     n = np.array([point["n"] for point in points], dtype=np.float64)

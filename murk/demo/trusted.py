@@ -1,7 +1,4 @@
-"""The fit of a trusted server that sees the raw records, for comparison only.
-
-It is computed apart from the run and never touches its log.
-"""
+"""The fit of a trusted server that sees the raw records, for comparison only; it never touches the run's log."""
 
 from __future__ import annotations
 
@@ -15,10 +12,7 @@ from murk.stream.task.task import Task
 
 
 def trusted_fit(task: Task, source: Path) -> dict[str, dict[str, float]]:
-    """Fit a maximum-likelihood logistic regression to the raw records; return each coefficient in coded units.
-
-    Raises UserError if statsmodels is not installed.
-    """
+    """Fit a maximum-likelihood logistic model to raw records, in coded units; raise UserError without statsmodels."""
     try:
         from statsmodels.api import Logit
     except ImportError as error:

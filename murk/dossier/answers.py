@@ -8,6 +8,7 @@ from typing import Any
 from murk.dossier.content import Block, Claim, Sample, Table
 from murk.dossier.example import caps_of
 from murk.dossier.facts import DELTA, Facts, row, stated, together
+from murk.dossier.prose import claims
 from murk.learners.results.numbers import many
 from murk.privacy.explain import percent
 from murk.privacy.sketches.explain import described, promised
@@ -36,18 +37,7 @@ _FIELDS = {
 
 def purpose(facts: Facts) -> Iterator[Block]:
     """Yield the section on the purpose."""
-    task = facts.task
-    names = ", ".join(feature.name for feature in task.features)
-    yield Claim(
-        f"To learn how “{task.target.name}” depends on {names}, across all participants: an estimate of each of "
-        f"{task.coding.size} coefficients, with its uncertainty. No individual record is learned.",
-        source="task",
-    )
-    for label, text, empty in (
-        ("Purpose", facts.purpose, "not stated (--purpose): for which purpose, and on which legal basis"),
-        ("Responsible", facts.controller, "not stated (--controller): the controller, and whom to ask"),
-    ):
-        yield Claim(f"{label}: {text or f'________ {empty}.'}", source="organisation")
+    yield from claims("purpose", facts, names=", ".join(feature.name for feature in facts.task.features))
 
 
 def asked(facts: Facts) -> Iterator[Block]:
@@ -55,19 +45,10 @@ def asked(facts: Facts) -> Iterator[Block]:
     task = facts.task
     rows = [(feature.name, "feature", _values(feature)) for feature in task.features]
     rows.append((task.target.name, "target", _values(task.target)))
-    yield Claim("Only these columns of a record are used.", ("release",))
+    first, *others = claims("asked", facts, coded=task.missing == "midpoint")
+    yield first
     yield Table(("column", "used as", "public bounds or values"), tuple(rows), source="task")
-    yield Claim(
-        "The bounds are public and part of the task. They must be known without looking at these people's data: bounds "
-        "derived from the data would disclose it. Murk cannot check where they come from.",
-        source="organisation",
-    )
-    yield Claim(
-        "A missing or undeclared value is replaced by a public rule, by default by the middle; nobody is left out."
-        if task.missing == "midpoint"
-        else "A file with a missing or undeclared value is refused as a whole, before any release.",
-        ("values",),
-    )
+    yield from others
 
 
 def leaves(facts: Facts) -> Iterator[Block]:
@@ -78,12 +59,7 @@ def leaves(facts: Facts) -> Iterator[Block]:
     shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}… ({len(text) - _SHOWN:,} more characters like these)"
     known = tuple((name, _meaning(name, fields), _shown(name, fields[name])) for name in fields)
     of = f"a window of {example.records:,} such records" if example.records > 1 else "this record"
-    yield Claim(
-        f"Only a release leaves the {facts.device}: a message with the fields below. The answer in it is bounded and "
-        "randomized before anything is sent or written to disk. No field contains the record, a name or an identifier "
-        "of a person or device.",
-        ("window",) if task.of_organisations else ("release", "bound", "noise"),
-    )
+    yield from claims("leaves", facts)
     yield Sample("MADE UP: a record that nobody has", json.dumps(dict(example.record), ensure_ascii=False))
     yield Sample(
         f"MADE UP: the bytes ({len(text):,}) of the release of {of}, by a device's code and randomness"
@@ -91,86 +67,53 @@ def leaves(facts: Facts) -> Iterator[Block]:
         shown,
     )
     yield Table(("field", "what it is", "in the example"), known, ("release", "days"))
-    if len(example.messages) > 1:
-        again = _short(json.loads(example.messages[1])["payload"])
-        yield Claim(
-            f"The same made-up record released again, by somebody else: payload {again}. Two releases have only "
-            "settings in common, but their positions in a log can link them, also one person's releases to two tasks. "
-            "What they disclose together is covered by their joint guarantee.",
-            source="example",
-        )
+    again = _short(json.loads(example.messages[1])["payload"]) if len(example.messages) > 1 else ""
     what = "window is summarised and" if task.of_organisations else "record is"
-    yield Claim(
-        f"Each {what} randomized once; a retry sends the same bytes. Whether, when and where something is sent does "
-        "not depend on any value.",
-        ("once", "values"),
-    )
+    yield from claims("leaves-again", facts, again=again, what=what)
 
 
 def guarantee(facts: Facts) -> Iterator[Block]:
     """Yield the section on the guarantee per release, per task, and over all tasks."""
     task = facts.task
-    apart = "told from a blank one at most" if facts.is_central else "told apart at most"
+    central = facts.is_central
+    apart = "told from a blank one at most" if central else "told apart at most"
     columns = ("", apart, "mu", "epsilon", "rho")
     levels = tuple(
         (f"{name} ({stated(level)}, {facts.mechanisms[name].kind})", *row(facts.given(name), level))
         for name, level in task.privacy.levels.items()
     )
     default, noise = task.privacy.guarantee, ("calibration", "noise", "bound")
-    yield Claim(
-        "“Told apart at most” is how often an attacker correctly names which of two records is behind a release, "
-        "knowing everything else and with unlimited computing power; guessing is right in 50%. Epsilon is stated at "
-        f"delta {DELTA:g} unless the guarantee has its own; a dash means that the guarantee implies no such figure.",
-        ("attack",),
-    )
-    if facts.is_central:
-        yield Claim(f"Each release. {described(facts.mechanisms['default'])[0]}", ("calibration", "bound"))
-        yield Claim(
-            "The tables are about a record and a blank one. One release at the default level tells any two records "
-            f"apart in at most {percent(facts.any_two('default'))}.",
-            ("attack",),
-        )
-    elif (shuffle := task.shuffle) is not None:
+    yield from claims(
+        "guarantee", facts, delta=f"{DELTA:g}", described=central and described(facts.mechanisms["default"])[0],
+        any_two=central and percent(facts.any_two("default")),
+    )  # fmt: skip
+    if (shuffle := task.shuffle) is not None:
         yield Claim(f"Each release at the default level. {COLLUDING}: {default.describe()}", noise)
         yield Claim(shuffle.promised(default).describe(), ("shuffling",))
-        central = [(f"{name} ({stated(at)})", *row(shuffle.central(at))) for name, at in task.privacy.levels.items()]
-        yield Table(("towards all but the shuffler, at level", *columns[1:]), tuple(central), ("shuffling",))
-    else:
+        crowds = [(f"{name} ({stated(at)})", *row(shuffle.central(at))) for name, at in task.privacy.levels.items()]
+        yield Table(("towards all but the shuffler, at level", *columns[1:]), tuple(crowds), ("shuffling",))
+    elif not central:
         promise = promised(default, facts.mechanisms["default"].kind)
         yield Claim(f"Each release at the default level: {promise}", noise)
     yield Table(("each release, at level", *columns[1:]), levels, ("calibration", "attack"))
     whole = task.privacy.per_person
-    yield Claim(
-        f"This task, all releases of one {facts.who}: at most {caps_of(task)}. Beyond that the {facts.device} refuses "
-        "every request.",
-        ("caps", "composition", "crash"),
-    )
+    alternatives = whole is None and len(task.privacy.levels) > 1
+    first, *others = claims("guarantee-task", facts, caps=caps_of(task), alternatives=alternatives)
+    yield first
     if whole is not None:
         yield Table(("all releases to this task", *columns[1:]), ((stated(whole), *row(whole)),), ("composition",))
-    elif len(task.privacy.levels) > 1:
-        yield Claim("A release at one level spends the budgets of all: they are alternatives, not a sum.", ("caps",))
-    yield _all_tasks(facts)
+    yield from others
+    figures = {}
+    if (accounts := facts.accounts) is not None:
+        figures = {
+            "spent": ". ".join(accounts.spent) or "nothing spent yet",
+            "tasks": ", ".join(f"{name} ({count:,})" for name, count in accounts.tasks.items()) or "none yet",
+            "withdrawals": many(accounts.withdrawn, "withdrawal"),
+        }
+    yield from claims("guarantee-together", facts, **figures)
     counted = [(count, together(facts.mechanisms["default"], default, count)) for count in _COUNTS]
     rows = tuple((f"{count}", *row(total)) for count, total in counted if total is not None)
-    yield Claim("Releases add up. The joint guarantee of several at this task's default level:", ("composition",))
     yield Table(("releases of one " + facts.who, *columns[1:]), rows, ("composition",))
-
-
-def _all_tasks(facts: Facts) -> Claim:
-    accounts = facts.accounts
-    if accounts is None:
-        return Claim(
-            "All tasks together: no ledger was read (--ledger), so it is not known whether there is a cap over all "
-            f"tasks. Without one (--lifetime, Policy(lifetime=...)) the loss of one {facts.who} is unlimited.",
-            ("caps",),
-        )
-    tasks = ", ".join(f"{name} ({count:,})" for name, count in accounts.tasks.items()) or "none yet"
-    return Claim(
-        f"All tasks together, by the ledger {accounts.path}: {'. '.join(accounts.spent) or 'nothing spent yet'}. Tasks "
-        f"with their releases: {tasks}; {accounts.counted}, {many(accounts.withdrawn, 'withdrawal')}.",
-        ("caps", "composition"),
-        "deployment",
-    )
 
 
 def _values(block: Any) -> str:

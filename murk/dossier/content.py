@@ -10,11 +10,7 @@ Source = Literal["task", "deployment", "audit", "code", "example", "organisation
 
 @dataclass(frozen=True)
 class Claim:
-    """One or two sentences with their evidence or their source.
-
-    ``evidence`` are keys of `murk.dossier.evidence.EVIDENCE`, whose tests fail if the text is not true. ``source`` is
-    the text's source if no test supports it.
-    """
+    """One or two sentences with their evidence, keys of `murk.dossier.evidence.EVIDENCE`, or else their source."""
 
     text: str
     evidence: tuple[str, ...] = ()
@@ -55,10 +51,9 @@ class Section:
 
 @dataclass(frozen=True)
 class Dossier:
-    """A whole dossier.
+    """A whole dossier: ``summary``, to be read first, open questions ``to_settle``, and sections.
 
-    ``made`` and ``murk`` are the time (UTC) and the version of its creation. Nobody is protected if ``simulated``. An
-    officer reads ``summary`` first; ``to_settle`` are open questions.
+    ``made`` and ``murk`` are the time (UTC) and version of its creation. Nobody is protected if ``simulated``.
     """
 
     title: str

@@ -191,8 +191,6 @@ def read_accounts(path: str | Path) -> Accounts:
 def span(seconds: float) -> str:
     """Return a duration in words.
 
-    Examples
-    --------
     >>> span(7 * 86_400), span(5400), span(86_400)
     ('7 days', '90 minutes', '1 day')
     """

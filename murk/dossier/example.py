@@ -21,10 +21,9 @@ _PEOPLE, _SPACE = 200, 3
 
 @dataclass(frozen=True)
 class Example:
-    """A made-up record (of an organisation, one of a window) and two releases of it, as bytes.
+    """A made-up record (of an organisation, one of a window) and two releases of it, as bytes, of ``records`` records.
 
-    ``made_up_public`` says whether the task's public sample was made up because there is none yet; ``records`` is the
-    number of records in a release.
+    ``made_up_public``: the task's public sample was made up, too.
     """
 
     record: Mapping[str, Any]

@@ -110,10 +110,7 @@ class Facts:
 
 
 def read_audit(path: str | Path, task: Task) -> Audit:
-    """Read the output of ``murk audit TASK --json`` for this task.
-
-    Raises `UserError` if the file is not an audit of this task.
-    """
+    """Read the output of ``murk audit TASK --json``; raise `UserError` if it is not an audit of this task."""
     remedy = f"make it with `murk audit TASK --json > {path}`"
     try:
         content = json.loads(Path(path).read_bytes())

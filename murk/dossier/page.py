@@ -3,6 +3,7 @@
 import html
 import re
 from importlib.resources import files
+from string import Template
 
 from murk.dossier.content import Block, Claim, Dossier, Sample, Section
 from murk.dossier.evidence import EVIDENCE
@@ -23,40 +24,13 @@ def page_of(dossier: Dossier) -> str:
     box = '<span class="box" aria-hidden="true"></span>'
     settle = "".join(f"<li>{box}<span>{_prose(item)}</span></li>" for item in dossier.to_settle)
     alarm = '<p class="alarm"><strong>SIMULATED.</strong> Releases to this task protect nobody.</p>'
-    return f"""<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
-<meta name="generator" content="murk {_text(dossier.murk)}">
-<title>Privacy dossier: {_text(dossier.title)}</title>
-<style>
-{style}
-</style>
-</head>
-<body>
-<header>
-<p class="kind">Privacy dossier</p>
-<h1>{_text(dossier.title)}</h1>
-<p class="made">Made on {_text(dossier.made)} by murk {_text(dossier.murk)}, of the task with the hash
-<code>{_text(dossier.task_hash)}</code></p>
-{alarm if dossier.simulated else ""}
-</header>
-<main>
-<section id="summary"><h2>In short</h2><dl>{summary}</dl></section>
-<section id="settle" class="settle"><h2>To be settled before anyone signs ({len(dossier.to_settle)})</h2>
-<ul>{settle}</ul></section>
-<nav aria-label="Contents"><ol>{contents}<li><a href="#evidence">Evidence</a></li></ol></nav>
-{"".join(_section(item, numbers) for item in dossier.sections)}
-{_evidence(numbers)}
-</main>
-<footer><p>Small numbers link to the tests that support a sentence. Sentences without one state their source.
-Generated; whoever signs it is responsible for what Murk cannot know.</p>
-<div class="sign"><p>Date, name</p><p>Signature</p></div></footer>
-</body>
-</html>
-"""
+    page = Template((files("murk.dossier") / "page.html").read_text(encoding="utf-8"))
+    return page.substitute(
+        murk=_text(dossier.murk), title=_text(dossier.title), made=_text(dossier.made), hash=_text(dossier.task_hash),
+        style=style, alarm=alarm if dossier.simulated else "", summary=summary, open=len(dossier.to_settle),
+        settle=settle, contents=contents, evidence=_evidence(numbers),
+        sections="".join(_section(item, numbers) for item in dossier.sections),
+    )  # fmt: skip
 
 
 def _section(section: Section, numbers: dict[str, int]) -> str:

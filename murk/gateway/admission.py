@@ -26,22 +26,6 @@ class Admission:
     A release of a published model is refused only if the worker is certain to refuse it. What a chain has learned by
     the time it reads the release is at least the version of its newest model and at most the end of its partition; of
     the counts in between the most favourable decides. Duplicates are left to the worker.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from murk.stream import Task, open_log
-    >>> task = Task.parse('''
-    ... name: third-child
-    ... features: [{name: age, low: 21, high: 35}]
-    ... target: {name: third_child, kind: binary, positive: yes, negative: no}
-    ... privacy: {guarantee: {gdp: {mu: 1.0}}}
-    ... ''')
-    >>> with open_log(f"sqlite:///{tempfile.mkdtemp()}/log.db") as log:
-    ...     log.register_task(task.document())
-    ...     Admission(log, task).check(b"{}", 1_700_000_000)
-    Traceback (most recent call last):
-    murk.stream.messages.codec.RejectedError: schema: id: missing
     """
 
     def __init__(self, log: Log, task: Task) -> None:
@@ -77,8 +61,7 @@ class Admission:
     def check(self, data: bytes, now: int, release: Release | None = None) -> Release:
         """Return the release, or raise `RejectedError` if it will not be learned.
 
-        ``now`` is in seconds since 1970, and ``release`` the result of `decoded`. Raises `MurkError` if the log cannot
-        be read.
+        ``now`` is in seconds since 1970. Raises `MurkError` if the log cannot be read.
         """
         if release is None:
             release = self._receive(data)
@@ -100,10 +83,7 @@ class Admission:
         return release
 
     def model(self, chain: int) -> bytes | None:
-        """Return the newest valid model for devices of a chain, or None.
-
-        Raises `MurkError` if the log cannot be read.
-        """
+        """Return a chain's newest valid model for devices, or None; raise `MurkError` if the log cannot be read."""
         source = FIRST_CHAIN if self._problem is not None and self._problem.shares_models else chain
         message, _ = self._log.cached_model(source)
         self._version(source, message)

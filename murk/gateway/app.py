@@ -55,16 +55,9 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 @dataclass(frozen=True)
 class Settings:
-    """What the operator of a gateway sets.
+    """What the operator of a gateway sets: ``origins`` of pages that may use it, or ``*``, and a bearer token or None.
 
-    Parameters
-    ----------
-    origins
-        Origins of pages that may use the gateway; ``*`` for all.
-    token
-        Bearer token that requests need, or None.
-    rate
-        Largest number of releases and other requests of an address prefix in a minute; 0 for no limit.
+    ``rate`` is the largest number of releases and other requests of an address prefix in a minute; 0 for no limit.
     """
 
     origins: tuple[str, ...] = ()
@@ -109,20 +102,7 @@ _ARRAY: Final = msgspec.json.Decoder(Annotated[list[msgspec.Raw], msgspec.Meta(m
 
 
 class Door:
-    """Answer requests about one log's task.
-
-    Parameters
-    ----------
-    task, document
-        The task, and the bytes that were registered.
-    settings
-        What the operator sets.
-
-    Attributes
-    ----------
-    requests
-        Numbers of answered requests by status.
-    """
+    """Answer requests about one log's ``task``, registered as ``document``; ``requests`` counts answers by status."""
 
     def __init__(self, task: Task, document: bytes, settings: Settings) -> None:
         self.requests: Counter[int] = Counter()

@@ -43,8 +43,7 @@ _log = logging.getLogger(__name__)
 class Submission:
     """Releases of one request, and what becomes of them.
 
-    ``outcomes`` has a reason of refusal for each release, or None for one that is durable. It stays None if that is
-    unknown because the log was away.
+    ``outcomes`` are reasons of refusal, None for durable releases; it is None while the log is away.
     """
 
     releases: Sequence[bytes]
@@ -100,29 +99,11 @@ def shuffled(items: Sequence[T]) -> list[T]:
 class Appending:
     """Append releases to a log that belongs to one thread, for requests in another.
 
-    `step` and `close` are called by the log's thread, `submit` and the attributes are for any thread.
-
-    Parameters
-    ----------
-    log, task
-        The log, and the task that it carries.
-    answer
-        Called in the log's thread with requests whose outcome is known.
-    clock
-        Time in seconds since 1970, by which releases expire.
-
-    Attributes
-    ----------
-    counts
-        Sums since the start.
-    models
-        The newest model for devices of each chain that has one.
-    trouble
-        Why the log could not be used last, or None.
-    closed
-        Whether no further releases are taken.
-    misplaced
-        Whether a shuffler writes to the log of a shuffled task. Then nothing is appended.
+    `step` and `close` are called by the log's thread, `submit` and the attributes are for any thread. ``answer`` is
+    called in the log's thread with requests whose outcome is known; ``clock`` gives seconds since 1970, by which
+    releases expire. ``counts`` are sums since the start, ``models`` the newest model of each chain that has one,
+    ``trouble`` why the log could not be used last, or None. ``closed`` takes no further releases. Nothing is appended
+    if ``misplaced``: a shuffler writes to the log of a shuffled task.
     """
 
     def __init__(

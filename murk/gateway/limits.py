@@ -43,10 +43,7 @@ class RateLimit:
         self._counts: dict[bytes, int] = {}
 
     def wait(self, address: str, number: int = 1, counted: int = 0) -> float:
-        """Count requests; return 0 if they are allowed, else the seconds until they may come again.
-
-        ``counted`` is what the same request was counted for already.
-        """
+        """Count requests, less those ``counted`` already; return 0 if they are allowed, else the seconds to wait."""
         if not self._rate:
             return 0.0
         now = monotonic()
@@ -118,10 +115,7 @@ class Connection(HttpToolsProtocol):
             self._limit(ANSWER_SECONDS)
 
     def on_message_begin(self) -> None:
-        """Begin to read a request, unless the one before it is not answered yet.
-
-        The library would read any number of such requests into memory.
-        """
+        """Read a request only if the one before is answered: the library would read any number into memory."""
         if self.cycle is not None and not self.cycle.response_complete:
             self.cycle.keep_alive = False
             self._ended = True

@@ -14,10 +14,7 @@ if TYPE_CHECKING:
 
 
 class GatewayMetrics(Exporter):
-    """Export the sums of a gateway since its start to a new registry, the attribute ``registry``.
-
-    ``requests`` has the numbers of answered requests by status.
-    """
+    """Export a gateway's sums since its start to a new ``registry``; ``requests`` counts answered ones by status."""
 
     side = "gateway"
 

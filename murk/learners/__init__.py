@@ -1,7 +1,4 @@
-"""Learners of released data.
-
-Estimators are imported on first use, so that a device, which needs a task's problem but not River, starts fast.
-"""
+"""Learners of released data. Estimators are imported on first use, so that a device starts without River."""
 
 from typing import TYPE_CHECKING
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from murk._arrays import Floats
 from murk.errors import MurkError, UserError
 from murk.learners.estimates.estimate import Estimate
 from murk.privacy.mechanisms import Costed, Randomizer
@@ -19,8 +20,6 @@ from murk.stream.worker.learner import StreamLearner
 
 if TYPE_CHECKING:
     from murk.privacy.noise import NoiseSource
-
-Floats = NDArray[np.float64]
 
 
 class HostileModelError(UserError):

@@ -8,9 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
+from murk._arrays import Floats
 from murk.learners.estimates.contrasts import Contrast, contrasts
 from murk.learners.estimates.drift import CurvePoint, Drift, drift_of, merged_curve
 from murk.learners.estimates.estimate import Estimate
@@ -27,8 +25,6 @@ from murk.stream.messages.state import LEVEL, Counters, StateMessage, Trail
 from murk.stream.task.registry import PROTOCOLS
 from murk.stream.task.shuffle import COLLUDING, ShuffleBlock
 from murk.stream.task.task import Task
-
-Floats = NDArray[np.float64]
 
 _FORECAST_GROWTH = 1.25  # growth of the releases after which the needed releases are forecast again
 # Share of new releases after which intervals for every look are computed again: those of fewer releases are wider.
@@ -59,8 +55,7 @@ class Place(NamedTuple):
 class LevelFigures:
     """A privacy level of the task and the number of releases learned at it.
 
-    ``epsilon`` is that of a pure or approximate guarantee; ``mu`` that of a Gaussian one, or ``sqrt(2 rho)`` of a
-    zero-concentrated one. Otherwise they are None.
+    ``epsilon`` is a pure or approximate guarantee's; ``mu`` a Gaussian one's, or ``sqrt(2 rho)``; otherwise None.
     """
 
     name: str

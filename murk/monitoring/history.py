@@ -101,10 +101,7 @@ class Pace:
 
 
 class History:
-    """Observed points, thinned to stay evenly spread over the logarithm of releases.
-
-    At most 600 points, fewer for very many coefficients.
-    """
+    """Observed points, at most 600 or fewer for many coefficients, evenly spread over the logarithm of releases."""
 
     def __init__(self, coefficients: int) -> None:
         self.most = min(MOST_POINTS, max(FEWEST_POINTS, MOST_NUMBERS // (2 * coefficients)))

@@ -1,8 +1,7 @@
 """Exporters of learners, of a file's population or gateway, and of the version and resources of a process.
 
-The ledger updates sums over people only when the accounts of at least 20 people have changed, so that the difference of
-two sums is over at least 20 people, too. A gateway does not export its resources, since its computing time depends on
-the records that it reads.
+Sums over people change only when at least 20 accounts have, so that differences of sums are over 20 people, too. A
+gateway does not export its resources, as its computing time depends on the records that it reads.
 """
 
 from __future__ import annotations
@@ -11,15 +10,13 @@ import platform
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from email.message import Message
-from functools import partial
 from typing import TYPE_CHECKING
 
 from murk import __version__
 from murk.monitoring.metrics.catalogue import METRICS, Metric
 from murk.monitoring.metrics.exporter import DEAD, DUPLICATE, LEARNED, Exporter, Histogram, Sample, bucketed
-from murk.monitoring.web.routes import metrics
-from murk.monitoring.web.server import Response, Route, text
+from murk.monitoring.web.routes import health_routes
+from murk.monitoring.web.server import Route
 from murk.stream.worker.pool import ChainVitals, Pulse, Vitals
 
 if TYPE_CHECKING:
@@ -54,13 +51,8 @@ def unhealthy_reason(vitals: Vitals, now: float) -> str | None:
 
 
 def learner_routes(exported: LearnerMetrics, pulse: Pulse, clock: Callable[[], float] = time.time) -> dict[str, Route]:
-    """Return ``/metrics``, and ``/healthz``, which answers 503 with the reason while the learner is unhealthy."""
-
-    def healthz(headers: Message) -> Response:
-        reason = unhealthy_reason(pulse.vitals(), clock())
-        return text(200, "ok") if reason is None else text(503, reason)
-
-    return {"/metrics": partial(metrics, exported.registry), "/healthz": healthz}
+    """Return the routes of a learner's metrics and health."""
+    return health_routes(exported.registry, lambda: unhealthy_reason(pulse.vitals(), clock()))
 
 
 def _by_result(vitals: Vitals) -> Iterable[Sample]:

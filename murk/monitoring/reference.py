@@ -10,17 +10,14 @@ from typing import Any
 from murk._printable import unseen_character
 from murk.errors import UserError
 from murk.stream.task.data.coding import is_constant
-from murk.stream.task.yaml import read_texts
+from murk.stream.task.yaml import read_file, read_texts
 
 MOST_BYTES = 4_000_000
 LONGEST_NAME = 300
 
 
 def read_reference(path: str | Path) -> dict[str, float]:
-    """Read ``{name: value}`` in coded units from a JSON or YAML file, or from another run's ``--json`` output.
-
-    Raises `UserError` if the file cannot be read or does not contain names and finite numbers.
-    """
+    """Read names and finite numbers in coded units from JSON, YAML or a run's ``--json``; else raise `UserError`."""
     content = _content(Path(path))
     if isinstance(content, Mapping) and isinstance(content.get("coefficients"), Mapping):
         content = content["coefficients"]
@@ -52,8 +49,6 @@ def half_widths_asked(asked: Sequence[tuple[str | None, float]], names: Sequence
     A half-width without a name is of all coefficients but constants. Raises `UserError` for an unknown name, or a
     half-width that is not positive.
 
-    Examples
-    --------
     >>> half_widths_asked([("age", 0.05), (None, 0.1)], ["age", "sex=m", "intercept"])
     {'age': 0.05, 'sex=m': 0.1}
     """
@@ -69,16 +64,9 @@ def half_widths_asked(asked: Sequence[tuple[str | None, float]], names: Sequence
 
 
 def _content(path: Path) -> Any:
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read ({error.strerror}); give the path of a reference file") from None
-    if len(data) > MOST_BYTES:
-        raise UserError(f"{path}: {len(data)} bytes; a reference file has at most {MOST_BYTES}")
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        raise UserError(f"{path}: not UTF-8 text; save it as UTF-8") from None
+    text = read_file(path, "reference")
+    if len(text) > MOST_BYTES:
+        raise UserError(f"{path}: {len(text)} characters; a reference file has at most {MOST_BYTES}")
     if unseen := unseen_character(text):
         raise UserError(f"{path}, line {unseen[0]}: {unseen[1]}")
     with suppress(ValueError, RecursionError):

@@ -1,7 +1,6 @@
 """Advice for a task whose result has no information: changes with clearly smaller forecast half-widths.
 
-No change requires more trust in anybody, or models that devices do not read already. Forecasts assume people as the
-releases describe them, or else typical ones, and moderate effects.
+No change needs more trust or models. People are as releases describe them, or typical, with moderate effects.
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from murk.errors import UserError
 from murk.learners.core.design import Effects, Population, coefficients, designs
@@ -26,7 +24,6 @@ from murk.stream.task.task import Task
 if TYPE_CHECKING:
     from murk.learners.estimates.estimate import Extent
 
-Array = NDArray[np.float64]
 
 CLEARLY: Final = 0.75  # largest ratio of a clearly smaller half-width
 LARGEST: Final = 25  # most coefficients for which a report makes forecasts, since these take longer with more

@@ -64,17 +64,6 @@ def recommend(
     The task's own protocol is ignored. ``online`` tells whether devices can read a model before they release, and
     ``organisation`` whether one already holds the records and is trusted with them. ``half_widths`` maps protocols to
     forecast half-widths in points, infinite without intervals. Raises UserError if no protocol suits the task.
-
-    Examples
-    --------
-    >>> task = Task.parse('''
-    ... name: third-child
-    ... features: [{name: age, low: 21, high: 35}]
-    ... target: {name: third_child, kind: binary, positive: yes, negative: no}
-    ... privacy: {guarantee: {gdp: {mu: 1.0}}}
-    ... ''')
-    >>> recommend(task, 100_000).protocol, recommend(task, 100_000, online=False).protocol
-    ('scores', 'examples')
     """
     if people < 1:
         raise UserError(f"people={people!r}: give how many will release, at least 1")

@@ -14,8 +14,8 @@ from typing import Any, Final
 
 import numpy as np
 
+from murk._arrays import Floats
 from murk.errors import MurkError, UserError
-from murk.learners.core.arrays import Floats
 from murk.learners.core.design import Population, Records
 from murk.learners.estimates.estimate import Estimate
 from murk.learners.estimates.looks import nominal_level
@@ -292,10 +292,7 @@ def people_for(
 
 
 def check_half_widths(task: Task, within: Mapping[str | None, float]) -> list[str]:
-    """Return the names of the coefficients that have half-widths.
-
-    Raises UserError for a wanted half-width that is not above 0, or of a feature that the task does not have.
-    """
+    """Return the coefficients that have half-widths; raise UserError for ``within`` of others, or not above 0."""
     names = [name for name in units(task) if not is_constant(name)]
     for name, value in within.items():
         if name is not None and name not in names:

@@ -19,8 +19,6 @@ RARE: Final = 0.05  # rate of a rare outcome, for comparison with a guessed one
 def rate_words(task: Task, effects: Effects, *, option: bool = True) -> str:
     """Return the assumed rate and its source in words; with ``option``, the command takes ``--rate`` for any target.
 
-    Examples
-    --------
     >>> text = '''
     ... name: readmission
     ... features: [{name: age, low: 20, high: 90}]
@@ -100,17 +98,6 @@ def outlook(task: Task, people: int, level: str = DEFAULT_LEVEL, rate: float | N
     ``level`` is a level's name, or ``lot`` for all levels in equal shares; None is returned for levels in a column,
     whose shares are unknown. ``rate`` is the share of positive targets, by default the task's or else a half. Public
     covariates must be resolved.
-
-    Examples
-    --------
-    >>> task = Task.parse('''
-    ... name: third-child
-    ... features: [{name: age, low: 21, high: 35}]
-    ... target: {name: third_child, kind: binary, positive: yes, negative: no}
-    ... privacy: {guarantee: {gdp: {mu: 1.0}}}
-    ... ''')
-    >>> outlook(task, 500).partition(". ")[0]
-    '500 people at mu = 1: hardly anything can be learned from so few'
     """
     levels, unit_of = task.privacy.levels, units(task)
     shares = dict.fromkeys(levels, 1.0) if level == "lot" else {level: 1.0}

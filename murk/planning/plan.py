@@ -261,10 +261,7 @@ def _cells(
 
 
 def choose(task: Task, cells: Sequence[Cell]) -> tuple[str, str]:
-    """Return the best protocol by forecasts for one number of people, and the reason; an empty name for none.
-
-    Sketches, which need trust in an organisation, are chosen only for a task that already has them.
-    """
+    """Return the protocol with the best forecast, and why; an empty name for none. Sketches only replace sketches."""
     points = {cell.protocol: cell.points for cell in cells}
     try:
         choice = recommend(task, cells[0].people, organisation=task.of_organisations, half_widths=points)
@@ -354,10 +351,7 @@ _COLOURS: Final = {
 
 
 def draw(found: Plan, form: str = "png") -> bytes:
-    """Draw a plan as PNG, SVG or PDF; unbounded intervals have no point.
-
-    Raises UserError if matplotlib is not installed.
-    """
+    """Draw a plan as PNG, SVG or PDF, without unbounded intervals; raise UserError if matplotlib is not installed."""
     drawn = figure((3.6 * len(found.budgets) + 1.2, 3.8))
     panels = drawn.subplots(1, len(found.budgets), sharex=True, sharey=True, squeeze=False)[0]
     for axes, (budget, words) in zip(panels, found.budgets.items(), strict=True):

@@ -28,17 +28,11 @@ _KEYS: Final = ("features", "target", "classes", *_BUDGETS, "public", "protocol"
 def task_of(text: str) -> Task:
     """Return the task that settings describe: a number of features between -1 and 1, and a target.
 
-    Raises UserError for a setting that is unknown, missing, repeated, invalid, or inconsistent with another.
+    They are ``KEY=VALUE``, separated by commas: *features*, their number; *target*, ``binary``, ``real`` (between -1
+    and 1) or ``classes``, with *classes* for their number; the budget of a release, *mu*, *rho*, *epsilon*, or
+    *epsilon* and *delta*; *public*, the number of rows set aside as public, or ``none``; *protocol*, by default the
+    task's. Raises UserError for a setting that is unknown, missing, repeated, invalid, or inconsistent with another.
 
-    Parameters
-    ----------
-    text
-        ``KEY=VALUE``, separated by commas: *features*, their number; *target*, ``binary``, ``real`` (between -1 and 1)
-        or ``classes``, with *classes* for their number; the budget of a release, *mu*, *rho*, *epsilon*, or *epsilon*
-        and *delta*; *public*, the number of rows set aside as public, or ``none``; *protocol*, by default the task's.
-
-    Examples
-    --------
     >>> found = task_of("features=2, target=real, epsilon=1, delta=1e-6, public=1000")
     >>> [feature.name for feature in found.features], found.privacy.guarantee
     (['x1', 'x2'], ApproxDP(epsilon=1.0, delta=1e-06))

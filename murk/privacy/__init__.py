@@ -1,7 +1,4 @@
-"""Guarantees, mechanisms, exact noise and accounting: functions of public parameters and data, without I/O.
-
-Noise sources, accumulators and the accounting of shuffled crowds are imported on first use.
-"""
+"""Guarantees, mechanisms, exact noise and accounting: functions without I/O, in part imported on first use."""
 
 from typing import TYPE_CHECKING
 

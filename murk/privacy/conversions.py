@@ -63,8 +63,6 @@ def zcdp_epsilon(rho: float, delta: float) -> float:
 
     Reference: Canonne, Kamath, Steinke, "The discrete Gaussian for differential privacy", 2020, proposition 12.
 
-    Examples
-    --------
     >>> round(zcdp_epsilon(0.5, 1e-5), 3)
     4.728
     """
@@ -93,8 +91,6 @@ def zcdp_delta(rho: float, epsilon: float) -> float:
 
     Reference: Canonne, Kamath, Steinke 2020, proposition 12.
 
-    Examples
-    --------
     >>> f"{zcdp_delta(0.5, 4.728):.1e}"
     '1.0e-05'
     """
@@ -123,8 +119,6 @@ def gdp_delta(mu: float, epsilon: float) -> float:
     Reference: Dong, Roth, Su, "Gaussian differential privacy", JRSS B 84 (2022), corollary 2.13; Balle, Wang 2018,
     theorem 8.
 
-    Examples
-    --------
     >>> [round(gdp_delta(1.0, epsilon), 4) for epsilon in (1.0, 2.0, 3.0)]
     [0.1269, 0.0209, 0.0015]
     """
@@ -142,8 +136,6 @@ def gdp_epsilon(mu: float, delta: float) -> float:
 
     The root of ``gdp_delta(mu, epsilon) = delta``; 0 if delta alone suffices, infinite if no float is large enough.
 
-    Examples
-    --------
     >>> round(gdp_epsilon(1.0, 1e-5), 3)
     4.377
     """
@@ -175,8 +167,6 @@ def gdp_mu(epsilon: float, delta: float) -> float:
 
     Reference: Balle, Wang, "Improving the Gaussian mechanism for differential privacy", ICML 2018.
 
-    Examples
-    --------
     >>> round(gdp_mu(1.0, 1e-5), 4)
     0.2681
     """
@@ -205,8 +195,6 @@ def pure_to_gdp(epsilon: float) -> float:
     Reference: Dong, Roth, Su 2022: the trade-off function of randomized response touches that of N(0, 1) against N(mu,
     1) at equal error rates.
 
-    Examples
-    --------
     >>> round(pure_to_gdp(1.0), 4)
     1.232
     """
@@ -231,8 +219,6 @@ def gdp_to_pure(mu: float) -> float:
     The inverse of `pure_to_gdp`, for calibrating a pure mechanism to a GDP budget. A GDP release implies no pure
     guarantee.
 
-    Examples
-    --------
     >>> round(gdp_to_pure(1.0), 4)
     0.807
     """
@@ -250,8 +236,6 @@ def pure_delta(epsilon: float, at: float) -> float:
     Reference: Kairouz, Oh, Viswanath, "The composition theorem for differential privacy", 2015 (randomized response
     dominates).
 
-    Examples
-    --------
     >>> pure_delta(1.0, 1.0)
     0.0
     >>> round(pure_delta(1.0, 0.0), 4)  # total variation distance tanh(1/2)
@@ -273,8 +257,6 @@ def pure_epsilon(epsilon: float, delta: float) -> float:
 
     .. math:: e^{\epsilon'} = e^{\epsilon} - \delta\,(1 + e^{\epsilon})
 
-    Examples
-    --------
     >>> pure_epsilon(1.0, 0.0)
     1.0
     >>> round(pure_epsilon(1.0, 0.01), 4)
@@ -303,8 +285,6 @@ def classic_scale(sensitivity: float, epsilon: float, delta: float) -> float:
 
     Reference: Dwork, Roth, "The algorithmic foundations of differential privacy", 2014, theorem A.1.
 
-    Examples
-    --------
     >>> round(classic_scale(2.0, 1.0, 1e-5), 3)
     9.69
     """

@@ -29,14 +29,12 @@ from functools import lru_cache
 from typing import Any, Literal, get_args
 
 import numpy as np
-import numpy.typing as npt
 
+from murk._arrays import Floats
 from murk.errors import UserError
 from murk.privacy.conversions import pure_delta, pure_epsilon
 from murk.privacy.guarantees import ApproxDP, Guarantee, PureDP, check_kind, nearest
 from murk.privacy.rounding import decimal, float_up, precise, rational, require
-
-Floats = npt.NDArray[np.float64]
 
 # Up to this number of trials, floats represent a deviation of 40 standard deviations to 1e-8 of a standard deviation.
 MAX_TRIALS = 10**12

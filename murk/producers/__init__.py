@@ -1,7 +1,4 @@
-"""Everything that runs on a person's device: coding, accounts, outbox, and the producer that combines them.
-
-Names are imported at first use, so that a device that only releases does not load River.
-"""
+"""Everything that runs on a person's device: coding, accounts, outbox and producer; River is not loaded."""
 
 from typing import TYPE_CHECKING
 

@@ -12,8 +12,8 @@ from itertools import repeat
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
+from murk._arrays import Floats, Integers
 from murk._scratch import empty, keep, wiped
 from murk.errors import MurkError, UserError
 from murk.privacy import CompositeMechanism, GaussMixMechanism, GramMechanism, NewtonMechanism, PrivacyLoss, cap_of
@@ -41,9 +41,6 @@ if TYPE_CHECKING:
     from murk.stream.log.base import Log
     from murk.stream.task.data.coding import EncodedRecord
     from murk.stream.task.task import Task
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -261,12 +258,9 @@ def answers_of(
     iterates: Mapping[int, Floats | None],
     levels: Sequence[str],
     noise: NoiseSource,
-    indices: Ints,
+    indices: Integers,
 ) -> tuple[list[list[int]], list[str] | None]:
-    """Randomize coded records into payloads, and return also the question of each (None if the problem has only one).
-
-    Questions are drawn from noise and model alone, before any record is read. For the parameters see `payloads_of`.
-    """
+    """Randomize coded records as `payloads_of` does; return also each one's question, drawn before records are read."""
     if not hasattr(problem, "ask"):
         return payloads_of(problem, x, y, chains, iterates, levels, noise, indices).tolist(), None
     from murk.learners.problem import SingleQuestionProblem
@@ -293,7 +287,7 @@ def answers_of(
 
 
 def answer_of(
-    problem: PersonProblem, x: Floats, y: Floats, model: Floats | None, level: str, noise: NoiseSource, index: Ints
+    problem: PersonProblem, x: Floats, y: Floats, model: Floats | None, level: str, noise: NoiseSource, index: Integers
 ) -> tuple[list[int], str | None]:
     """Randomize one record; return its payload and question."""
     if not hasattr(problem, "ask"):
@@ -334,7 +328,7 @@ class Answering:
             self._held[chain, level] = model, made
 
     def answer(
-        self, x: Floats, y: float, chain: int, model: Floats, level: str, index: Ints
+        self, x: Floats, y: float, chain: int, model: Floats, level: str, index: Integers
     ) -> tuple[list[int], str | None]:
         """Return the payload and question of a coded record (p,) at its chain's model."""
         kernel = self._kernel(chain, model, level)
@@ -356,8 +350,8 @@ def payloads_of(
     iterates: Mapping[int, Floats | None],
     levels: Sequence[str],
     noise: NoiseSource,
-    indices: Ints,
-) -> Ints:
+    indices: Integers,
+) -> Integers:
     """Randomize coded records into the payloads of a problem with one question, int64 of shape (m, d).
 
     ``x`` are coded features, the constant last, shape (m, p), ``y`` targets, ``chains`` and ``levels`` those of each
@@ -378,11 +372,11 @@ def payloads_of(
     return payloads
 
 
-def _rows(values: Floats, own: slice | Ints) -> Floats:
+def _rows(values: Floats, own: slice | Integers) -> Floats:
     return values[own] if isinstance(own, slice) else keep(values[own])
 
 
-def _groups(keys: Sequence[Key]) -> Iterator[tuple[slice | Ints, Key]]:
+def _groups(keys: Sequence[Key]) -> Iterator[tuple[slice | Integers, Key]]:
     """Yield the indices of each key; one slice, without a copy, if there is only one key."""
     distinct = set(keys)
     if len(distinct) == 1:
@@ -657,16 +651,16 @@ class Releaser(ABC, Generic[P]):
             levels = ", ".join(self.levels)
             raise UserError(f"the task {self.task.name!r} has no level {level!r}: choose one of {levels}")
 
-    def _draw(self, indices: Ints, n: int, purpose: Purpose) -> Ints:
+    def _draw(self, indices: Integers, n: int, purpose: Purpose) -> Integers:
         if n == 1:
             return np.zeros(len(indices), dtype=np.int64)
         exact = n.bit_count() == 1
         return below(self._noise.words(indices, 1 if exact else CANDIDATES, purpose), n)
 
-    def _chains(self, indices: Ints) -> Ints:
+    def _chains(self, indices: Integers) -> Integers:
         return self._draw(indices, self._log.partitions, Purpose.CHAIN)
 
-    def _chain(self, index: Ints) -> int:
+    def _chain(self, index: Integers) -> int:
         return 0 if self._log.partitions == 1 else int(self._chains(index)[0])
 
     def _fields(self, now: float) -> dict[str, Any]:
@@ -813,15 +807,15 @@ class Producer(Releaser["PersonProblem"]):
 
         return person_problem_for(task)
 
-    def _random_levels(self, indices: Ints) -> list[str]:
+    def _random_levels(self, indices: Integers) -> list[str]:
         levels = list(self.task.privacy.levels)
         return [levels[place] for place in self._draw(indices, len(levels), Purpose.LEVEL).tolist()]
 
     def _randomize(
         self,
         spend: Spending,
-        indices: Ints,
-        chains: Ints,
+        indices: Integers,
+        chains: Integers,
         models: Mapping[int, PublishedModel],
         x: Floats,
         y: Floats,
@@ -836,7 +830,7 @@ class Producer(Releaser["PersonProblem"]):
         spend.freeze(messages, names, ends, self._expiry(now), self._day(now), self._order(indices))
 
     def _randomize_one(
-        self, spend: Spending, index: Ints, chain: int, model: PublishedModel, coded: EncodedRecord
+        self, spend: Spending, index: Integers, chain: int, model: PublishedModel, coded: EncodedRecord
     ) -> None:
         (level,), now = spend.levels, self._clock()
         payload, question = self._answering.answer(coded.x, coded.y, chain, model.iterate, level, index)
@@ -849,7 +843,7 @@ class Producer(Releaser["PersonProblem"]):
         message = self._write(id=name, level=level, chain=chain, payload=payload, **fields)
         spend.freeze([message], [chain], [model.end], fields["expires"], self._day(now))
 
-    def _order(self, indices: Ints) -> list[int]:
+    def _order(self, indices: Integers) -> list[int]:
         """Draw the order in which a block is sent, since the file's order would show whose each release is."""
         if self._noise.simulated or len(indices) < 2:
             # A simulation protects nobody, and must not depend on how its file is cut into blocks.

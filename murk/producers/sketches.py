@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
+from murk._arrays import Floats
 from murk._scratch import keep, wiped
 from murk.errors import MurkError, UserError
 from murk.privacy.noise import identifiers
 from murk.producers.ledger.names import Key, ReleaseRequests, name_of, person_name
-from murk.producers.producer import Floats, Releaser, WindowReceipt
+from murk.producers.producer import Releaser, WindowReceipt
 from murk.stream.log.base import truncate_time
 from murk.stream.messages.codec import encode
 

@@ -98,28 +98,13 @@ class Shuffler:
     A step takes in what has arrived, forwards complete crowds, drops those that waited too long, and then moves the
     intake's offsets and deletes what was taken in. It also relays the learner's models to the intake, one for each
     version, so that everybody in a crowd answers at the same one. Only the store decides what was taken in and sealed,
-    and only the log's mark which crowds it has: after a crash at any moment every release is forwarded once, in a
-    whole crowd.
+    and only the log's mark which crowds it has: after a crash at any moment every release is forwarded once, in a whole
+    crowd.
 
-    Parameters
-    ----------
-    intake, log
-        The log that devices write to and only the shuffler reads, and the log that learners read.
-    task
-        The task of both.
-    problem
-        The task's problem, for its checks of releases and models; `murk.learners.problem.problem_for` returns it.
-    store
-        What waits; the shuffler closes it.
-    replace
-        Give up what waited in another store, and what waits in the intake, and begin at the intake's end.
-    clock
-        Time in seconds since 1970, for patience and the times of releases.
-
-    Raises
-    ------
-    UserError
-        If a log carries another task, the log has releases that were not shuffled, or another store belongs to them.
+    Devices write to ``intake``, which only the shuffler reads, learners read ``log``. The ``problem`` of the task
+    checks releases and models. The ``store`` has what waits; the shuffler closes it. ``replace`` gives up what waited
+    in another store and in the intake, and begins at its end; ``clock`` gives seconds since 1970. Raises UserError if a
+    log carries another task, the log has releases that were not shuffled, or another store belongs to them.
     """
 
     def __init__(
@@ -336,10 +321,7 @@ class Shuffler:
                 self._store.add_model(version, message)
 
     def _judge(self, message: bytes) -> tuple[int, bool]:
-        """Return a model's version, and whether it is the problem's initial one.
-
-        Raises `RejectedError` or `UserError` if devices would refuse it.
-        """
+        """Return a model's version, and whether it is the initial one; raise an error if devices would refuse it."""
         problem = self._problem
         assert problem is not None
         model = decode_iterate(message, task_hash=self._task.hash, dimension=problem.model_size, chain=FIRST_CHAIN)

@@ -8,7 +8,6 @@ under which devices sent their releases are kept apart, for the window for dupli
 from __future__ import annotations
 
 import os
-import secrets
 import sqlite3
 import struct
 from collections import Counter
@@ -58,39 +57,14 @@ class Open:
     since: int
 
 
-def _create(connection: sqlite3.Connection) -> None:
-    connection.execute("INSERT INTO meta VALUES ('id', ?)", (secrets.token_hex(16),))
-    connection.execute('CREATE TABLE places ("partition" INTEGER PRIMARY KEY, "offset" INTEGER NOT NULL)')
-    # Offsets and ids of a batch in one row, and the last of the offsets.
-    connection.execute(
-        'CREATE TABLE seen ("partition" INTEGER, last INTEGER, ids BLOB NOT NULL, PRIMARY KEY ("partition", last))'
-    )
-    # `sealed` is the number among the log's crowds; NULL while the crowd takes releases.
-    connection.execute(
-        "CREATE TABLE crowds (crowd INTEGER PRIMARY KEY AUTOINCREMENT, level TEXT NOT NULL, version INTEGER NOT NULL, "
-        "count INTEGER NOT NULL, since INTEGER NOT NULL, sealed INTEGER)"
-    )
-    connection.execute(
-        "CREATE TABLE waiting (crowd INTEGER, key BLOB, chain INTEGER NOT NULL, message BLOB NOT NULL, "
-        "PRIMARY KEY (crowd, key)) WITHOUT ROWID"
-    )
-    connection.execute("CREATE TABLE models (version INTEGER PRIMARY KEY, message BLOB NOT NULL)")
-    connection.execute(
-        'CREATE TABLE counts ("partition" INTEGER, name TEXT, count INTEGER NOT NULL, PRIMARY KEY ("partition", name)) '
-        "WITHOUT ROWID"
-    )
-
-
-STORE_FILE = FileKind("shuffler's store", int.from_bytes(b"MShf"), 1, _create)
+TABLES = Path(__file__).with_name("tables.sql").read_text(encoding="utf-8")
+STORE_FILE = FileKind("shuffler's store", int.from_bytes(b"MShf"), 1, TABLES, identity="id")
 RELEASED, CROWDS, DROPPED, DUPLICATES = "released", "crowds", "dropped", "duplicates"
 ALL = -1  # place of counts that belong to no partition
 
 
 class Store:
-    """Releases that wait for their crowds; one process at a time.
-
-    Raises `UserError` if another process uses the store, or it belongs to other logs or another task.
-    """
+    """Releases that wait for their crowds; raise `UserError` if another process, log or task uses the store."""
 
     def __init__(self, path: str | Path, *, timeout: float = 30.0) -> None:
         self.path = Path(path)

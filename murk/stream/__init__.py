@@ -1,7 +1,4 @@
-"""Tasks, release records and their codec, logs, and the worker that feeds a learner.
-
-Names are imported on first use, so that a process loads only what it needs.
-"""
+"""Tasks, releases and their codec, logs, and the worker that feeds a learner; names are imported on first use."""
 
 from typing import TYPE_CHECKING
 

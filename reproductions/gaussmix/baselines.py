@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from murk.errors import MurkError, UserError
-from murk.learners.sketches.solver import check_rows, least_squares
 from murk.privacy import ApproxDP
 from murk.privacy.conversions import gdp_mu
 from murk.privacy.mechanisms.base import WIDTH
@@ -21,6 +20,30 @@ from murk.privacy.sketches.renyi import smallest_threshold
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
+
+
+def least_squares(sketch: Matrix) -> Vector:
+    """Return the paper's ``argmin ||Y~ - X~ theta||`` from one sketch, the target last (Lev et al., Algorithm 2).
+
+    Raises UserError for fewer rows than features, whose fit would be exact.
+
+    >>> least_squares(np.array([[1.0, 0.0, 2.0], [0.0, 1.0, 3.0], [1.0, 1.0, 5.0]])).round(6).tolist()
+    [2.0, 3.0]
+    """
+    rows = np.asarray(sketch, dtype=np.float64)
+    if rows.ndim != 2 or rows.shape[1] < 2:
+        raise UserError(f"a sketch is a matrix of features and the target, got shape {rows.shape}")
+    check_rows(rows.shape[0], rows.shape[1] - 1)
+    return np.asarray(np.linalg.lstsq(rows[:, :-1], rows[:, -1], rcond=None)[0], dtype=np.float64)
+
+
+def check_rows(rows: int, features: int) -> None:
+    """Raise UserError if a sketch has no more rows than features."""
+    if rows <= features:
+        raise UserError(
+            f"a sketch of {rows} rows does not determine {features} coefficients (the constant is one of them): "
+            f"give at least {features + 1} rows, better a hundred times as many"
+        )
 
 
 @dataclass(frozen=True)

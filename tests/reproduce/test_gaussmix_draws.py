@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 
 from murk.learners import GaussMixRegressor
-from murk.learners.sketches.solver import least_squares
 from murk.privacy import ApproxDP, SimulatedNoise
 from murk.privacy.sketches import GaussMixMechanism, GramAccumulator, SketchAccumulator
-from reproductions.gaussmix.baselines import Sheffet
+from reproductions.gaussmix.baselines import Sheffet, least_squares
 from reproductions.gaussmix.draws import Window, by_moments, released, squared_error
 
 BUDGET, ROWS, REPEATS = ApproxDP(2.0, 1e-5), 12, 200

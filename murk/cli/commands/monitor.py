@@ -113,8 +113,6 @@ def _watch(monitor: Monitor, interval: float) -> None:
 def rest(used: float, interval: float) -> float:
     """Return the seconds until the next poll: 32 times the CPU time of the last one, from ``interval`` to 10.
 
-    Examples
-    --------
     >>> rest(0.01, 1.0), rest(0.25, 1.0), rest(10.0, 1.0)
     (1.0, 8.0, 10.0)
     """

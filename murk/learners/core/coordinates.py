@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
+from murk._arrays import Floats
 from murk._jit import jit
 from murk.errors import UserError
 
 
-def contrasts(classes: int) -> Array:
+def contrasts(classes: int) -> Floats:
     """Return Helmert's orthonormal basis of the contrasts of classes, ``(classes, classes - 1)``."""
     basis = np.zeros((classes, classes - 1))
     for column in range(classes - 1):
@@ -21,15 +21,13 @@ def contrasts(classes: int) -> Array:
     return basis
 
 
-def whitening(second_moment: Array) -> Array:
+def whitening(second_moment: Floats) -> Floats:
     """Return the symmetric inverse square root ``W = M^-1/2`` of a public second-moment matrix, ``(p, p)``.
 
     In coordinates ``z = W x`` the total error due to noise, ``tr(M) tr(M^-2)``, becomes ``p tr(M^-1)``: never more, and
     far less for correlated or rare features. Raises UserError if M is not symmetric, not finite, or not positive
     definite by a margin of 1e-10.
 
-    Examples
-    --------
     >>> import numpy as np
     >>> whitening(np.diag([4.0, 1.0])).tolist()
     [[0.5, 0.0], [0.0, 1.0]]
@@ -45,11 +43,8 @@ def whitening(second_moment: Array) -> Array:
             f"the second-moment matrix is singular (smallest eigenvalue {values[0]:.3g}): a feature is constant "
             "or a combination of others in the public sample; leave it out or give more public rows"
         )
-    root: Array = (vectors / np.sqrt(values)) @ vectors.T
+    root: Floats = (vectors / np.sqrt(values)) @ vectors.T
     return (root + root.T) / 2.0
-
-
-Array = NDArray[np.float64]
 
 
 def matrix_size(features: int) -> int:
@@ -57,7 +52,7 @@ def matrix_size(features: int) -> int:
     return features * (features + 1) // 2
 
 
-def symmetric(flat: Array, features: int) -> Array:
+def symmetric(flat: Floats, features: int) -> Floats:
     """Return the symmetric matrix of a vector: its upper triangle by rows, with off-diagonal entries times sqrt 2."""
     rows, columns = np.triu_indices(features)
     matrix = np.zeros((features, features))
@@ -66,18 +61,15 @@ def symmetric(flat: Array, features: int) -> Array:
     return matrix
 
 
-def flattened(matrix: Array) -> Array:
+def flattened(matrix: Floats) -> Floats:
     """Return symmetric matrices (..., p, p) as vectors of the same norm; the inverse of `symmetric`."""
     rows, columns = np.triu_indices(matrix.shape[-1])
     return np.asarray(matrix[..., rows, columns] * np.where(rows == columns, 1.0, math.sqrt(2.0)))
 
 
 @jit
-def confine(x: Array, reach: float, constant: bool, zero: bool) -> bool:
-    """Shorten features (without the constant) to the norm ``reach``; return whether they were longer.
-
-    With ``zero`` longer ones become 0 instead. Values that are not finite count as 0.
-    """
+def confine(x: Floats, reach: float, constant: bool, zero: bool) -> bool:
+    """Shorten features to the norm ``reach``, or to 0 if ``zero``; return whether they were longer. NaN counts as 0."""
     slopes = x.shape[0] - 1 if constant else x.shape[0]
     if constant:
         x[slopes] = 1.0

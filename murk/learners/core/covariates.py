@@ -12,16 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from murk._arrays import Floats
 from murk._lines import LongRowError, csv_rows
 from murk.errors import UserError
 from murk.learners.core.coordinates import confine, flattened, matrix_size
 from murk.learners.core.values import numbers, target
 from murk.learners.estimates.estimate import PublicCovariates
 from murk.stream.task.data.text_files import explain_row, open_text
-
-Floats = NDArray[np.float64]
 
 KEPT = 20_000  # largest number of rows kept, a uniform sample of all; the others enter only the second moment
 
@@ -91,8 +89,6 @@ class PublicSample:
         file (``.gz`` or not), or a sample. ``names`` are the columns in order; by default all columns, sorted (for an
         array 0, 1, ...). Raises UserError if a column is missing, a value is not a finite number, or there are no rows.
 
-        Examples
-        --------
         >>> sample = PublicSample.read(({"a": i % 2, "b": 1.0} for i in range(10)))
         >>> sample.names, sample.total, float(sample.moment[0, 0])
         (('a', 'b'), 10, 0.5)

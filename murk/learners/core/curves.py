@@ -10,13 +10,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from murk._arrays import Floats
 from murk.errors import UserError
 from murk.learners.estimates.links import logistic
 from murk.privacy.guarantees import nearest
 
-Floats = NDArray[np.float64]
 Function = Callable[[Floats], Floats]
 
 

@@ -118,8 +118,7 @@ def _scaled(seen: Sequence[float]) -> bool:
 class BeyondBounds:
     """Counter of a simulation's targets beyond their bounds, which warns once, after 100, 1,000, 10,000, ... targets.
 
-    ``share`` is the smallest share that it warns of, and ``words`` are what such targets count as, and the remedy. It
-    does not go into copies and pickles, since it depends on raw records.
+    ``share`` is the least that it warns of, ``words`` the remedy. It depends on raw records, so copies do not have it.
     """
 
     def __init__(self, low: float, high: float, words: str, *, share: float = 0.0) -> None:

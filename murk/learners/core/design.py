@@ -26,6 +26,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from murk._arrays import Floats
 from murk.errors import UserError
 from murk.learners.core.scoring.sums import direction_spread
 from murk.learners.estimates.estimate import Estimate
@@ -41,8 +42,6 @@ from murk.stream.task.data.features import (
     RealTarget,
 )
 from murk.stream.task.task import Task
-
-Array = NDArray[np.float64]
 
 ROWS: Final = 500  # number of rows in a design
 
@@ -110,11 +109,11 @@ def rate_of(task: Task, effects: Effects) -> Rate:
 class Records:
     """Coded features (m, p) and targets (m,), and the share of people with each of these records."""
 
-    X: Array
-    y: Array
-    shares: Array
+    X: Floats
+    y: Floats
+    shares: Floats
 
-    def drawn(self, people: int, rng: np.random.Generator) -> Array:
+    def drawn(self, people: int, rng: np.random.Generator) -> Floats:
         """Draw the number of people, of ``people``, who have each record, (m,)."""
         return rng.multinomial(people, self.shares).astype(np.float64)
 
@@ -124,9 +123,9 @@ class Population:
     """A population that a plan assumes."""
 
     name: str  # "typical", "hard" or "public"
-    points: Array  # coded rows (m, p), the constant last
-    shares: Array  # of the people, (m,)
-    theta: Array  # log odds, (p,) or (K, p) of K classes; or a coded real target's line
+    points: Floats  # coded rows (m, p), the constant last
+    shares: Floats  # of the people, (m,)
+    theta: Floats  # log odds, (p,) or (K, p) of K classes; or a coded real target's line
     kind: str  # of the target: "binary", "real" or "classes"
     residual: float = _RESIDUAL  # standard deviation of a real target around its line, in coded units, as bounds allow
 
@@ -155,7 +154,7 @@ class Population:
 
     @classmethod
     def of(
-        cls, name: str, points: Array, shares: Array, task: Task, effects: Effects, residual: float = _RESIDUAL
+        cls, name: str, points: Floats, shares: Floats, task: Task, effects: Effects, residual: float = _RESIDUAL
     ) -> Population:
         """Return the population with these rows and the stated effects; raise UserError like `coefficients`."""
         rows, weights = _thinned(points, shares)
@@ -177,7 +176,7 @@ def designs(task: Task, effects: Effects) -> tuple[Population, ...]:
     )
 
 
-def _drawn(task: Task, spread: float, rare: float | None, common: float) -> Array:
+def _drawn(task: Task, spread: float, rare: float | None, common: float) -> Floats:
     """Draw rows of related features: normal scores give their ranks, each feature's own distribution the values."""
     coding, rng = task.coding, np.random.Generator(np.random.Philox(key=0x706C616E))
     shared = rng.normal(size=ROWS)
@@ -234,7 +233,7 @@ def _residual(task: Task, residual: float) -> float:
     return _typical(target)[1] if isinstance(target, RealTarget) and target.typical is not None else residual
 
 
-def coefficients(task: Task, points: Array, shares: Array, effects: Effects) -> Array:
+def coefficients(task: Task, points: Floats, shares: Floats, effects: Effects) -> Floats:
     """Return the coded coefficients of the stated effects; raise UserError for one that the target cannot have."""
     coding, target, rate = task.coding, task.target, rate_of(task, effects).value
     names, slopes = coding.names[:-1], np.zeros(coding.size)
@@ -279,7 +278,7 @@ def coefficients(task: Task, points: Array, shares: Array, effects: Effects) -> 
     return theta if rate_of(task, effects).assumed else _with_shares(points, shares, theta, np.array(rate))
 
 
-def _share(line: Array, shares: Array, room: float | None) -> float:
+def _share(line: Floats, shares: Floats, room: float | None) -> float:
     """Return the factor that keeps assumed effects moderate in total, and a real target within its bounds."""
     spread = max(math.sqrt(float(shares @ line**2)), 1e-9)
     if room is None:
@@ -293,7 +292,7 @@ def _log(ratio: float) -> float:
     return math.log(ratio)
 
 
-def _constant(points: Array, shares: Array, slopes: Array, rate: float) -> float:
+def _constant(points: Floats, shares: Floats, slopes: Floats, rate: float) -> float:
     """Return the intercept at which a share ``rate`` of targets is positive."""
     logit = points[:, :-1] @ slopes[:-1]
     low, high = -50.0 - float(np.max(logit)), 50.0 - float(np.min(logit))
@@ -303,7 +302,7 @@ def _constant(points: Array, shares: Array, slopes: Array, rate: float) -> float
     return (low + high) / 2.0
 
 
-def _with_shares(points: Array, shares: Array, theta: Array, wanted: Array) -> Array:
+def _with_shares(points: Floats, shares: Floats, theta: Floats, wanted: Floats) -> Floats:
     """Return the log odds (K, p) with constants that give each class its wanted share."""
     fitted = theta.copy()
     for _ in range(200):
@@ -314,7 +313,7 @@ def _with_shares(points: Array, shares: Array, theta: Array, wanted: Array) -> A
     return fitted
 
 
-def _thinned(points: Array, shares: Array) -> tuple[Array, Array]:
+def _thinned(points: Floats, shares: Floats) -> tuple[Floats, Floats]:
     """Return at most `MOST_ROWS` rows, taken evenly by their shares."""
     if len(points) <= MOST_ROWS:
         return points, _even(shares)
@@ -325,7 +324,7 @@ def _thinned(points: Array, shares: Array) -> tuple[Array, Array]:
     return points[kept], np.full(MOST_ROWS, 1.0 / MOST_ROWS)
 
 
-def _even(shares: Array) -> Array:
+def _even(shares: Floats) -> Floats:
     return np.asarray(shares / shares.sum())
 
 
@@ -372,7 +371,7 @@ def misfit_variance(task: Task) -> float:
     return (_MISFIT / 50.0) ** 2 / max(task.coding.size - 1, 1) if task.target.kind == "binary" else 0.0
 
 
-def released_sum(mechanism: Any, V: Array, counts: Array, rng: np.random.Generator) -> Array:
+def released_sum(mechanism: Any, V: Floats, counts: Floats, rng: np.random.Generator) -> Floats:
     """Draw the sum of people's decoded releases (normal for directions), if ``counts[i]`` have row i of V (m, d)."""
     people = float(counts.sum())
     across, along = direction_spread(mechanism)
@@ -392,7 +391,7 @@ def split(people: int, shares: Mapping[str, float], empty: bool = False) -> dict
     return {name: int(size) for name, size in zip(shares, sizes, strict=True) if size or empty}
 
 
-def within_bounds(z: Array, feature_bound: float, target_bound: float) -> Array:
+def within_bounds(z: Floats, feature_bound: float, target_bound: float) -> Floats:
     """Return rows (m, p + 1) as an organisation adds them: features and target each scaled down to their bound."""
     rows = z.copy()
     for part, bound in ((slice(None, -1), feature_bound), (slice(-1, None), target_bound)):

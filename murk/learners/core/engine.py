@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from murk._arrays import Floats
 
 
 class NeverPublished:
@@ -20,14 +19,14 @@ class NeverPublished:
         """Return None: no iterate is published."""
 
 
-def weighted_mean(weights: Sequence[float], vectors: Sequence[Any]) -> Array:
+def weighted_mean(weights: Sequence[float], vectors: Sequence[Any]) -> Floats:
     """Return the weighted mean of vectors; without any weight, the plain mean."""
     total = np.array(weights)
     shares = total / total.sum() if total.sum() > 0 else np.full(len(total), 1.0 / len(total))
     return np.asarray(sum(share * vector for share, vector in zip(shares, vectors, strict=True)))
 
 
-def path_variance(average: Array, a: Array, b: Array, c: float, count: float) -> Array:
+def path_variance(average: Floats, a: Floats, b: Floats, c: float, count: float) -> Floats:
     """Return the diagonal of random scaling's ``V = t^-2 sum s^2 (bar_s - bar_t)^2`` after t = ``count`` steps.
 
     ``a``, ``b`` and ``c`` are the sums of ``s^2 bar_s^2``, ``s^2 bar_s`` and ``s^2``.

@@ -1,7 +1,6 @@
 """Learning one record at a time: its values go into a kernel's memory, and the kernel gets one address. River-free.
 
-A record takes two microseconds, the time to create a handful of Python objects. So only one method lies between a
-record's dictionary and the kernel: it takes the lock, and wipes the memory on errors.
+As a record takes two microseconds, only one method lies between its dictionary and the kernel.
 """
 
 from __future__ import annotations
@@ -283,10 +282,7 @@ class IterateEngine(RecordEngine):
     def learn_records(
         self, X: NDArray[np.float64], y: NDArray[np.float64], mechanisms: Sequence[Any] | None = None
     ) -> None:
-        """Learn from the rows of ``X`` in turn, like :meth:`learn_record`.
-
-        ``X`` is coded, ``(m, p)``, or ``(m, p - 1)`` without the constant; ``mechanisms`` is one, or one a row.
-        """
+        """Learn from the rows of coded ``X``, (m, p) or without the constant; ``mechanisms`` is one, or one a row."""
         try:
             self._learn_records(X, y, mechanisms)
         except BaseException:

@@ -7,23 +7,21 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from murk._arrays import Integers
 from murk.errors import MurkError
 from murk.learners.estimates.estimate import Estimate
 from murk.privacy.mechanisms import Costed
 from murk.stream.messages.wire import block_of
 from murk.stream.task.task import Task
 
-Places = NDArray[np.int64]
-
 
 @dataclass(frozen=True)
 class Numbers:
     """A selection of a release's numbers, by index and sign."""
 
-    places: Places
-    signs: Places
+    places: Integers
+    signs: Integers
 
     @classmethod
     def of(cls, places: Sequence[int], signs: Sequence[int] | None = None) -> Numbers:

@@ -8,8 +8,8 @@ from typing import Any, Final, Self, TypeVar
 
 import numpy as np
 
+from murk._arrays import Floats
 from murk.errors import UserError
-from murk.learners.core.arrays import Floats
 from murk.learners.core.values import target, targets
 from murk.learners.estimates.estimate import Estimate
 from murk.stream.task.data.coding import INTERCEPT
@@ -21,8 +21,6 @@ E = TypeVar("E", bound=Estimate)
 class TargetRange:
     """Public bounds of a target, and its code ``(y - middle) / unit``.
 
-    Examples
-    --------
     >>> weeks = TargetRange.stated((0, 52), seed=1)
     >>> weeks.code(52), weeks.code(13), weeks.code(100), weeks.code("none")
     (1.0, -0.5, 1.0, nan)
@@ -38,10 +36,9 @@ class TargetRange:
         cls, bounds: tuple[float, float] | None, *, bound: float | None = None, seed: int | None, records: bool = True,
         intercept: bool = True,
     ) -> Self:  # fmt: skip
-        """Return the range between ``target_bounds``, or from -``target_bound`` to it.
+        """Return the range between ``target_bounds``, or from -``target_bound`` to it; raise UserError for others.
 
-        The default is -1 to 1; learners of raw ``records`` with real noise have none. Without an ``intercept`` the
-        middle must be 0, and the unit is the larger bound. Raises UserError for anything but finite bounds in order.
+        The default, -1 to 1, is for simulated noise. Without ``intercept`` the middle is 0, the unit the larger bound.
         """
         if bound is not None:
             bound = float(bound)

@@ -17,8 +17,8 @@ from statistics import NormalDist
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from murk._arrays import Vector
 from murk.learners.estimates.effects import combined_half_widths, marginal_differences
 from murk.learners.estimates.estimate import Estimate
 from murk.learners.estimates.looks import LARGEST, Looks, evidence, why_no_sequence
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from murk.stream.task.learner import ContrastBlock
     from murk.stream.task.task import Task
 
-Vector = NDArray[np.float64]
 Interval = tuple[float, float]
 
 _FURTHER: Final = 3
@@ -99,8 +98,6 @@ def _contrast(task: Task, estimate: Estimate, block: ContrastBlock, label: str, 
 def weights_of(task: Task, names: tuple[str, ...], block: ContrastBlock, label: str = "") -> Vector:
     """Return the weights of coefficients in a contrast, (p,): their sum is the effect in the target's units.
 
-    Examples
-    --------
     >>> from murk.stream import Task
     >>> task = Task.parse('''
     ... name: trial
@@ -146,8 +143,6 @@ def errors_from_zero(interval: Callable[[float], Interval], levels: Sequence[flo
     ``interval`` returns an estimate and its half-width at a level, which takes long for some estimates: it is called at
     ``levels`` and up to three others. Half-widths only have to grow with the level.
 
-    Examples
-    --------
     >>> normal = NormalDist()
     >>> round(errors_from_zero(lambda level: (3.0, normal.inv_cdf(0.5 + level / 2.0)), [0.95, 0.99]), 3)
     3.0

@@ -36,13 +36,12 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from murk._arrays import Floats
 from murk.learners.estimates.estimate import RANDOM_SCALING, Estimate, scaling_quantile
 from murk.stream.messages.state import LEVEL, Trail
 
 if TYPE_CHECKING:
     from murk.learners.problem import Problem
-
-Floats = NDArray[np.float64]
 
 
 class CurvePoint(NamedTuple):
@@ -149,8 +148,6 @@ class Drift:
     def words(self) -> str:
         """The conclusion in a sentence or two.
 
-        Examples
-        --------
         >>> print(Drift(1.0, 6, 190_000, 96_000, 190_000).words)
         No sign that the coefficients have changed, in 6 comparisons of newer with older releases.
         """

@@ -17,28 +17,18 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
+from murk._arrays import Floats
 from murk.learners.estimates.estimate import Estimate, People
 from murk.learners.estimates.links import logistic
-
-Array = NDArray[np.float64]
 
 _GRID = 257
 _PIVOTS = 1000
 _TINY = 1e-11
 
 
-def mean_slope(theta: Array, people: People) -> tuple[float, Array, float, float]:
-    """Return ``S(theta)``, its gradient (p,), and its least and largest possible values, for features in [-1, 1].
-
-    Examples
-    --------
-    >>> people = People(np.array([[-1.0, 1.0], [1.0, 1.0]]), np.array([0.5, 0.5]), sampled=False)
-    >>> slope, _, low, high = mean_slope(np.array([0.2, 0.0]), people)
-    >>> round(slope, 4), round(low, 4), round(high, 4)
-    (0.2475, 0.2475, 0.2475)
-    """
+def mean_slope(theta: Floats, people: People) -> tuple[float, Floats, float, float]:
+    """Return ``S(theta)``, its gradient (p,), and its least and largest possible values, for features in [-1, 1]."""
     logit = people.points @ theta
     probability = logistic(logit)
     curved = probability * (1.0 - probability)
@@ -52,7 +42,7 @@ def mean_slope(theta: Array, people: People) -> tuple[float, Array, float, float
     return slope, gradient, min(low, slope), max(high, slope)
 
 
-def marginal_effects(estimate: Estimate, level: float = 0.95) -> tuple[Array, Array] | None:
+def marginal_effects(estimate: Estimate, level: float = 0.95) -> tuple[Floats, Floats] | None:
     """Return average marginal effects of a logit's coefficients, (p,), and their half-widths at ``level``.
 
     The half-width is the delta method's, times the coefficient's own over its standard error, plus the possible
@@ -62,7 +52,7 @@ def marginal_effects(estimate: Estimate, level: float = 0.95) -> tuple[Array, Ar
     return marginal_differences(estimate, np.eye(len(estimate.values)), level)
 
 
-def marginal_differences(estimate: Estimate, weights: Array, level: float = 0.95) -> tuple[Array, Array] | None:
+def marginal_differences(estimate: Estimate, weights: Floats, level: float = 0.95) -> tuple[Floats, Floats] | None:
     """Return effects like `marginal_effects` of weighted sums of coefficients, for weights (q, p), and half-widths."""
     people, covariance = estimate.people, estimate.covariance
     if people is None or covariance is None:
@@ -80,15 +70,13 @@ def marginal_differences(estimate: Estimate, weights: Array, level: float = 0.95
     return sums * slope, out
 
 
-def combined_half_widths(estimate: Estimate, weights: Array, level: float = 0.95) -> Array:
+def combined_half_widths(estimate: Estimate, weights: Floats, level: float = 0.95) -> Floats:
     """Return half-widths of weighted sums of coefficients, (q,), for weights (q, p).
 
     A half-width of one coefficient is its own. One of several is their standard error times the largest half-width over
     standard error among them; without a covariance, the sum of their half-widths at a level that holds for all
     together (Bonferroni).
 
-    Examples
-    --------
     >>> both = Estimate(("a", "b"), np.zeros(2), "plug-in", np.ones(2), "", 1, 100, np.array([[1.0, 0.5], [0.5, 1.0]]))
     >>> combined_half_widths(both, np.array([[2.0, 0.0], [1.0, -1.0]])).round(2).tolist()
     [3.92, 1.96]
@@ -111,7 +99,7 @@ def combined_half_widths(estimate: Estimate, weights: Array, level: float = 0.95
     return np.asarray(np.where((used & ~np.isfinite(halves)).any(axis=1), math.inf, out))
 
 
-def _spread(theta: Array, people: People) -> float:
+def _spread(theta: Floats, people: People) -> float:
     """Return the variance of sigma' over the rows."""
     probability = logistic(people.points @ theta)
     curved = probability * (1.0 - probability)
@@ -135,11 +123,10 @@ def _bounds(mean: float, square: float, least: float, most: float) -> tuple[floa
     return (0.0 if low is None else low), (0.25 if high is None else -high)
 
 
-def least_mean(costs: Array, moments: Array, support: list[int]) -> float | None:
+def least_mean(costs: Floats, moments: Floats, support: list[int]) -> float | None:
     """Return ``min costs'w`` over ``w >= 0`` with ``moments w = (1, 0, 1)`` by the simplex method, or None.
 
-    ``costs`` is (m,), ``moments`` (3, m); ``support`` has the positions of a feasible distribution, and receives those
-    of the best one. Loading a general solver would take longer than a small run.
+    ``costs`` is (m,), ``moments`` (3, m); ``support`` gets the best one's positions. Loading a solver takes too long.
     """
     target = np.array([1.0, 0.0, 1.0])
     for _ in range(_PIVOTS):

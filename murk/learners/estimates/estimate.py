@@ -12,26 +12,23 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from murk._arrays import Floats
 from murk.errors import UserError
 from murk.learners.estimates.forgers import Influence
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Extent:
     """Second moments of the coded features, with the variance of their noise.
 
-    Examples
-    --------
     >>> extent = Extent(np.array([[0.26, 0.5], [0.5, 1.0]]), np.eye(2), np.zeros((2, 2)))
     >>> extent.mean.tolist(), round(extent.variance(0)[0], 2)
     ([0.5], 0.01)
     """
 
-    moment: Array  # mean of x x' up to a factor, (p, p), the constant last; it may have noise
-    into: Array  # C, (p, p): a'x is (C a)'z in the coordinates z, in which the noise is known
-    variances: Array  # variances of the moment's entries in the coordinates z, (p, p)
+    moment: Floats  # mean of x x' up to a factor, (p, p), the constant last; it may have noise
+    into: Floats  # C, (p, p): a'x is (C a)'z in the coordinates z, in which the noise is known
+    variances: Floats  # variances of the moment's entries in the coordinates z, (p, p)
 
     @cached_property
     def known(self) -> bool:
@@ -40,11 +37,11 @@ class Extent:
         return bool(self.moment[-1, -1] > 4.0 * self._error(constant))
 
     @property
-    def mean(self) -> Array:
+    def mean(self) -> Floats:
         """Mean of the features, (p - 1,)."""
         return np.asarray(self.moment[:-1, -1] / self.moment[-1, -1])
 
-    def along(self, direction: Array) -> tuple[float, float]:
+    def along(self, direction: Floats) -> tuple[float, float]:
         """Return the variance of a combination (p - 1,) of features, which noise may make negative, and its error."""
         whole = np.append(direction, -float(direction @ self.mean))
         scale = float(self.moment[-1, -1])
@@ -56,12 +53,12 @@ class Extent:
         """Return the variance of one feature and the variance's standard error."""
         return self.along(np.eye(len(self.moment) - 1)[feature])
 
-    def _error(self, whole: Array) -> float:
+    def _error(self, whole: Floats) -> float:
         squares = (self.into @ whole) ** 2
         return math.sqrt(float(squares @ self.variances @ squares))
 
 
-def extent_of_rows(points: Array, shares: Array) -> Extent:
+def extent_of_rows(points: Floats, shares: Floats) -> Extent:
     """Return the extent of public rows, which have no noise."""
     p = points.shape[1]
     return Extent((points * shares[:, None]).T @ points, np.eye(p), np.zeros((p, p)))
@@ -103,20 +100,20 @@ class Intervals(dict[str, tuple[float, float]]):
 class PublicCovariates:
     """Public coded covariates without labels: distinct points ``(u, p)`` and their counts."""
 
-    points: Array
+    points: Floats
     counts: NDArray[np.int64]
 
     @classmethod
-    def of_rows(cls, rows: Array) -> PublicCovariates:
+    def of_rows(cls, rows: Floats) -> PublicCovariates:
         """Return the covariates of rows of coded features without the constant, ``(m, p - 1)``."""
         points, counts = np.unique(rows, axis=0, return_counts=True)
         return cls(np.column_stack([points, np.ones(len(points))]), counts.astype(np.int64))
 
     @property
-    def second_moment(self) -> Array:
+    def second_moment(self) -> Floats:
         """Mean of ``x x'``, ``(p, p)``."""
         share = self.counts / self.counts.sum()
-        moment: Array = (self.points * share[:, None]).T @ self.points
+        moment: Floats = (self.points * share[:, None]).T @ self.points
         return moment
 
 
@@ -124,8 +121,8 @@ class PublicCovariates:
 class People:
     """The distribution of the people's coded features, as far as known."""
 
-    points: Array  # rows (m, p), the constant last
-    shares: Array  # of the people at the rows, (m,)
+    points: Floats  # rows (m, p), the constant last
+    shares: Floats  # of the people at the rows, (m,)
     sampled: bool  # whether the rows are a sample of people; otherwise only their second moments are right
     doubt: float = 0.0  # kappa: people may differ from the rows as if the rows were a sample of 1 / kappa people
 
@@ -138,13 +135,13 @@ class Estimate:
     noise_hides: ClassVar[bool] = False  # whether noise hides the coefficients without a bounded interval
 
     names: tuple[str, ...]
-    values: Array  # coefficients (p,), in coded units
+    values: Floats  # coefficients (p,), in coded units
     method: str  # method of the intervals, such as "plug-in", "random scaling" or "scores"
-    spread: Array  # standard errors (for random scaling sqrt(V_jj / n)); infinite if unknown
+    spread: Floats  # standard errors (for random scaling sqrt(V_jj / n)); infinite if unknown
     note: str  # what is known about the intervals' true coverage
     chains: int  # number of chains merged
     n_releases: int
-    covariance: Array | None = None  # covariance of the values, (p, p)
+    covariance: Floats | None = None  # covariance of the values, (p, p)
     people: People | None = None  # features of the people, for averages over them
     alike: bool | None = None  # whether public covariates pass a check of being like the people's
     kept: int | None = None  # number of newest releases used, if older ones were forgotten
@@ -156,7 +153,7 @@ class Estimate:
         """Number of releases used."""
         return self.n_releases if self.kept is None else self.kept
 
-    def half_widths(self, level: float = 0.95) -> Array:
+    def half_widths(self, level: float = 0.95) -> Floats:
         """Return half-widths of the intervals at ``level``."""
         if not 0 < level < 1:
             raise UserError(f"a confidence level lies between 0 and 1, got {level!r}")
@@ -183,7 +180,7 @@ class Estimate:
         """Return a lower bound on the share of people whose target is missing; 0 if unknown."""
         return self.absent
 
-    def moved(self, forged: int, level: float = 0.95) -> Array:
+    def moved(self, forged: int, level: float = 0.95) -> Floats:
         """Return how far ``forged`` releases could have moved each coefficient, (p,); infinite if unbounded."""
         if self.influence is None:
             return np.full(len(self.names), math.inf)
@@ -207,7 +204,7 @@ class Estimate:
         """Return by name what it would take to learn the coefficients that noise hides, if the method forecasts it."""
         return {}
 
-    def effects(self, level: float = 0.95) -> tuple[Array, Array] | None:
+    def effects(self, level: float = 0.95) -> tuple[Floats, Floats] | None:
         """Return average marginal effects on the probability and half-widths, if the method estimates them itself."""
         return None
 

@@ -28,13 +28,13 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from murk._arrays import Floats
 from murk.errors import UserError
 from murk.learners.estimates.looks import SCALES, tuning
 
 if TYPE_CHECKING:
     from murk.privacy import RandomizedResponse
 
-Array = NDArray[np.float64]
 Inside = NDArray[np.bool_]
 
 _ROUNDS: Final = 60
@@ -43,14 +43,12 @@ _GOLDEN: Final = (math.sqrt(5.0) - 1.0) / 2.0
 
 def mean_evidence(
     total: ArrayLike, count: ArrayLike, mean: ArrayLike, tightest_at: float, alpha: float = 0.05
-) -> Array:
+) -> Floats:
     """Return the log e-value ``log M_n`` of a mean of bounded releases, from their sum and number.
 
     It is tuned for ``tightest_at`` releases and error ``alpha``, and valid for any. Raises UserError unless
     ``tightest_at`` is positive and ``alpha`` between 0 and 1.
 
-    Examples
-    --------
     >>> round(float(np.exp(mean_evidence(60, 100, 0.5, 100))), 2)
     1.34
     """
@@ -68,14 +66,12 @@ def mean_evidence(
     return np.asarray(np.logaddexp.reduce(logs, axis=-1) - math.log(len(SCALES)))
 
 
-def mean_sequence(total: ArrayLike, count: ArrayLike, tightest_at: float, level: float = 0.95) -> tuple[Array, Array]:
+def mean_sequence(total: ArrayLike, count: ArrayLike, tightest_at: float, level: float = 0.95) -> tuple[Floats, Floats]:
     """Return the ends of the intervals of a mean of releases in [0, 1], from their sums and numbers after each look.
 
     All of them hold together with probability ``level`` at least, for every stream and from the first release on.
     Raises UserError unless ``0 <= total <= count``.
 
-    Examples
-    --------
     >>> low, high = mean_sequence([6, 60, 600], [10, 100, 1_000], tightest_at=1_000)
     >>> low.round(2).tolist(), high.round(2).tolist()
     ([0.1, 0.43, 0.55], [0.97, 0.75, 0.65])
@@ -86,7 +82,7 @@ def mean_sequence(total: ArrayLike, count: ArrayLike, tightest_at: float, level:
     middle = np.divide(S, n, out=np.full_like(S, 0.5), where=n > 0)
     unknown = _fractional(S, n) | (n == 0)
 
-    def within(mean: Array) -> Inside:
+    def within(mean: Floats) -> Inside:
         return np.asarray((mean_evidence(S, n, mean, tightest_at, alpha) < most) | unknown)
 
     return _end(within, middle, 0.0), _end(within, middle, 1.0)
@@ -95,19 +91,17 @@ def mean_sequence(total: ArrayLike, count: ArrayLike, tightest_at: float, level:
 def difference_evidence(
     totals: tuple[ArrayLike, ArrayLike], counts: tuple[ArrayLike, ArrayLike], difference: ArrayLike,
     tightest_at: float, alpha: float = 0.05,
-) -> Array:  # fmt: skip
+) -> Floats:  # fmt: skip
     """Return the log e-value of a difference of two means: the least ``log M(q + difference) + log M(q)`` over q.
 
     ``tightest_at`` counts the releases of both samples. The product of two independent supermartingales is one.
 
-    Examples
-    --------
     >>> round(float(np.exp(difference_evidence((340, 260), (600, 600), 0.0, 1_000))), 1)
     366.6
     """
     away = np.asarray(difference, dtype=np.float64)
 
-    def joint(q: Array) -> Array:
+    def joint(q: Floats) -> Floats:
         one, other = (
             mean_evidence(total, count, mean, tightest_at / 2.0, alpha)
             for total, count, mean in zip(totals, counts, (q + away, q), strict=True)
@@ -126,14 +120,12 @@ def difference_evidence(
 
 def difference_sequence(
     totals: tuple[ArrayLike, ArrayLike], counts: tuple[ArrayLike, ArrayLike], tightest_at: float, level: float = 0.95
-) -> tuple[Array, Array]:
+) -> tuple[Floats, Floats]:
     """Return the ends of the intervals of the first mean minus the second, from sums and numbers after each look.
 
     They hold at all looks together with probability ``level`` at least. Raises UserError like `mean_sequence`, and for
     a sum that is not whole within 1 of 0 or of the count.
 
-    Examples
-    --------
     >>> low, high = difference_sequence((340, 260), (600, 600), tightest_at=1_000)
     >>> round(float(low), 3), round(float(high), 3)
     (0.024, 0.241)
@@ -146,19 +138,17 @@ def difference_sequence(
     alpha = _error_of(level)
     most = -math.log(alpha)
 
-    def within(away: Array) -> Inside:
+    def within(away: Floats) -> Inside:
         return np.asarray(difference_evidence((one, other), (many, others), away, tightest_at, alpha) < most)
 
     return _end(within, middle, -1.0), _end(within, middle, 1.0)
 
 
-def true_means(response: RandomizedResponse, released: ArrayLike, *, difference: bool = False) -> Array:
+def true_means(response: RandomizedResponse, released: ArrayLike, *, difference: bool = False) -> Floats:
     """Return the means of true values for means of their randomized responses, or differences for differences.
 
     Raises UserError unless there are two values.
 
-    Examples
-    --------
     >>> from murk.privacy import PureDP, RandomizedResponse
     >>> response = RandomizedResponse.calibrate(PureDP(1.0), classes=2)
     >>> true_means(response, mean_sequence(4_000, 10_000, tightest_at=10_000)).round(2).tolist()
@@ -177,19 +167,19 @@ def _error_of(level: float) -> float:
     return 1.0 - level
 
 
-def _sums(total: ArrayLike, count: ArrayLike) -> tuple[Array, Array]:
+def _sums(total: ArrayLike, count: ArrayLike) -> tuple[Floats, Floats]:
     S, n = np.broadcast_arrays(np.asarray(total, dtype=np.float64), np.asarray(count, dtype=np.float64))
     if not ((S >= 0.0) & (n >= S)).all():
         raise UserError("a sum of numbers between 0 and 1 lies between 0 and their count: give both in this order")
     return S, n
 
 
-def _fractional(S: Array, n: Array) -> Inside:
+def _fractional(S: Floats, n: Floats) -> Inside:
     """Return whether evidence may not be convex: a sum within 1 of an end is not whole."""
     return ((S > 0.0) & (S < 1.0)) | ((n - S > 0.0) & (n - S < 1.0))
 
 
-def _end(within: Callable[[Array], Inside], middle: Array, end: float) -> Array:
+def _end(within: Callable[[Floats], Inside], middle: Floats, end: float) -> Floats:
     """Return the boundary of a region between ``middle``, inside it, and ``end``, by bisection from outside."""
     inner, outer = middle, np.full_like(middle, end)
     for _ in range(_ROUNDS):

@@ -18,12 +18,10 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from murk._arrays import Floats
 from murk.privacy.mechanisms.l2ball import L2BallMechanism
 from murk.privacy.mechanisms.privunit import PrivUnitMechanism
-
-Array = NDArray[np.float64]
 
 SLACK: Final = 2.0  # factor by which the linear bound is raised
 
@@ -34,8 +32,6 @@ SHARES: Final = (0.001, 0.01)  # shares of forged releases in reports
 class Influence:
     """Largest effect of one forged release on an estimate.
 
-    Examples
-    --------
     >>> Influence(errors=0.05, bend=0.001).moved(10, np.array([0.2])).round(4).tolist()
     [0.202]
     """
@@ -43,9 +39,9 @@ class Influence:
     errors: float  # kappa: change of a coefficient, in standard errors
     bend: float = 0.0  # b: share by which it lowers the smallest eigenvalue of the matrix
     start: float = 0.0  # change by any number of releases at the beginning of the iterates, in standard errors
-    limit: Array | None = field(default=None, compare=False)  # largest change by any number of releases, (p,)
+    limit: Floats | None = field(default=None, compare=False)  # largest change by any number of releases, (p,)
 
-    def moved(self, forged: int, errors: Array) -> Array:
+    def moved(self, forged: int, errors: Floats) -> Floats:
         """Return how far forged releases could have moved coefficients with standard errors ``errors``, (p,)."""
         left = 1.0 - forged * self.bend
         factor = SLACK * forged * self.errors / left + self.start if left > 0.0 else math.inf
@@ -77,8 +73,6 @@ def noise_of_number(mechanism: Any) -> float:
 def counted(releases: int) -> Sequence[int]:
     """Return the numbers of forged releases that reports consider: one, and `SHARES` of all.
 
-    Examples
-    --------
     >>> counted(50_000), counted(300)
     ([1, 50, 500], [1, 3])
     """

@@ -21,11 +21,10 @@ from statistics import NormalDist
 from typing import ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
+from murk._arrays import Vector
 from murk.learners.estimates.estimate import Estimate
 
-Vector = NDArray[np.float64]
 Matrix = Vector
 
 _GRID = 257
@@ -44,13 +43,6 @@ def allowance(fit: Vector, values: Vector, moment: Matrix, inverse: Matrix, larg
 
     ``fit`` is b of the module, its constant last. ``values`` are the coefficients theta that b implies for one possible
     distribution of x. ``moment`` is ``E x x'``, ``inverse`` its inverse, and ``largest`` the bound rho on features.
-
-    Examples
-    --------
-    >>> moment, fit = np.diag([0.25, 1.0]), np.array([0.1, 0.0])
-    >>> found = allowance(fit, np.array([0.2, 0.0]), moment, np.diag([4.0, 1.0]), 1.0)
-    >>> bool(0 < found.coefficients[0] < 0.01), bool(0 < found.effects[0] < 0.001)
-    (True, True)
     """
     people = max(float(moment[-1, -1]), 1e-300)
     mean, square = float(moment[-1] @ values) / people, float(values @ moment @ values) / people
@@ -168,8 +160,6 @@ def around_biased(error: Vector, bias: Vector, level: float = 0.95) -> Vector:
     intervals then miss on one side only. Errors and biases are infinite where unknown. Source: Armstrong and Kolesar,
     "Optimal inference in a class of regression models", 2018 (fixed-length intervals).
 
-    Examples
-    --------
     >>> around_biased(np.array([1.0, 1.0, 1.0]), np.array([0.0, 1.0, 10.0])).round(2).tolist()
     [1.96, 2.65, 11.64]
     """

@@ -30,14 +30,13 @@ from statistics import NormalDist
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from murk._arrays import Floats
 from murk.learners.estimates.estimate import ASKED, RANDOM_SCALING, Estimate
 
 if TYPE_CHECKING:
     from murk.stream.task.task import Task
 
-Array = NDArray[np.float64]
 # A normal random walk passes 7 standard errors anywhere within twelve orders of magnitude with probability below 1e-8,
 # so that no look needs more.
 LARGEST: Final = 7.0
@@ -50,14 +49,12 @@ def tuning(alpha: float) -> float:
     return -2.0 * math.log(alpha) + math.log1p(-2.0 * math.log(alpha))
 
 
-def evidence(z: float | Array, information: float | Array, alpha: float = 0.05) -> Array:
+def evidence(z: float | Floats, information: float | Floats, alpha: float = 0.05) -> Floats:
     """Return the log e-value of an estimate ``z`` standard errors from a hypothesis, at ``information`` v.
 
     ``alpha`` is the error that the mixtures are tuned for; the e-value is valid for any alpha. At any time that was
     chosen by looking at the stream, ``min(1, 1 / E)`` is a p-value, and E's mean is at most 1 under the hypothesis.
 
-    Examples
-    --------
     >>> np.exp(evidence(np.array([0.0, 1.96, 4.0]), 1.0)).round(2).tolist()
     [0.42, 1.31, 206.73]
     """
@@ -67,11 +64,9 @@ def evidence(z: float | Array, information: float | Array, alpha: float = 0.05) 
     return np.asarray(np.logaddexp.reduce(logs, axis=-1) - math.log(len(SCALES)))
 
 
-def critical_values(information: Array, level: float = 0.95) -> Array:
+def critical_values(information: Floats, level: float = 0.95) -> Floats:
     """Return the numbers z of standard errors to both sides at which intervals hold at every look, at most `LARGEST`.
 
-    Examples
-    --------
     >>> (critical_values(np.array([0.01, 1 / 30, 0.1, 1.0, 10.0, 30.0, 100.0])) / 1.96).round(2).tolist()
     [1.93, 1.77, 1.71, 1.67, 1.67, 1.69, 1.74]
     """
@@ -91,8 +86,6 @@ def nominal_level(information: float, level: float) -> float:
 
     So every interval of an `Estimate` can become a sequence, also one that allows for more than noise.
 
-    Examples
-    --------
     >>> round(nominal_level(1.0, 0.95), 5)
     0.99897
     """
@@ -111,8 +104,6 @@ _NORMAL = NormalDist().inv_cdf(0.975)
 class Looks:
     """The looks at a stream for which its intervals hold.
 
-    Examples
-    --------
     >>> watched = Looks("always", 100_000, 20_000)
     >>> watched.words(0.95), round(watched.nominal(0.95), 4)
     ('95% at every look', 0.9991)
@@ -206,13 +197,11 @@ def used_count(task: Task, estimate: Estimate, engines: Sequence[Any]) -> int:
     return estimate.releases_used
 
 
-def sequence_half_widths(half_widths: Array, counts: Array, tightest_at: int) -> Array:
+def sequence_half_widths(half_widths: Floats, counts: Floats, tightest_at: int) -> Floats:
     """Return half-widths of 95% sequences, (points, p), from those of fixed 95% intervals at numbers of releases.
 
     For the past of a curve, of which only fixed intervals are known; exact if they are normal.
 
-    Examples
-    --------
     >>> sequence_half_widths(np.ones((2, 1)), np.array([1_000.0, 100_000.0]), 100_000).round(2).tolist()
     [[1.93], [1.67]]
     """

@@ -19,8 +19,6 @@ def excess(square: float, free: float) -> float:
     For normal numbers it is a chi-square with ``free`` > 0 degrees of freedom; the cube root of their ratio is nearly
     normal (Wilson and Hilferty, "The distribution of chi-square", PNAS 17, 1931).
 
-    Examples
-    --------
     >>> round(excess(124.3, 100), 2)  # one chi-square of 100 degrees of freedom in 20 is larger
     1.64
     """

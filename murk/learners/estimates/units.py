@@ -47,17 +47,6 @@ def units(task: Task) -> dict[str, Unit]:
 
     The intercept is the fit at the middle of every feature: in a real target's units, unless there is a link, or as a
     probability for a line through labels.
-
-    Examples
-    --------
-    >>> task = Task.parse('''
-    ... name: third-child
-    ... features: [{name: age, low: 21, high: 35}]
-    ... target: {name: third_child, kind: binary, positive: yes, negative: no}
-    ... privacy: {guarantee: {gdp: {mu: 1.0}}}
-    ... ''')
-    >>> round(units(task)["age"].factor, 4)  # coded, 14 years are 2
-    0.1429
     """
     return _units(task, task.coefficient_scale, *_in_units(task))
 

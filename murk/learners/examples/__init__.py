@@ -1,7 +1,4 @@
-"""IWP-SGD: learning from examples that people release once.
-
-Estimators, which need River, are imported on first access: devices import only :mod:`murk.learners.examples.problem`.
-"""
+"""IWP-SGD: learning from examples that people release once. Estimators, which need River, are imported on access."""
 
 from typing import TYPE_CHECKING
 

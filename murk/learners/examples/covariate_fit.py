@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from murk.learners.core.arrays import Floats
+from murk._arrays import Floats
 from murk.learners.core.coordinates import flattened, matrix_size, symmetric
 from murk.learners.estimates.estimate import Estimate, PublicCovariates
 from murk.learners.estimates.misfit import MOST_NUMBERS, UNLIKE, misfit

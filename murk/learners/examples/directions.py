@@ -30,10 +30,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from murk._arrays import Floats, Integers
 from murk._jit import inlined, jit
 from murk._scratch import copied, empty, wiped
 from murk.errors import UserError
-from murk.learners.core.arrays import Floats, Integers
 from murk.learners.examples import layout as k
 from murk.learners.examples.layout import Array
 from murk.privacy import GaussianMechanism, Guarantee
@@ -148,13 +148,6 @@ class ExampleDirections(Wrapped):
 
     So are their integers: ``(w, a)`` is quantised to a norm of at most ``steps`` lattice steps, and ``|r|`` to at most
     ``a``. ``noise`` has radius 1 and dimension p + 2, and ``features`` is p, the constant included.
-
-    Examples
-    --------
-    >>> from murk.privacy import GaussianDP
-    >>> mechanism = ExampleDirections.calibrate(GaussianDP(1.0), features=3)
-    >>> mechanism.dimension, round(mechanism.variance, 3)  # (2 / mu)^2
-    (5, 4.0)
     """
 
     features: int

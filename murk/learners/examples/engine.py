@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from murk._arrays import Floats, Integers
 from murk._jit import due
 from murk._scratch import copied, empty, keep, wiped
 from murk._turns import in_turn
 from murk.errors import MurkError
-from murk.learners.core.arrays import Floats, Integers
 from murk.learners.core.engine import NeverPublished
 from murk.learners.core.in_place import NO_WORDS, IterateEngine, KernelMemory, trials_for
 from murk.learners.core.options import levels_of
@@ -44,8 +44,7 @@ _COUNTS = ("n_releases", "updates", "in_batch", "refused", "next_refresh", "iden
 class Memory(KernelMemory):
     """State, settings and work space of one learner, with views into its two arrays (see `layout`).
 
-    ``rows`` are the state vectors, ``(9, p)``; ``triangles`` the two sums of the polish, ``(2, p (p + 1) / 2)`` or
-    ``(2, 0)``; ``noise`` and ``words`` those of a record.
+    ``rows`` are the state vectors, (9, p); ``triangles`` the polish's sums; ``noise`` and ``words`` those of a record.
     """
 
     def __init__(self, settings: ExampleSettings) -> None:

@@ -11,8 +11,8 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from river import base
 
+from murk._arrays import Floats
 from murk.errors import UserError
-from murk.learners.core.arrays import Floats
 from murk.learners.core.estimator import (
     LabelEstimator,
     Record,

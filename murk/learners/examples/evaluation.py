@@ -22,8 +22,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from river import base, metrics
 
+from murk._arrays import Floats
 from murk.errors import UserError
-from murk.learners.core.arrays import Floats
 from murk.learners.examples.losses import CODES, DIRECTED_LOSSES, LOGIT_WIDTH, Noise
 from murk.learners.examples.outer import matrix_of
 from murk.learners.examples.transforms import value

@@ -13,8 +13,8 @@ from typing import Any, Final
 
 import numpy as np
 
+from murk._arrays import Floats
 from murk.learners.core import design
-from murk.learners.core.arrays import Floats
 from murk.learners.core.design import Records
 from murk.learners.estimates.estimate import Estimate
 from murk.learners.examples import layout as k

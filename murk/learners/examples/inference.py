@@ -1,11 +1,9 @@
 """Estimates from released examples, their intervals, and the influence of one forged release.
 
-*sandwich*: the polished estimate and covariance of :mod:`murk.learners.examples.polish`, from the releases alone. If
-the mean Hessian is too noisy to invert, the estimate is the average without intervals.
-
-*public rows*: the fits of :mod:`murk.learners.examples.covariate_fit`, for directions of labels and outer products.
-
-*random scaling*: on request without the polish, as for LDP-SGD (Lee, Liao, Seo, Shin 2022).
+*sandwich*: the polished estimate and covariance of :mod:`murk.learners.examples.polish`; the average without intervals
+if the mean Hessian is too noisy to invert. *public rows*: the fits of :mod:`murk.learners.examples.covariate_fit`, for
+directions of labels and outer products. *random scaling*: on request without the polish, as for LDP-SGD (Lee, Liao,
+Seo, Shin 2022).
 """
 
 from __future__ import annotations
@@ -18,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from murk.learners.core.arrays import Floats
+from murk._arrays import Floats
 from murk.learners.core.coordinates import matrix_size
 from murk.learners.core.engine import path_variance, weighted_mean
 from murk.learners.estimates.estimate import FEWEST, RANDOM_SCALING, Estimate, PublicCovariates

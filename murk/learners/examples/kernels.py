@@ -1,7 +1,4 @@
-"""Compiled update from (state, released example) to state, shared by ``learn_one``, ``learn_many`` and the worker.
-
-No BLAS and no clock: the same releases give the same state on one build and kind of CPU.
-"""
+"""Compiled update from (state, released example) to state, shared by all ways of learning; without BLAS and clock."""
 
 from __future__ import annotations
 
@@ -219,10 +216,7 @@ def apply(
 
 @jit
 def state_views(real: Array, whole: Array) -> tuple[Array, Array, Array, Array, Array, Array, Array, Array]:
-    """Return views of the state's vectors, of x and of the released vector.
-
-    The reference point is the average if there is no polish.
-    """
+    """Return views of the state's vectors (the average is the reference without polish), of x and of the release."""
     p, at = whole[k.FEATURES], k.REAL_HEADER
     tail = real.shape[0] - p - whole[k.NUMBERS]
     point = at + (k.REFERENCE if whole[k.POLISH] == 1 else k.AVERAGE) * p

@@ -1,7 +1,4 @@
-"""Layout of a learner's two arrays, ``real`` and ``whole``.
-
-Kernels take two arrays, as passing a dozen arrays would cost more than a step of the update.
-"""
+"""Layout of a learner's two arrays, ``real`` and ``whole``: passing more to kernels costs more than an update."""
 
 from __future__ import annotations
 

@@ -10,8 +10,8 @@ from typing import Final
 
 import numpy as np
 
+from murk._arrays import Floats
 from murk.errors import UserError
-from murk.learners.core.arrays import Floats
 from murk.learners.estimates.links import logistic
 from murk.learners.examples.protocol import DIRECTED
 from murk.learners.examples.protocol import LOSSES as BY_TARGET

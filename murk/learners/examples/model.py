@@ -26,8 +26,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from murk._arrays import Floats
 from murk._turns import in_turn
-from murk.learners.core.arrays import Floats
 from murk.learners.core.coordinates import matrix_size
 from murk.learners.core.part import Numbers, Part, all_numbers
 from murk.learners.core.scoring.mechanism import OuterGaussian, OuterMechanism

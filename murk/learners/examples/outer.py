@@ -19,9 +19,9 @@ import math
 
 import numpy as np
 
+from murk._arrays import Floats
 from murk._jit import inlined, jit, patient
 from murk._memory import borrowed, integers_at, numbers_at, rows_at
-from murk.learners.core.arrays import Floats
 from murk.learners.core.coordinates import symmetric
 from murk.learners.core.in_place import LEARNED
 from murk.learners.core.scoring.kernels import outer

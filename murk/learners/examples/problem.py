@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from murk._arrays import Floats
 from murk._scratch import copied, empty
 from murk.errors import UserError
-from murk.learners.core.arrays import Floats
 from murk.learners.core.options import InverseScalingStep
 from murk.learners.estimates.estimate import Estimate, PublicCovariates
 from murk.learners.examples import kernels as f
@@ -45,10 +45,9 @@ class ExampleProblem:
         check_size(self.settings)
 
     def vectors(self, X: Floats, y: Floats, theta: Floats | None = None) -> Floats:
-        """Return the vectors that the mechanism randomizes, of coded records ``X``, ``(m, p)``, the constant last.
+        """Return what the mechanism randomizes, of coded records ``X``, ``(m, p)``, the constant last.
 
-        They are v of an outer product, (m, p + 1), directions, ``y x`` with labels -1 and +1, or ``(x, a y)``; zeros
-        for a missing target (NaN).
+        They are v of an outer product, (m, p + 1), directions, ``y x``, or ``(x, a y)``; zeros without a target (NaN).
         """
         rows = copied(X)
         settings = self.settings

@@ -66,8 +66,6 @@ def example_release(
     and a level of mu up to 2; else `directions`. ``guarantees`` are of all levels, the default one first, as in a task
     file; ``coded`` counts coded features without the constant, ``rows`` the public rows.
 
-    Examples
-    --------
     >>> gdp = lambda mu: [{"gdp": {"mu": mu}}]
     >>> example_release("squared", gdp(1.0), 2), example_release("squared", gdp(4.0), 2)
     ('outer', 'directions')

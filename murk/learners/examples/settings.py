@@ -11,8 +11,8 @@ from typing import Any, Literal
 
 import numpy as np
 
+from murk._arrays import Floats, Integers
 from murk.errors import UserError
-from murk.learners.core.arrays import Floats, Integers
 from murk.learners.core.coordinates import matrix_size
 from murk.learners.core.options import Averaging, InverseScalingStep, Weighting
 from murk.learners.core.parameters import check_choices

@@ -1,4 +1,1 @@
-"""Locally private stochastic gradient descent: the problem of devices and learners, and the estimators.
-
-The estimators need River and are not imported here, so that a device starts fast.
-"""
+"""Locally private stochastic gradient descent; estimators, which need River, are not imported here."""

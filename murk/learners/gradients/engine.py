@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from murk._arrays import Floats, Integers
 from murk._scratch import copied, empty, keep, wiped
 from murk._turns import in_turn
 from murk.errors import MurkError
-from murk.learners.core.arrays import Floats, Integers
 from murk.learners.core.in_place import NO_WORDS, IterateEngine, KernelMemory, finish_draw, take_random
 from murk.learners.core.options import InverseScalingStep, levels_of
 from murk.learners.estimates.estimate import Estimate, PublicCovariates

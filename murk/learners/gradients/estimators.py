@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from river import base
 
+from murk._arrays import Floats
 from murk.errors import UserError
-from murk.learners.core.arrays import Floats
 from murk.learners.core.data_warnings import BeyondBounds
 from murk.learners.core.estimator import (
     LabelEstimator,

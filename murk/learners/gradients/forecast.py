@@ -13,7 +13,7 @@ from typing import Final
 
 import numpy as np
 
-from murk.learners.core.arrays import Floats, Integers
+from murk._arrays import Floats, Integers
 from murk.learners.core.design import Records, one_by_one, split, vectors_variance
 from murk.learners.core.options import InverseScalingStep
 from murk.learners.estimates.estimate import Estimate

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from murk.learners.core.arrays import Floats
+from murk._arrays import Floats
 from murk.learners.core.engine import path_variance, weighted_mean
 from murk.learners.estimates.estimate import ASKED, COMPLETE, FEWEST, RANDOM_SCALING, Estimate, People, PublicCovariates
 from murk.learners.estimates.forgers import Influence, longest

@@ -669,8 +669,6 @@ def ring_size(max_staleness: MaxStaleness) -> int:
     ``[0, releases]`` has most versions, as gaps between them never shrink. Later it is s n, s the share: gaps are wider
     than a 400th of ``(1 - s) n`` (see the module), so there are at most ``400 s / (1 - s) + 1`` versions.
 
-    Examples
-    --------
     >>> from murk.stream.task.learner import MaxStaleness
     >>> ring_size(MaxStaleness())
     101

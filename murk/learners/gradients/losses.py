@@ -15,8 +15,8 @@ from typing import ClassVar
 
 import numpy as np
 
+from murk._arrays import Floats
 from murk.errors import UserError
-from murk.learners.core.arrays import Floats
 from murk.learners.core.coordinates import contrasts
 
 LOGISTIC, SOFTMAX, HUBER, HUBER_SCALE, BALANCED = 0, 1, 2, 3, 4
@@ -111,8 +111,6 @@ class Huber:
     out, which leaves ``-psi_c(u) x w(x)`` with ``C0 = c reach``. For an estimated scale ``multiplier`` times d/dsigma,
     less its centre, is released as well, so ``C0 = sqrt((c reach)^2 + (multiplier c^2 / 4)^2)``.
 
-    Examples
-    --------
     >>> round(2 * Huber(c=1.345).bound(reach=2**0.5), 6)
     3.910287
     """

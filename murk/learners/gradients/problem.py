@@ -9,9 +9,9 @@ from typing import ClassVar
 
 import numpy as np
 
+from murk._arrays import Floats
 from murk._scratch import copied, empty
 from murk.errors import UserError
-from murk.learners.core.arrays import Floats
 from murk.learners.core.options import InverseScalingStep
 from murk.learners.estimates.estimate import Estimate, PublicCovariates
 from murk.learners.gradients import kernels as k
@@ -104,10 +104,9 @@ class GradientProblem:
         return max(1, releases // SHARE)
 
     def check_iterate(self, theta: Floats) -> None:
-        """Refuse an iterate that no honest learner publishes, before any record is read.
+        """Raise HostileModelError for an iterate that no honest learner publishes, before any record is read.
 
-        Raises HostileModelError for a wrong size, numbers that are not finite, or ones outside the radius or the
-        scale's bounds.
+        Such a one has a wrong size, infinite numbers, or ones outside the radius or the scale's bounds.
         """
         d, settings = self.dimension, self.settings
         theta = np.asarray(theta, dtype=np.float64)

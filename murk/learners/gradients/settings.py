@@ -10,8 +10,8 @@ from typing import Literal
 
 import numpy as np
 
+from murk._arrays import Floats
 from murk.errors import UserError
-from murk.learners.core.arrays import Floats
 from murk.learners.core.coordinates import whitening
 from murk.learners.core.options import Averaging, InverseScalingStep, Weighting
 from murk.learners.core.parameters import check_choices
@@ -29,8 +29,6 @@ def reach(weights: Weights, smallest_square: float = 0.0, largest_square: float 
     For ``norm``, ``||x|| w`` is ``min(1, ||x||)``; for ``mallows`` ``min(||x||, 2 / ||x||)`` (Shi et al., section 5),
     at most sqrt 2 in general but only ``2 / sqrt(d)`` if every coded feature is -1 or +1. ``clip`` has no weight.
 
-    Examples
-    --------
     >>> reach("mallows", smallest_square=9, largest_square=9)  # eight features of +-1 and the constant
     0.6666666666666666
     """

@@ -175,10 +175,7 @@ def models_of(given: Model | str | Path | Sequence[Model | str | Path]) -> list[
 def open_fittings(
     stack: ExitStack, models: Sequence[Model], url: str, *, name: str | None = None, estimates: Publisher | None = None
 ) -> list[Fitting]:
-    """Return the fittings of models on the log at a URL, to be closed by ``stack``.
-
-    Raises UserError before any state is begun if there is no log or task, or its releases cannot serve a model.
-    """
+    """Return the fittings of models on a log, to be closed by ``stack``; raise UserError if it cannot serve one."""
     with open_log(url, create=False, name=name) as log:
         document = log.document()
         if document is None:

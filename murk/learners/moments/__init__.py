@@ -1,4 +1,1 @@
-"""Public-data GLM: learning from second moments that people release once, and from public covariates.
-
-The estimators, which need River, are not imported here, so that devices start fast.
-"""
+"""Public-data GLM: learning from second moments released once, and public covariates; imports no River."""

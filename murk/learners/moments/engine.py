@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from murk._arrays import Floats, Integers
 from murk._jit import due
 from murk._scratch import keep, wiped
 from murk._turns import Turns, in_turn
 from murk.errors import MurkError, UserError
-from murk.learners.core.arrays import Floats, Integers
 from murk.learners.core.covariates import Covariates
 from murk.learners.core.curves import Curve
 from murk.learners.core.engine import NeverPublished

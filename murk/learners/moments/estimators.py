@@ -10,9 +10,9 @@ from typing import Any, Final, Literal, Self
 import numpy as np
 from river import base
 
+from murk._arrays import Floats
 from murk._scratch import empty
 from murk.errors import UserError
-from murk.learners.core.arrays import Floats
 from murk.learners.core.covariates import PublicSample
 from murk.learners.core.curves import LINKS, LOSSES, Curve, curve_of
 from murk.learners.core.estimator import (

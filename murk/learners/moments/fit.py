@@ -1,10 +1,9 @@
 """Estimation of coefficients and their standard errors from second moments.
 
 Least squares gives ``beta = M^-1 b`` with slopes u. For a curved link `root.solve` scales them by c and finds the
-intercept a.
-Standard errors are by the delta method, from the releases' noise in ``b`` and ``M`` (known exactly), the sampling of
-people (the residual variance is at most ``1 - b'beta`` in coded units) and the sampling of public covariates (measured
-on them).
+intercept a. Standard errors are by the delta method, from the releases' noise in ``b`` and ``M`` (known exactly), the
+sampling of people (the residual variance is at most ``1 - b'beta`` in coded units), and of public covariates
+(measured).
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from functools import cache, cached_property
 
 import numpy as np
 
-from murk.learners.core.arrays import Floats
+from murk._arrays import Floats
 from murk.learners.core.coordinates import flattened, matrix_size
 from murk.learners.core.covariates import Covariates
 from murk.learners.core.curves import LINKS, LOSSES, Curve

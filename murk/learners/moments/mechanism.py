@@ -9,9 +9,9 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from murk._arrays import Floats, Integers
 from murk._scratch import copied, wiped
 from murk.errors import UserError
-from murk.learners.core.arrays import Floats, Integers
 from murk.learners.core.scoring.sums import direction_spread
 from murk.learners.moments import kernels
 from murk.learners.moments.statistics import Statistics
@@ -38,14 +38,6 @@ class MomentMechanism(RoundedGaussian):
 
     keeps that within the ``2 steps`` of the guarantee of ``noise`` (one step is left for rounding). Raises UserError if
     the budget is too small for the lattice. Source: Wang, Zhang, Gaboardi, Xu (docs/public-glm.md), Algorithms 1 to 4.
-
-    Examples
-    --------
-    >>> from murk.privacy import ApproxDP
-    >>> layout = Statistics(("a", "b"), radius=1.0, constant=False)
-    >>> mechanism = calibrated(ApproxDP(10.0, 1e-6), layout)
-    >>> round(mechanism.sensitivity, 4), round(mechanism.variance**0.5, 2)
-    (2.1213, 1.15)
     """
 
     statistics: Statistics

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from murk._arrays import Floats, Integers
 from murk._scratch import keep
 from murk.errors import UserError
-from murk.learners.core.arrays import Floats, Integers
 from murk.learners.core.covariates import Covariates
 from murk.learners.core.curves import LINKS, LOSSES, CodedCurve, Curve, curve_of
 from murk.learners.core.scoring.model import Question
@@ -148,19 +148,6 @@ def problem_for(task: Task) -> MomentProblem | DirectionProblem:
 
     Raises UserError if a level's guarantee and the task's mechanism do not fit, or if the public covariates have other
     features.
-
-    Examples
-    --------
-    >>> from murk.stream import Task
-    >>> task = Task.parse('''
-    ... name: third-child
-    ... features: [{name: age, low: 21, high: 35}]
-    ... target: {name: third_child, kind: binary, positive: yes, negative: no}
-    ... protocol: moments
-    ... privacy: {guarantee: {gdp: {mu: 1.0}}}
-    ... ''')
-    >>> problem_for(task).layout.labels  # type: ignore[union-attr]
-    ('age*age', 'age*intercept', 'observed', 'age*target', 'intercept*target')
     """
     block, coding = task.block, task.coding
     assert block is not None

@@ -19,8 +19,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from murk._arrays import Floats
 from murk.errors import UserError
-from murk.learners.core.arrays import Floats
 from murk.learners.core.covariates import Covariates
 from murk.learners.core.curves import Curve
 
@@ -47,14 +47,6 @@ def solve(curve: Curve, scores: Floats, shares: Floats, mean: float | None) -> t
 
     ``scores`` are the ``s_j`` and ``shares`` the shares of people at them, (m,); ``mean`` is the mean response. Raises
     NoRootError if there is no solution.
-
-    Examples
-    --------
-    >>> from murk.learners.core.curves import LOSSES
-    >>> s = np.linspace(-0.2, 0.2, 101)
-    >>> a, c = solve(LOSSES["logistic"], s, np.full(101, 1 / 101), 0.5)
-    >>> abs(a) < 1e-9, round(c, 2)
-    (True, 4.24)
     """
     from scipy.optimize import brentq, minimize_scalar
 
@@ -153,8 +145,6 @@ def solve_score(curve: Curve, public: Covariates, cross: Floats, start: Floats) 
     ``cross`` is ``E x y``, (p,), y the response. The curve is increasing, so there is at most one solution. Raises
     NoRootError if there is none.
 
-    Examples
-    --------
     >>> from murk.learners.core.curves import LOSSES
     >>> X = np.column_stack([np.linspace(-1, 1, 201), np.ones(201)])
     >>> public = Covariates(X, np.full(201, 1 / 201), 201.0, X.T @ X / 201)

@@ -18,9 +18,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from murk._arrays import Floats
 from murk._scratch import copied, empty
 from murk.errors import UserError
-from murk.learners.core.arrays import Floats
 from murk.learners.moments import kernels
 
 PEOPLE = 1_000_000  # Default number of people
@@ -35,8 +35,6 @@ def normal_reach(
     ``tr S + 2 sqrt(tr(S^2) t) + 2 ||S|| t`` bounds its square, ``t = log(n / failure)`` (Hsu, Kakade and Zhang 2012);
     ``published`` gives the paper's larger ``5 ||S|| p t`` (Algorithm 1).
 
-    Examples
-    --------
     >>> round(normal_reach(np.eye(4), 1000), 2), round(normal_reach(np.eye(4), 1000, published=True), 2)
     (6.03, 14.07)
     """
@@ -51,8 +49,6 @@ def normal_reach(
 def sensitivity(r: float, b: float) -> float:
     """Return the largest distance between two records' moments, ``||x|| <= r``, ``|y| <= b``.
 
-    Examples
-    --------
     >>> round(sensitivity(1.0, 1.0), 4), sensitivity(1.0, 2.0)
     (2.1213, 4.0)
     """
@@ -157,8 +153,6 @@ class Statistics:
         Non-finite features count as 0, and records beyond the bound are projected to it. A NaN target is missing if
         ``observed``, and counts as 0 otherwise.
 
-        Examples
-        --------
         >>> Statistics(("a", "1"), radius=2.0).vectors(np.array([[0.5, 1.0]]), np.array([1.0])).round(3).tolist()
         [[0.25, 0.707, 0.5, 1.0]]
         """

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from murk.learners.core.arrays import Floats
+from murk._arrays import Floats
 from murk.learners.core.covariates import Covariates
 from murk.learners.estimates.forgers import Influence, longest
 from murk.learners.estimates.misfit import UNLIKE

@@ -266,8 +266,6 @@ def kept_share(missing: float, distance: float, variance: float) -> float:
 def coded_as(feature: Feature) -> str:
     """Return the code of a missing value of a feature, in words.
 
-    Examples
-    --------
     >>> coded_as(NumberFeature(name="visits", low=0, high=8))
     '4, the middle of its bounds'
     """

@@ -1,14 +1,12 @@
-"""A result in a notebook: one table with a drawn interval in each row, in the page's own colours.
-
-The HTML loads nothing and runs no script; on a narrow page each coefficient becomes a card.
-"""
+"""A result in a notebook: one table, a card each on a narrow page, in the page's own colours; it loads nothing."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
 from html import escape
-from typing import TYPE_CHECKING, Any, Final
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
 
 from murk.learners.results import text
 from murk.learners.results.numbers import NOT_LEARNED, number, span
@@ -21,41 +19,6 @@ Report = Mapping[str, Any]
 
 _WIDTH, _HEIGHT = 170.0, 20.0
 
-# Colours are the page's own, or visible on light and dark pages. Selectors take precedence over the notebook's.
-_STYLE: Final = """
-.murk-result{container-type:inline-size;max-width:62rem;font-size:.92em;line-height:1.4;text-align:left}
-.murk-result .murk-head{display:flex;flex-wrap:wrap;gap:.2em .8em;align-items:baseline;margin:0 0 .5em}
-.murk-result .murk-head b{font-size:1.15em}
-.murk-result .murk-mark{background:rgba(224,142,0,.22);border-radius:.3em;padding:.05em .5em}
-.murk-result .murk-soft{opacity:.72}
-.murk-result table{border-collapse:collapse;width:100%;margin:0;border:0;font-size:1em;table-layout:auto}
-.murk-result table thead tr:nth-child(n),.murk-result table tbody tr:nth-child(n){background:none;border:0}
-.murk-result table th,.murk-result table td{text-align:left;vertical-align:top;padding:.35em 1.5em .35em 0;border:0;
-border-bottom:1px solid rgba(127,127,127,.28);max-width:none;white-space:normal;font-variant-numeric:tabular-nums}
-.murk-result table thead th{font-weight:600;vertical-align:bottom}
-.murk-result table td.murk-number,.murk-result table th.murk-number{text-align:right;white-space:nowrap}
-.murk-result small{display:block;opacity:.72;font-size:.88em;font-weight:400}
-.murk-result svg{display:block;width:170px;height:20px;overflow:visible}
-.murk-result .murk-why{border-left:.25em solid rgba(224,142,0,.8);padding-left:.7em;margin:.7em 0}
-.murk-result ul{margin:.6em 0;padding-left:1.2em}
-.murk-result details{margin:.3em 0}
-.murk-result summary{cursor:pointer}
-.murk-result details p{margin:.4em 0}
-.murk-result pre{white-space:pre-wrap;overflow-wrap:anywhere;font-size:.92em;background:none;color:inherit}
-.murk-result table td.murk-number:last-child,.murk-result table th.murk-number:last-child{padding-right:0}
-@container (max-width:40rem){
-.murk-result table thead{display:none}
-.murk-result table tbody tr:nth-child(n){display:block;padding:.5em 0;border-bottom:1px solid rgba(127,127,127,.28)}
-.murk-result table tbody td,.murk-result table tbody th{display:flex;justify-content:space-between;gap:1em;border:0;
-padding:.1em 0;text-align:right}
-.murk-result table tbody th{display:block;text-align:left}
-.murk-result table tbody td[data-of]::before{content:attr(data-of);opacity:.72;text-align:left}
-.murk-result table tbody td.murk-said{display:block;text-align:left}
-.murk-result svg{margin-left:auto}
-.murk-result table tbody td:empty{display:none}
-}
-"""
-
 
 def result_html(report: Report, coefficients: Sequence[Coefficient], beneath: str = "") -> str:
     """Return a report as HTML, with further HTML ``beneath`` it."""
@@ -65,8 +28,10 @@ def result_html(report: Report, coefficients: Sequence[Coefficient], beneath: st
     notes = "".join(f"<li>{escape(words)}</li>" for words in _notes(report))
     diagnosis = report["diagnosis"]
     why = f'<p class="murk-why">{escape(diagnosis["words"])}</p>' if diagnosis else ""
+    # Colours are the page's own, or visible on light and dark pages. Selectors take precedence over the notebook's.
+    style = (files("murk.learners.results") / "result.css").read_text(encoding="utf-8")
     return (
-        f'<div class="murk-result"><style>{_STYLE}</style>{head}{_table(report, coefficients)}{why}<ul>{notes}</ul>'
+        f'<div class="murk-result"><style>\n{style}</style>{head}{_table(report, coefficients)}{why}<ul>{notes}</ul>'
         f"{_promise(report)}{beneath}</div>"
     )
 

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from murk._arrays import Floats
 from murk.errors import UserError
 from murk.learners.estimates.units import odds_ratio
 from murk.learners.results.numbers import NOT_LEARNED, number, span
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     from murk.learners.results.coefficients import Coefficient
 
-Floats = NDArray[np.float64]
 
 BLUE: Final = "#1f6feb"
 GREY: Final = "#6e7781"
@@ -187,8 +186,6 @@ def window(value: Floats, half: Floats, target: float | None = None, *, least: f
     The range holds the last value and ``target``. It reaches ``least`` to both sides, if given, where nothing was
     learned, and no further elsewhere.
 
-    Examples
-    --------
     >>> low, high = window(np.array([3.0, 0.1]), np.array([8.0, 0.05]))
     >>> round(low, 2), round(high, 2)
     (-0.2, 0.4)

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from murk._arrays import Floats
 from murk.errors import UserError
 from murk.learners.estimates.links import class_probabilities, logistic
 from murk.stream.task.data.features import ClassTarget, RealTarget
@@ -16,16 +16,12 @@ from murk.stream.task.task import Task
 if TYPE_CHECKING:
     from murk.learners.estimates.estimate import Estimate
 
-Array = NDArray[np.float64]
 
 _LEAST = 1e-6  # least probability of a class by a line through labels
 
 
-def predict(task: Task, coefficients: Mapping[str, float], records: Any) -> Array:
-    """Return predictions for raw records, coded like on a device; see `Result.predict`.
-
-    Raises UserError if the coefficients predict neither a probability nor a mean, or a column is missing.
-    """
+def predict(task: Task, coefficients: Mapping[str, float], records: Any) -> Floats:
+    """Return predictions for raw records, coded like on a device; raise UserError as `Result.predict` does."""
     X = _coded(task, records)
     # A class without coefficients has zeros.
     lines = np.column_stack([
@@ -37,7 +33,7 @@ def predict(task: Task, coefficients: Mapping[str, float], records: Any) -> Arra
     return _mean(task, lines[:, 0])
 
 
-def predicted_intervals(task: Task, estimate: Estimate, records: Any, level: float = 0.95) -> Array:
+def predicted_intervals(task: Task, estimate: Estimate, records: Any, level: float = 0.95) -> Floats:
     r"""Return intervals of the predictions for raw records: (m, 2), or (m, K, 2) for classes; see `predict`.
 
     A probability or mean is a monotone function of ``x'theta``, which maps the ends of the interval ``x'theta +- h``,
@@ -49,21 +45,6 @@ def predicted_intervals(task: Task, estimate: Estimate, records: Any, level: flo
     Raises UserError like `predict`, and for random scaling, which has no covariance.
 
     Source: Oehlert, "A note on the delta method", American Statistician 46(1), 1992.
-
-    Examples
-    --------
-    >>> from murk.learners.estimates.estimate import Estimate
-    >>> task = Task.parse('''
-    ... name: third-child
-    ... features: [{name: age, low: 21, high: 35}]
-    ... target: {name: third_child, kind: binary, positive: yes, negative: no}
-    ... privacy: {guarantee: {gdp: {mu: 1.0}}}
-    ... ''')
-    >>> covariance = np.array([[0.04, 0.0], [0.0, 0.01]])
-    >>> spread = np.sqrt(np.diag(covariance))
-    >>> estimate = Estimate(("age", "intercept"), np.array([0.5, 0.0]), "scores", spread, "", 1, 9_000, covariance)
-    >>> predicted_intervals(task, estimate, [{"age": 28}, {"age": 35}]).round(3).tolist()
-    [[0.451, 0.549], [0.515, 0.719]]
     """
     from murk.learners.estimates.effects import combined_half_widths
     from murk.learners.estimates.estimate import RANDOM_SCALING
@@ -79,7 +60,7 @@ def predicted_intervals(task: Task, estimate: Estimate, records: Any, level: flo
     ]  # fmt: skip
     lines = np.column_stack([X @ estimate.values[place] if place else np.zeros(len(X)) for place in places])
 
-    def halves(factors: Array) -> Array:
+    def halves(factors: Floats) -> Floats:
         weights = np.zeros((len(X), len(estimate.names)))
         for factor, place in zip(factors.T, places, strict=True):
             if place:
@@ -131,7 +112,7 @@ def describe_prediction(task: Task, estimate: Estimate, record: Mapping[str, str
     return {"at": dict(record), "target": target.name, "of": of}
 
 
-def _coded(task: Task, records: Any) -> Array:
+def _coded(task: Task, records: Any) -> Floats:
     if task.coefficient_scale == "own" and not isinstance(task.target, ClassTarget):
         raise UserError(
             f"the coefficients of {task.name!r} are in the unit of its loss, and predict no probability or mean"
@@ -144,7 +125,7 @@ def _labels(task: Task) -> list[str]:
     return [f"{label}:" for label in task.target.classes] if isinstance(task.target, ClassTarget) else [""]
 
 
-def _mean(task: Task, line: Array) -> Array:
+def _mean(task: Task, line: Floats) -> Floats:
     """Return the mean of a real target, or the probability of a binary one's positive value."""
     target = task.target
     if isinstance(target, RealTarget):
@@ -156,7 +137,7 @@ def _mean(task: Task, line: Array) -> Array:
     return np.asarray(np.clip((1.0 + line) / 2.0, 0.0, 1.0))
 
 
-def _class_shares(task: Task, lines: Array) -> Array:
+def _class_shares(task: Task, lines: Floats) -> Floats:
     """Return probabilities of classes, (m, K), from lines of log odds or through labels of -1 and +1."""
     if task.coefficient_scale != "probability":
         return class_probabilities(lines, np.eye(lines.shape[1]))

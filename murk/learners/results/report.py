@@ -205,10 +205,9 @@ def report_estimate(
     estimate: Estimate, scale: Scale, units: Mapping[str, Unit], level: float, *, forecast: bool = True,
     looks: Looks | None = None,
 ) -> dict[str, Any]:  # fmt: skip
-    """Return the part of a report about coefficients.
+    """Return the part of a report about coefficients, in natural ``units`` where known.
 
-    ``units`` has the natural units by name, if known. ``forecast=False`` skips the slow forecast of what it takes to
-    learn the other coefficients. ``looks`` are those for which intervals hold at ``level``; by default one.
+    ``forecast=False`` skips a slow forecast; ``looks`` are those for which intervals hold at ``level``, by default one.
     """
     from murk.learners.problem import plausible
     from murk.learners.results.diagnosis import describe_forgers

@@ -268,17 +268,7 @@ def describe_not_learned(report: Mapping[str, Any]) -> Iterator[str]:
 
 
 def as_text(blocks: Iterator[Block], width: int = 110) -> str:
-    """Return blocks as plain text, prose wrapped at ``width``.
-
-    Examples
-    --------
-    >>> print(as_text(iter([Table("Two", ["name", "value"], [["a", "1.5"], ["bc", "-10"]]), Paragraph("So be it.")])))
-    Two
-    name  value
-    a       1.5
-    bc      -10
-    So be it.
-    """
+    """Return blocks as plain text, prose wrapped at ``width``."""
     lines: list[str] = []
     for block in blocks:
         if isinstance(block, Paragraph):

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from river import base
 
+from murk._arrays import Floats
 from murk.errors import UserError
 from murk.learners.core.coordinates import contrasts
 from murk.learners.core.covariates import PublicSample
@@ -29,8 +30,6 @@ from murk.learners.estimates.links import class_probabilities, logistic
 from murk.privacy import GaussianDP, Guarantee, PureDP
 from murk.privacy.noise import NoiseSource
 from murk.stream.task.protocol import Scale
-
-Floats = NDArray[np.float64]
 
 
 class Scores(PersonEstimator):

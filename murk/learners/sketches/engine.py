@@ -9,9 +9,9 @@ from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
 
+from murk._arrays import Floats, Integers
 from murk._turns import Turns, in_turn
 from murk.errors import MurkError, UserError
-from murk.learners.core.arrays import Floats, Integers
 from murk.learners.core.engine import NeverPublished
 from murk.learners.estimates.estimate import Estimate
 from murk.learners.sketches.estimates import estimate, estimate_grams
@@ -224,10 +224,7 @@ class NewtonEngine(WindowEngine[NewtonSettings, NewtonMechanism, NewtonSums]):
     shared: ClassVar[tuple[str, ...]] = ("columns", "feature_bound", "target_bound", "first")
 
     def admit(self, release: NewtonRelease, ahead: int = 0) -> None:
-        """Refuse a Newton step that no honest organisation sends, with RejectedError.
-
-        Both matrices are checked as by `GramEngine.admit`; no coefficient of an honest model exceeds `MOST`.
-        """
+        """Raise RejectedError for a dishonest Newton step: as in `GramEngine.admit`, or a coefficient beyond `MOST`."""
         mechanism, integers = self._mechanism(release.level), release.integers
         self._check_payload(integers, release.records, mechanism.largest_window)
         if len(release.model) != self.settings.features:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from murk.learners.core.arrays import Matrix, Vector
+from murk._arrays import Matrix, Vector
 from murk.learners.estimates.estimate import Estimate
 from murk.learners.estimates.forgers import Influence
 from murk.learners.estimates.line import LineEstimate, MomentEstimate, allowance

@@ -11,10 +11,10 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from river import base
 
+from murk._arrays import Floats
 from murk._scratch import keep, numbers_were_used, wiping
 from murk._turns import Turns, in_turn
 from murk.errors import MurkError, UserError
-from murk.learners.core.arrays import Floats
 from murk.learners.core.estimator import (
     LabelEstimator,
     Record,

@@ -13,8 +13,8 @@ from typing import Any, Final
 
 import numpy as np
 
+from murk._arrays import Floats
 from murk.errors import UserError
-from murk.learners.core.arrays import Floats
 from murk.learners.core.design import Records, misfit_variance, moments_variance, one_by_one, split, within_bounds
 from murk.learners.estimates.estimate import Estimate
 from murk.learners.sketches.engine import GramEngine, NewtonEngine, SketchEngine

@@ -18,7 +18,7 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
-from murk.learners.core.arrays import Matrix, Vector
+from murk._arrays import Matrix, Vector
 from murk.learners.estimates.line import LineEstimate, MomentEstimate, around_biased
 from murk.learners.sketches.estimates import FALLBACK_RANGE, estimate_grams, mean_label, without_constant
 from murk.learners.sketches.second_order import Scores

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from murk._arrays import Floats
 from murk._scratch import keep
 from murk.errors import UserError
-from murk.learners.core.arrays import Floats
 from murk.learners.estimates.estimate import Estimate
 from murk.learners.sketches.engine import GramEngine, NewtonEngine, SketchEngine
 from murk.learners.sketches.newton import first_model

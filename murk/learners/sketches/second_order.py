@@ -25,7 +25,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from murk.learners.core.arrays import Matrix, Vector
+from murk._arrays import Matrix, Vector
 from murk.learners.sketches.sums import NewtonSums
 from murk.privacy.sketches.newton import EDGE
 

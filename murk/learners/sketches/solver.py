@@ -26,8 +26,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from murk.errors import UserError
-from murk.learners.core.arrays import Matrix, Vector
+from murk._arrays import Matrix, Vector
 from murk.learners.sketches.sums import GramSums, SketchSums
 
 # Directions with an eigenvalue of X'X below this many times the radius of pure noise's eigenvalues are hidden.
@@ -100,30 +99,6 @@ class Solution:
     covariance: Matrix  # (p, p), for residuals of one variance; infinite if ``held`` is not 0
     moment: Matrix  # (d, d), second moment of one record (x, y), the noise subtracted
     held: int  # number of directions that noise hides, along which coefficients are shrunk
-
-
-def least_squares(sketch: Matrix) -> Vector:
-    """Return the paper's ``argmin ||Y~ - X~ theta||`` from one sketch, the target last (Lev et al., Algorithm 2).
-
-    Raises UserError for fewer rows than features, whose fit would be exact.
-
-    >>> least_squares(np.array([[1.0, 0.0, 2.0], [0.0, 1.0, 3.0], [1.0, 1.0, 5.0]])).round(6).tolist()
-    [2.0, 3.0]
-    """
-    rows = np.asarray(sketch, dtype=np.float64)
-    if rows.ndim != 2 or rows.shape[1] < 2:
-        raise UserError(f"a sketch is a matrix of features and the target, got shape {rows.shape}")
-    check_rows(rows.shape[0], rows.shape[1] - 1)
-    return np.asarray(np.linalg.lstsq(rows[:, :-1], rows[:, -1], rcond=None)[0], dtype=np.float64)
-
-
-def check_rows(rows: int, features: int) -> None:
-    """Raise UserError if a sketch has no more rows than features."""
-    if rows <= features:
-        raise UserError(
-            f"a sketch of {rows} rows does not determine {features} coefficients (the constant is one of them): "
-            f"give at least {features + 1} rows, better a hundred times as many"
-        )
 
 
 def solve(sums: SketchSums, *, debiased: bool = True, constant: bool = True) -> Solution:

@@ -7,8 +7,8 @@ from typing import ClassVar, Self
 
 import numpy as np
 
+from murk._arrays import Integers, Matrix, Vector
 from murk._jit import jit
-from murk.learners.core.arrays import Integers, Matrix, Vector
 
 SIGNAL = 0.1
 """A person's mean square of residual times feature, over C_X^2 C_Y^2, for which weights balance noise and sampling."""

@@ -15,8 +15,8 @@ from typing import Literal
 
 import numpy as np
 
+from murk._arrays import Matrix, Vector
 from murk.errors import UserError
-from murk.learners.core.arrays import Matrix, Vector
 
 Surrogate = Literal["minimax", "chebyshev"]
 

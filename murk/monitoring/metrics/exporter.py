@@ -1,8 +1,4 @@
-"""Prometheus metrics of the catalogue, from a snapshot.
-
-Counters and histograms are copied from the chains' states, so that restarted or several monitors neither lose nor
-double anything.
-"""
+"""Prometheus metrics of the catalogue; counters are copied from states, so that none is lost or counted twice."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from email.message import Message
 from functools import partial
 from html import escape
@@ -26,27 +26,7 @@ _INLINE = (
     (re.compile(r"\*([^*]+)\*"), r"<em>\1</em>"),
 )
 _LINK = re.compile(r"\[([^]]+)\]\(([^)#]*)#?([^)]*)\)")
-_PAGE = """<!doctype html>
-<html lang="en">
-<head>
-  <meta charset="utf-8">
-  <meta name="viewport" content="width=device-width, initial-scale=1">
-  <meta name="color-scheme" content="light dark">
-  <title>{title}: Murk runbook</title>
-  <link rel="icon" href="../icon.svg" type="image/svg+xml">
-  <link rel="stylesheet" href="../page.css">
-</head>
-<body>
-  <header class="masthead"><div>
-    <p class="brand"><a href="../">Murk monitor</a>: runbook</p>
-    <h1>{title}</h1>
-  </div></header>
-  <main class="runbook">
-{body}
-  </main>
-</body>
-</html>
-"""
+_PAGE = Path(__file__).with_name("runbook.html").read_text(encoding="utf-8")
 
 
 def runbook_routes() -> dict[str, Route]:
@@ -61,8 +41,6 @@ def runbook_routes() -> dict[str, Route]:
 def sections(text: str) -> dict[str, str]:
     """Return the sections of a Markdown document by the anchor of their heading.
 
-    Examples
-    --------
     >>> sections("# Top\\n## The disk is full\\nFree some.\\n")
     {'top': '', 'the-disk-is-full': 'Free some.'}
     """
@@ -76,8 +54,6 @@ def sections(text: str) -> dict[str, str]:
 def html(text: str) -> str:
     """Convert paragraphs, numbered lists, code, emphasis and links between alerts to HTML; drop other links.
 
-    Examples
-    --------
     >>> html("Is *it* up? Ask `/healthz`.")
     '<p>Is <em>it</em> up? Ask <code>/healthz</code>.</p>'
     """
@@ -122,20 +98,25 @@ TYPES = {
 def monitor_routes(monitor: Monitor, page: Path = PAGE) -> dict[str, Route]:
     """Return the routes of a monitor; ``/healthz`` answers 503 while the log cannot be read."""
 
-    def healthz(headers: Message) -> Response:
-        problem = monitor.snapshot.problem
-        return text(200, "ok") if problem is None else text(503, problem)
-
     def status(headers: Message) -> Response:
         return Response(200, "application/json", monitor.snapshot.body)
 
     return {
         **files(page),
         **runbook_routes(),
-        "/metrics": partial(metrics, monitor.registry),
-        "/healthz": healthz,
+        **health_routes(monitor.registry, lambda: monitor.snapshot.problem),
         "/api/status": status,
     }
+
+
+def health_routes(registry: CollectorRegistry, trouble: Callable[[], str | None]) -> dict[str, Route]:
+    """Return ``/metrics``, and ``/healthz``, which answers 503 with the trouble while there is some."""
+
+    def healthz(headers: Message) -> Response:
+        found = trouble()
+        return text(200, "ok") if found is None else text(503, found)
+
+    return {"/metrics": partial(metrics, registry), "/healthz": healthz}
 
 
 def files(folder: Path) -> dict[str, Route]:

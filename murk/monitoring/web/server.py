@@ -38,14 +38,6 @@ class Hosts:
     Addresses and ``localhost`` are always allowed. A server that listens on the network also allows the machine's name,
     names without a dot (services in a composition) and Kubernetes service names. ``allowed`` are further names;
     ``*.example.org`` allows every name below example.org. Raises UserError for an invalid name.
-
-    Examples
-    --------
-    >>> hosts = Hosts("127.0.0.1", ["monitor.example.org"])
-    >>> [hosts.allows(host) for host in ("localhost:9464", "monitor.example.org:80", "monitor", "evil.example")]
-    [True, True, False, False]
-    >>> Hosts("0.0.0.0").allows("murk-monitor.murk.svc:9464"), Hosts("0.0.0.0").allows("evil.example")
-    (True, False)
     """
 
     def __init__(self, listening: str, allowed: Sequence[str] = ()) -> None:

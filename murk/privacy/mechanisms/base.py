@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from murk._arrays import Floats, Integers
 from murk._scratch import copied, keep, wiped
 from murk.errors import UserError
 from murk.privacy.guarantees import Guarantee
@@ -24,9 +25,6 @@ from murk.privacy.mechanisms.privacy_loss import Currency, PrivacyLoss
 if TYPE_CHECKING:
     from murk.privacy.noise import NoiseSource
 
-
-Vectors = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
 
 TAIL = 13
 """Bound of Gaussian noise in widths: P(|x| > 13 S) < 4e-37, below 1e-30 for all coordinates of a payload together."""
@@ -72,7 +70,7 @@ class Randomizer(Costed, Protocol):
     def randomize(self, vectors: npt.ArrayLike, noise: NoiseSource, records: npt.ArrayLike) -> Integers:
         """Randomize m vectors (m, d) into payloads (m, d)."""
 
-    def decode(self, payload: npt.ArrayLike) -> Vectors:
+    def decode(self, payload: npt.ArrayLike) -> Floats:
         """Decode payloads (m, d) into unbiased estimates (m, d) of the vectors."""
 
 
@@ -196,7 +194,7 @@ class LatticeMechanism:
         """
         return randomize_block(self, vectors, noise, records)
 
-    def decode(self: Mechanism, payload: npt.ArrayLike) -> Vectors:
+    def decode(self: Mechanism, payload: npt.ArrayLike) -> Floats:
         """Decode payloads (m, d) into unbiased estimates (m, d): the unit times the payload, or its direction."""
         return decode_block(self, payload)
 
@@ -292,7 +290,7 @@ def randomize_block(
     return out
 
 
-def decode_block(mechanism: Mechanism, payload: npt.ArrayLike) -> Vectors:
+def decode_block(mechanism: Mechanism, payload: npt.ArrayLike) -> Floats:
     """Decode m payloads of any lattice mechanism."""
     rows = checked_block(mechanism, payload, np.int64)
     out = np.empty(rows.shape, dtype=np.float64)

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from murk._arrays import Floats, Integers
 from murk._scratch import copied, keep, wiped
 from murk.errors import UserError
 from murk.privacy.accounting import Accountant
 from murk.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, PureDP, ZeroConcentratedDP
-from murk.privacy.mechanisms.base import Integers, Vectors, checked_block, checked_indices, plain
+from murk.privacy.mechanisms.base import checked_block, checked_indices, plain
 from murk.privacy.mechanisms.gaussian import GaussianMechanism
 from murk.privacy.mechanisms.payload_limits import Reach, gaussian_square
 from murk.privacy.mechanisms.privacy_loss import DELTA_UNITS, UNITS, Currency, PrivacyLoss, cap_of
@@ -116,12 +117,12 @@ class CompositeMechanism:
         return sum(self.widths)
 
     @property
-    def variances(self) -> Vectors:
+    def variances(self) -> Floats:
         """Variance of the noise on each decoded coordinate (D,); 0 for a label, whose noise is not additive."""
         return self._each(lambda part: part.variance, 0.0)
 
     @property
-    def units(self) -> Vectors:
+    def units(self) -> Floats:
         """Factor that decodes each coordinate (D,); 1 for a label."""
         return self._each(lambda part: part.unit, 1.0)
 
@@ -130,7 +131,7 @@ class CompositeMechanism:
         """Bound on each coordinate of an honest payload, (D,), exceeded with probability below 1e-30; 1 for a label."""
         return self._each(lambda part: part.magnitude, 1).astype(np.int64)
 
-    def _each(self, gaussian: Any, label: float) -> Vectors:
+    def _each(self, gaussian: Any, label: float) -> Floats:
         values = [gaussian(part) if isinstance(part, GaussianMechanism) else label for part in self.parts]
         return np.repeat(np.array(values, dtype=np.float64), self.widths)
 
@@ -200,9 +201,9 @@ class CompositeMechanism:
             at += width
         return out
 
-    def decode(self, payload: npt.ArrayLike) -> Vectors:
+    def decode(self, payload: npt.ArrayLike) -> Floats:
         """Decode payloads (m, D): unbiased estimates of the Gaussian parts, labels as released."""
-        decoded: Vectors = checked_block(self, payload, np.int64) * self.units
+        decoded: Floats = checked_block(self, payload, np.int64) * self.units
         return decoded
 
     def cost(self, currency: Currency) -> PrivacyLoss:
@@ -220,7 +221,7 @@ class CompositeMechanism:
         return {"kind": self.kind, "parts": parts, **plain(self, "stated", "guarantee")}
 
 
-def _labels(part: RandomizedResponse, values: Vectors, words: npt.NDArray[np.uint64]) -> Integers:
+def _labels(part: RandomizedResponse, values: Floats, words: npt.NDArray[np.uint64]) -> Integers:
     """Keep or flip each label by one word; release a fair coin if it is missing."""
     truth = keep(np.where(values > 0, 1, -1))
     kept = words < np.uint64(part.threshold)
@@ -236,8 +237,6 @@ def divided(guarantee: Guarantee, share: float, *, label: bool) -> tuple[Guarant
     the first part if the second is a label (randomized response is pure), else half to each. Raises `UserError` for
     `PureDP` (the first part has Gaussian noise), and for a share outside (0, 1).
 
-    Examples
-    --------
     >>> from murk.privacy import ApproxDP
     >>> from murk.privacy.mechanisms import divided
     >>> divided(ApproxDP(2.0, 1e-6), 0.5, label=True)

@@ -13,6 +13,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from murk._arrays import Integers, Vector, Words
 from murk._jit import deferred, deferred_to, jit
 from murk._memory import borrowed
 from murk._scratch import empty, keep, wiped
@@ -34,9 +35,6 @@ NOISE_OF: Final[Mapping[int, str]] = MappingProxyType(
 WIDTH: Final = 2**20
 """Width of all noise in lattice steps; equal to `murk.privacy.noise.LATTICE_WIDTH`, without loading the sampler."""
 
-Vector = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
-Words = npt.NDArray[np.uint64]
 
 # A vector that exceeds the bound by no more than this factor does so by rounding; shrinking its integers is enough.
 _SLACK = 1.0 + 2.0**-40
@@ -55,8 +53,6 @@ def quantise_l2(v: Vector, spacing: float, steps: int, out: Integers) -> None:
     vector of norm at most ``(1 - 2^-40) steps spacing`` changes by less than one spacing per coordinate. ``spacing`` is
     positive, ``1 <= steps`` and ``d steps^2 < 2^63``.
 
-    Examples
-    --------
     >>> out = np.empty(2, dtype=np.int64)
     >>> quantise_l2(np.array([0.6, -0.25]), 0.1, 10, out)
     >>> out.tolist()
@@ -147,10 +143,7 @@ def _clamp(q: int, steps: int) -> int:
 
 @jit
 def _shrink_l2(steps: int, out: Integers) -> None:
-    """Take single steps off the largest coordinate until the norm is within the bound, in integers.
-
-    One step is usually enough, as only rounding exceeds the bound here.
-    """
+    """Shrink the largest coordinate by single steps, usually one, until the norm is within the bound, in integers."""
     bound = np.int64(steps) * np.int64(steps)
     total = np.int64(0)
     for i in range(out.shape[0]):

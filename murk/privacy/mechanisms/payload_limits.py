@@ -70,8 +70,6 @@ def _root_up(square: int) -> int:
 class Reach:
     """Bounds of the squared norms of an honest payload, part by part.
 
-    Examples
-    --------
     >>> reach = Reach(((0, 2, 25),))
     >>> reach.holds([3, -4]), reach.holds([3, 5]), reach.holds([2**61, 2**61])
     (True, False, False)

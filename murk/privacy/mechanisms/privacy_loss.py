@@ -1,7 +1,4 @@
-"""Privacy loss in integer units, so that a ledger adds and compares without rounding; costs of pure mechanisms.
-
-Caps are rounded down and costs up.
-"""
+"""Privacy loss in integer units, caps rounded down and costs up, so that a ledger compares without rounding."""
 
 import math
 from abc import ABC, abstractmethod

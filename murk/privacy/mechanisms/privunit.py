@@ -9,8 +9,8 @@ from functools import lru_cache
 from typing import ClassVar, Literal
 
 import numpy as np
-import numpy.typing as npt
 
+from murk._arrays import Floats
 from murk.errors import UserError
 from murk.privacy.guarantees import Guarantee
 from murk.privacy.mechanisms.base import DirectionMechanism, checked_shape
@@ -169,7 +169,6 @@ def shared_threshold(units: int, draws: int, closest: int) -> int:
     return _WORDS - others * share
 
 
-Array = npt.NDArray[np.float64]
 Moments = tuple[float, float]
 
 _PANELS, _NODES = 48, 16
@@ -180,7 +179,7 @@ _TOLERANCE = 0.03
 
 
 @lru_cache(maxsize=64)
-def _angles(dimension: int) -> tuple[Array, Array, Array]:
+def _angles(dimension: int) -> tuple[Floats, Floats, Floats]:
     """Return nodes of the angle, their probabilities, and the probability of a larger score at each; dimension >= 2."""
     x, w = np.polynomial.legendre.leggauss(_NODES)
     # Integrals from -1 to each node of the polynomials that are 1 at one node and 0 at the others.
@@ -203,7 +202,7 @@ def _angles(dimension: int) -> tuple[Array, Array, Array]:
     return angles.ravel(), (half * density * w).ravel() / after[0], above.ravel()
 
 
-def _among_closest(draws: int, closest: int, above: Array) -> Array:
+def _among_closest(draws: int, closest: int, above: Floats) -> Floats:
     """Return the probability that fewer than ``closest`` of the other draws have a larger score."""
     if closest == draws:
         return np.ones_like(above)
@@ -215,7 +214,7 @@ def _among_closest(draws: int, closest: int, above: Array) -> Array:
     return np.minimum(total, 1.0)
 
 
-def closest_share(dimension: int, draws: int, closest: int, scores: Array) -> Array:
+def closest_share(dimension: int, draws: int, closest: int, scores: Floats) -> Floats:
     """Return the probability that a draw is among the ``closest`` of all ``draws``, given its score in [0, 1]."""
     if dimension == 1:
         return np.full(np.shape(scores), closest / draws)
@@ -230,8 +229,6 @@ def closest_share(dimension: int, draws: int, closest: int, scores: Array) -> Ar
 def moments(dimension: int, draws: int, closest: int) -> Moments:
     """Return mean and mean square of the scores of the ``closest`` of ``draws`` independent random directions.
 
-    Examples
-    --------
     >>> mean, square = moments(3, 1, 1)  # uniform on [0, 1] in three dimensions (Archimedes)
     >>> round(mean, 12), round(square, 12)
     (0.5, 0.333333333333)
@@ -264,8 +261,6 @@ def limit(dimension: int, epsilon: float) -> tuple[float, float, float]:
     at the gamma that maximizes it; m is accurate to 1e-3. An epsilon above 44, the limit of a 64-bit word, counts as
     44.
 
-    Examples
-    --------
     >>> _, q, m = limit(11, 4.0)
     >>> round(q, 3), round(1 / (11 * m**2), 3)  # the variance of a coordinate
     (0.075, 0.464)
@@ -290,8 +285,6 @@ def fitted(dimension: int, epsilon: float) -> tuple[int, int]:
     The fewest that bring the variance within 3% of the limit, with at most 2^17 integers. Devices and learners of a
     task must compute the same numbers, so this rule is part of the meaning of a task's document.
 
-    Examples
-    --------
     >>> fitted(11, 0.1), fitted(11, 4.0), fitted(5000, 8.0)
     ((1, 1), (54, 8), (26, 1))
     """

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from murk._arrays import Floats, Integers
 from murk.errors import UserError
 from murk.privacy.guarantees import Guarantee
-from murk.privacy.mechanisms.base import Integers, Vectors, checked_integer, plain
+from murk.privacy.mechanisms.base import checked_integer, plain
 from murk.privacy.mechanisms.privacy_loss import UNITS, OddsMechanism, epsilon_units
 from murk.privacy.rounding import decimal, precise
 
@@ -112,7 +113,7 @@ class RandomizedResponse(OddsMechanism):
         chosen = ((words - np.uint64(self.threshold)) // np.uint64(self.other)).astype(np.int64)
         return np.where(kept, truth, chosen + (chosen >= truth)).astype(np.int64)
 
-    def unbiased(self, released: npt.ArrayLike) -> Vectors:
+    def unbiased(self, released: npt.ArrayLike) -> Floats:
         """Return unbiased estimates (m, k) of the true categories' indicators from released categories (m,)."""
         own, others = self.weights
         indicators = np.arange(self.classes)[None, :] == np.asarray(released)[:, None]

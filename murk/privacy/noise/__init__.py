@@ -1,7 +1,4 @@
-"""Exact integer noise: from the operating system, or simulated from a seed.
-
-All sources but `OpenDPNoise` use the same sampler with different words; `murk.privacy.noise.kernels` has its kernels.
-"""
+"""Exact integer noise: from the operating system, or simulated from a seed by the same sampler."""
 
 from murk.privacy.noise.distributions import LATTICE_WIDTH
 from murk.privacy.noise.philox import Purpose

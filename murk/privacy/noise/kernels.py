@@ -16,14 +16,12 @@ Sources: Karney (2016, arXiv 1303.6257); Ducas, Durmus, Lepoint, Lyubashevsky (2
 """
 
 import numpy as np
-import numpy.typing as npt
 
+from murk._arrays import Integers, Words
 from murk._jit import inlined, jit, within
 from murk.errors import MurkError
 from murk.privacy.noise.distributions import GAUSSIAN_NOISE, LAPLACE_NOISE
-from murk.privacy.noise.philox import Purpose, Words, block, blocks
-
-Integers = npt.NDArray[np.int64]
+from murk.privacy.noise.philox import Purpose, block, blocks
 
 # Status of a draw: done, or what is missing: words, spare words, or digits of the table.
 DONE, WORDS, SPARE, DEEPER = 0, 1, 2, 3

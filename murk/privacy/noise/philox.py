@@ -7,11 +7,9 @@ holds 32 bits, so no product overflows.
 from enum import IntEnum
 
 import numpy as np
-import numpy.typing as npt
 
+from murk._arrays import Words
 from murk._jit import inlined, jit
-
-Words = npt.NDArray[np.uint64]
 
 _LOW = np.uint64(0xFFFFFFFF)
 _HALF = np.uint64(32)

@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from murk._arrays import Integers, Words
 from murk._jit import deferred_to
 from murk._memory import borrowed
 from murk._scratch import empty, keep, wiped
@@ -26,7 +27,6 @@ from murk.privacy.noise.kernels import (
     DONE,
     REJECTED,
     WORDS,
-    Integers,
     Progress,
     draw,
     fast_gaussian,
@@ -37,7 +37,7 @@ from murk.privacy.noise.kernels import (
     simulated_gaussian,
     simulated_laplace,
 )
-from murk.privacy.noise.philox import Purpose, Words, block
+from murk.privacy.noise.philox import Purpose, block
 
 # Number of trials for which words are fetched at once: large for few calls, small enough for the cache.
 _BLOCK = 1 << 12
@@ -264,10 +264,7 @@ class NoiseSource(Protocol):
 
 
 def draw_noise(source: NoiseSource, kind: str, records: npt.ArrayLike, size: int) -> Integers:
-    """Draw integers (m, size) of a kind of `NOISE_DISTRIBUTIONS` from a source.
-
-    Raises `UserError` if the kind is unknown or the source does not draw it.
-    """
+    """Draw integers (m, size) of a kind of noise; raise `UserError` if it is unknown or the source does not draw it."""
     drawn = getattr(source, kind, None) if kind in NOISE_DISTRIBUTIONS else None
     if drawn is None:
         raise UserError(f"{source!r} draws no noise of kind {kind!r}, only {', '.join(NOISE_DISTRIBUTIONS)}")
@@ -407,8 +404,6 @@ def coins(words: Words, threshold: int) -> npt.NDArray[np.bool_]:
 
     Raises `UserError` if the threshold is not in [0, 2^64].
 
-    Examples
-    --------
     >>> coins(np.array([0, 2**63], dtype=np.uint64), threshold=2**63).tolist()
     [True, False]
     """
@@ -427,8 +422,6 @@ def below(words: Words, n: int) -> Integers:
     Raises `UserError` if n is not in [1, 2^63]. Raises `MurkError` if all candidates of a row fail; give more
     candidates per row.
 
-    Examples
-    --------
     >>> below(np.array([[7, 1], [2, 0]], dtype=np.uint64), n=3).tolist()
     [1, 2]
     """
@@ -446,8 +439,6 @@ def below(words: Words, n: int) -> Integers:
 def identifiers(noise: NoiseSource, records: npt.ArrayLike) -> list[str]:
     """Return a random identifier for each record: 128 bits as 32 hexadecimal digits.
 
-    Examples
-    --------
     >>> from murk.privacy.noise import SecureNoise
     >>> [len(name) for name in identifiers(SecureNoise(), [0, 1])]
     [32, 32]

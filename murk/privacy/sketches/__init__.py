@@ -1,7 +1,4 @@
-"""Central mechanisms: an organisation releases a Gaussian sketch or noisy Gram matrices of a window of rows.
-
-The accumulators load the compiler and are imported on first use.
-"""
+"""Central mechanisms: an organisation releases a summary of a window. Accumulators are imported on first use."""
 
 from typing import TYPE_CHECKING
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from murk._arrays import Floats, Integers
 from murk._jit import jit
 from murk._scratch import copied, empty, keep, numbers_were_used, overwrite_large_numbers, wiped, wiping
 from murk.errors import MurkError
@@ -75,9 +76,6 @@ def _density(x: npt.NDArray[np.float64], out: npt.NDArray[np.float64]) -> npt.ND
     out *= -0.5 / ROUNDING_WIDTH**2
     return np.exp(out, out=out)
 
-
-Reals = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
 
 # A window's key has 256 bits. With simulated noise, rounding uses the next words of the same stream.
 _KEY_WORDS = 4
@@ -271,7 +269,7 @@ class GramAccumulator(WindowAccumulator[Gram]):
         self._inside, self._row = np.zeros((1, d)), np.zeros(d, dtype=np.int64)
         self._since = 0
 
-    def _accumulate(self, block: Reals) -> None:
+    def _accumulate(self, block: Floats) -> None:
         mechanism, start = self.mechanism, 0
         bounds = mechanism.feature_bound, mechanism.target_bound
         while start < len(block):
@@ -320,7 +318,7 @@ class GramAccumulator(WindowAccumulator[Gram]):
         return self._high, self._low, self._inside, self._row
 
 
-Model = Callable[[Gram], Reals]
+Model = Callable[[Gram], Floats]
 """Function that computes a model's coefficients (p,) from a released Gram matrix."""
 
 
@@ -339,7 +337,7 @@ class Newton:
     """
 
     integers: Integers = field(repr=False)
-    model: Reals
+    model: Floats
     records: int
     simulated: bool
 
@@ -387,7 +385,7 @@ class NewtonAccumulator(WindowAccumulator[Newton]):
         self._model = np.zeros(mechanism.columns - 1)
         self._inside, self._seen = np.zeros((1, mechanism.columns)), np.zeros((_BLOCK, mechanism.columns))
 
-    def _accumulate(self, block: Reals) -> None:
+    def _accumulate(self, block: Floats) -> None:
         room = self.mechanism.first - self._records
         if room > 0:
             head = block[:room]
@@ -433,8 +431,8 @@ class NewtonAccumulator(WindowAccumulator[Newton]):
 
 @jit
 def add(
-    rows: Reals, feature_bound: float, target_bound: float, feature_step: float, target_steps: int,
-    feature_square: int, inside: Reals, row: Integers, sums: Integers,
+    rows: Floats, feature_bound: float, target_bound: float, feature_step: float, target_steps: int,
+    feature_square: int, inside: Floats, row: Integers, sums: Integers,
 ) -> None:  # fmt: skip
     """Add q q' of each of the rows (m, d) to the upper triangle of ``sums`` (d, d), where q is the row on its grid.
 
@@ -462,7 +460,7 @@ def add(
 
 
 @jit
-def at_model(rows: Reals, model: Reals, feature_bound: float, edge: float, inside: Reals, out: Reals) -> None:
+def at_model(rows: Floats, model: Floats, feature_bound: float, edge: float, inside: Floats, out: Floats) -> None:
     """Write rows (m, d), scaled down to their bounds, as seen from a model (p,) to the first m rows of ``out``.
 
     That is ``sqrt(h w) x`` and ``sqrt(h / w) ((1 + y) / 2 - q)`` as in `NewtonMechanism`; a row of zeros gives zeros.

@@ -31,8 +31,6 @@ def strongest_replace_one(mechanism: GaussMixMechanism | GramMechanism | NewtonM
 
     If Gaussian noise was calibrated to (epsilon, delta), its own mu bounds attacks more tightly.
 
-    Examples
-    --------
     >>> mechanism = GramMechanism.calibrate(ApproxDP(1.0, 1e-6), columns=3, feature_bound=1.0, target_bound=1.0)
     >>> round(mechanism.replace_one().max_attack_accuracy, 3)
     0.811

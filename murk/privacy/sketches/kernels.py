@@ -12,12 +12,11 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from murk._arrays import Floats, Words
 from murk._jit import jit
 from murk.privacy.noise.chacha import WORDS, blocks, single_block
 
-Words = npt.NDArray[np.uint64]
 Halves = npt.NDArray[np.uint32]
-Reals = npt.NDArray[np.float64]
 
 ROWS = 16
 """Number of rows whose normals are kept at a time."""
@@ -28,7 +27,7 @@ _LAYERS = 256
 _BITS = 52
 
 
-def _tables() -> tuple[Words, Reals, Reals]:
+def _tables() -> tuple[Words, Floats, Floats]:
     """Return each ziggurat layer's inner limit in 2^-52 of its width, width in 2^-52, and density at its edge."""
     area = _R * math.exp(-_R * _R / 2) + math.sqrt(math.pi / 2) * math.erfc(_R / math.sqrt(2))
     edge = [0.0] * _LAYERS
@@ -97,7 +96,7 @@ class Room(NamedTuple):
 
 
 @jit
-def normals(key: Halves, first: int, at: int, words: Words, counter: Halves, spare: Words, out: Reals) -> None:
+def normals(key: Halves, first: int, at: int, words: Words, counter: Halves, spare: Words, out: Floats) -> None:
     """Fill ``out`` (m, k) with the normals of rows ``first``, ``first + 1``, ...
 
     ``words`` was filled with rows from ``first - at`` on; ``counter`` and ``spare`` are for further words (`Room`).
@@ -158,8 +157,8 @@ _SLACK = 1 + 2.0**-42
 
 @jit
 def accumulate(
-    rows: Reals, feature_bound: float, target_bound: float, key: Halves, first: int, mixtures: Reals, moments: Reals,
-    carry: Reals, words: Words, counter: Halves, spare: Words, drawn: Reals, inside: Reals,
+    rows: Floats, feature_bound: float, target_bound: float, key: Halves, first: int, mixtures: Floats, moments: Floats,
+    carry: Floats, words: Words, counter: Halves, spare: Words, drawn: Floats, inside: Floats,
 ) -> None:  # fmt: skip
     """Add m rows (m, d) whose indices in the window begin at ``first``.
 
@@ -179,11 +178,11 @@ def accumulate(
 # Rows are passed as an array and an index: a view of a row would cost as much as adding it.
 @jit
 def bounded(
-    rows: Reals,
+    rows: Floats,
     i: int,
     feature_bound: float,
     target_bound: float,
-    out: Reals,
+    out: Floats,
     at: int,
 ) -> None:
     """Copy row i to ``out[at]`` with features and target scaled down to their bounds; zeros if not finite."""
@@ -214,7 +213,7 @@ def bounded(
 
 
 @jit
-def mix(drawn: Reals, rows: Reals, mixtures: Reals) -> None:
+def mix(drawn: Floats, rows: Floats, mixtures: Floats) -> None:
     """Add to ``mixtures`` (d, k) the outer products of m rows (m, d) and their normals (m, k), in order.
 
     Four rows share one read and write of a sum but are added one by one, so grouping does not change the result.
@@ -238,7 +237,7 @@ def mix(drawn: Reals, rows: Reals, mixtures: Reals) -> None:
 
 
 @jit
-def _add_moments(rows: Reals, i: int, moments: Reals, carry: Reals) -> None:
+def _add_moments(rows: Floats, i: int, moments: Floats, carry: Floats) -> None:
     """Add z z' of row i to the upper half by compensated summation (Kahan 1965), whose error does not grow with n."""
     for a in range(rows.shape[1]):
         for b in range(a, rows.shape[1]):

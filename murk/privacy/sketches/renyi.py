@@ -171,8 +171,6 @@ def phi(order: float, rows: int, g: float, neighbours: Neighbours = "zero-out") 
 
     Reference: Lev, Srinivasan, Shenfeld, Ligett, Sekhari, Wilson, "The Gaussian mixing mechanism", lemma 1.
 
-    Examples
-    --------
     >>> round(phi(5.0, 100, 40.0), 4)
     0.0868
     """
@@ -189,8 +187,6 @@ def mixing_epsilon(g: float, rows: int, delta: float, neighbours: Neighbours = "
 
     Reference: The Gaussian mixing mechanism, lemma 1; Canonne, Kamath, Steinke 2020, proposition 12 (conversion).
 
-    Examples
-    --------
     >>> round(mixing_epsilon(35.17, 100, 1e-5), 3)
     1.0
     """
@@ -207,8 +203,6 @@ def eigenvalue_epsilon(eta: float, delta: float) -> float:
     figure is mu^2 / 2 + mu sqrt(2 log(1.5 / delta)), mu = 1 / eta, which always holds because delta(epsilon) <=
     Phi(mu/2 - epsilon/mu) and Phi(-z) <= exp(-z^2 / 2) / 2.
 
-    Examples
-    --------
     >>> round(eigenvalue_epsilon(8.533, 1e-5), 4)
     0.5938
     """
@@ -230,8 +224,6 @@ def modified_epsilon(eta: float, g: float, rows: int, delta: float, neighbours: 
 
     Reference: The Gaussian mixing mechanism, theorem 1.
 
-    Examples
-    --------
     >>> g = 85.33
     >>> round(modified_epsilon(g / 10, g, 100, 1e-5), 4)
     1.0
@@ -250,8 +242,6 @@ def sheffet_threshold(epsilon: float, delta: float, rows: int) -> float:
     Reference: Sheffet, "Differentially private ordinary least squares", ICML 2017, algorithm 1 (as algorithm 4 of the
     paper).
 
-    Examples
-    --------
     >>> round(sheffet_threshold(1.0, 1e-5, 100), 1)
     317.3
     """
@@ -274,8 +264,6 @@ def smallest_threshold(
 
     Reference: The Gaussian mixing mechanism, algorithm 2.
 
-    Examples
-    --------
     >>> round(smallest_threshold(1.0, 1e-5, 100), 2), round(smallest_threshold(1.0, 1e-5, 100, "mixing"), 2)
     (85.33, 35.17)
     """
@@ -306,8 +294,6 @@ def joint_epsilon(
 
     Reference: Not in the paper; the ingredients are its lemma 1, and Bun and Steinke 2016 for the sum.
 
-    Examples
-    --------
     >>> round(joint_epsilon(6.2, 4.7, 45.0, 100, 1e-5), 3)
     1.001
     """
@@ -329,8 +315,6 @@ def joint_settings(
 
     A tenth of delta is for an overestimated eigenvalue; eta is g / sqrt(k) times 1, sqrt 2, 2 or 2 sqrt 2.
 
-    Examples
-    --------
     >>> g, eta, tau = joint_settings(1.0, 1e-5, 100)
     >>> round(g + eta * tau, 1)  # published: 128.2
     74.4
@@ -382,8 +366,6 @@ def two_steps(guarantee: ApproxDP) -> ApproxDP:
     Replacing a row is dropping it and adding another. `GaussMixMechanism.replace_one` gives a better figure. Raises
     `UserError` if the restated delta reaches 1.
 
-    Examples
-    --------
     >>> two_steps(ApproxDP(1.0, 1e-5))
     ApproxDP(epsilon=2.0, delta=3.7182818284590455e-05)
     """

@@ -52,8 +52,8 @@ from fractions import Fraction
 from functools import lru_cache
 
 import numpy as np
-import numpy.typing as npt
 
+from murk._arrays import Floats
 from murk.errors import UserError
 from murk.privacy.rounding import decimal, float_down, precise, rational
 from murk.privacy.sketches.renyi import (
@@ -67,8 +67,6 @@ from murk.privacy.sketches.renyi import (
     steps,
     tail,
 )
-
-Floats = npt.NDArray[np.float64]
 
 _PI = Decimal("3.14159265358979323846264338327950288419716939937510582097494459")
 _STEP = 2.0**-20

@@ -15,7 +15,7 @@ from pathlib import Path
 from sqlite3 import Connection
 from typing import Any
 
-from murk._sqlite import Database
+from murk._sqlite import Database, make_tables
 from murk.privacy import Guarantee, guarantee_from_dict
 from murk.privacy.mechanisms.privacy_loss import gdp_figure
 from murk.producers.ledger.names import Id, NameKey, earlier_spellings, folded_name, read_key
@@ -172,9 +172,7 @@ def _seal_outbox(connection: Connection, tables: str, key: NameKey) -> None:
         "SELECT number, task, chain, since, expires, message, home, person, tariff FROM outbox ORDER BY number"
     ).fetchall()
     connection.execute("DROP TABLE outbox")
-    for statement in tables.split(";\n"):
-        if statement.strip():
-            connection.execute(statement)
+    make_tables(connection, tables)
     owners = seal([Owner(home, person) for *_, home, person, _ in rows], key)
     connection.executemany(
         "INSERT INTO outbox VALUES (?, ?, ?, ?, ?, ?, ?, ?)",

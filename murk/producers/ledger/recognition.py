@@ -169,10 +169,9 @@ def _words(people: str) -> str:
 
 @dataclass(frozen=True)
 class Run:
-    """Progress of one task through one file.
+    """Progress of one task through one file, with ``people`` "row" or "column NAME" and rows ``excluded``, ascending.
 
-    ``people`` is "row" or "column NAME"; ``excluded`` are the rows that release nothing, ascending. ``counters`` are
-    sums over the rows before ``next_row`` ("released", "refused", "clamped", ...); they stay on the device.
+    ``counters`` are sums over the rows before ``next_row`` ("released", "clamped", ...); they stay on the device.
     """
 
     people: str

@@ -35,83 +35,8 @@ BEYOND = (
 )
 
 LOST = "MURK-LEDGER-002"
-
-TABLES = """
--- A task that people may release to; `log` is the identity of its only log. `simulated` is NULL if unknown.
-CREATE TABLE IF NOT EXISTS tasks (
-    number INTEGER PRIMARY KEY, hash TEXT NOT NULL UNIQUE, name TEXT NOT NULL, log TEXT NOT NULL,
-    simulated INTEGER);
-
--- Files that people released from, by a keyed hash (`names`) of their SHA-256: from an unkeyed digest anyone who knows
--- all records but one can guess the last. Number 0 means that an application names people and records.
-CREATE TABLE IF NOT EXISTS sources (number INTEGER PRIMARY KEY, digest TEXT NOT NULL UNIQUE);
-
--- Caps promised to everyone in each currency: over all tasks (0) or in one, for releases at one level or at any ('').
-CREATE TABLE IF NOT EXISTS promises (
-    task INTEGER NOT NULL, level TEXT NOT NULL, currency TEXT NOT NULL,
-    units INTEGER NOT NULL CHECK (units >= 0), delta_units INTEGER NOT NULL CHECK (delta_units >= 0),
-    PRIMARY KEY (task, level, currency)) WITHOUT ROWID;
-
--- Cost of one release at a level, in every currency in which it has a valid bound (else NULL).
-CREATE TABLE IF NOT EXISTS tariffs (
-    number INTEGER PRIMARY KEY, task INTEGER NOT NULL REFERENCES tasks, level TEXT NOT NULL,
-    mechanism TEXT NOT NULL, claims TEXT NOT NULL,
-    rho INTEGER CHECK (rho >= 0), epsilon INTEGER CHECK (epsilon >= 0),
-    approx INTEGER CHECK (approx >= 0), delta INTEGER CHECK (delta >= 0), gdp INTEGER CHECK (gdp >= 0));
-
--- Randomized records. A record's key is its row in a file, or a keyed hash of the application's key; it is never
--- randomized again. A person is a row, or a keyed hash of their name (`names`).
-CREATE TABLE IF NOT EXISTS debits (
-    task INTEGER NOT NULL, source INTEGER NOT NULL, key NOT NULL, person NOT NULL,
-    tariff INTEGER NOT NULL, number INTEGER NOT NULL,
-    PRIMARY KEY (task, source, key, person)) WITHOUT ROWID;
-
--- Releases by person and price (`tariff`). `home` is the file whose rows are people, 0 for people with a name. `first`
--- and `last` are the days of the first and the last release (seconds since 1970, NULL if unknown).
-CREATE TABLE IF NOT EXISTS spending (
-    home INTEGER NOT NULL, person NOT NULL, tariff INTEGER NOT NULL,
-    released INTEGER NOT NULL CHECK (released >= 0), refused INTEGER NOT NULL CHECK (refused >= 0),
-    dropped INTEGER NOT NULL CHECK (dropped >= 0 AND dropped <= released), first INTEGER, last INTEGER,
-    PRIMARY KEY (home, person, tariff)) WITHOUT ROWID;
-
--- People who have withdrawn from a task (0: from all), and the day.
-CREATE TABLE IF NOT EXISTS withdrawals (
-    home INTEGER NOT NULL, person NOT NULL, task INTEGER NOT NULL, day INTEGER,
-    PRIMARY KEY (home, person, task)) WITHOUT ROWID;
-
--- Releases that the log has not confirmed. `message` is sent unchanged, however often; `since` is the end of the log's
--- partition before it was first sent; `owner` is encrypted under the ledger's key (`transaction.seal`).
-CREATE TABLE IF NOT EXISTS outbox (
-    number INTEGER PRIMARY KEY, task INTEGER NOT NULL, chain INTEGER NOT NULL, since INTEGER NOT NULL,
-    expires INTEGER NOT NULL, message BLOB NOT NULL, owner BLOB NOT NULL, tariff INTEGER NOT NULL);
-
--- Accounts of people named before names were normalized, and the account that each was merged into (`merging`).
-CREATE TABLE IF NOT EXISTS earlier (person PRIMARY KEY, now) WITHOUT ROWID;
-
--- Accounts in the sums last reported to others, and these sums: one baseline for all exporters.
-CREATE TABLE IF NOT EXISTS reported (
-    task INTEGER NOT NULL, home INTEGER NOT NULL, person NOT NULL, state TEXT NOT NULL,
-    PRIMARY KEY (task, home, person)) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS reports (task INTEGER PRIMARY KEY, round INTEGER NOT NULL, sums TEXT);
-
--- Progress of a task through a file. `people` says how its people are named; `excluded` are the rows that release
--- nothing, as little-endian int64.
-CREATE TABLE IF NOT EXISTS runs (
-    task INTEGER NOT NULL, source INTEGER NOT NULL, people TEXT NOT NULL, excluded BLOB NOT NULL,
-    next_row INTEGER NOT NULL CHECK (next_row >= 0), counters TEXT NOT NULL,
-    PRIMARY KEY (task, source)) WITHOUT ROWID;
-"""
-
-
-def _fill(connection: sqlite3.Connection) -> None:
-    for statement in TABLES.split(";\n"):
-        if statement.strip():
-            connection.execute(statement)
-    connection.execute("INSERT INTO meta VALUES ('identity', ?)", (secrets.token_hex(16),))
-    connection.execute("INSERT INTO meta VALUES ('next', 1)")
-
-
-KIND = FileKind("ledger", APPLICATION, FORMAT, _fill, earlier=OLD_FORMATS)
+TABLES = Path(__file__).with_name("tables.sql").read_text(encoding="utf-8")
+KIND = FileKind("ledger", APPLICATION, FORMAT, TABLES, earlier=OLD_FORMATS)
 
 
 class LedgerFile(Database):

@@ -41,8 +41,7 @@ HAS_WINDOWS = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'wind
 class WindowCounts:
     """Numbers of windows by their end, and of their records.
 
-    ``refused`` windows would have exceeded a cap, ``left_out`` ones were too small. ``lost`` counts processes that died
-    during a window. Only released windows are debited. ``records`` counts the records of released windows.
+    ``refused`` ones exceeded a cap, ``left_out`` ones were too small, ``lost`` processes died. Others are not debited.
     """
 
     released: int = 0

@@ -192,10 +192,7 @@ class OrganisationPopulation(FilePopulation):
         return groups
 
     def _add_rows(self, block: Block, groups: Groups, start: int) -> int:
-        """Add records up to the first window that ends, and return the next index.
-
-        The order of releases thus follows from the file alone, however it is cut into blocks.
-        """
+        """Add records up to the first window that ends; return the next index. The file alone decides the order."""
         stop = len(block)
         own = {name: indices[np.searchsorted(indices, start) :] for name, indices in groups.items()}
         for name, indices in own.items():

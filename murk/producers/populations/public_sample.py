@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from murk._arrays import Integers, Words
 from murk.errors import UserError
 from murk.producers.populations.records.files import Table, open_table
 from murk.producers.populations.records.records import Records, open_records
@@ -81,9 +82,6 @@ def left_out(missing: NDArray[np.bool_], stated: Sequence[float | None]) -> NDAr
     return missing
 
 
-Hashes = NDArray[np.uint64]
-Counts = NDArray[np.int64]
-
 CHUNK: Final = 65_536
 UNLIKELY: Final = math.log(1e-6)
 RUNS: Final = 32  # consecutive runs of equal rows that both files share only if one was copied
@@ -138,7 +136,7 @@ def check_carried(source: FileSource, covariates: Covariates) -> None:
         raise OverlapError(_refusal(f"the public sample of the task {task.name!r}", source, copied))
 
 
-def evidence(mine: Hashes, theirs: Hashes) -> str | None:
+def evidence(mine: Words, theirs: Words) -> str | None:
     """Return the evidence of copied rows, in words; None if another sample may look the same."""
     if same_rows(mine, theirs):
         return _SAME
@@ -149,18 +147,18 @@ def evidence(mine: Hashes, theirs: Hashes) -> str | None:
     return _scattered(mine, theirs)
 
 
-def _scattered(mine: Hashes, theirs: Hashes) -> str | None:
+def _scattered(mine: Words, theirs: Words) -> str | None:
     if rare(mine, theirs):
         return _RARE
     return _DISTINCT if distinct(mine, theirs) else None
 
 
-def same_rows(mine: Hashes, theirs: Hashes) -> bool:
+def same_rows(mine: Words, theirs: Words) -> bool:
     """Return whether both have the same rows, equally often."""
     return len(mine) == len(theirs) and bool(np.array_equal(np.sort(mine), np.sort(theirs)))
 
 
-def rare(mine: Hashes, theirs: Hashes) -> bool:
+def rare(mine: Words, theirs: Words) -> bool:
     """Return whether the files share so many rare rows that one was probably copied from the other.
 
     Let two independent samples of one population have sizes in the ratio r. Of the rows that occur twice in both
@@ -185,7 +183,7 @@ def rare(mine: Hashes, theirs: Hashes) -> bool:
     return _log_tail(split, of, _split_share(min(max(low, 1.0), high))) < UNLIKELY
 
 
-def distinct(mine: Hashes, theirs: Hashes) -> bool:
+def distinct(mine: Words, theirs: Words) -> bool:
     """Return whether the files share a row although hardly two of the people are alike.
 
     In two samples of one population, w rows that recur within a sample predict w s / (1 - s) shared rows, with s = 2 r
@@ -199,7 +197,7 @@ def distinct(mine: Hashes, theirs: Hashes) -> bool:
     return int(np.sum((own > 0) & (public > 0))) > 4.0 * recurring * split / (1.0 - split)
 
 
-def _row_counts(mine: Hashes, theirs: Hashes) -> tuple[Counts, Counts]:
+def _row_counts(mine: Words, theirs: Words) -> tuple[Integers, Integers]:
     values, indices = np.unique(np.concatenate([mine, theirs]), return_inverse=True)
     own = np.bincount(indices[: len(mine)], minlength=len(values))
     return own, np.bincount(indices[len(mine) :], minlength=len(values))
@@ -209,9 +207,9 @@ def _split_share(ratio: float) -> float:
     return 2.0 * ratio / (1.0 + ratio) ** 2
 
 
-def consecutive(mine: Hashes, theirs: Hashes) -> bool:
+def consecutive(mine: Words, theirs: Words) -> bool:
     """Return whether 32 consecutive runs of equal rows, each with its length, occur exactly once in both files."""
-    once: list[Hashes] = []
+    once: list[Words] = []
     for rows in (mine, theirs):
         starts = np.flatnonzero(np.r_[True, rows[1:] != rows[:-1]])
         runs = _mixed([rows[starts], np.diff(np.r_[starts, len(rows)]).astype(np.uint64)])
@@ -225,7 +223,7 @@ def consecutive(mine: Hashes, theirs: Hashes) -> bool:
     return bool(len(np.intersect1d(once[0], once[1], assume_unique=True)))
 
 
-def in_order(mine: Hashes, theirs: Hashes) -> bool:
+def in_order(mine: Words, theirs: Words) -> bool:
     """Return whether the public rows are a subsequence of the people's, which is very unlikely for independent rows.
 
     The next row equal to a given one, of share p among the people, is found after a geometric number W of rows. All are
@@ -245,7 +243,7 @@ def in_order(mine: Hashes, theirs: Hashes) -> bool:
     return min(bounds) < UNLIKELY and _is_subsequence(mine, theirs)
 
 
-def _is_subsequence(mine: Hashes, theirs: Hashes) -> bool:
+def _is_subsequence(mine: Words, theirs: Words) -> bool:
     indices: dict[int, list[int]] = {}
     for index, value in enumerate(mine.tolist()):
         indices.setdefault(value, []).append(index)
@@ -258,7 +256,7 @@ def _is_subsequence(mine: Hashes, theirs: Hashes) -> bool:
     return True
 
 
-def _is_clustered(rows: Hashes) -> bool:
+def _is_clustered(rows: Words) -> bool:
     share = np.unique(rows, return_counts=True)[1] / len(rows)
     expected = (len(rows) - 1) * float(np.sum(share**2))
     return int(np.sum(rows[1:] == rows[:-1])) > expected + 6.0 * math.sqrt(expected) + 6.0
@@ -273,9 +271,9 @@ def _log_tail(count: int, of: int, probability: float) -> float:
     return -(count * math.log(share / probability) + rest)
 
 
-def _read(table: Table, task: Task, names: Sequence[str]) -> tuple[Hashes, list[Hashes]]:
-    features: list[Hashes] = []
-    others: list[list[Hashes]] = [[] for _ in names]
+def _read(table: Table, task: Task, names: Sequence[str]) -> tuple[Words, list[Words]]:
+    features: list[Words] = []
+    others: list[list[Words]] = [[] for _ in names]
     for numbers, records in _chunks(table):
         columns = table.columns(records, numbers, [*task.coding.columns, *names])
         features.append(hashed(task.coding.encode(columns, target=False).x))
@@ -291,7 +289,7 @@ def _chunks(table: Table) -> Iterator[tuple[range, list[Any]]]:
         start += len(records)
 
 
-def _person_hashes(source: FileSource) -> Hashes | None:
+def _person_hashes(source: FileSource) -> Words | None:
     if source.person_column is None:
         return None
     table = _table(source.records, source, [source.person_column])
@@ -300,7 +298,7 @@ def _person_hashes(source: FileSource) -> Hashes | None:
     return np.array(plain, dtype=np.int64).astype(np.uint64)
 
 
-def _is_repetitive(column: Hashes) -> bool:
+def _is_repetitive(column: Words) -> bool:
     """Return whether a column's values repeat. Names or numbers of rows do not, and may be equal in any two files."""
     return len(np.unique(column)) <= max(2, int(_MANY * len(column)))
 
@@ -314,13 +312,13 @@ def _plain(value: Any) -> int:
     return hash(text) if number is None else hash(number)
 
 
-def hashed(rows: NDArray[np.float64]) -> Hashes:
+def hashed(rows: NDArray[np.float64]) -> Words:
     """Hash each row of numbers."""
     # Adding 0.0 turns -0.0 into 0.0.
     return _mixed(list((np.ascontiguousarray(rows, dtype=np.float64) + 0.0).T.copy().view(np.uint64)))
 
 
-def _mixed(columns: Sequence[NDArray[Any]]) -> Hashes:
+def _mixed(columns: Sequence[NDArray[Any]]) -> Words:
     """Hash several values side by side (the finaliser of SplitMix64, column after column)."""
     found = np.full(len(columns[0]), 0x9E3779B97F4A7C15, dtype=np.uint64)
     for column in columns:
@@ -331,7 +329,7 @@ def _mixed(columns: Sequence[NDArray[Any]]) -> Hashes:
     return found
 
 
-def _first_of_each(rows: Hashes) -> Counts:
+def _first_of_each(rows: Words) -> Integers:
     return np.sort(np.unique(rows, return_index=True)[1])
 
 

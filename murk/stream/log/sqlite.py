@@ -8,7 +8,6 @@ messages of one append, since a row costs SQLite as much time as a release costs
 
 from __future__ import annotations
 
-import secrets
 import sqlite3
 import struct
 import time
@@ -65,28 +64,6 @@ _ONE_BY_ONE = '(SELECT "partition", "offset", time, 1 AS number, value FROM mess
 _MODEL_AND_END = 'SELECT message, "end" FROM streams LEFT JOIN models ON chain = "partition" WHERE "partition" = ?'
 
 
-def _create(connection: sqlite3.Connection) -> None:
-    connection.execute("INSERT INTO meta VALUES ('identity', ?)", (secrets.token_hex(16),))
-    # begin and end must outlive the messages.
-    connection.execute(
-        'CREATE TABLE streams ("partition" INTEGER PRIMARY KEY, begin INTEGER NOT NULL, "end" INTEGER NOT NULL)'
-    )
-    # With rowids: without them, SQLite reads a whole row for each comparison of its key.
-    connection.execute(
-        'CREATE TABLE batches ("partition" INTEGER NOT NULL, "offset" INTEGER NOT NULL, time INTEGER NOT NULL, '
-        'value BLOB NOT NULL, number INTEGER NOT NULL DEFAULT 1, PRIMARY KEY ("partition", "offset"))'
-    )
-    connection.execute(
-        'CREATE TABLE dead_letters ("partition" INTEGER, "offset" INTEGER, time INTEGER NOT NULL, '
-        "reason TEXT NOT NULL, detail TEXT NOT NULL, value BLOB NOT NULL, "
-        'PRIMARY KEY ("partition", "offset")) WITHOUT ROWID'
-    )
-    connection.execute("CREATE TABLE models (chain INTEGER PRIMARY KEY, message BLOB NOT NULL)")
-    connection.execute(
-        'CREATE TABLE states (chain INTEGER PRIMARY KEY, epoch INTEGER NOT NULL, "offset" INTEGER NOT NULL, state BLOB)'
-    )
-
-
 def upgrade(connection: sqlite3.Connection) -> None:
     """Upgrade a log of format 1, where each message has its own row, within a transaction and without copying."""
     connection.execute("ALTER TABLE messages ADD COLUMN number INTEGER NOT NULL DEFAULT 1")
@@ -94,7 +71,8 @@ def upgrade(connection: sqlite3.Connection) -> None:
     connection.execute("UPDATE meta SET value = ? WHERE key = 'format'", (VERSION,))
 
 
-LOG_FILE = FileKind("log", int.from_bytes(b"MLog"), VERSION, _create, earlier=(1,))
+TABLES = Path(__file__).with_name("tables.sql").read_text(encoding="utf-8")
+LOG_FILE = FileKind("log", int.from_bytes(b"MLog"), VERSION, TABLES, earlier=(1,))
 
 
 def pack(values: Sequence[bytes]) -> Iterator[tuple[int, bytes]]:
@@ -190,7 +168,7 @@ class States:
     def take(self, connection: sqlite3.Connection, chain: int) -> int | None:
         """Begin the next epoch of a chain and return its number; None if the log has no such chain."""
         if self.model is not None:
-            # Created here, not in `_create`: older logs get the table as well.
+            # Created here, not in `tables.sql`: older logs get the table as well.
             connection.execute(
                 "CREATE TABLE IF NOT EXISTS model_states (model TEXT NOT NULL, chain INTEGER NOT NULL, epoch INTEGER "
                 'NOT NULL, "offset" INTEGER NOT NULL, state BLOB, PRIMARY KEY (model, chain))'
@@ -244,7 +222,7 @@ class Epoch(Ownership):
             if model is not None:
                 connection.execute("INSERT OR REPLACE INTO models VALUES (?, ?)", (self.chain, model))
             if estimate is not None:
-                # Created here, not in `_create`: older logs get the table as well.
+                # Created here, not in `tables.sql`: older logs get the table as well.
                 connection.execute("CREATE TABLE IF NOT EXISTS estimates (key TEXT PRIMARY KEY, message BLOB NOT NULL)")
                 row = self._states.estimate_key, estimate
                 connection.execute("INSERT OR REPLACE INTO estimates VALUES (?, ?)", row)
@@ -254,12 +232,11 @@ class Epoch(Ownership):
 
 
 class SqliteLog(Log):
-    """The embedded log in one SQLite file; `open_log` opens it by URL.
+    """The embedded log in one SQLite file on a local disk (WAL); `open_log` opens it by URL.
 
-    The file must be on a local disk: SQLite's WAL does not work across machines. ``create`` makes a missing file.
-    ``clock`` gives seconds since 1970, recorded with every message; ``timeout`` is the number of seconds to wait for
-    another process's write. ``model`` names the model whose states this object reads and writes; by default those of
-    the task's own learner.
+    ``create`` makes a missing file. ``clock`` gives seconds since 1970, recorded with every message; ``timeout`` is how
+    many seconds to wait for another process's write. ``model`` names the model whose states are used, if not the task's
+    own.
     """
 
     def __init__(

@@ -16,13 +16,11 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
+from murk._arrays import Integers
 from murk.errors import MurkError
 from murk.stream.messages.codec import RejectedError, WireRules, decode, encode, parse
 from murk.stream.messages.releases import KINDS, SCHEMA_VERSION, PackedRelease, Release
-
-Rows = NDArray[np.int64]
 
 
 class Block(list[Any]):
@@ -37,7 +35,7 @@ class Block(list[Any]):
     {'open': [[1, 2], [5, 6]], 'default': [[3, 4]]}
     """
 
-    _split: tuple[tuple[str, ...], dict[Any, Rows]] = ((), {})
+    _split: tuple[tuple[str, ...], dict[Any, Integers]] = ((), {})
 
     @cached_property
     def levels(self) -> list[str]:
@@ -50,22 +48,22 @@ class Block(list[Any]):
         return [release.payload for release in self]
 
     @cached_property
-    def _rows(self) -> Rows:
+    def _rows(self) -> Integers:
         return rows_of(self.payloads, len(self.payloads[0]))
 
-    def rows(self, size: int) -> Rows:
+    def rows(self, size: int) -> Integers:
         """Return the payloads as rows (m, size); raise `MurkError` if one has another length."""
         if self._rows.shape[1] != size:
             raise _wrong_length(size)
         return self._rows
 
-    def part(self, places: Rows, signs: Rows) -> Block:
+    def part(self, places: Integers, signs: Integers) -> Block:
         """Return the releases with some of the numbers of their payloads, in another order and with other signs."""
         part = Block(self)
         part._rows = np.ascontiguousarray(self._rows[:, places] * signs)
         return part
 
-    def split(self, *names: str) -> dict[Any, Rows]:
+    def split(self, *names: str) -> dict[Any, Integers]:
         """Return the rows by value of a field, or by tuple of values of several, in order of appearance."""
         known, parts = self._split
         if known != names:
@@ -86,7 +84,7 @@ def block_of(releases: Sequence[Any]) -> Block:
     return releases if isinstance(releases, Block) else Block(releases)
 
 
-def rows_of(payloads: Sequence[Sequence[int]], size: int) -> Rows:
+def rows_of(payloads: Sequence[Sequence[int]], size: int) -> Integers:
     """Return payloads as rows (m, size), faster than `numpy.array`; raise `MurkError` if one does not fit."""
     pack = _row(size).pack
     try:

@@ -68,10 +68,9 @@ def _mechanism(value: Any) -> Any:
 
 
 def filled_in(privacy: Any, protocol: object, released: str | None = None) -> Any:
-    """Return the privacy block of a task file with ``mechanism`` filled in where null means `best`.
+    """Return the privacy block of a task file with ``mechanism`` filled in where null means `best`, for the document.
 
-    The document stores it, so that logs begun before there was a `best` mechanism keep theirs. An invalid block stays
-    as it is. ``released`` is the release that the protocol's block names.
+    So logs begun before there was a `best` keep theirs. ``released`` is the release that the protocol's block names.
     """
     if not isinstance(privacy, dict) or privacy.get("mechanism") is not None or not isinstance(protocol, str):
         return privacy

@@ -1,7 +1,4 @@
-"""Resume a chain: check that the log is the one its state was learned from, and is complete.
-
-Resuming with another log would count releases twice or never, so every mismatch is refused with its reason.
-"""
+"""Resume a chain on the log that its state was learned from; another would count releases twice or never."""
 
 from __future__ import annotations
 

@@ -209,10 +209,7 @@ class Told(Sharing):
         self._looked = False
 
     def renew(self) -> bool:
-        """Read new models from the log, at most once after each read of messages.
-
-        Raises `MurkError` if the log cannot be read: answers to models that are merely unknown are not refused.
-        """
+        """Read new models from the log, at most once after each read of messages; raise `MurkError` if that fails."""
         if self._looked:
             return False
         self._looked = True

@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats import chi2
 
+from murk._arrays import Integers, Words
 from murk.privacy.noise.distributions import Kind, NoiseDistribution
-from murk.privacy.noise.kernels import Integers, draw
-from murk.privacy.noise.philox import Words
+from murk.privacy.noise.kernels import draw
 from murk.privacy.noise.sources import Draw, Feed, fill
 
 from . import reference_sampler

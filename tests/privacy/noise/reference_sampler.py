@@ -10,9 +10,10 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from murk._arrays import Integers, Words
 from murk.privacy.noise.distributions import NoiseDistribution
-from murk.privacy.noise.kernels import DEEPER, DONE, REJECTED, SPARE, WORDS, Integers
-from murk.privacy.noise.philox import Purpose, Words, philox
+from murk.privacy.noise.kernels import DEEPER, DONE, REJECTED, SPARE, WORDS
+from murk.privacy.noise.philox import Purpose, philox
 from murk.privacy.noise.sources import Feed, fill
 
 # What a trial of two words may come to, beside a value and `REJECTED`.

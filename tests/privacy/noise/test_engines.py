@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numba.core.dispatcher import Dispatcher
 
+from murk._arrays import Integers, Words
 from murk.privacy.noise import kernels, philox, sources
 from murk.privacy.noise.distributions import GAUSSIAN_NOISE, LAPLACE_NOISE, NoiseDistribution
-from murk.privacy.noise.kernels import DONE, SPARE, Integers
-from murk.privacy.noise.philox import Words
+from murk.privacy.noise.kernels import DONE, SPARE
 from murk.privacy.noise.sources import Draw, Feed, SimulatedNoise, fill
 
 from . import reference_sampler

@@ -34,8 +34,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
 import numpy as np
-from numpy.typing import NDArray
 
+from murk._arrays import Floats
 from murk.learners.core.coordinates import contrasts
 from murk.learners.core.scoring.line import RAREST, ProbabilityLine, matrix_share, tells_line
 from murk.learners.core.scoring.model import Model, Response, Rows, directions, inverse, mean_matrix
@@ -44,8 +44,6 @@ from murk.learners.core.scoring.solve import LOGIT_SQUARE, ORIGIN_VARIANCE, PRIO
 from murk.learners.core.scoring.sums import Answer, Summary
 from murk.learners.estimates.links import class_probabilities
 from murk.learners.estimates.misfit import UNLIKE, excess
-
-Array = NDArray[np.float64]
 
 _FITS, _STEPS = 3, 10
 # Largest kappa, and the standard deviations below its expectation to which kappa may bring the misfit.
@@ -57,42 +55,42 @@ class ClassScores:
     """The scores of rows for each class, at an epoch's model."""
 
     rows: Rows  # the m covariates
-    basis: Array  # B, (K, K - 1)
-    directions: Array  # ``c(z) z`` of each row, (m, p)
-    answers: Array  # r of each row and class, (m, K, K - 1)
+    basis: Floats  # B, (K, K - 1)
+    directions: Floats  # ``c(z) z`` of each row, (m, p)
+    answers: Floats  # r of each row and class, (m, K, K - 1)
 
     @classmethod
-    def of(cls, model: Model, rows: Rows, basis: Array) -> ClassScores:
+    def of(cls, model: Model, rows: Rows, basis: Floats) -> ClassScores:
         """Return the scores at one epoch's model."""
         at = probabilities(rows.points, model.origin * model.exponent, basis)
         largest = np.sqrt(1.0 - 2.0 * at.min(axis=1) + np.sum(at**2, axis=1))
         answers = (basis[None, :, :] - (at @ basis)[:, None, :]) / largest[:, None, None]
         return cls(rows, basis, directions(rows.points, model), answers)
 
-    def summands(self, at: Array) -> Array:
+    def summands(self, at: Floats) -> Floats:
         """Return each row's term of the expected score G, (m, (K - 1) p), at class probabilities ``at`` (m, K)."""
         mean = np.einsum("ik,ika->ia", at, self.answers)
         return np.asarray((mean[:, :, None] * self.directions[:, None, :]).reshape(len(mean), -1))
 
-    def score(self, at: Array) -> Array:
+    def score(self, at: Floats) -> Floats:
         """Return the expected score G, ((K - 1) p,), at class probabilities ``at``."""
         return np.asarray(self.rows.shares @ self.summands(at))
 
-    def slope(self, at: Array) -> Array:
+    def slope(self, at: Floats) -> Floats:
         """Return the derivative of the expected score by Theta, ((K - 1) p, (K - 1) p)."""
         weighted = at[:, :, None] * self.answers
         steep = np.einsum("ika,kb->iab", weighted, self.basis)
         steep -= weighted.sum(axis=1)[:, :, None] * (at @ self.basis)[:, None, :]
         return self._blocks(steep, self.rows.points)
 
-    def spread(self, at: Array, *, whole: bool = False) -> Array:
+    def spread(self, at: Floats, *, whole: bool = False) -> Floats:
         """Return the mean of ``s s'`` over scores ``s = r (x) c z``; with ``whole``, each r is scaled to length 1."""
         answers = self.answers
         if whole:
             answers = answers / np.linalg.norm(answers, axis=2, keepdims=True)
         return self._blocks(np.einsum("ik,ika,ikb->iab", at, answers, answers), self.directions)
 
-    def _blocks(self, weights: Array, others: Array) -> Array:
+    def _blocks(self, weights: Floats, others: Floats) -> Floats:
         """Return the mean over rows of ``weights (x) c z o'``, o a row of ``others``."""
         c, p = weights.shape[1], self.directions.shape[1]
         out = np.empty((c, p, c, p))
@@ -103,7 +101,7 @@ class ClassScores:
         return out.reshape(c * p, c * p)
 
 
-def probabilities(points: Array, theta: Array, basis: Array) -> Array:
+def probabilities(points: Floats, theta: Floats, basis: Floats) -> Floats:
     """Return class probabilities, (m, K), at rows (m, p) and contrasts theta ((K - 1) p,)."""
     return class_probabilities(points @ theta.reshape(basis.shape[1], -1).T, basis)
 
@@ -126,7 +124,7 @@ class ClassSolution:
             (answer, ClassScores.of(model, rows, self._basis)) for answer, model in asked
         ]
         pull = rows.second_moment * p / LOGIT_SQUARE + np.eye(p) / ORIGIN_VARIANCE
-        wide: Array = np.asarray(np.kron(np.eye(classes - 1), pull), dtype=np.float64)
+        wide: Floats = np.asarray(np.kron(np.eye(classes - 1), pull), dtype=np.float64)
         self.origin = self._solve(np.array(self.newest.origin), wide)
         self._prior = np.eye(len(self.origin)) / PRIOR_VARIANCE
         self._theta = self._solve(self.origin.copy(), self._prior)
@@ -144,12 +142,12 @@ class ClassSolution:
 
     # The equations
 
-    def _noise(self, one: ClassScores, answer: Answer, at: Array) -> Array:
+    def _noise(self, one: ClassScores, answer: Answer, at: Floats) -> Floats:
         """Return the covariance of an epoch's mean score."""
         own = answer.noise * np.eye(len(self.newest.origin)) + answer.share * self.ratio * one.spread(at)
         return np.asarray(own + answer.whole * one.spread(at, whole=True)) if answer.whole else own
 
-    def _terms(self, theta: Array, pull: Array, inverses: Sequence[Array]) -> tuple[Array, Array, float]:
+    def _terms(self, theta: Floats, pull: Floats, inverses: Sequence[Floats]) -> tuple[Floats, Floats, float]:
         information, gradient, value = pull.copy(), -pull @ theta, float(theta @ pull @ theta)
         at = probabilities(self.rows.points, theta, self._basis)
         for (answer, one), precision in zip(self._equations, inverses, strict=True):
@@ -159,7 +157,7 @@ class ClassSolution:
             value += float(left @ precision @ left)
         return information, gradient, value
 
-    def _solve(self, theta: Array, pull: Array) -> Array:
+    def _solve(self, theta: Floats, pull: Floats) -> Floats:
         """Solve nonlinear least squares, recomputing the weights at each of a few solutions."""
         for _ in range(_FITS if self._equations else 0):
             at = probabilities(self.rows.points, theta, self._basis)
@@ -170,7 +168,7 @@ class ClassSolution:
     # Precision of the solution
 
     @cached_property
-    def covariance(self) -> Array:
+    def covariance(self) -> Floats:
         """Covariance of the coefficients; it allows for people unlike the public rows and for missing targets."""
         at = probabilities(self.rows.points, self._theta, self._basis)
         information, middle = self._prior.copy(), self._prior.copy()
@@ -187,7 +185,7 @@ class ClassSolution:
         back = self._reported @ inverse(information)
         return np.asarray(back @ middle @ back.T)
 
-    def half_widths(self, quantile: float) -> Array:
+    def half_widths(self, quantile: float) -> Floats:
         """Return half-widths, (K p,); infinite where a value was not learned, and if people are unlike the rows."""
         variances = np.diag(self.covariance)
         prior = PRIOR_VARIANCE * np.sum(self._reported**2, axis=1)
@@ -210,7 +208,7 @@ class ClassSolution:
         return Model(self.origin, transform, reach, exponent, *shares).rounded()
 
 
-def _mean_scatter(model: Model, rows: Rows) -> Array:
+def _mean_scatter(model: Model, rows: Rows) -> Floats:
     return mean_matrix(model, rows, Response(False), flat=True)
 
 
@@ -275,7 +273,7 @@ class ClassLines:
         for label, line in enumerate(self.lines):
             values[label] = 2.0 * line.values
         values[:, -1] -= 1.0
-        self.values: Array = values.ravel()
+        self.values: Floats = values.ravel()
 
     @property
     def missing(self) -> float:
@@ -290,7 +288,7 @@ class ClassLines:
         return ClassLines(found, len(self._basis))
 
     @property
-    def rates(self) -> Array:
+    def rates(self) -> Floats:
         """Share of each class, at least 1%, (K,)."""
         classes = len(self._basis)
         if not self.lines:
@@ -299,7 +297,7 @@ class ClassLines:
         return np.asarray(shares / shares.sum())
 
     @cached_property
-    def origin(self) -> Array:
+    def origin(self) -> Floats:
         """Contrasts of log odds for predictions, ((K - 1) p,): a shrunk step of Newton's method from the constants."""
         theta, means = np.zeros((len(self._basis), self.features)), self.moments.moment[-1]
         rates, even = self.rates, 1.0 / len(self._basis)
@@ -317,7 +315,7 @@ class ClassLines:
     # Precision of the lines
 
     @cached_property
-    def covariance(self) -> Array:
+    def covariance(self) -> Floats:
         """Covariance of the values, (K p, K p); that of a wide prior before answers determine the lines."""
         classes, p = len(self._basis), self.features
         if not self.lines:
@@ -342,7 +340,7 @@ class ClassLines:
             found.append((scale * each.score.noise, scale * each.score.whole + each.score.share * spread))
         return found
 
-    def half_widths(self, quantile: float) -> Array:
+    def half_widths(self, quantile: float) -> Floats:
         """Return half-widths of the intervals, (K p,); infinite where a value was not learned."""
         if not self.lines:
             return np.full(len(self.values), math.inf)
@@ -367,18 +365,18 @@ class ClassLines:
         return Model(origin.ravel(), base, reach, 1.0, *shares).rounded()
 
 
-def centre(model: Model, basis: Array) -> Array:
+def centre(model: Model, basis: Floats) -> Floats:
     """Return the class probabilities that scores are centred at, (K,), for an origin of constants alone."""
     constants = model.origin.reshape(basis.shape[1], -1)[:, -1]
     return np.asarray(class_probabilities(model.exponent * constants[None, :], basis)[0])
 
 
-def _largest(at: Array) -> float:
+def _largest(at: Floats) -> float:
     """Return the largest ``|e_k - q|`` over classes k, for class probabilities q."""
     return math.sqrt(1.0 - 2.0 * float(at.min()) + float(at @ at))
 
 
-def indicator(each: Summary, label: int, basis: Array) -> Summary:
+def indicator(each: Summary, label: int, basis: Floats) -> Summary:
     """Return an epoch's mean answers about a class as about a binary target, with an origin of the constant alone."""
     at = centre(each.model, basis)
     q = min(max(float(at[label]), 1e-9), 1.0 - 1e-9)

@@ -100,10 +100,7 @@ class ScoreEngine:
     # Releases
 
     def admit(self, release: ScoreRelease, ahead: int = 0) -> None:
-        """Raise RejectedError for a forged release, or one of a future, unknown or forgotten epoch.
-
-        ``ahead`` is the number of releases that were admitted before this one and are not learned yet.
-        """
+        """Raise RejectedError for a forged release, or one of an epoch that is not known ``ahead`` releases later."""
         self._check_version(release.version, self._now.count + ahead)
         self.check_payload(release)
 

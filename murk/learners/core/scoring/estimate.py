@@ -19,6 +19,7 @@ from typing import Any, ClassVar, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from murk._arrays import Floats
 from murk.errors import MurkError, UserError
 from murk.learners.core.coordinates import contrasts, flattened
 from murk.learners.core.scoring import classes
@@ -36,8 +37,6 @@ from murk.learners.estimates.estimate import Estimate, Extent, People
 from murk.learners.estimates.forgers import SLACK, Influence, longest, noise_of_number
 from murk.learners.results.numbers import rounded
 from murk.privacy.guarantees import Guarantee
-
-Array = NDArray[np.float64]
 
 MOST: Final = 256  # largest multiple of the present number of people that is forecast
 
@@ -74,8 +73,6 @@ class Need:
     def words(self) -> str:
         """The end of a sentence that begins with "it would take".
 
-        Examples
-        --------
         >>> from murk.privacy import GaussianDP
         >>> Need(400_000, {"default": GaussianDP(2.5)}).words
         'about 400,000 people in all, or mu of about 2.5 with as many people as now'
@@ -122,7 +119,7 @@ class Outlook:
         """Number of releases so far."""
         return sum(self.counts.values())
 
-    def needs(self, quantile: float, within: Array | None = None) -> dict[str, Need]:
+    def needs(self, quantile: float, within: Floats | None = None) -> dict[str, Need]:
         """Return by name what it would take to learn each coefficient that was not learned.
 
         ``quantile`` is the intervals' normal quantile, and ``within`` the half-widths wanted, (p,), by default any.
@@ -149,7 +146,7 @@ class Outlook:
 
     # More people
 
-    def _times(self, model: Model, quantile: float, unknown: NDArray[np.bool_], limits: Array) -> Array:
+    def _times(self, model: Model, quantile: float, unknown: NDArray[np.bool_], limits: Floats) -> Floats:
         """Return the multiple of people that each coefficient takes, (p,): a power of two, or infinite."""
         factors, factor = np.full(len(unknown), math.inf), 4
         learned = cache(partial(self._learned, model, quantile, limits))
@@ -162,7 +159,7 @@ class Outlook:
             factor *= 4
         return factors
 
-    def _learned(self, model: Model, quantile: float, limits: Array, factor: int) -> NDArray[np.bool_]:
+    def _learned(self, model: Model, quantile: float, limits: Floats, factor: int) -> NDArray[np.bool_]:
         """Return whether each coefficient is learned from ``factor`` times the people."""
         answers = [*self.found, *self._further_epochs(model, (factor - 1) * self.people)]
         try:
@@ -190,7 +187,7 @@ class Outlook:
                     tallies[level, question] = Tally(count, [round(count * value / step) for value in mean.tolist()])
         return summaries([Epoch(0, model, tallies)], self.mechanisms, self.settings.features)
 
-    def _answer(self, model: Model, question: Question) -> Array:
+    def _answer(self, model: Model, question: Question) -> Floats:
         """Return one person's expected answer, in units of the release."""
         solution, response, rows = self.solution, self.settings.response, self.solution.rows
         if question == "score":
@@ -272,7 +269,7 @@ class Outlook:
 
     # Public rows
 
-    def _rows(self, model: Model, quantile: float, unknown: NDArray[np.bool_], limits: Array) -> NDArray[np.int64]:
+    def _rows(self, model: Model, quantile: float, unknown: NDArray[np.bool_], limits: Floats) -> NDArray[np.int64]:
         """Return the fewest public rows that suffice, (p,); 0 where none do, or there are some already."""
         fewest = np.zeros(len(unknown), dtype=np.int64)
         solution = self.solution
@@ -439,8 +436,7 @@ class ScoreEstimate(Estimate):
     def needs(self, level: float = 0.95, within: Mapping[str, float] | None = None) -> dict[str, Need]:
         """Return by name what it would take to learn each coefficient without a bounded interval at ``level``.
 
-        With ``within``, return what it would take for half-widths of these sizes. Takes several times as long as the
-        estimate.
+        ``within`` asks for half-widths of these sizes. It takes several times as long as the estimate.
         """
         if self.outlook is None:
             return {name: Need(seen=False) for name in self.names}

@@ -24,16 +24,15 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
 import numpy as np
-from numpy.typing import NDArray
 
+from murk._arrays import Floats
 from murk.learners.core.scoring.model import Model, Response, Rows, directions, inverse, mean_matrix, probability
 from murk.learners.core.scoring.moments import CAREFUL, UNEVEN, Moments, drawn, pooled, remaining_error
 from murk.learners.core.scoring.solve import Solution, even_coordinates, far_from, first_rejected, lengthened
 from murk.learners.core.scoring.sums import Answer, Summary
 
-Array = NDArray[np.float64]
-_Centred = tuple[Summary, Array, Array]
-_MatrixAnswer = tuple[Model, Answer | None, Callable[[], Array], Array]
+_Centred = tuple[Summary, Floats, Floats]
+_MatrixAnswer = tuple[Model, Answer | None, Callable[[], Floats], Floats]
 
 _DOUBTED = 0.5  # relative error of the change of A between two epochs' coordinates, as predicted over normal rows
 _LEAST, _FLAT = 0.02, 0.02  # least share of labels present, and least eigenvalue of A relative to the mean one
@@ -51,12 +50,12 @@ RAREST, _FEWEST, _MOST = 0.01, 0.1, 0.4
 class _Equation:
     """One epoch's mean score times m, in the newest coordinates: ``mean = pi change A (b - q e)``."""
 
-    mean: Array  # (p,)
+    mean: Floats  # (p,)
     middle: float  # q
-    change: Array  # maps ``A h`` of the newest coordinates to this epoch's, (p, p)
-    shift: Array  # difference of A between the coordinates over normal rows, (p, p), in this epoch's on the left
-    noise: Array  # covariance of the mean, (p, p)
-    square: Array  # mean of ``c^2 z z'``, (p, p)
+    change: Floats  # maps ``A h`` of the newest coordinates to this epoch's, (p, p)
+    shift: Floats  # difference of A between the coordinates over normal rows, (p, p), in this epoch's on the left
+    noise: Floats  # covariance of the mean, (p, p)
+    square: Floats  # mean of ``c^2 z z'``, (p, p)
 
 
 class ProbabilityLine:
@@ -106,7 +105,7 @@ class ProbabilityLine:
 
     # Moments of the features
 
-    def _predicted_moments(self, model: Model, rows: Rows) -> tuple[Array, Array]:
+    def _predicted_moments(self, model: Model, rows: Rows) -> tuple[Floats, Floats]:
         """Return ``E c z z'`` over normal rows at a model, and its difference from it in the newest coordinates."""
         plain = _at_zero(model)
         own = 2.0 * mean_matrix(plain, rows, _LINE)
@@ -129,7 +128,7 @@ class ProbabilityLine:
             matrices.append((_at_zero(each.model), answer, partial(np.asarray, expected), _DOUBTED * change))
         return matrices
 
-    def _pool(self, asked: Sequence[_MatrixAnswer]) -> tuple[Array, Array]:
+    def _pool(self, asked: Sequence[_MatrixAnswer]) -> tuple[Floats, Floats]:
         """Return the mean of matrices in the newest coordinates, and the variances of its numbers."""
         together = pooled([each[:3] for each in asked], self._transform, [each[3] for each in asked])
         assert together is not None
@@ -148,7 +147,7 @@ class ProbabilityLine:
         mean, spread = drawn(ratio, variance, _SAME)
         return max(mean, _LEAST), spread
 
-    def _second_moments(self, asked: Sequence[_MatrixAnswer], absorbed: float) -> tuple[Array, float]:
+    def _second_moments(self, asked: Sequence[_MatrixAnswer], absorbed: float) -> tuple[Floats, float]:
         """Return A in the newest coordinates, (p, p), and the variance of a number's error.
 
         A is shrunk towards the moments of normal features, more if it is noisier or people differ less from these.
@@ -204,7 +203,7 @@ class ProbabilityLine:
             self._whitened = self._inverse @ right
         self.values = self._transform.T @ self._whitened
 
-    def _noise(self, one: _Equation, design: Array, whitened: Array) -> tuple[Array, Array]:
+    def _noise(self, one: _Equation, design: Floats, whitened: Floats) -> tuple[Floats, Floats]:
         """Return an equation's own and shared covariances, (..., p, p), if ``whitened`` (..., p) were the truth."""
         h = whitened - one.middle * self._constant
         identity = np.eye(h.shape[-1])
@@ -215,7 +214,7 @@ class ProbabilityLine:
         outer = scaled[..., :, None] * scaled[..., None, :]
         return own, self._share**2 * self._error / 2.0 * spread + self._share_variance * outer
 
-    def _covariance(self, values: Array) -> Array:
+    def _covariance(self, values: Floats) -> Floats:
         """Return covariances of the line, (..., p, p), if each of ``values``, (..., p), were the truth."""
         whitened = values @ self._back
         middle = np.zeros((*values.shape, values.shape[-1]))
@@ -224,7 +223,7 @@ class ProbabilityLine:
         pull = self._error_effects(whitened)
         return self._joint(middle, pull, self, pull)
 
-    def _error_effects(self, whitened: Array) -> tuple[Array, Array]:
+    def _error_effects(self, whitened: Floats) -> tuple[Floats, Floats]:
         """Return the effect of errors of A, (..., p, p, p), and of the share of labels, (..., p), on the equations."""
         p = whitened.shape[-1]
         ratio, turned = np.zeros(whitened.shape), np.zeros((*whitened.shape, p, p))
@@ -236,8 +235,8 @@ class ProbabilityLine:
         return turned, ratio
 
     def _joint(
-        self, middle: Array, pull: tuple[Array, Array], line: ProbabilityLine, other: tuple[Array, Array]
-    ) -> Array:
+        self, middle: Floats, pull: tuple[Floats, Floats], line: ProbabilityLine, other: tuple[Floats, Floats]
+    ) -> Floats:
         """Return the covariance with a line of the same people, given that of the equations' own noise."""
         flat = pull[0].reshape(*middle.shape[:-1], -1)
         both = (other[0] + other[0].swapaxes(-1, -2)).reshape(flat.shape)
@@ -246,7 +245,7 @@ class ProbabilityLine:
         found = self._inverse @ middle @ line._inverse
         return np.asarray(self._transform.T @ found @ self._transform)
 
-    def covariance_with(self, line: ProbabilityLine, noises: Sequence[tuple[float, float]]) -> Array:
+    def covariance_with(self, line: ProbabilityLine, noises: Sequence[tuple[float, float]]) -> Floats:
         """Return the covariance with another line from `with_scores`, (p, p).
 
         For each epoch, ``noises`` holds two parts of the covariance of both mean scores times m: that of the same
@@ -261,7 +260,7 @@ class ProbabilityLine:
         return self._joint(middle, self._error_effects(self._whitened), line, line._error_effects(line._whitened))
 
     @cached_property
-    def misfits(self) -> Array:
+    def misfits(self) -> Floats:
         """Squared residual of each epoch's mean score, in units of its variance, (k,)."""
         squares = []
         for equation, (design, _) in zip(self._equations, self._designs, strict=True):
@@ -287,11 +286,11 @@ class ProbabilityLine:
         return float(np.trace(self._back.T @ self.covariance @ self._back))
 
     @cached_property
-    def covariance(self) -> Array:
+    def covariance(self) -> Floats:
         """Covariance of the line, (p, p)."""
         return self._covariance(self.values)
 
-    def half_widths(self, quantile: float) -> Array:
+    def half_widths(self, quantile: float) -> Floats:
         """Return half-widths of the slopes' intervals, (p,); infinite where a slope was not learned."""
         test = far_from(self.values, self._covariance, quantile)
         halves = first_rejected(self.values, self.covariance, quantile, test)

@@ -139,10 +139,9 @@ class LocalScores(RecordEngine, ScoreEngine):
         self._learn_records(X, y, (self.current or "default",))
 
     def learn_records(self, X: NDArray[np.float64], y: NDArray[np.float64], levels: Sequence[str]) -> None:
-        """Randomize the answers of coded records, and learn from them in order.
+        """Randomize the answers of coded records (m, p), the constant last or left out, and learn from them in order.
 
-        ``X`` is (m, p) with the constant last or (m, p - 1) without, ``y`` (m,) is NaN where missing, and ``levels``
-        has each record's level, or one for all.
+        ``y`` (m,) is NaN where missing; ``levels`` has each record's level, or one for all.
         """
         for start in range(0, len(X), TURN):
             part = slice(start, start + TURN)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from murk._arrays import Floats, Integers
 from murk._scratch import copied, empty, wiped
 from murk.errors import UserError
 from murk.learners.core.coordinates import matrix_size
@@ -27,9 +28,6 @@ from murk.privacy.mechanisms.base import Costed, Randomizer, RoundedGaussian, Wr
 from murk.privacy.mechanisms.privacy_loss import Currency, PrivacyLoss
 from murk.privacy.noise import NoiseSource
 
-Vectors = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
-
 _SENSITIVITY = math.sqrt(2.0)
 
 
@@ -44,13 +42,6 @@ class OuterGaussian(RoundedGaussian):
     .. math:: g = \sqrt 2 / (2\, \text{steps} - \sqrt d - 2)
 
     Raises UserError if the budget is too small for the lattice.
-
-    Examples
-    --------
-    >>> from murk.privacy import GaussianDP
-    >>> mechanism = OuterGaussian.calibrate(GaussianDP(1.0), features=3)
-    >>> mechanism.dimension, round(mechanism.variance, 3)  # sqrt 2 / mu, squared
-    (6, 2.0)
     """
 
     # p, the length of v; a release has d = p (p + 1) / 2 numbers: the upper triangle, with the numbers off the diagonal
@@ -89,7 +80,7 @@ class OuterGaussian(RoundedGaussian):
         kernels.noisy_outer(rows, self.unit, noise.gaussian(indices, self.dimension), released)
         return released
 
-    def decode(self, payload: npt.ArrayLike) -> Vectors:
+    def decode(self, payload: npt.ArrayLike) -> Floats:
         """Turn payloads (m, d) into unbiased estimates (m, d)."""
         return np.multiply(payload, self.unit, dtype=np.float64)
 
@@ -127,15 +118,6 @@ def outer_mechanism(kind: str | None, guarantee: Guarantee, features: int) -> Ou
     ``kind`` is ``"gaussian"``, ``"laplace"``, ``"l2-ball"`` or ``"privunit"``; None or ``"best"`` selects the one with
     the least noise in the worst direction of a unit vector's ``v v'``. Raises UserError if the kind is unknown or
     cannot provide the guarantee.
-
-    Examples
-    --------
-    >>> from murk.privacy import GaussianDP
-    >>> outer_mechanism(None, GaussianDP(1.0), 4).kind
-    'gaussian'
-    >>> best = outer_mechanism(None, ApproxDP(1.0, 1e-6), 4)
-    >>> best.kind, best.guarantee
-    ('privunit', PureDP(epsilon=1.0))
     """
     if kind in (None, BEST) and isinstance(guarantee, PureDP | ApproxDP):
         pure = ("l2-ball", "privunit") if getattr(guarantee, "epsilon", 0.0) > 0.0 else ()
@@ -230,7 +212,7 @@ def score_mechanisms(
     return ScoreMechanisms(score, OuterMechanism(features, inner))
 
 
-def outer(vectors: npt.ArrayLike, features: int) -> Vectors:
+def outer(vectors: npt.ArrayLike, features: int) -> Floats:
     """Return ``v v'`` of rows v (m, p) as vectors; longer rows are shortened to 1, non-finite values count as 0."""
     rows = _rows(vectors, features)
     out = empty((len(rows), matrix_size(features)))
@@ -238,7 +220,7 @@ def outer(vectors: npt.ArrayLike, features: int) -> Vectors:
     return out
 
 
-def _rows(vectors: npt.ArrayLike, features: int) -> Vectors:
+def _rows(vectors: npt.ArrayLike, features: int) -> Floats:
     rows = copied(vectors)
     if rows.ndim != 2 or rows.shape[1] != features:
         raise UserError(f"vectors must have the shape (m, {features}), got {rows.shape}")

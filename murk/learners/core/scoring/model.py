@@ -21,6 +21,7 @@ from typing import Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from murk._arrays import Floats
 from murk._scratch import copied, empty, keep
 from murk.learners.core.coordinates import contrasts
 from murk.learners.core.curves import CodedCurve
@@ -30,7 +31,6 @@ from murk.learners.estimates.estimate import PublicCovariates
 from murk.learners.estimates.links import logistic
 from murk.learners.problem import HostileModelError
 
-Array = NDArray[np.float64]
 Question = Literal["score", "scatter", "curvature"]
 QUESTIONS: Final[tuple[Question, ...]] = ("score", "scatter", "curvature")
 
@@ -44,8 +44,8 @@ _MATRIX_REACH = 2.0  # largest M in units of the typical length sqrt p: a releas
 class Model:
     """One epoch's published model."""
 
-    origin: Array  # a, coefficients in coded units, (p,); for K classes their contrasts, ((K - 1) p,)
-    transform: Array  # W, (p, p)
+    origin: Floats  # a, coefficients in coded units, (p,); for K classes their contrasts, ((K - 1) p,)
+    transform: Floats  # W, (p, p)
     reach: float  # R: longer transformed features count for less in scores
     exponent: float  # g in [0, 1]: 1 is the balanced score, whose mean given x is 0 at the truth; 0 is the label's sign
     # scatter, curvature: shares of people asked for each matrix; all others release their score
@@ -58,13 +58,13 @@ class Model:
         return {"score": 1.0 - self.scatter - self.curvature, "scatter": self.scatter, "curvature": self.curvature}
 
     @property
-    def flat(self) -> Array:
+    def flat(self) -> Floats:
         """The published vector: the origin, the transform by rows, and the four numbers."""
         last = [self.reach, self.exponent, self.scatter, self.curvature]
         return np.concatenate([self.origin, self.transform.ravel(), last])
 
     @classmethod
-    def of(cls, flat: Array, features: int) -> Model:
+    def of(cls, flat: Floats, features: int) -> Model:
         """Read the vector of `flat`."""
         origin, transform, last = np.split(flat, [-(features * features + 4), -4])
         return cls(origin.copy(), transform.reshape(features, features).copy(), *map(float, last))
@@ -75,7 +75,7 @@ class Model:
         return min(self.reach, _MATRIX_REACH * math.sqrt(len(self.transform)))
 
     @cached_property
-    def back(self) -> Array:
+    def back(self) -> Floats:
         """Inverse of the transform, (p, p)."""
         return np.asarray(np.linalg.inv(self.transform))
 
@@ -102,7 +102,7 @@ def asked(words: NDArray[np.uint64], model: Model) -> NDArray[np.int64]:
     return np.where(words < scatter, 1, np.where(words < matrix, 2, 0))
 
 
-def check_model(flat: Array, features: int, contrasts: int = 1) -> Model:
+def check_model(flat: Floats, features: int, contrasts: int = 1) -> Model:
     """Return a published vector as a model; raise HostileModelError for one that no honest learner publishes."""
     flat = np.asarray(flat, dtype=np.float64)
     size = model_size(features, contrasts)
@@ -123,7 +123,7 @@ def check_model(flat: Array, features: int, contrasts: int = 1) -> Model:
     return model
 
 
-def probability(logit: Array) -> Array:
+def probability(logit: Floats) -> Floats:
     """Return ``1 / (1 + e^-t)``, with logits clipped as in kernels."""
     return logistic(np.minimum(np.maximum(logit, -LARGEST_LOGIT), LARGEST_LOGIT))
 
@@ -137,31 +137,31 @@ class Response:
     # mean function other than the logistic one or the line; for answers at a model of zeros only
     curve: CodedCurve | None = None
 
-    def level(self, logit: Array) -> Array:
+    def level(self, logit: Floats) -> Floats:
         """Return the probability, or the coded real target's mean, at ``x'theta``."""
         if self.curve is None:
             return probability(logit) if self.binary else logit
         return self.curve.mean(logit)
 
-    def steep(self, logit: Array) -> Array:
+    def steep(self, logit: Floats) -> Floats:
         """Return the derivative of `level` with respect to the logit."""
         return self.level_and_steep(logit)[1]
 
-    def level_and_steep(self, logit: Array) -> tuple[Array, Array]:
+    def level_and_steep(self, logit: Floats) -> tuple[Floats, Floats]:
         """Return `level` and `steep`."""
         level = self.level(logit)
         if self.curve is None:
             return level, level * (1.0 - level) if self.binary else np.ones_like(level)
         return level, self.curve.slope(logit)
 
-    def answers(self, logit: Array, exponent: float) -> tuple[Array, Array]:
+    def answers(self, logit: Floats, exponent: float) -> tuple[Floats, Floats]:
         """Return r(1) and r(0) at a logit; for a real target the scores' factors at y = 1 and y = -1."""
         if not self.binary:
             return np.ones_like(logit), -np.ones_like(logit)
         bounded = exponent * np.clip(logit, -LARGEST_LOGIT, LARGEST_LOGIT)
         return np.minimum(1.0, np.exp(-bounded)), -np.minimum(1.0, np.exp(bounded))
 
-    def weights(self, logit: Array, exponent: float) -> Array:
+    def weights(self, logit: Floats, exponent: float) -> Floats:
         """Return w(t), at most 1/2."""
         if not self.binary:
             return np.full_like(logit, 0.5)
@@ -170,7 +170,7 @@ class Response:
         return np.asarray(p * (1.0 - p) * (high - low))
 
 
-def directions(X: Array, model: Model, reach: float | None = None) -> Array:
+def directions(X: Floats, model: Model, reach: float | None = None) -> Floats:
     """Return ``c(z) z`` of coded rows, (m, p), no longer than 1, at ``reach``, by default the model's."""
     Z = X @ model.transform.T
     length = np.sqrt(np.einsum("ij,ij->i", Z, Z))
@@ -179,7 +179,7 @@ def directions(X: Array, model: Model, reach: float | None = None) -> Array:
     return np.asarray(Z * factor[:, None])
 
 
-def vectors(X: Array, y: Array, model: Model, response: Response, question: Question) -> Array:
+def vectors(X: Floats, y: Floats, model: Model, response: Response, question: Question) -> Floats:
     """Return the mechanism's inputs for coded records, (m, p): scores, or the v of matrices ``v v'`` in units of M/2.
 
     Missing targets (NaN) give zeros except in a scatter: curvatures over scatters are the share of targets present.
@@ -200,7 +200,7 @@ def vectors(X: Array, y: Array, model: Model, response: Response, question: Ques
     return out
 
 
-def with_constant(rows: Array) -> Array:
+def with_constant(rows: Floats) -> Floats:
     """Return coded features with the constant; non-finite values count as 0."""
     coded = empty((len(rows), rows.shape[1] + 1))
     coded[:, -1] = 1.0
@@ -217,8 +217,8 @@ _KEY = 0x6D75726B
 class Rows:
     """Coded rows and their shares."""
 
-    points: Array  # (m, p), the constant last
-    shares: Array  # (m,), adding up to 1
+    points: Floats  # (m, p), the constant last
+    shares: Floats  # (m,), adding up to 1
     sample: float = float("inf")  # sample size of the rows; infinite if they represent a distribution
 
     @classmethod
@@ -228,11 +228,10 @@ class Rows:
         return cls(covariates.points, covariates.counts / size, float(size))
 
     @classmethod
-    def normal(cls, moment: Array, along: Array | None = None) -> Rows:
-        """Return normal rows with a second moment (p, p) whose last entry, of the constant, is 1.
+    def normal(cls, moment: Floats, along: Floats | None = None) -> Rows:
+        """Return fixed normal rows with a second moment (p, p) whose last entry, of the constant, is 1.
 
-        The draws are always the same, so that results are smooth in the moment, and even around the coefficients
-        ``along`` (p,), on which results depend most.
+        As the draws never change, results are smooth in the moment; they are even around coefficients ``along`` (p,).
         """
         p = len(moment)
         mean = moment[:-1, -1]
@@ -254,13 +253,13 @@ class Rows:
         return Rows(self.points[kept], shares / total, self.sample * total)
 
     @property
-    def second_moment(self) -> Array:
+    def second_moment(self) -> Floats:
         """Mean of ``x x'``."""
         return np.asarray((self.points * self.shares[:, None]).T @ self.points)
 
 
 @lru_cache(maxsize=8)
-def _normals(size: int) -> Array:
+def _normals(size: int) -> Floats:
     """Return fixed standard normal rows (m, size) with mean 0 and second moment the identity.
 
     Each quantile of the first number is combined with both ends of a random orthogonal frame of normal length, so that
@@ -288,7 +287,7 @@ def _normals(size: int) -> Array:
     return np.asarray(normals / np.sqrt(np.mean(normals**2, axis=0)))
 
 
-def _turned(normals: Array, along: Array) -> Array:
+def _turned(normals: Floats, along: Floats) -> Floats:
     """Return rows reflected so that their first axis lies along a direction."""
     length = float(np.linalg.norm(along))
     if not length > 0.0:
@@ -301,14 +300,14 @@ def _turned(normals: Array, along: Array) -> Array:
     return np.asarray(normals - np.outer(normals @ mirror, 2.0 / square * mirror))
 
 
-def power(matrix: Array, exponent: float, least: float = 1e-12) -> Array:
+def power(matrix: Floats, exponent: float, least: float = 1e-12) -> Floats:
     """Return a power of a symmetric matrix, its eigenvalues raised to at least ``least`` times the largest."""
     values, vectors = np.linalg.eigh((matrix + matrix.T) / 2.0)
     values = np.maximum(values, max(least * float(values[-1]), 1e-300)) if len(values) else values
     return np.asarray((vectors * values**exponent) @ vectors.T)
 
 
-def inverse(matrix: Array) -> Array:
+def inverse(matrix: Floats) -> Floats:
     """Return the inverse of a matrix, float64."""
     return np.asarray(np.linalg.inv(matrix), dtype=np.float64)
 
@@ -322,10 +321,10 @@ class Expected:
     """
 
     rows: Rows  # the covariates
-    directions: Array  # ``c(z) z`` of each row, (m, p)
+    directions: Floats  # ``c(z) z`` of each row, (m, p)
     # high, low: r(1) and r(0) of each row, (m,)
-    high: Array
-    low: Array
+    high: Floats
+    low: Floats
     response: Response  # how the target enters a score
 
     @classmethod
@@ -334,18 +333,18 @@ class Expected:
         high, low = response.answers(rows.points @ model.origin, model.exponent)
         return cls(rows, directions(rows.points, model), high, low, response)
 
-    def score(self, logit: Array) -> Array:
+    def score(self, logit: Floats) -> Floats:
         """Return the expected mean score G at ``logit``, the logits of the rows."""
         return np.asarray(self.directions.T @ (self.rows.shares * self._mean(logit)))
 
-    def slope(self, logit: Array) -> Array:
+    def slope(self, logit: Floats) -> Floats:
         """Return the derivative of the expected mean score by theta, (p, p)."""
         steep = self.response.steep(logit)
         if self.response.binary:
             steep = steep * (self.high - self.low)
         return np.asarray(self.directions.T @ ((self.rows.shares * steep)[:, None] * self.rows.points))
 
-    def spread(self, logit: Array) -> Array:
+    def spread(self, logit: Floats) -> Floats:
         """Return the mean square of scores, ``r^2 c^2 z z'``, (p, p), an upper bound on a score's covariance."""
         if self.response.binary:
             q = np.clip(self.response.level(logit), 0.0, 1.0)
@@ -355,25 +354,25 @@ class Expected:
         return np.asarray((self.directions * (self.rows.shares * square)[:, None]).T @ self.directions)
 
     @cached_property
-    def square(self) -> Array:
+    def square(self) -> Floats:
         """Mean of ``c^2 z z'``, (p, p)."""
         return np.asarray((self.directions * self.rows.shares[:, None]).T @ self.directions)
 
     @property
-    def level(self) -> tuple[Array, Array]:
+    def level(self) -> tuple[Floats, Floats]:
         """Mean answer m of each row at probability 0 (for a real target, at mean 0), and its increase up to 1."""
         if not self.response.binary:
             return np.zeros_like(self.high), np.ones_like(self.high)
         return self.low, self.high - self.low
 
-    def _mean(self, logit: Array) -> Array:
+    def _mean(self, logit: Floats) -> Floats:
         q = self.response.level(logit)
         if not self.response.binary:
             return q
         return np.asarray(q * self.high + (1.0 - q) * self.low)
 
 
-def mean_matrix(model: Model, rows: Rows, response: Response, *, flat: bool = False) -> Array:
+def mean_matrix(model: Model, rows: Rows, response: Response, *, flat: bool = False) -> Floats:
     """Return the mean of ``w(t) z z' c(z)``, (p, p); with ``flat``, w is 1/2, as for scatters."""
     Z = rows.points @ model.transform.T
     reached = directions(rows.points, model, model.matrix_reach)

@@ -8,13 +8,11 @@ from dataclasses import dataclass, replace
 from functools import cache, partial
 
 import numpy as np
-from numpy.typing import NDArray
 
+from murk._arrays import Floats
 from murk.learners.core.scoring.model import Model, Response, Rows, inverse, mean_matrix
 from murk.learners.core.scoring.sums import Answer, Summary
 from murk.learners.estimates.estimate import Extent
-
-Array = NDArray[np.float64]
 
 _SIGNIFICANT = 2.0  # standard errors from which a mean square's excess over its noise counts
 _EVEN = 0.5  # features count as isotropic where their moments' eigenvalues spread by less than this part of the mean
@@ -28,11 +26,11 @@ class Moments:
     In the newest epoch's unstretched coordinates ``B x`` features are taken as isotropic unless matrices contradict it.
     """
 
-    moment: Array  # second moment of x, scaled so that the constant's is 1
-    shape: Array  # second moment of ``B x``, of mean eigenvalue 1
+    moment: Floats  # second moment of x, scaled so that the constant's is 1
+    shape: Floats  # second moment of ``B x``, of mean eigenvalue 1
     scale: float  # factor of ``B x`` for a typical length of sqrt p
     settled: bool  # whether ``B x`` is spread evenly enough over all directions
-    base: Array  # B, (p, p)
+    base: Floats  # B, (p, p)
     kept: float = 0.0  # share kept of the matrices' differences from isotropic features, and of their noise
 
     @classmethod
@@ -66,7 +64,7 @@ class Moments:
         return cls(moment / moment[-1, -1], shape, math.sqrt(p) / length, settled, base, kept)
 
 
-def _rotation(newest: Model) -> Array:
+def _rotation(newest: Model) -> Floats:
     """Return a rotation of ``B x`` whose first axis lies along the coefficients."""
     return facing(inverse(unstretched(newest)).T @ newest.origin)
 
@@ -81,7 +79,7 @@ def _even_rows(newest: Model) -> Rows:
 def _scatters(found: Sequence[Summary], response: Response, rows: Rows) -> Pooled | None:
     """Return released scatters (and curvatures at origin zero) pooled in ``B x`` turned along the coefficients."""
     newest = found[-1].model
-    answers: list[tuple[Model, Answer | None, Callable[[], Array]]] = []
+    answers: list[tuple[Model, Answer | None, Callable[[], Floats]]] = []
     for each in found:
         predicted = partial(mean_matrix, each.model, rows, response, flat=True)
         answers.append((each.model, each.scatter, predicted))
@@ -101,7 +99,7 @@ def extent_of(found: Sequence[Summary], response: Response) -> Extent | None:
     return Extent(back @ together.measured @ back.T, back.T, together.variances)
 
 
-def _fit_levels(together: Pooled, constant: Array, least: float) -> tuple[float, float, Array]:
+def _fit_levels(together: Pooled, constant: Floats, least: float) -> tuple[float, float, Floats]:
     """Return the factors of the isotropic features' moments and of the constant's matrix, and that matrix.
 
     The constant has its own factor, as it is 1 while features lie within 1 of zero. With a common factor, the features'
@@ -118,7 +116,7 @@ def _fit_levels(together: Pooled, constant: Array, least: float) -> tuple[float,
     return ratio, more, ones
 
 
-def stretched(base: Array, origin: Array) -> Array:
+def stretched(base: Floats, origin: Floats) -> Floats:
     """Return whitening coordinates ``base`` stretched along the coefficients b, at the same typical length.
 
     Along them a score's curvature is lower by a factor of about ``1 + |b|^2``.
@@ -133,7 +131,7 @@ def stretched(base: Array, origin: Array) -> Array:
     return np.asarray(math.sqrt(p / (p + square)) * out)
 
 
-def unstretched(model: Model) -> Array:
+def unstretched(model: Model) -> Floats:
     """Return the ``base`` from which `stretched` made a model's transform."""
     p = len(model.transform)
     if not np.any(model.origin[:-1]):
@@ -147,7 +145,7 @@ def unstretched(model: Model) -> Array:
     return np.asarray(math.sqrt((p + before) / p) * out)
 
 
-def gain(into: Array) -> float:
+def gain(into: Floats) -> float:
     """Return the mean factor by which a change of coordinates multiplies a matrix's noise."""
     return float(np.sum(into * into)) / len(into)
 
@@ -157,13 +155,13 @@ class Pooled:
     """The precision-weighted mean of released matrices, and of their predictions."""
 
     # measured, expected: (p, p)
-    measured: Array
-    expected: Array
-    variances: Array  # variances of the measured numbers, (p, p); off the diagonal of sqrt 2 times them
+    measured: Floats
+    expected: Floats
+    variances: Floats  # variances of the measured numbers, (p, p); off the diagonal of sqrt 2 times them
 
 
 def pooled(
-    answers: Sequence[tuple[Model, Answer | None, Callable[[], Array]]], onto: Array, doubts: Sequence[Array] = ()
+    answers: Sequence[tuple[Model, Answer | None, Callable[[], Floats]]], onto: Floats, doubts: Sequence[Floats] = ()
 ) -> Pooled | None:
     """Return released matrices in the coordinates ``onto``, (p, p), weighted by precision; None if there are none.
 
@@ -187,7 +185,7 @@ def pooled(
     return Pooled(measured / weights, expected / weights, 1.0 / weights) if weights.any() else None
 
 
-def facing(along: Array) -> Array:
+def facing(along: Floats) -> Floats:
     """Return an orthogonal matrix, (p, p), whose first row lies along a direction."""
     p, length = len(along), float(np.linalg.norm(along))
     mirror = along / length - np.eye(p)[0] if length > 0.0 else np.zeros(p)
@@ -215,9 +213,9 @@ class Curvature:
     """The difference between released curvatures and those over the rows, in the newest epoch's coordinates."""
 
     ratio: float  # ratio to the rows' curvature: below 1 if targets are missing
-    along: Array  # the direction of the coefficients, of length 1, (p,)
-    root: Array  # C, lower triangular, (2, 2): ``C C'`` is the covariance of the ratio and of the curvature along them
-    correction: Array  # D, (p, p)
+    along: Floats  # the direction of the coefficients, of length 1, (p,)
+    root: Floats  # C, lower triangular, (2, 2): ``C C'`` is the covariance of the ratio and of the curvature along them
+    correction: Floats  # D, (p, p)
     error: float  # variance of the remaining error of an entry
 
     @classmethod
@@ -288,7 +286,7 @@ def remaining_error(kept: float, absorbed: float, noise: float, spread: float, m
     return (1.0 - missing * (1.0 - absorbed)) ** 2 * noise + missing**2 * hidden
 
 
-def _fit_pair(found: Pooled, known: bool) -> tuple[Array, Array, Array]:
+def _fit_pair(found: Pooled, known: bool) -> tuple[Floats, Floats, Floats]:
     """Fit the ratio to the prediction and, if ``known``, the excess along the first direction.
 
     Returns both matrices as vectors, (1 or 2, p p), the fitted values, and their covariance.
@@ -314,7 +312,7 @@ def _from_scatter(each: Summary, ratio: float, response: Response) -> Answer | N
     return each.scatter.times(factor)
 
 
-def _moved(model: Model, newest: Model, rows: Rows, response: Response) -> Array:
+def _moved(model: Model, newest: Model, rows: Rows, response: Response) -> Floats:
     """Return how much the error of the curvature predicted at a model may differ from that at the newest, (p, p).
 
     At an origin of the constant alone all weights are equal, and only the share of targets may be wrong. At the newest

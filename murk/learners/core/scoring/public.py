@@ -24,6 +24,7 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
+from murk._arrays import Floats
 from murk.errors import MurkError
 from murk.learners.core.coordinates import flattened, whitening
 from murk.learners.core.scoring.model import Expected, Model, Response, Rows, directions, inverse, mean_matrix
@@ -41,13 +42,13 @@ class Equation:
 
     answer: Answer
     expected: Expected
-    change: Array
+    change: Floats
 
-    def terms(self, part: int) -> Array:
+    def terms(self, part: int) -> Floats:
         """Return the rows' terms at level 0 (part 0), or their increase up to level 1 (part 1), (m, p)."""
         return np.asarray((self.expected.directions * self.expected.level[part][:, None]) @ self.change.T)
 
-    def noise(self, logit: Array, share: float) -> Array:
+    def noise(self, logit: Floats, share: float) -> Floats:
         """Return the covariance of the mean score's noise, including people's own spread."""
         answer, mean = self.answer, self.expected.score(logit)
         share = min(max(share, 0.0), 1.0)  # a fitted share may lie outside [0, 1]
@@ -68,12 +69,12 @@ class ReleasedMoments:
     # rows, response: covariates, and how the target enters a score
     rows: Rows
     response: Response
-    released: Array  # r: the groups' mean scores in the newest coordinates, and the curvature
+    released: Floats  # r: the groups' mean scores in the newest coordinates, and the curvature
     # base, bend: rows' terms of the scores, (m, numbers of scores)
-    base: Array
-    bend: Array
-    matrices: Array  # rows' terms of the curvature, (m, its numbers); none before any was released
-    own: Array  # covariance of the released curvature's noise
+    base: Floats
+    bend: Floats
+    matrices: Floats  # rows' terms of the curvature, (m, its numbers); none before any was released
+    own: Floats  # covariance of the released curvature's noise
 
     @classmethod
     def of(cls, found: Sequence[Summary], response: Response, rows: Rows) -> ReleasedMoments:
@@ -93,7 +94,7 @@ class ReleasedMoments:
         """Whether any curvature was released."""
         return bool(self.matrices.shape[1])
 
-    def noise(self, theta: Array, share: float) -> Array:
+    def noise(self, theta: Floats, share: float) -> Floats:
         """Return the covariance of r's noise."""
         logit, scores = self.rows.points @ theta, self.base.shape[1]
         found = np.zeros((len(self.released), len(self.released)))
@@ -104,22 +105,22 @@ class ReleasedMoments:
         found[scores:, scores:] = self.own
         return found
 
-    def level(self, theta: Array) -> Array:
+    def level(self, theta: Floats) -> Floats:
         """Return each row's probability, or the line's height, at theta, (m,)."""
         return self.response.level(np.asarray(self.rows.points @ theta))
 
-    def terms(self, theta: Array) -> Array:
+    def terms(self, theta: Floats) -> Floats:
         """Return the rows' terms of r less their mean, (m, numbers of r)."""
         terms = np.concatenate([self.base + self.level(theta)[:, None] * self.bend, self.matrices], axis=1)
         return np.asarray(terms - self.rows.shares @ terms)
 
-    def mean(self, theta: Array) -> Array:
+    def mean(self, theta: Floats) -> Floats:
         """Return the rows' prediction of r."""
         shares = self.rows.shares
         scores = shares @ self.base + (shares * self.level(theta)) @ self.bend
         return np.concatenate([scores, shares @ self.matrices])
 
-    def slope(self, theta: Array) -> Array:
+    def slope(self, theta: Floats) -> Floats:
         """Return the derivative of `mean`."""
         steep = self.response.steep(np.asarray(self.rows.points @ theta))
         scores = self.bend.T @ ((self.rows.shares * steep)[:, None] * self.rows.points)
@@ -149,7 +150,7 @@ def _variance(answer: Answer) -> float:
     return answer.noise + answer.share + answer.whole
 
 
-def _pooled(found: Sequence[Summary], response: Response, rows: Rows) -> tuple[Array, Array, Array]:
+def _pooled(found: Sequence[Summary], response: Response, rows: Rows) -> tuple[Floats, Floats, Floats]:
     """Return the mean curvature in the newest coordinates, rows' terms of it, and its noise's covariance."""
     newest = found[-1].model
     p = len(newest.origin)
@@ -180,8 +181,6 @@ def _pooled(found: Sequence[Summary], response: Response, rows: Rows) -> tuple[A
     return measured @ along, Z * (factors * (Z @ along))[:, None], own
 
 
-Array = NDArray[np.float64]
-
 _STEPS, _ROUNDS = 8, 2
 _USEFUL = 1.0 / 50.0  # rows whose kappa is larger are not used
 _FACTOR, _MOST = 4.0, 0.25  # the grid of kappa: its factor and its largest value
@@ -207,9 +206,9 @@ class _Fitted:
     """One hypothesis solved at a linearization."""
 
     evidence: float
-    step: Array
-    influence: Array
-    covariance: Array
+    step: Floats
+    influence: Floats
+    covariance: Floats
     misfit: float
     share: float
 
@@ -273,15 +272,15 @@ class PublicSolution:
             found += [_Hypothesis(each, True, missing / len(selected)) for each in selected]
         return found
 
-    def _linearize(self, theta: Array, share: float) -> None:
+    def _linearize(self, theta: Floats, share: float) -> None:
         """Compute noise and Gamma at theta."""
         moments = self.moments
         terms = moments.terms(theta) * np.sqrt(self.rows.shares)[:, None]
         self._noise, self._gamma = moments.noise(theta, share), share**2 * terms.T @ terms
         self._predicted, self._slopes = moments.mean(theta), moments.slope(theta)
-        self._inverses: dict[float, tuple[Array, float]] = {}
+        self._inverses: dict[float, tuple[Floats, float]] = {}
 
-    def _weight(self, kappa: float) -> tuple[Array, float]:
+    def _weight(self, kappa: float) -> tuple[Floats, float]:
         """Return the inverse of r's covariance, and its log determinant."""
         if kappa not in self._inverses:
             covariance = self._noise + kappa * self._gamma
@@ -290,7 +289,7 @@ class PublicSolution:
 
     # Hypotheses
 
-    def _priors(self, theta: Array, share: float, pull: Array, free: bool) -> tuple[Array, Array]:
+    def _priors(self, theta: Floats, share: float, pull: Floats, free: bool) -> tuple[Floats, Floats]:
         """Return the prior's information and its centre relative to theta."""
         p = self.features
         information, centre = np.zeros((p + free, p + free)), np.r_[-theta, [1.0 - share] * free]
@@ -299,7 +298,7 @@ class PublicSolution:
             information[p, p] = 1.0 / _THERE**2
         return information, centre
 
-    def _fit(self, one: _Hypothesis, theta: Array, pull: Array) -> _Fitted:
+    def _fit(self, one: _Hypothesis, theta: Floats, pull: Floats) -> _Fitted:
         """Take one step from the linearization, and compute the log marginal likelihood (``evidence``)."""
         precision, size = self._weight(one.kappa)
         share = self._target_share(precision) if one.free else 1.0
@@ -319,18 +318,18 @@ class PublicSolution:
         evidence = math.log(one.prior) - 0.5 * (value + size + occam)
         return _Fitted(evidence, step, weighed @ covariance, covariance, misfit, share)
 
-    def _target_share(self, precision: Array) -> float:
+    def _target_share(self, precision: Floats) -> float:
         """Return the share pi of people with a target that fits best at the linearization."""
         weighed, sure = precision @ self._predicted, 1.0 / _THERE**2
         share = (float(weighed @ self.moments.released) + sure) / (float(weighed @ self._predicted) + sure)
         return min(max(share, 0.05), 1.0)
 
-    def _descend(self, theta: Array, one: _Hypothesis, pull: Array) -> tuple[Array, float]:
+    def _descend(self, theta: Floats, one: _Hypothesis, pull: Floats) -> tuple[Floats, float]:
         """Run Levenberg-Marquardt under one hypothesis, with fixed weights."""
         p, damping, precision = self.features, 1e-3, self._weight(one.kappa)[0]
         share = self._target_share(precision) if one.free else 1.0
 
-        def value(theta: Array, share: float) -> float:
+        def value(theta: Floats, share: float) -> float:
             left = self.moments.released - share * self.moments.mean(theta)
             prior, centre = self._priors(theta, share, pull, one.free)
             return float(left @ precision @ left + centre @ prior @ centre)
@@ -403,22 +402,22 @@ class PublicSolution:
         variance = sum(w * float(each.covariance[-1, -1]) for w, each in free) / total
         return min(1.0 - share, 1.0) if 1.0 - share > _SURELY * math.sqrt(variance) else 0.0
 
-    def half_widths(self, quantile: float) -> Array:
+    def half_widths(self, quantile: float) -> Floats:
         """Return half-widths, (p,), of the values with a large enough tail probability; infinite where not learned."""
         alpha = 2.0 * NormalDist().cdf(-quantile)
         test = cache(partial(self._test, alpha=alpha))
 
-        def rejected(indices: NDArray[np.int64], points: Array) -> NDArray[np.bool_]:
+        def rejected(indices: NDArray[np.int64], points: Floats) -> NDArray[np.bool_]:
             return np.array([test(j)(theta) for j, theta in zip(indices.tolist(), points, strict=True)])
 
         return first_rejected(self.values, self.covariance, quantile, rejected)
 
     @cached_property
-    def _logit(self) -> Array:
+    def _logit(self) -> Floats:
         """The rows' logits at the solution, (m,)."""
         return np.asarray(self.rows.points @ self.values)
 
-    def _test(self, j: int, alpha: float) -> Callable[[Array], bool]:
+    def _test(self, j: int, alpha: float) -> Callable[[Floats], bool]:
         """Return a function of all coefficients that tells whether the value of coefficient j is rejected."""
         p, shares, normal = self.features, self.rows.shares, NormalDist()
         heavy = [i for i, weight in enumerate(self._weights) if weight >= _LIGHT]
@@ -436,7 +435,7 @@ class PublicSolution:
         # With the other coefficients at their most likely, all values of this one lie on a line.
         start, along = self._logit, self.rows.points @ (self.covariance[:, j] / self.covariance[j, j])
 
-        def rejected(theta: Array) -> bool:
+        def rejected(theta: Floats) -> bool:
             terms = base + self.response.level(start + (theta[j] - self.values[j]) * along)[:, None] * bend
             spread = shares @ terms**2 - (shares @ terms) ** 2
             total = 0.0
@@ -482,6 +481,6 @@ class CurveSolution(PublicSolution):
         """Whether the releases agree with the public rows' predictions, and the rows are useful."""
         return super().alike and self.useful
 
-    def half_widths(self, quantile: float) -> Array:
+    def half_widths(self, quantile: float) -> Floats:
         """Return half-widths of all intervals; infinite where people are unlike the rows."""
         return super().half_widths(quantile) if self.alike else np.full(self.features, np.inf)

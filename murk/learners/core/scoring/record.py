@@ -1,7 +1,6 @@
 """Answers in place: a kernel asks, randomizes and adds a record's answer to sums, in memory at one address.
 
-Its sums equal those of `murk.learners.core.scoring.local` for a block. If the memory is full or randomness is missing,
-the kernel learns nothing and returns the reason.
+Sums equal those of `local` for a block. If memory or randomness is short, nothing is learned and the reason returned.
 """
 
 from __future__ import annotations

@@ -36,13 +36,6 @@ def epoch_start(version: int, longest: int = NEVER, first: int = FIRST) -> int:
     """Return the version at which the current epoch of a chain began.
 
     Epochs double from ``first`` up to ``longest``; then all are that long.
-
-    Examples
-    --------
-    >>> [epoch_start(version) for version in (0, 2_999, 3_000, 5_999, 6_000, 100_000)]
-    [0, 0, 3000, 3000, 6000, 96000]
-    >>> [epoch_start(version, 5_000) for version in (2_999, 3_000, 6_000, 10_999, 11_000, 100_000)]
-    [0, 3000, 6000, 6000, 11000, 96000]
     """
     if version < first:
         return 0
@@ -72,8 +65,6 @@ def epoch_number(version: int, longest: int = NEVER, first: int = FIRST) -> int:
 def remembered(start: int, longest: int = NEVER, first: int = FIRST) -> tuple[int, ...]:
     """Return the starts of the remembered epochs, oldest first, the newest of which begins at ``start``.
 
-    Examples
-    --------
     >>> remembered(6_000), remembered(768_000)[:2], remembered(998_000, 25_000)[::7]
     ((0, 3000, 6000), (6000, 12000), (823000, 998000))
     """
@@ -89,16 +80,7 @@ def _doubled(longest: int, first: int) -> int:
 
 
 def shown_next(count: int, longest: int = NEVER, first: int = FIRST) -> int:
-    """Return the next count at which predictions are updated, four times an epoch.
-
-    Examples
-    --------
-    >>> counts = [0]
-    >>> while counts[-1] < 6_000:
-    ...     counts.append(shown_next(counts[-1]))
-    >>> counts[:9], counts[-7:]
-    ([0, 1, 2, 3, 4, 5, 6, 7, 8], [2048, 2560, 3000, 3750, 4500, 5250, 6000])
-    """
+    """Return the next count at which predictions are updated, four times an epoch."""
     start = epoch_start(count, longest, first) or 1 << max(count.bit_length() - 1, 0)
     step = max(min(start, longest) // 4, 1)
     return min(count - (count - start) % step + step, epoch_end(count, longest, first)) if count else 1
@@ -298,8 +280,6 @@ def largest_square(freedom: float, nats: float = NATS) -> float:
 
     Source: Laurent and Massart, "Adaptive estimation of a quadratic functional by model selection", 2000, lemma 1.
 
-    Examples
-    --------
     >>> round(largest_square(10.0), 1)
     78.3
     """

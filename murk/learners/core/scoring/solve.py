@@ -26,13 +26,13 @@ from functools import cached_property, partial
 import numpy as np
 from numpy.typing import NDArray
 
+from murk._arrays import Floats
 from murk.errors import MurkError
 from murk.learners.core.scoring.model import Expected, Model, Response, Rows, inverse, power
 from murk.learners.core.scoring.moments import Curvature, Moments, gain, stretched
 from murk.learners.core.scoring.sums import Summary
 
-Array = NDArray[np.float64]
-Rejected = Callable[[NDArray[np.int64], Array], NDArray[np.bool_]]
+Rejected = Callable[[NDArray[np.int64], Floats], NDArray[np.bool_]]
 
 # Coefficients in coded units are within a few of zero; so is the logit at a published origin.
 PRIOR_VARIANCE, ORIGIN_VARIANCE, LOGIT_SQUARE = 25.0, 9.0, 25.0
@@ -50,7 +50,7 @@ class _Equations:
     """Epochs' mean scores and their expectations, side by side, (k, ...)."""
 
     def __init__(
-        self, asked: Sequence[Summary], rows: Rows, response: Response, curvature: Curvature, back: Array
+        self, asked: Sequence[Summary], rows: Rows, response: Response, curvature: Curvature, back: Floats
     ) -> None:
         answers = [each.score for each in asked if each.score is not None]
         factor, changes = 1.0 if response.binary else 2.0, [each.model.transform @ back for each in asked]
@@ -77,11 +77,11 @@ class _Equations:
         self.start = np.array([one.score(logit) for one, logit in zip(self.expected, logits, strict=True)])
         self.tangent = np.array([one.slope(logit) for one, logit in zip(self.expected, logits, strict=True)])
 
-    def scores(self, level: Array) -> Array:
+    def scores(self, level: Floats) -> Floats:
         """Return each epoch's expected mean score, (..., k, p), if rows have these probabilities or means, (..., m)."""
         return np.asarray(self.low + np.moveaxis(self.rise @ level.T, (0, 1), (-2, -1)))
 
-    def displacements(self, theta: Array) -> tuple[Array, Array]:
+    def displacements(self, theta: Floats) -> tuple[Floats, Floats]:
         """Return solutions (..., p) less each epoch's origin, in coded units and its coordinates, (..., k, p)."""
         way = theta[..., None, :] - self.origin
         return way, (self.change @ way[..., None])[..., 0]
@@ -122,12 +122,12 @@ class Solution:
     def _stacked(self) -> _Equations:
         return _Equations(self._asked, self.rows, self.response, self.curvature, self.newest.back)
 
-    def _spreads_at(self, theta: Array) -> Array:
+    def _spreads_at(self, theta: Floats) -> Floats:
         """Return the variance of people's scores at theta, (k, p, p)."""
         logit = self.rows.points @ theta
         return self.curvature.ratio * np.array([one.spread(logit) for one in self._stacked.expected])
 
-    def _noise(self, theta: Array, scores: Array, spreads: Array, error: float) -> tuple[Array, Array]:
+    def _noise(self, theta: Floats, scores: Floats, spreads: Floats, error: float) -> tuple[Floats, Floats]:
         """Return two summands of S_k(theta) (see the module), (k, p, p): noise of single epochs, and shared errors."""
         stacked, identity = self._stacked, np.eye(self.features)
         way, h = stacked.displacements(theta)
@@ -137,7 +137,7 @@ class Solution:
         bent = lengthened(self.curvature.ratio * _CURVE_ERROR * curved, 1.0 / self.features, identity)
         return stacked.noise * identity + stacked.share * spreads + stacked.whole * stacked.square + bent, shared
 
-    def _expected(self, solution: Array) -> tuple[Array, Array]:
+    def _expected(self, solution: Floats) -> tuple[Floats, Floats]:
         """Return the expected mean scores, (k, p), and their slopes, (k, p, p + 2)."""
         stacked, theta, unknown = self._stacked, solution[: self.features], solution[self.features :]
         logit = self.rows.points @ theta
@@ -152,7 +152,7 @@ class Solution:
         expected = ratio * score + (correction @ h[:, :, None])[:, :, 0]
         return expected, np.concatenate([slope, np.stack([score, along], axis=2) @ self.curvature.root], axis=2)
 
-    def _terms(self, solution: Array, pull: Array, inverses: Array) -> tuple[Array, Array, float]:
+    def _terms(self, solution: Floats, pull: Floats, inverses: Floats) -> tuple[Floats, Floats, float]:
         """Return curvature, gradient and value of the sum to minimize, for given S_k^-1."""
         expected, slopes = self._expected(solution)
         left, pulled = self._stacked.mean - expected, pull @ solution
@@ -161,7 +161,7 @@ class Solution:
         gradient = np.sum(weighed @ left[:, :, None], axis=0)[:, 0] - pulled
         return information, gradient, float(solution @ pulled + np.einsum("ki,kij,kj->", left, inverses, left))
 
-    def _solve(self, solution: Array, pull: Array) -> Array:
+    def _solve(self, solution: Floats, pull: Floats) -> Floats:
         """Solve nonlinear least squares, recomputing the weights S_k^-1 at each of a few solutions."""
         for _ in range(_FITS):
             theta = solution[: self.features]
@@ -176,14 +176,14 @@ class Solution:
     # Precision of the solution
 
     @cached_property
-    def _slopes(self) -> Array:
+    def _slopes(self) -> Floats:
         return self._expected(self._solution)[1][:, :, : self.features]
 
     @cached_property
-    def _spreads(self) -> Array:
+    def _spreads(self) -> Floats:
         return self._spreads_at(self.values)
 
-    def _covariance(self, theta: Array) -> Array:
+    def _covariance(self, theta: Floats) -> Floats:
         """Return covariances ``H^-1 M H^-1``, (..., p, p), if each ``theta``, (..., p), were the truth."""
         p, curvature, stacked = self.features, self.curvature, self._stacked
         prior, h = _with_unknowns(np.eye(p) / PRIOR_VARIANCE), stacked.displacements(theta)[1]
@@ -206,7 +206,7 @@ class Solution:
         return np.asarray((back @ middle @ back)[..., :p, :p])
 
     @cached_property
-    def misfits(self) -> Array:
+    def misfits(self) -> Floats:
         """Squared residual of each epoch's mean score, in units of its variance, (k,)."""
         if not self._asked:
             return np.zeros(0)
@@ -217,13 +217,13 @@ class Solution:
         return np.asarray(np.einsum("ki,kij,kj->k", left, inverse(own + shared), left))
 
     @cached_property
-    def covariance(self) -> Array:
+    def covariance(self) -> Floats:
         """Covariance of the solution, (p, p)."""
         if not self._asked:
             return np.eye(self.features) * PRIOR_VARIANCE
         return self._covariance(self.values)
 
-    def half_widths(self, quantile: float) -> Array:
+    def half_widths(self, quantile: float) -> Floats:
         """Return the half-widths of all intervals, (p,); infinite where a coefficient was not learned."""
         return first_rejected(self.values, self.covariance, quantile, far_from(self.values, self._covariance, quantile))
 
@@ -238,12 +238,12 @@ class Solution:
         return Model(origin, stretched(base, origin), reach, exponent, *shares).rounded()
 
 
-def even_coordinates(moments: Moments, reach: float) -> Array:
+def even_coordinates(moments: Moments, reach: float) -> Floats:
     """Return a transform in whose coordinates people of these moments spread evenly over all directions, (p, p)."""
     return _limit_stretch(moments.scale * power(moments.shape, -0.5, 1e-3) @ moments.base, reach)
 
 
-def _with_unknowns(pull: Array) -> Array:
+def _with_unknowns(pull: Floats) -> Floats:
     """Return a prior's precision, extended by the precision of the curvature's two unknowns."""
     p = len(pull)
     both = np.eye(p + 2)
@@ -251,13 +251,13 @@ def _with_unknowns(pull: Array) -> Array:
     return both
 
 
-def lengthened(vectors: Array, share: float, identity: Array) -> Array:
+def lengthened(vectors: Floats, share: float, identity: Floats) -> Floats:
     """Return ``v v' + share |v|^2 I`` of vectors (..., p)."""
     squares = np.sum(vectors * vectors, axis=-1)[..., None, None]
     return np.asarray(share * squares * identity + vectors[..., :, None] * vectors[..., None, :])
 
 
-def _limit_stretch(transform: Array, reach: float) -> Array:
+def _limit_stretch(transform: Floats, reach: float) -> Floats:
     """Return a transform that stretches no direction of the coded features more than necessary.
 
     Along a rare category few people are far from the mean. Stretched, they exceed the reach and count for less, so the
@@ -270,10 +270,10 @@ def _limit_stretch(transform: Array, reach: float) -> Array:
     return np.asarray((left * np.minimum(stretches, held)) @ right)
 
 
-def far_from(values: Array, covariance: Callable[[Array], Array], quantile: float) -> Rejected:
+def far_from(values: Floats, covariance: Callable[[Floats], Floats], quantile: float) -> Rejected:
     """Return a test for `first_rejected` that uses the covariances if the tested values (c, p) were the truth."""
 
-    def rejected(indices: NDArray[np.int64], points: Array) -> NDArray[np.bool_]:
+    def rejected(indices: NDArray[np.int64], points: Floats) -> NDArray[np.bool_]:
         each = np.arange(len(indices))
         variances = np.maximum(covariance(points)[each, indices, indices], 0.0)
         return np.asarray(np.abs(points[each, indices] - values[indices]) > quantile * np.sqrt(variances))
@@ -281,7 +281,7 @@ def far_from(values: Array, covariance: Callable[[Array], Array], quantile: floa
     return rejected
 
 
-def first_rejected(values: Array, covariance: Array, quantile: float, rejected: Rejected) -> Array:
+def first_rejected(values: Floats, covariance: Floats, quantile: float, rejected: Rejected) -> Floats:
     """Return the distances from the solution at which values of each coefficient are first rejected, (p,).
 
     ``rejected(indices, points)`` tests points (c, p), each with another value of coefficient ``indices[i]`` and the
@@ -291,11 +291,11 @@ def first_rejected(values: Array, covariance: Array, quantile: float, rejected: 
     # Normal half-widths; infinite where the prior holds over a quarter of the information.
     halves = np.where(variances > PRIOR_VARIANCE / 4.0, math.inf, quantile * np.sqrt(variances))
 
-    def reached(indices: NDArray[np.int64]) -> Array:
+    def reached(indices: NDArray[np.int64]) -> Floats:
         both, signs = np.tile(indices, 2), np.repeat([-1.0, 1.0], len(indices))
         paths = signs[:, None] * (covariance[:, both] / covariance[both, both]).T
 
-        def far(selected: NDArray[np.int64], off: Array) -> NDArray[np.bool_]:
+        def far(selected: NDArray[np.int64], off: Floats) -> NDArray[np.bool_]:
             return rejected(both[selected], values + off[:, None] * paths[selected])
 
         return np.asarray(_first_distances(far, halves[both]).reshape(2, -1).max(axis=0))
@@ -307,7 +307,7 @@ def first_rejected(values: Array, covariance: Array, quantile: float, rejected: 
     return halves
 
 
-def _first_distances(rejected: Rejected, start: Array) -> Array:
+def _first_distances(rejected: Rejected, start: Floats) -> Floats:
     """Return the first rejected distance along each path, (c,)."""
     low, high, left = np.zeros_like(start), start.copy(), np.arange(len(start))
     while len(left):
@@ -326,20 +326,12 @@ def _first_distances(rejected: Rejected, start: Array) -> Array:
 _CLOSE = 1e-6
 
 
-def descend(at: Array, terms: Callable[[Array], tuple[Array, Array, float]], steps: int) -> Array:
+def descend(at: Floats, terms: Callable[[Floats], tuple[Floats, Floats, float]], steps: int) -> Floats:
     """Minimize a sum of squares from a starting point (p,), in at most ``steps`` steps.
 
     For a point, ``terms`` returns half the curvature (p, p), minus half the gradient (p,), and the sum to minimize.
 
     Source: Marquardt, "An algorithm for least-squares estimation of nonlinear parameters", J. SIAM 11(2), 1963.
-
-    Examples
-    --------
-    >>> def terms(x):
-    ...     left, slope = 4.0 - x**2, 2.0 * x  # squares are minimal where x^2 = 4
-    ...     return np.diag(slope**2), slope * left, float(left @ left)
-    >>> descend(np.array([1.0]), terms, 20).round(6)
-    array([2.])
     """
     damping = 1e-3
     information, gradient, value = terms(at)

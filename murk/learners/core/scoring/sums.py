@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from murk._arrays import Floats
 from murk.errors import MurkError
 from murk.learners.core.coordinates import matrix_size, symmetric
 from murk.learners.core.scoring.mechanism import ScoreMechanisms
@@ -102,9 +103,6 @@ def step_of(mechanism: Any) -> float:
     return float(mechanism.unit * 2.0**-30 if is_directional(mechanism) else mechanism.unit)
 
 
-Array = NDArray[np.float64]
-
-
 def share_of(model: Model, question: Question) -> float:
     """Return the share of people whom a model asks for a matrix; for scores 1, as everybody may answer with one."""
     return 1.0 if question == "score" else model.shares[question]
@@ -113,8 +111,6 @@ def share_of(model: Model, question: Question) -> float:
 def most_answers(releases: int, share: float, nats: float = NATS) -> float:
     """Return the most answers to a question of this share among ``releases``, except with probability e^-nats.
 
-    Examples
-    --------
     >>> round(most_answers(100_000, 0.05)), most_answers(100_000, 0.0)
     (5562, 0.0)
     """
@@ -134,7 +130,7 @@ def counted_answers(epoch: Epoch, level: str, question: Question, tally: Tally) 
 class Answer:
     """The mean answer to one question in an epoch."""
 
-    mean: Array  # (p,), or (p, p) in units of the matrix itself
+    mean: Floats  # (p,), or (p, p) in units of the matrix itself
     noise: float  # variance of each number's noise
     share: float  # factor of one person's own spread: 1 over the number of people, if all have one level
     whole: float  # the same for mechanisms that release a direction, whatever the length of their input
@@ -190,7 +186,7 @@ def _answer(
             whole += precision**2 * count * along
     if weight == 0.0:
         return None
-    mean: Array = total / weight
+    mean: Floats = total / weight
     if question == "score":
         return Answer(mean, noise / weight**2, share / weight**2, whole / weight**2)
     # A matrix is released in units of M/2.

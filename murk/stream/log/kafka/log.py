@@ -580,10 +580,7 @@ class TopicSetup:
         return problems
 
     def settings(self) -> dict[str, tuple[str, dict[str, str] | str]]:
-        """Return each topic's name and its retention settings and replication, or why they cannot be read.
-
-        The keys are ``releases``, ``models``, ``states``, ``dead`` and, if there is such a topic, ``estimates``.
-        """
+        """Return by kind each topic's name, with its retention settings and replication or why they cannot be read."""
         return topics.retention_settings(self._admin, self.url, self._names)
 
     def register_task(self) -> None:

@@ -1,7 +1,4 @@
-"""Open text files, gzipped or not, and explain invalid CSV rows.
-
-Formats are detected by content, since names lose their endings and browsers unpack downloads.
-"""
+"""Open text files, gzipped or not by their content, as names lose their endings; explain invalid CSV rows."""
 
 from __future__ import annotations
 

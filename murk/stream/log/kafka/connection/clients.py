@@ -62,11 +62,7 @@ def close_in_time(client: Any, url: str) -> None:
 
 
 class InterruptibleProducer(KafkaProducer):  # type: ignore[misc]
-    """A producer that can be closed at any time.
-
-    The library's `close` waits until all records are sent; if a topic was deleted or a broker does not answer, it
-    raises and leaves its thread running.
-    """
+    """A producer that can be closed at any time; the library's `close` waits for dead brokers and leaves a thread."""
 
     def leave(self, patience: float = 0.0) -> None:
         """Close. Open transactions and records that are not sent within ``patience`` seconds are dropped."""

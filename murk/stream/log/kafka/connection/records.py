@@ -194,11 +194,7 @@ class WholeBatch(ProducerBatch):  # type: ignore[misc]
 
 
 def takes_batches(producer: Any) -> bool:
-    """Return whether whole batches can be sent with a producer.
-
-    Its version must be known, its batches of format 2 and uncompressed, and without sequence numbers (neither
-    transactional nor idempotent).
-    """
+    """Return whether whole batches can be sent: known version, format 2, uncompressed, without sequence numbers."""
     if not isinstance(producer, KafkaProducer) or not _is_known():
         return False
     config = producer._accumulator.config

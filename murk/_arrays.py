@@ -5,5 +5,6 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
+Words = NDArray[np.uint64]
 Vector = Floats  # of shape (p,)
 Matrix = Floats  # of shape (p, p)

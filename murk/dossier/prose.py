@@ -1,0 +1,44 @@
+"""Sentences of a dossier, filled in: `prose.yaml` is their text."""
+
+from collections.abc import Iterator
+from functools import cache, reduce
+from importlib.resources import files
+from typing import Any
+
+import yaml
+
+from murk.dossier.content import Claim
+from murk.dossier.facts import Facts
+
+
+@cache
+def _prose() -> dict[str, list[dict[str, Any]]]:
+    content: dict[str, list[dict[str, Any]]]
+    content = yaml.safe_load((files("murk.dossier") / "prose.yaml").read_text(encoding="utf-8"))
+    return content
+
+
+def entries(part: str, facts: Facts, **figures: Any) -> Iterator[dict[str, Any]]:
+    """Yield the entries of a part that apply to these facts, with the text filled in."""
+    fields = {"task": facts.task, "facts": facts, **figures}
+    for entry in _prose()[part]:
+        if all(_applies(condition, fields) for condition in entry.get("when", ())):
+            yield entry | {"text": entry.get("text", "").format_map(fields)}
+
+
+def claims(part: str, facts: Facts, **figures: Any) -> Iterator[Claim]:
+    """Yield the claims of a part."""
+    for entry in entries(part, facts, **figures):
+        yield Claim(entry["text"], tuple(entry.get("evidence", ())), entry.get("source", "code"))
+
+
+def questions(part: str, facts: Facts, **figures: Any) -> Iterator[str]:
+    """Yield the open questions of a part."""
+    return (entry["text"] for entry in entries(part, facts, **figures))
+
+
+def _applies(condition: str, fields: dict[str, Any]) -> bool:
+    name, *attributes = condition.removeprefix("not ").split(".")
+    # What was not read has no attributes.
+    value = reduce(lambda owner, attribute: getattr(owner, attribute, None), attributes, fields[name])
+    return bool(value) is not condition.startswith("not ")
