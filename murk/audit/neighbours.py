@@ -1,4 +1,4 @@
-"""Search for a task's worst neighbours: two records of its public box, and the iterate or model that they release at.
+"""Search for a task's worst neighbours: two records within its public bounds, and the model at which they release.
 
 A pool of records gives the start, for gradients at many iterates within the radius, for scores at many models. Then one
 value at a time is improved, first among the ends of its range and a missing value, then by ever smaller steps.
@@ -85,7 +85,7 @@ class Box:
         return rows
 
     def changes(self, row: list[Any], column: int, step: float) -> list[list[Any]]:
-        """Return the row with other values in one place: every choice, and a number moved by a share of its range."""
+        """Return rows that differ in one column: by each choice, or by a step of the number to either side."""
         values = list(self.choices[column])
         if self.widths[column]:
             low, high, _ = self.choices[column]

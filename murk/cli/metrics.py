@@ -183,7 +183,7 @@ def _shuffler_trouble(shuffling: Shuffling) -> str | None:
 def _served_with_health(
     task: Task, what: str, registry: CollectorRegistry, trouble: Callable[[], str | None], host: str, port: int
 ) -> Iterator[None]:
-    """Serve ``/metrics``, and ``/healthz``, which answers 503 with the trouble while there is some."""
+    """Serve ``/metrics``, and ``/healthz``, which answers 503 with the reason while something is wrong."""
     from functools import partial
 
     from murk.monitoring.web.routes import metrics

@@ -25,16 +25,16 @@ _SHORTEST, _LONGEST = 0.005, 0.5
 
 
 class Shuffling:
-    """A shuffler of two open logs that begins again when a log that went away is back.
+    """A shuffler of two open logs that restarts when an unreachable log can be reached again.
 
     Attributes
     ----------
     totals
-        What was done, after the last step.
+        Totals of the shuffler after the last step.
     patience
-        Seconds that a log may be away.
+        Seconds for which a log may be unreachable.
     trouble
-        Why nothing can be done at the moment; empty if something can.
+        Why the shuffler cannot work at the moment; empty if it can.
     stepped
         When the last step ended, in seconds of `time.monotonic`.
     """
@@ -66,7 +66,7 @@ class Shuffling:
     def step(self) -> bool:
         """Make a step and return whether anything was done; wait for a moment if not.
 
-        Raises ``UnreachableError`` once a log has been away for longer than the patience, `UserError` if another
+        Raises ``UnreachableError`` once a log was unreachable for longer than the patience, `UserError` if another
         shuffler has taken over, and `MurkError` as `Shuffler.step` does.
         """
         from murk.stream.log.base import FencedError, UnreachableError
@@ -132,9 +132,9 @@ def shuffling(
 def shuffling_thread(
     from_url: str, to_url: str, store: str | None, *, wait: bool = False
 ) -> Iterator[tuple[Shuffling, Callable[[], None]]]:
-    """Shuffle in a thread with logs of its own, and yield what it does and a function that raises its error.
+    """Shuffle in a thread with logs of its own, and yield its `Shuffling` and a function that raises its error.
 
-    A log that goes away is waited for, without end.
+    The thread waits without limit for an unreachable log.
     """
     begun, ended = threading.Event(), threading.Event()
     made: list[Shuffling] = []

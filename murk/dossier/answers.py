@@ -71,7 +71,7 @@ def asked(facts: Facts) -> Iterator[Block]:
 
 
 def leaves(facts: Facts) -> Iterator[Block]:
-    """Yield the section on what leaves the device, to the byte."""
+    """Yield the section on what leaves the device, byte for byte."""
     task, example = facts.task, facts.example
     fields = example.fields
     text = example.messages[0].decode("ascii", "backslashreplace")

@@ -1,4 +1,4 @@
-"""Facts from which a dossier is made, and their figures in every kind of guarantee."""
+"""Facts from which a dossier is made, with guarantees converted to every kind."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence

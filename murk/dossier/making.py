@@ -128,7 +128,7 @@ def _to_settle(facts: Facts) -> Iterator[str]:
 
 
 def _several_rows(facts: Facts) -> Iterator[str]:
-    """Yield the question whether a person may have several rows, since figures are then for a row."""
+    """Ask whether a person may have several rows, since the guarantees then hold for a row only."""
     task = facts.task
     if task.of_organisations:
         if task.block.person is None:

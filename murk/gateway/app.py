@@ -55,7 +55,7 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 @dataclass(frozen=True)
 class Settings:
-    """What the operator of a gateway sets.
+    """Settings that the operator of a gateway chooses.
 
     Parameters
     ----------
@@ -144,7 +144,7 @@ class Door:
     # The log's thread
 
     def serve(self, appending: Appending) -> None:
-        """Set what appends releases, before the first request."""
+        """Set the `Appending` that stores releases, before the first request."""
         self._appending = appending
         longest = appending.admission.rules.max_bytes
         self._most = max(longest, min(MOST_RELEASES * (longest + 2), BODY_BYTES))
@@ -379,7 +379,7 @@ def _json(status: int, content: object, **headers: str) -> Answer:
 
 
 def _outcome(outcomes: Sequence[str | None]) -> Answer:
-    """Return the answer to a request whose releases are durable (None) or refused for a reason."""
+    """Return the answer to a request, given for each release None (it is durable) or why it was refused."""
     refused = [{"index": index, "reason": reason} for index, reason in enumerate(outcomes) if reason is not None]
     content: dict[str, object] = {"accepted": len(outcomes) - len(refused), "refused": refused}
     if len(refused) < len(outcomes):

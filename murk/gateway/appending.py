@@ -41,10 +41,10 @@ _log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class Submission:
-    """Releases of one request, and what becomes of them.
+    """Releases of one request, and their outcomes.
 
     ``outcomes`` has a reason of refusal for each release, or None for one that is durable. It stays None if that is
-    unknown because the log was away.
+    unknown because the log was unreachable.
     """
 
     releases: Sequence[bytes]
@@ -67,7 +67,7 @@ class Accepted:
         self._older: set[bytes] = set()
 
     def add(self, digests: Iterable[bytes]) -> None:
-        """Remember accepted releases."""
+        """Remember the digests of accepted releases."""
         for digest in digests:
             self._newer.add(digest)
             if len(self._newer) >= self._size:
@@ -118,7 +118,7 @@ class Appending:
     models
         The newest model for devices of each chain that has one.
     trouble
-        Why the log could not be used last, or None.
+        Why the last use of the log failed; None if it succeeded.
     closed
         Whether no further releases are taken.
     misplaced
@@ -151,7 +151,7 @@ class Appending:
         self._look()
 
     def submit(self, submission: Submission) -> bool:
-        """Hand over a request's releases and return True; return False if too many wait, or none are taken any more."""
+        """Queue a request's releases and return True; return False if the queue is full or closed."""
         size = sum(map(len, submission.releases))
         with self._arrived:
             full = self._number + len(submission.releases) > WAITING or self._bytes + size > WAITING_BYTES
@@ -238,7 +238,7 @@ class Appending:
             self.counts.refused.update(reason for reason in submission.outcomes if reason is not None)
 
     def _look(self) -> None:
-        """Read the newest models, and from time to time ask whether the log is there."""
+        """Read the newest models, and check from time to time that the log can be reached."""
         now = time.monotonic()
         self._due = now + LOOK
         try:

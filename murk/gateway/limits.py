@@ -1,4 +1,4 @@
-"""Limits of connections and of what one address prefix may ask for."""
+"""Limits on connections and on the requests of one address prefix."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PREFIXES = 65_536
 
 
 class RateLimit:
-    """Limit what an address prefix (IPv4 /24, IPv6 /48) may ask for in a minute.
+    """Limit the requests of an address prefix (IPv4 /24, IPv6 /48) per minute.
 
     Prefixes are kept as hashes under a key that, like the counts, is drawn anew every minute. A ``rate`` of 0 means no
     limit.
@@ -43,9 +43,9 @@ class RateLimit:
         self._counts: dict[bytes, int] = {}
 
     def wait(self, address: str, number: int = 1, counted: int = 0) -> float:
-        """Count requests; return 0 if they are allowed, else the seconds until they may come again.
+        """Count requests; return 0 if they are allowed, else the seconds after which the client may try again.
 
-        ``counted`` is what the same request was counted for already.
+        ``counted`` is the number for which this request was counted before.
         """
         if not self._rate:
             return 0.0
@@ -107,7 +107,7 @@ class Connection(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Parse what arrived, unless its headers, or what stands beside and after a body's parts, are too long."""
+        """Parse received bytes, unless headers, trailers or the framing of a chunked body are too long."""
         if self._ended or self.transport.is_closing():
             return
         self._head += len(data)
@@ -129,7 +129,7 @@ class Connection(HttpToolsProtocol):
         super().on_message_begin()
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Keep a header; those after a body (trailers) are not."""
+        """Keep a header; ignore trailers, which follow a body."""
         if self._waiting:
             super().on_header(name, value)
 
@@ -174,12 +174,12 @@ class Connection(HttpToolsProtocol):
         self._limit(ANSWER_SECONDS)
 
     def resume_writing(self) -> None:
-        """Go on with an answer."""
+        """Continue the answer."""
         super().resume_writing()
         self._limit(HEADER_SECONDS if self._waiting else None)
 
     def timeout_keep_alive_handler(self) -> None:
-        """Leave it to the timer of headers."""
+        """Do nothing: the timer for headers also closes idle connections."""
 
     def _refuse(self) -> None:
         if self.transport.is_closing():
@@ -191,12 +191,12 @@ class Connection(HttpToolsProtocol):
         self._limit(ANSWER_SECONDS)
 
     def _limit(self, seconds: float | None) -> None:
-        """Close the connection after some seconds, in place of the time set before."""
+        """Close the connection after some seconds; this replaces the timer set before."""
         if self._timer is not None:
             self._timer.cancel()
         self._timer = None if seconds is None else self.loop.call_later(seconds, self.transport.abort)
 
 
 def connection(most: int) -> type[Any]:
-    """Return the class of connections, of which at most some may be open."""
+    """Return a class of connections that limits how many are open at once."""
     return type("Connection", (Connection,), {"most": most})

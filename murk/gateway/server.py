@@ -55,7 +55,7 @@ class Gateway:
     Attributes
     ----------
     appending
-        What appends the releases.
+        The object that appends the releases.
     registry
         The gateway's metrics.
     """

@@ -37,7 +37,7 @@ _DRIFT_SHARE = 0.02  # share of new releases after which drift is tested again
 
 
 class Needed(NamedTuple):
-    """Forecast of the needs of coefficients not learned so far, and the number of releases when it was made."""
+    """Forecast of what it takes to learn further coefficients, and the number of releases when it was made."""
 
     releases: int
     of: Mapping[str, Mapping[str, Any]]

@@ -69,7 +69,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Plan:
-    """Forecasts of a task by several protocols, and what they advise."""
+    """Forecasts of a task by several protocols, with a recommendation."""
 
     task: Task  # the task
     designs: tuple[Population, ...]  # the assumed populations; protocols are compared on the first

@@ -14,7 +14,7 @@ from murk.privacy.rounding import decimal, float_down, float_up, precise, ration
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """``count`` releases with the same guarantees; a figure is None if they imply no guarantee of that kind."""
+    """``count`` releases with the same guarantees; a parameter is None if they imply no guarantee of its kind."""
 
     count: int
     pure: Fraction | None
@@ -150,7 +150,7 @@ def _claims(release: Any) -> tuple[Guarantee, ...]:
 
 
 def _entry(claims: tuple[Guarantee, ...], count: int) -> _Entry:
-    """Return ``count`` releases with the smallest figure of every kind that the claims imply."""
+    """Return ``count`` releases with the smallest parameter of every kind of guarantee that the claims imply."""
     figures: dict[str, list[Fraction]] = {"pure": [], "gdp": [], "zcdp": []}
     approx: tuple[Fraction, Fraction] | None = None
     for claim in claims:

@@ -356,7 +356,7 @@ def guarantee_from_dict(data: object) -> Guarantee:
 
 
 def guarantee_from_text(text: str) -> Guarantee:
-    """Read a guarantee in the command line's format: kind, colon, figures.
+    """Read a guarantee in the command line's format: kind, colon, parameters.
 
     Raises `UserError` if the text is not a guarantee.
 

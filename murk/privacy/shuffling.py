@@ -433,9 +433,9 @@ def _pure_epsilon(local: Any) -> float:
             return claim.epsilon
     if claims:
         raise UserError(
-            f"{local!r} has no pure epsilon, which shuffling needs: the rare outcomes of Gaussian noise, or those that "
-            "delta leaves open, may name the person whatever the others answer; use a pure mechanism (`privunit`, "
-            "`l2-ball`, `laplace`, randomized response) or give its PureDP"
+            f"{local!r} has no pure epsilon, which shuffling needs: a rare outcome of Gaussian noise, or one of "
+            "probability delta, may identify a person in any crowd; use a pure mechanism (`privunit`, `l2-ball`, "
+            "`laplace`, randomized response) or give its PureDP"
         )
     raise UserError(
         f"cannot shuffle {type(local).__name__}: it is neither a guarantee nor a mechanism that states its claims; "

@@ -93,7 +93,7 @@ class Policy:
     public_sample: bool = False
 
     def admit(self, task: Task, mechanisms: Mapping[str, Costed]) -> Admission:
-        """Decide which levels of a task may be used, under which caps; a UserError if it asks for too much."""
+        """Decide which levels of a task may be used, under which caps; raise a UserError if it asks for too much."""
         lifetime = None if self.lifetime is None else cap_of(self.lifetime)
         most = None if self.per_task is None else cap_of(self.per_task)
         asked = None if task.privacy.per_person is None else cap_of(task.privacy.per_person)
@@ -627,7 +627,7 @@ class Releaser(ABC, Generic[P]):
         return tuple(self._admission.charges)
 
     def flush(self) -> FlushReport:
-        """Send the outbox in order, except what the log has or has expired; a MurkError if the log is unreachable."""
+        """Send the outbox in order, without stored or expired releases; raise MurkError if the log is unreachable."""
         return self._delivery.flush(self._clock())
 
     @abstractmethod

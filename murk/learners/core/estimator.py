@@ -251,7 +251,7 @@ class StreamEstimator(base.Estimator):
         return estimate
 
     def _in_units(self, estimate: Any) -> Any:
-        """Return an estimate of coded targets in the target's own units."""
+        """Convert an estimate from coded targets to the target's units."""
         return estimate
 
     def coefficients(self) -> dict[str, float]:
@@ -284,7 +284,7 @@ class StreamEstimator(base.Estimator):
         return learner_html(self, repr(self))
 
     def _engines(self, others: Sequence[Self]) -> list[Any]:
-        """Return the engines of this learner and of ``others``, which must have the same settings."""
+        """Return the engines of this learner and ``others``; raise UserError if their settings differ."""
         engine = self._require()
         engines = [engine]
         for other in others:
@@ -477,8 +477,8 @@ class LabelEstimator(StreamEstimator):
         frame = frame_of(X)
         if not frame.implementation.is_pandas_like() and len(set(map(str, self.classes))) < len(self.classes):
             raise UserError(
-                f"the classes {self.classes!r} are not distinct as text, and a {type(X).__name__} names columns by "
-                "text: give a pandas frame or an array, or use classes that are distinct as text"
+                f"the classes {self.classes!r} are not distinct as text, but the columns of a {type(X).__name__} have "
+                "text as names: give a pandas frame or an array, or use classes that are distinct as text"
             )
         columns = {label: table[:, index] for index, label in enumerate(self.classes)}
         return dataframe.to_native_frame(columns, like=frame)
@@ -639,7 +639,7 @@ def codes_of(labels: Any, codes: Mapping[Any, float]) -> NDArray[np.float64]:
 
 
 def _within(label: Any, kind: str) -> int | float | None:
-    """Return a label as a number of the array kind ``kind``, or None unless the two are exactly equal."""
+    """Return a label as a number of an array's dtype kind, or None if that would change its value."""
     if not isinstance(label, int | float | np.number | np.bool_):
         return None
     try:

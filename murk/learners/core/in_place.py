@@ -44,7 +44,7 @@ def trials_for(size: int) -> int:
 
 @within
 def words_for(size: int) -> int:
-    """Return the number of random words for ``size`` numbers of noise: two for each trial, then the spare ones."""
+    """Return the number of random words for ``size`` numbers of noise: two for each trial, and spare words."""
     return 2 * trials_for(size) + SPARE
 
 
@@ -133,7 +133,7 @@ class KernelMemory(ABC):
 
 
 class Held:
-    """Holder of what an engine has learned, used while no kernel adds to it."""
+    """Learned state of an engine while no kernel is in use; stands in for a `KernelMemory`."""
 
     count = 0  # number of records in a kernel's memory that ``learned`` lacks
 
@@ -156,7 +156,7 @@ class RecordEngine(ABC):
 
     @abstractmethod
     def use(self, mechanism: Any) -> None:
-        """Randomize the next records by ``mechanism``, unless a record is given with its own."""
+        """Select the mechanism for the next records that do not bring their own."""
 
     def _hold(self, held: Any, mechanism: Any) -> None:
         """Switch to another memory, for records randomized by ``mechanism``."""

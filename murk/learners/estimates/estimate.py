@@ -1,4 +1,4 @@
-"""Estimates of all protocols' learners, with intervals and their coverage, and where people lie within bounds."""
+"""Estimates of all protocols' learners, with intervals, their coverage, and the features' second moments."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ class Estimate:
         return math.sqrt(scale * float(np.sum(np.square(self.spread))))
 
     def extent(self) -> Extent | None:
-        """Return where people lie within the public bounds; None if unknown."""
+        """Return the features' second moments; None if unknown."""
         if self.people is None or not self.people.sampled:
             return None
         return extent_of_rows(self.people.points, self.people.shares)

@@ -1,7 +1,7 @@
 r"""Confidence sequences, intervals that hold at every look at a growing stream, and which of a display's intervals do.
 
-An estimate with standard error ``s_n`` of the information ``v`` times that at a public size N (`tightest_at`) lies
-within
+Let ``s_n`` be an estimate's standard error, and ``v`` its information relative to that at a public size N
+(`tightest_at`). The estimate lies within
 
 .. math:: \pm z(v)\, s_n, \qquad \frac1K \sum_k \frac{1}{\sqrt{1 + r_k}}
     \exp\Bigl(\frac{z^2}{2} \frac{r_k}{1 + r_k}\Bigr) = \frac1\alpha, \qquad r_k = \frac{c\,v}{S_k},

@@ -193,7 +193,7 @@ def hidden(values: Floats, vectors: Floats, covariance: Floats, trust: float) ->
 
 
 def acting(theta: Floats) -> Floats:
-    """Return the matrix that maps the numbers of a symmetric E to ``E theta``, (p, k)."""
+    """Return the matrix that maps the entries of a symmetric E to ``E theta``, (p, k)."""
     p = len(theta)
     return np.column_stack([symmetric(unit, p) @ theta for unit in np.eye(matrix_size(p))])
 

@@ -146,8 +146,8 @@ def parts(form: int, values: Floats) -> tuple[Floats, Floats]:
 class ExampleDirections(Wrapped):
     """Gaussian noise on vectors ``(w, a, r, m)``, any two of which are at most 2 apart.
 
-    So are their integers: ``(w, a)`` is quantised to a norm of at most ``steps`` lattice steps, and ``|r|`` to at most
-    ``a``. ``noise`` has radius 1 and dimension p + 2, and ``features`` is p, the constant included.
+    So are their integers, since ``(w, a)`` is quantised to a norm of at most ``steps`` lattice steps, and ``|r|`` to at
+    most ``a``. ``noise`` has radius 1 and dimension p + 2, and ``features`` is p, the constant included.
 
     Examples
     --------
@@ -218,5 +218,5 @@ class ExampleDirections(Wrapped):
         return values
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the public parameters and derived values as plain data."""
+        """Return the public and derived parameters as plain data."""
         return {**self.noise.to_dict(), "features": self.features, "release": "directions"}

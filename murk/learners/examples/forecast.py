@@ -1,4 +1,4 @@
-"""Simulated estimates from a number n of people's examples, by the sums from which an estimate is computed.
+"""Simulated estimates from n people's examples, by simulating the sums from which estimates are computed.
 
 The engine learns from m people, a few thousand, with the fit itself as coefficients. Sums with a known mean (unbiased
 Hessians and gradients) become n times that mean plus ``sqrt(n / m)`` times the error, sums of squares ``n / m`` times.

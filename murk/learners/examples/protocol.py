@@ -168,7 +168,7 @@ class ExamplesProtocol(TaskProtocol):
             raise task_error(words, "examples", "release")
 
     def former_settings(self, block: Any, by_rule: Set[str]) -> dict[str, Any]:
-        """Return the release in a log's ``block`` if it was chosen by rule and is an earlier version's default."""
+        """Return the ``release`` of a log's ``block`` if an earlier version chose it by its default rule."""
         return {"release": block.release} if "release" in by_rule and block.release in FORMER_RELEASES else {}
 
     def scale(self, block: Any, target: str) -> Scale:

@@ -217,7 +217,7 @@ class SGDEngine(IterateEngine):
         return inference.estimate(self.settings, [self.snapshot()], self.covariates, self.classes, self.mechanisms)
 
     def use(self, mechanism: Mechanism) -> None:
-        """Randomize the next records by ``mechanism``, unless a record is given with its own."""
+        """Select the mechanism for the next records that do not bring their own."""
         if mechanism is not self.current:
             self.memory.set_level(mechanism)
             self.current = mechanism
@@ -338,7 +338,7 @@ class SGDEngine(IterateEngine):
 
     @property
     def publish_every(self) -> int:
-        """Most releases to learn before the newest iterate must be published: a hundredth of the count."""
+        """Largest number of releases to learn before the newest iterate must be published: a hundredth of the count."""
         return max(1, self.n_releases // 100)
 
     @in_turn

@@ -146,7 +146,7 @@ def softmax_gradient(whole: Array, real: Array, theta: Array, z: Array, y: float
 def other_gradient(
     whole: Array, real: Array, theta: Array, z: Array, y: float, fit: float, weight: float, out: Array
 ) -> None:
-    """Write a Huber or softmax gradient, or for any objective zero if the target is missing, less the public centre."""
+    """Write a Huber or softmax gradient less its public centre; zero for a missing target, for any objective."""
     p, d = whole[FEATURES], whole[DIMENSION]
     scaled = whole[OBJECTIVE] == HUBER_SCALE
     if y != y or fit != fit:  # a missing target, or a gradient that is not finite, gives zero

@@ -48,7 +48,7 @@ _ANY = "for the log odds of a model that is right, whatever the distribution of 
 
 
 def _needs(layout: Statistics, public: Covariates | None) -> str:
-    """Return the words that state what intervals assume about the people."""
+    """Describe what intervals assume about the people."""
     if not layout.observed:
         return f"; {_PRESENT} (docs/public-glm.md)"
     return "" if public is None else f"; {_LIKE} (docs/public-glm.md)"
@@ -258,7 +258,7 @@ def _without_root(error: NoRootError, layout: Statistics, slopes: Floats) -> NoR
 
 
 def _short(curve: Curve, mean: float | None) -> tuple[float, float]:
-    """Return the limits of intercept a and factor c for small ``x'w``, where the curve is nearly a line."""
+    """Return the limits of intercept a and factor c as ``x'w`` goes to 0, where the curve is nearly a line."""
     inside = 0.0 if mean is None else mean
     if mean is not None and not curve.low < mean < curve.high:
         top = curve.high if np.isfinite(curve.high) else 1.0
@@ -269,7 +269,7 @@ def _short(curve: Curve, mean: float | None) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class _At:
-    """Point at which the delta method linearises."""
+    """Values at which the delta method linearizes."""
 
     layout: Statistics
     private: Private

@@ -1,4 +1,4 @@
-"""Simulated estimates from the second moments of a number of people, by drawing their sums."""
+"""Simulated estimates from the second moments of a number of people, whose sums are drawn at once."""
 
 from __future__ import annotations
 

@@ -111,7 +111,7 @@ class MomentsProtocol(TaskProtocol):
                 )  # fmt: skip
 
     def former_settings(self, block: Any, by_rule: Set[str]) -> dict[str, Any]:
-        """Return the release in a log's ``block`` if it was chosen by rule and is an earlier version's default."""
+        """Return the ``release`` of a log's ``block`` if an earlier version chose it by its default rule."""
         return {"release": block.release} if "release" in by_rule and block.release in FORMER_RELEASES else {}
 
     def has_link(self, block: Any) -> bool:

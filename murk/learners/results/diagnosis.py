@@ -185,7 +185,7 @@ def _percent(share: float) -> str:
 
 
 def _together(extent: Extent, indices: Mapping[str, int], useless: Collection[str]) -> list[Reason]:
-    """Return a reason for the combination of features that varies least, if it hardly varies."""
+    """Return the reason "direction" if some combination of features hardly varies."""
     known = [
         (name, index, math.sqrt(variance))
         for name, index in indices.items()
@@ -255,7 +255,7 @@ MATTERS: Final = 0.95  # ratio to the coefficient of complete records up to whic
 
 
 def kept_share(missing: float, distance: float, variance: float) -> float:
-    """Return a coefficient's ratio to that of complete records, ``s^2 / (s^2 + m (f - a)^2)``.
+    """Return the factor by which missing values shrink a coefficient, ``s^2 / (s^2 + m (f - a)^2)``.
 
     Values are missing at random with share m (``missing``) and coded as f; the others have mean a, at a ``distance``
     ``f - a``, and variance s^2. Features are taken as unrelated.
@@ -281,7 +281,7 @@ def coded_as(feature: Feature) -> str:
 
 
 def describe_missing(task: Task, estimate: Estimate) -> list[dict[str, Any]]:
-    """Return what is known about each feature's missing values, for a report."""
+    """Describe each feature's missing values, for a report."""
     if all(feature.missing is None and feature.missing_share is None for feature in task.features):
         return []
     described, extent = [], estimate.extent()

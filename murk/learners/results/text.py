@@ -215,7 +215,7 @@ def describe_contrasts(report: Mapping[str, Any]) -> Iterator[str]:
 
 
 def describe_disagreement(report: Mapping[str, Any]) -> Iterator[str]:
-    """Yield which features' odds ratio and average effect disagree on whether there is an effect, and why they may."""
+    """Name the features whose odds ratio and average effect disagree on whether there is an effect, and why."""
     apart, unknown = [], []
     for name, effect in report["average_effects"].items():
         unit = report["per_unit"].get(name)
@@ -244,7 +244,7 @@ def _excludes_zero(interval: Sequence[float]) -> bool:
 
 
 def describe_age(report: Mapping[str, Any]) -> Iterator[str]:
-    """Yield whether the coefficients have changed, if known, and which releases are forgotten."""
+    """Describe whether the coefficients have changed, if known, and which releases are forgotten."""
     drift, forget = report.get("drift"), report.get("forget")
     if drift is not None and drift["compared"]:
         yield drift["words"]
@@ -253,7 +253,7 @@ def describe_age(report: Mapping[str, Any]) -> Iterator[str]:
 
 
 def describe_not_learned(report: Mapping[str, Any]) -> Iterator[str]:
-    """Yield which coefficients were not learned, and what it would take to learn them."""
+    """Name the coefficients that were not learned, and what it would take to learn them."""
     alike: dict[str, list[str]] = {}
     for name, need in report["needed"].items():
         # The forecast is for the first interval with an end, which need not be a useful one.

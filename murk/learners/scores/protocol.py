@@ -93,7 +93,7 @@ class ScoresProtocol(TaskProtocol):
             )
 
     def former_settings(self, block: Any, by_rule: Set[str]) -> dict[str, Any]:
-        """Return the keys ``models`` and ``effects`` of a log's ``block`` that were chosen by rule."""
+        """Return the keys ``models`` and ``effects`` of a log's ``block`` that an earlier version chose by rule."""
         return {key: getattr(block, key) for key in ("models", "effects") if key in by_rule}
 
     def fill_in(self, block: Mapping[str, Any], target: str, task: Mapping[str, Any]) -> dict[str, Any]:

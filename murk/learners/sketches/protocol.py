@@ -156,7 +156,7 @@ class SketchProtocol(TaskProtocol):
             )  # fmt: skip
 
     def former_settings(self, block: Any, by_rule: Set[str]) -> dict[str, Any]:
-        """Return the method in a log's ``block`` if it was chosen by rule and is an earlier version's default."""
+        """Return the ``method`` of a log's ``block`` if an earlier version chose it by its default rule."""
         return {"method": FORMER_METHOD} if "method" in by_rule and block.method == FORMER_METHOD else {}
 
     def alternatives(self, block: Any, target: str) -> Sequence[dict[str, Any]]:

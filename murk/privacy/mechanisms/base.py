@@ -175,7 +175,7 @@ def check_steps(owner: str, steps: int, dimension: int, budget: str) -> None:
 
 
 class LatticeMechanism:
-    """Base class of the mechanisms that draw their noise on the lattice."""
+    """Base class of mechanisms whose noise is drawn on a lattice of integers."""
 
     __slots__ = ()
 
@@ -201,7 +201,7 @@ class LatticeMechanism:
         return decode_block(self, payload)
 
     def to_dict(self: Any) -> dict[str, Any]:
-        """Return the public parameters and derived figures as plain data."""
+        """Return the public and derived parameters as plain data."""
         size = "norm" if self.code in DIRECTIONS else "scale"
         return plain(self, *(field.name for field in fields(self)), size, "variance", "guarantee")
 
@@ -342,7 +342,7 @@ class Wrapped:
 
     @property
     def variance(self) -> float:
-        """Variance of each number of a decoded release."""
+        """Variance of each coordinate of a decoded release."""
         return self.noise.variance
 
     @property
@@ -374,7 +374,7 @@ class Wrapped:
         return self.noise.decode(payload)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the public parameters and derived figures as plain data."""
+        """Return the public and derived parameters as plain data."""
         return self.noise.to_dict()
 
 

@@ -215,7 +215,7 @@ class CompositeMechanism:
         return reduce(add, (part.cost(currency) for part in self.parts))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the public parameters and derived figures as plain data."""
+        """Return the public and derived parameters as plain data."""
         parts = [part.to_dict() for part in self.parts]
         return {"kind": self.kind, "parts": parts, **plain(self, "stated", "guarantee")}
 

@@ -92,9 +92,9 @@ class PrivUnitMechanism(DirectionMechanism, OddsMechanism):
         near, far = self._shares
         if near * self.closest != self.threshold or not far.denominator == 1 <= far < near:
             raise UserError(
-                f"PrivUnitMechanism: threshold={self.threshold} does not give each of the closest ({self.closest}) "
-                f"the same number of the 2^64 words, and each of the others ({2 * self.draws - self.closest}) a "
-                "smaller one; use PrivUnitMechanism.calibrate"
+                f"PrivUnitMechanism: threshold={self.threshold} cannot be shared equally among the {self.closest} "
+                f"closest candidates, and the rest of 2^64 among the {2 * self.draws - self.closest} others, with a "
+                "smaller share; use PrivUnitMechanism.calibrate"
             )
 
     @property

@@ -77,7 +77,7 @@ class GaussMixMechanism:
     method
         ``"linear-mixing"`` or ``"mixing"``.
     stated, neighbours
-        The (epsilon, delta) guarantee, checked against the exact figure, and the neighbours for which it holds.
+        The (epsilon, delta) guarantee, which is checked, and the neighbours for which it holds.
     analysis
         ``"published"``: the paper's lemma 1 and theorem 1. ``"joint"``: the Renyi divergences of eigenvalue and sketch
         add, so that about half the eigenvalue makes noise unnecessary. ``"tight"``: the least noise, exact for
@@ -217,7 +217,7 @@ class GaussMixMechanism:
         """Return the guarantee for replaced rows: epsilon recomputed at the same delta.
 
         phi(a; k, g) becomes phi(a; k, g) + phi(a; k, -g) (see ``renyi.phi``); the eigenvalue's part stays the same.
-        This is much less than (2 epsilon, (1 + e^epsilon) delta), the figure for two zero-out steps.
+        This is much less than (2 epsilon, (1 + e^epsilon) delta), the guarantee of two zero-out steps.
 
         Examples
         --------

@@ -56,7 +56,7 @@ _QUERY = "SELECT value FROM meta WHERE key = 'key'"
 
 
 class Names:
-    """Names of people and files in one open ledger; a `UserError` if the ledger is older than the key beside it."""
+    """Names of people and files in one open ledger; raises `UserError` if the ledger is older than its key."""
 
     def __init__(self, file: LedgerFile) -> None:
         self._file = file
@@ -88,11 +88,11 @@ class Names:
 
     @property
     def is_unfinished(self) -> bool:
-        """Whether a migration was interrupted: unused parts of the file may hold names that it replaced."""
+        """Whether a migration was interrupted: unused pages of the file may still hold plain names."""
         return bool(self._file.query("SELECT 1 FROM meta WHERE key = 'names left'"))
 
     def left(self) -> str:
-        """Return what is still stored unhashed, with the remedy; empty if nothing is."""
+        """Describe what is still stored unhashed, with the remedy; empty if nothing is."""
         again = f"`murk ledger {self._file.path} --migrate`"
         if self.are_plain:
             return f"it stores people's names unhashed: {again} replaces them by keyed hashes"

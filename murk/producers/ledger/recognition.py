@@ -193,7 +193,7 @@ class Run:
 
 
 def read_run(file: Database, task_hash: str, source: str) -> Run | None:
-    """Read the progress through a file; None if it has not begun."""
+    """Read the progress through a file; None before its first block."""
     rows = file.query(
         """SELECT people, excluded, next_row, counters FROM runs
            JOIN sources ON sources.number = runs.source JOIN tasks ON tasks.number = runs.task

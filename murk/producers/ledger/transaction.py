@@ -351,7 +351,7 @@ class Common:
         self._version = self._known = version
 
     def terms(self, connection: Connection, task: Booked) -> Terms:
-        """Return the caps that apply at each price of a task, and a cache of decisions for people without releases."""
+        """Return the caps at each price of a task, and a cache of the decisions about people who have not released."""
         if task.number not in self._terms:
             rows = connection.execute("SELECT * FROM promises WHERE task IN (0, ?)", (task.number,))
             caps = [Promise(*row) for row in rows]

@@ -248,7 +248,7 @@ class Counters(BaseModel):
 
     @property
     def read(self) -> int:
-        """Number of messages read since the chain's first."""
+        """Number of all messages that the chain has ever read."""
         return self.learned + self.duplicates + sum(self.dead.values())
 
 

@@ -66,7 +66,7 @@ class Block(list[Any]):
         return part
 
     def split(self, *names: str) -> dict[Any, Rows]:
-        """Return the rows by value of a field, or by tuple of values of several, in order of appearance."""
+        """Group the rows by the value of a field, or by the values of several, in order of first appearance."""
         known, parts = self._split
         if known != names:
             keys: list[Any] = self.levels if names == ("level",) else list(map(attrgetter(*names), self))

@@ -124,7 +124,7 @@ class Model(Block):
 
     @property
     def hash(self) -> str:
-        """Hex SHA-256 of the model without its name: a state goes on only with a model of the same hash."""
+        """Hex SHA-256 of the model without its name: a state can be continued only by a model with the same hash."""
         content = self.model_dump(mode="json", by_alias=True, exclude={"name"})
         return hashlib.sha256(canonical_json(content)).hexdigest()
 

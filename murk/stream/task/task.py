@@ -460,9 +460,8 @@ def check_task_change(url: str, standing: bytes | None, offered: bytes) -> Task 
         # Never values: a document may hold people's covariates.
         keys = [key for key in differences(standing, offered) if not key.startswith("log.")]
         raise UserError(
-            f"{url} already carries the task {carried.name!r}, and the task {task.name!r} offered to it "
-            f"differs in: {', '.join(keys)}. The task of a log cannot be changed: use another log, or the task as it "
-            "was",
+            f"{url} already carries the task {carried.name!r}, from which the given task {task.name!r} differs in: "
+            f"{', '.join(keys)}. The task of a log cannot be changed: use another log, or undo the changes",
             code="MURK-TASK-003",
         )
     if carried.log.partitions != task.log.partitions:

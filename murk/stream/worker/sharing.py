@@ -143,7 +143,7 @@ class Sharing:
 class Making(Sharing):
     """Sharing by the first chain's worker, which makes the next model when all chains together have learned enough.
 
-    If it cannot read the other chains' states, it makes no model and goes on learning. When it begins, it takes up a
+    If it cannot read the other chains' states, it makes no model and continues to learn. When it begins, it takes up a
     model on the log that is newer than its state, since people may have answered this model already. ``look`` is the
     least number of seconds between two checks of what all chains have learned.
     """
@@ -196,7 +196,7 @@ class Making(Sharing):
 
 
 class Told(Sharing):
-    """Sharing by the workers of all other chains, which read new models when a release names an unknown one."""
+    """Sharing by the workers of all other chains: they read new models when a release names an unknown one."""
 
     publishes = False
 

@@ -142,7 +142,7 @@ class Intake:
         return self._judge_block(messages, window) or self._judge_each(messages, window, tally)
 
     def _judge_block(self, messages: Sequence[Message], window: DuplicateWindow) -> Judged | None:
-        """Judge messages that may all be learned; return None, without side effects, if that is not certain."""
+        """Judge messages as a block; return None, without side effects, unless all are certain to be learned."""
         offsets, times, values = zip(*messages, strict=True)
         releases = self._receive_block(values)
         if releases is None:
@@ -304,7 +304,7 @@ class Worker:
 
     @property
     def counters(self) -> Counters:
-        """Numbers of messages that the chain has read since its first."""
+        """Numbers of all messages that the chain has ever read."""
         return self._counters
 
     @property

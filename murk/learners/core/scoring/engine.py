@@ -193,7 +193,7 @@ class ScoreEngine:
         return self.settings.epoch_end(count) - count
 
     def _until_next_model(self) -> int:
-        """Return the most releases to learn before the next model or block."""
+        """Return the largest number of releases to learn before the next model or block."""
         return min(BLOCK, self._left())
 
     def _add(self, answers: Mapping[Answered, NDArray[np.int64]]) -> None:
@@ -232,7 +232,7 @@ class ScoreEngine:
 
     @property
     def publish_every(self) -> int:
-        """Most releases to learn before a new model must be published."""
+        """Largest number of releases to learn before a new model must be published."""
         count = self._now.count
         return NEVER if self.settings.once else min(256, self.settings.epoch_end(count) - count)
 
@@ -400,7 +400,7 @@ class SharedScoreEngine(ScoreEngine):
 
     @in_turn
     def hear(self, first: ScoreEngine) -> None:
-        """Add the first chain's committed models."""
+        """Add the models that the first chain has committed."""
         self._models = {**self._models, **_models(first.now)}
 
     @in_turn

@@ -150,7 +150,7 @@ class Outlook:
     # More people
 
     def _times(self, model: Model, quantile: float, unknown: NDArray[np.bool_], limits: Array) -> Array:
-        """Return the multiple of people that each coefficient takes, (p,): a power of two, or infinite."""
+        """Return how many times the people each coefficient needs, (p,): a power of two, or infinite."""
         factors, factor = np.full(len(unknown), math.inf), 4
         learned = cache(partial(self._learned, model, quantile, limits))
         while factor <= MOST and np.any(np.isinf(factors[unknown])):
@@ -481,7 +481,7 @@ class ScoreEstimate(Estimate):
         return _BY_LINE if self.by_line else ""
 
     def extent(self) -> Extent | None:
-        """Return where people lie within public bounds, from the public rows used or from released second moments."""
+        """Return the features' second moments, from the public rows used or from released matrices."""
         if self.outlook is None or self.solution is None:
             return None
         if self.solution.public:

@@ -150,7 +150,7 @@ def class_scores(
 
 @cache
 def _triangle(p: int) -> tuple[Array, Array, Array]:
-    """Return row, column and factor of each number of an upper triangle."""
+    """Return row, column and factor of each entry of an upper triangle."""
     row, column = np.triu_indices(p)
     return row, column, np.where(row == column, 1.0, math.sqrt(2.0))
 

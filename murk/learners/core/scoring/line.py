@@ -107,7 +107,7 @@ class ProbabilityLine:
     # Moments of the features
 
     def _predicted_moments(self, model: Model, rows: Rows) -> tuple[Array, Array]:
-        """Return ``E c z z'`` over normal rows at a model, and its difference from it in the newest coordinates."""
+        """Return ``E c z z'`` over normal rows at a model, and how far it differs in the newest coordinates."""
         plain = _at_zero(model)
         own = 2.0 * mean_matrix(plain, rows, _LINE)
         out = plain.transform @ self._back
@@ -301,9 +301,9 @@ class ProbabilityLine:
 def next_model(
     solution: Solution, found: Sequence[Summary], fitted: Model, people: int, noise: tuple[float, float]
 ) -> Model:
-    """Return the fitted model, or one that determines the line where noise would hide the fitted model's curvature.
+    """Return the fitted model; if noise would hide its curvature, return a model that determines the line.
 
-    ``people`` will answer at it. ``noise`` holds the variances of the noise in one number of a score and of a matrix,
+    ``people`` will answer at it. ``noise`` holds the variances of the noise in one entry of a score and of a matrix,
     in units of their bounds.
     """
     if not np.any(fitted.origin[:-1]):
@@ -325,18 +325,18 @@ def next_model(
 
 
 def matrix_share(signal: float, largest: float, reach: float, noise: tuple[float, float]) -> float:
-    """Return the share of people asked for a matrix where all scores are centred at one probability.
+    """Return the best share of people to ask for a matrix, if all scores are centred at one probability.
 
-    It minimizes the sum of both variances: matrices' errors are multiplied by the effects, scores' errors are not.
-    ``signal`` is the slopes' squared length in whitened coordinates, ``largest`` the root of the slopes' total
-    variance per variance of a score's number, ``reach`` is M, and ``noise`` as in `next_model`.
+    The share minimizes the sum of the variances from scores and from matrices, whose errors are multiplied by the
+    slopes. ``signal`` is the slopes' squared length in whitened coordinates. ``largest`` is the root of the slopes'
+    total variance at unit variance of a score's entries. ``reach`` is M, and ``noise`` is as in `next_model`.
     """
     part = math.sqrt(noise[1] * signal / 2.0 / noise[0]) * reach / largest
     return min(max(part / (1.0 + part), _FEWEST), _MOST)
 
 
 def tells_line(found: Sequence[Summary]) -> bool:
-    """Return whether epochs have scores centred at one probability, and scatters."""
+    """Return whether epochs determine the line: some scores are centred at one probability, and there are scatters."""
     return any(map(_is_centred, found)) and any(each.scatter for each in found)
 
 

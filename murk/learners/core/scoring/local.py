@@ -263,8 +263,8 @@ class LocalScores(RecordEngine, ScoreEngine):
                 known = guarantee
             if known != guarantee or self.mechanisms[level].kind != kind:
                 raise MurkError(
-                    f"the state's level {level!r} has {guarantee!r} and the {kind} mechanism, unlike this learner's: "
-                    "make the learner with the same budget, levels and mechanism, as sums are kept by level"
+                    f"the state's level {level!r} has {guarantee!r} and the {kind} mechanism, but this learner's has "
+                    "others: make the learner with the budget, levels and mechanism of the state"
                 )
         now = super()._read(state)
         earlier = None if shown is None else super()._read(shown)

@@ -91,7 +91,7 @@ def _scatters(found: Sequence[Summary], response: Response, rows: Rows) -> Poole
 
 
 def extent_of(found: Sequence[Summary], response: Response) -> Extent | None:
-    """Return where people lie within the box, by released scatters without shrinkage."""
+    """Return the features' second moments from released scatters, without shrinkage."""
     newest = found[-1].model
     together = _scatters(found, response, _even_rows(newest))
     if together is None:
@@ -196,7 +196,7 @@ def facing(along: Array) -> Array:
 
 
 def own_variance(answer: Answer, features: int) -> float:
-    """Return the variance of an entry of a mean matrix: the mechanism's noise and at most people's spread."""
+    """Return a bound on the variance of an entry of a mean matrix: the noise plus people's largest spread."""
     return answer.noise + (answer.share + answer.whole) / (features * (features + 1) / 2)
 
 
@@ -277,7 +277,7 @@ class Curvature:
 
 
 def remaining_error(kept: float, absorbed: float, noise: float, spread: float, mean: float) -> float:
-    """Return the variance of a number of a matrix that is shrunk towards rows whose moments come from the same answers.
+    """Return the error variance of an entry of a shrunk matrix, whose shrinkage target is from the same answers.
 
     ``kept`` is the share kept of its difference from the rows', and ``absorbed`` the share of the answers' noise that
     the rows contain, which shrinking leaves. ``noise`` and ``spread`` are variances of noise and difference, and
@@ -307,7 +307,7 @@ def _fit_pair(found: Pooled, known: bool) -> tuple[Array, Array, Array]:
 
 
 def _from_scatter(each: Summary, ratio: float, response: Response) -> Answer | None:
-    """Return the curvature that a scatter implies if everybody has the same probability, else None."""
+    """Convert a scatter to a curvature if everybody has the same probability; else return None."""
     if each.scatter is None or not response.binary or np.any(each.model.origin[:-1]):
         return None
     factor = 2.0 * ratio * float(response.weights(each.model.origin[-1:], each.model.exponent)[0])
@@ -317,7 +317,7 @@ def _from_scatter(each: Summary, ratio: float, response: Response) -> Answer | N
 def _moved(model: Model, newest: Model, rows: Rows, response: Response) -> Array:
     """Return how much the error of the curvature predicted at a model may differ from that at the newest, (p, p).
 
-    At an origin of the constant alone all weights are equal, and only the share of targets may be wrong. At the newest
+    At a constant-only origin all weights are equal, and only the share of targets may be wrong. At the newest
     origin the error may be as large as the predicted change from there. Other origins lie near the newest: 0.
     """
     if np.any(model.origin[:-1]):

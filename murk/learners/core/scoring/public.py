@@ -204,7 +204,7 @@ class _Hypothesis:
 
 @dataclass(frozen=True)
 class _Fitted:
-    """One hypothesis solved at a linearization."""
+    """Solution under one hypothesis, linearized at a point."""
 
     evidence: float
     step: Array
@@ -300,7 +300,7 @@ class PublicSolution:
         return information, centre
 
     def _fit(self, one: _Hypothesis, theta: Array, pull: Array) -> _Fitted:
-        """Take one step from the linearization, and compute the log marginal likelihood (``evidence``)."""
+        """Take one step from the linearization point, and compute the log marginal likelihood (``evidence``)."""
         precision, size = self._weight(one.kappa)
         share = self._target_share(precision) if one.free else 1.0
         left, design = self.moments.released - share * self._predicted, share * self._slopes
@@ -367,7 +367,7 @@ class PublicSolution:
 
     @cached_property
     def _misfit(self) -> float:
-        """Standard deviations by which residuals exceed chance, were the rows a sample of the people."""
+        """Number of standard deviations by which residuals exceed chance if the rows are a sample of the people."""
         complete = self._fitted[0].misfit
         missing = [each.misfit for one, each in zip(self._hypotheses, self._fitted, strict=True) if one.free]
         least = min([complete, *missing[:1]])
@@ -404,7 +404,7 @@ class PublicSolution:
         return min(1.0 - share, 1.0) if 1.0 - share > _SURELY * math.sqrt(variance) else 0.0
 
     def half_widths(self, quantile: float) -> Array:
-        """Return half-widths, (p,), of the values with a large enough tail probability; infinite where not learned."""
+        """Return half-widths, (p,), of the intervals of values that are not rejected; infinite where not learned."""
         alpha = 2.0 * NormalDist().cdf(-quantile)
         test = cache(partial(self._test, alpha=alpha))
 
@@ -419,7 +419,7 @@ class PublicSolution:
         return np.asarray(self.rows.points @ self.values)
 
     def _test(self, j: int, alpha: float) -> Callable[[Array], bool]:
-        """Return a function of all coefficients that tells whether the value of coefficient j is rejected."""
+        """Return a test of coefficient j: given all coefficients, it returns whether the value of j is rejected."""
         p, shares, normal = self.features, self.rows.shares, NormalDist()
         heavy = [i for i, weight in enumerate(self._weights) if weight >= _LIGHT]
         known = [(self._hypotheses[i], self._fitted[i], float(self._weights[i])) for i in heavy]

@@ -287,7 +287,7 @@ class OneAnswer(Answers):
         self._trials = 0 if seed is not None else trials_for(settings.dimension)
 
     def give(self, x: NDArray[np.float64], y: float, index: int) -> tuple[list[int], Question] | None:
-        """Return a coded record's payload and question, None without randomness; ``index`` selects simulated draws."""
+        """Return a coded record's payload and question; None without randomness. ``index`` selects simulated draws."""
         # Removes the sums of an earlier, interrupted answer.
         self._found[:] = 0
         self.whole[START] = index

@@ -141,7 +141,7 @@ class Settings:
 
     @cached_property
     def longest(self) -> int:
-        """Most releases of an epoch, which are forgotten together."""
+        """Largest number of releases in an epoch, whose releases are forgotten together."""
         return NEVER if self.forget is None else self.forget // REMEMBERED
 
     def epoch_start(self, version: int) -> int:
@@ -196,7 +196,7 @@ class Settings:
         return None if self.covariates is None else Rows.public(self.covariates)
 
     def reach(self, public: bool, mechanisms: Mapping[str, ScoreMechanisms]) -> float:
-        """Return the reach R of models: people beyond it count for less, and released matrices' noise grows with it."""
+        """Return the reach R of models: longer records have less weight, and released matrices' noise grows with R."""
         typical = math.sqrt(self.features)
         if self.labels and public:
             # For classes released matrices also determine missing targets, and must be precise.
@@ -257,7 +257,7 @@ class Settings:
     ) -> float:
         """Return g by rule: 0 where the public rows' sampling error is small compared with the noise.
 
-        That is for at least ``n / (p s^2)`` rows, n being the epoch's end and s^2 the noise's variance; with fewer g is
+        This takes at least ``n / (p s^2)`` rows, n being the epoch's end and s^2 the noise's variance; with fewer g is
         1/2. It is 1 without rows, with people unlike them, with missing targets, and in at least every other epoch:
         centred scores hold for any distribution of the covariates, and check the other scores.
         """

@@ -255,7 +255,7 @@ TABLES: dict[str, type[CSVTable] | type[JSONLinesTable] | type[ParquetTable]] = 
 
 
 def open_table(path: Path, wanted: Sequence[str], *, strict: bool = True) -> Table:
-    """Open a file of records by its extension; a UserError if it is unknown, or a wanted column is missing."""
+    """Open a file of records by its extension; raise a UserError for an unknown one, or for a missing column."""
     kind = _table_of(path)
     if kind is None:
         raise UserError(f"{path}: only {', '.join(TABLES)} can be read, all but the last also gzipped. Convert it")
