@@ -75,7 +75,7 @@ def page() -> str:
     parts = [HEAD, "## The task\n", *_table(Task, defaults)]
     for title, key, block in SECTIONS:
         parts += [f"\n## {title}\n", f"{_summary(block)}\n", *_table(block, defaults.get(key, {}))]
-    parts += ["\n## Guarantees\n", "| guarantee | written | promises |\n| --- | --- | --- |"]
+    parts += ["\n## Guarantees\n", "| guarantee | written | promises |\n|---|---|---|"]
     for kind, names in PARAMETERS.items():
         written = ", ".join(f"{name}: " for name in names)
         parts.append(f"| {kind} | `{{{kind}: {{{written}}}}}` | {GUARANTEES[kind]} |")
@@ -87,7 +87,7 @@ def _summary(block: type[Block]) -> str:
 
 
 def _table(block: type[Block], defaults: dict[str, Any]) -> Iterator[str]:
-    yield "| key | value | default | meaning |\n| --- | --- | --- | --- |"
+    yield "| key | value | default | meaning |\n|---|---|---|---|"
     for name, field in block.model_fields.items():
         key = field.alias or name
         if key in block.hidden:

@@ -83,7 +83,7 @@ A release never has more privacy loss than its guarantee: calibration rounds tow
 ## Protocols
 
 | protocol | released | guarantees | page |
-| --- | --- | --- | --- |
+|---|---|---|---|
 | `gradients` | by each person, at the newest model | all | [LDP-SGD](ldp-sgd.md) |
 | `scores` | by each person, at the model of an epoch | all | [scores](scores.md) |
 | `examples` | by each person, once | all (pure only for outer products) | [IWP-SGD](iwp-sgd.md) |

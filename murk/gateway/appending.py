@@ -67,7 +67,7 @@ class Accepted:
         self._older: set[bytes] = set()
 
     def add(self, digests: Iterable[bytes]) -> None:
-        """Remember the digests of accepted releases."""
+        """Store the digests of accepted releases."""
         for digest in digests:
             self._newer.add(digest)
             if len(self._newer) >= self._size:

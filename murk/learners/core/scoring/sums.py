@@ -200,7 +200,7 @@ def _answer(
 
 
 def direction_spread(mechanism: Any) -> tuple[float, float | None]:
-    """Return a coordinate's noise variance and its excess along the input; None if noise is independent of the input."""
+    """Return a coordinate's noise variance, and its excess along the input (None if noise is independent of it)."""
     if not is_directional(mechanism):
         return mechanism.variance, None
     across, along = of_vectors(mechanism).second_moment
