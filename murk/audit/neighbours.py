@@ -1,7 +1,8 @@
 """Search for a task's worst neighbours: two records within its public bounds, and the model at which they release.
 
-A pool of records gives the start, for gradients at many iterates within the radius, for scores at many models. Then one
-value at a time is improved, first among the ends of its range and a missing value, then by ever smaller steps.
+The search starts from the best of a pool of records, for gradients at many iterates within the radius, for scores at
+many models. Then it improves one value at a time: first it tries the ends of the range and a missing value, then
+smaller and smaller steps.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ _SKETCH_WORK = 3e8  # most normals that the audit of a sketch task draws
 
 
 class Trial(ABC):
-    """Something to audit: two inputs, ``neighbours`` as plain data, and how a mechanism releases them."""
+    """Releases of two inputs by a mechanism, to be audited; ``neighbours`` describes the inputs as plain data."""
 
     mechanism: Any
     neighbours: Mapping[str, Any]

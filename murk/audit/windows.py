@@ -176,7 +176,7 @@ def _corners(task: Task, problem: WindowProblem) -> Floats:
 
 
 def _zeroed(rows: Floats) -> tuple[Floats, Floats]:
-    """Return a window, and the same without the record that most affects the least eigenvalue."""
+    """Return a window, and a copy in which the record that most affects the least eigenvalue is zero."""
     _, vectors = np.linalg.eigh(rows.T @ rows)
     place = int(np.argmax(np.abs(rows @ vectors[:, 0])))
     second = rows.copy()

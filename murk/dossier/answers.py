@@ -108,7 +108,7 @@ def leaves(facts: Facts) -> Iterator[Block]:
 
 
 def guarantee(facts: Facts) -> Iterator[Block]:
-    """Yield the section on the guarantee per release, per task, and over all tasks."""
+    """Yield the section on the guarantee per release, per task and over all tasks."""
     task = facts.task
     apart = "told from a blank one at most" if facts.is_central else "told apart at most"
     columns = ("", apart, "mu", "epsilon", "rho")

@@ -246,7 +246,7 @@ class Door:
         return self._cached(model, headers, self._age, {})
 
     def _cached(self, body: bytes, headers: Mapping[bytes, bytes], age: int, more: Mapping[str, str]) -> Answer:
-        """Return a body with its tag, or 304 if the client has it."""
+        """Return a body with its `ETag`, or status 304 if the client has it already."""
         tag = self._tags.get(body)
         if tag is None:
             if len(self._tags) > 64:
@@ -278,7 +278,7 @@ class Door:
         return Answer(200, b"ok\n", _TEXT)
 
     def _allowed(self, headers: Mapping[bytes, bytes]) -> Mapping[str, str]:
-        """Return the headers by which a browser lets pages of declared origins read an answer."""
+        """Return the headers that let pages of declared origins read a response in a browser."""
         origins = self._settings.origins
         if not origins:
             return {}

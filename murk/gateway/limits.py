@@ -77,7 +77,7 @@ def _prefix(address: str) -> bytes:
 
 
 class Connection(HttpToolsProtocol):
-    """A connection with a limit on their number, on the size and time of headers, and on the time to read an answer."""
+    """An HTTP connection with limits: on the number of connections, on headers, and on the time to read a response."""
 
     most = 1_000
     """Largest number of open connections."""
@@ -94,7 +94,7 @@ class Connection(HttpToolsProtocol):
     _timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begin to wait for a request."""
+        """Start the timer for a request."""
         super().connection_made(transport)
         if len(self.connections) > self.most:
             transport.write(b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 5\r\nconnection: close\r\n\r\n")
@@ -118,7 +118,7 @@ class Connection(HttpToolsProtocol):
             self._limit(ANSWER_SECONDS)
 
     def on_message_begin(self) -> None:
-        """Begin to read a request, unless the one before it is not answered yet.
+        """Start to read a request; refuse it if the one before it is not answered yet.
 
         The library would read any number of such requests into memory.
         """
@@ -159,7 +159,7 @@ class Connection(HttpToolsProtocol):
             super().on_message_complete()
 
     def on_response_complete(self) -> None:
-        """Begin to wait for the next request."""
+        """Start the timer for the next request."""
         super().on_response_complete()
         if self.transport.is_closing():
             self._limit(ANSWER_SECONDS)
@@ -169,7 +169,7 @@ class Connection(HttpToolsProtocol):
             self._limit(ANSWER_SECONDS if self.transport.get_write_buffer_size() else HEADER_SECONDS)
 
     def pause_writing(self) -> None:
-        """Begin to wait for a client that does not read."""
+        """Start the timer for a client that does not read."""
         super().pause_writing()
         self._limit(ANSWER_SECONDS)
 

@@ -233,7 +233,7 @@ def figures(
 
 
 def _keeps(before: Figures, looks: Looks, halves: Sequence[float], alike: bool | None) -> bool:
-    """Return whether confidence sequences of ``before`` still hold: releases are nearly as many, intervals no wider."""
+    """Return whether sequences of ``before`` can be reused: releases hardly grew, and intervals are no wider."""
     return (
         0 <= looks.count - before.sequence_count < _SEQUENCE_SHARE * before.sequence_count
         and looks.valid == before.looks.valid

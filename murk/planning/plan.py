@@ -281,7 +281,7 @@ def choose(task: Task, cells: Sequence[Cell]) -> tuple[str, str]:
 
 
 def _by_alternative(task: Task, cells: Sequence[Cell], people: int, design: Population, draws: int) -> str:
-    """Describe the protocol's other settings where their forecast is clearly better."""
+    """Describe other settings of the protocol that have a clearly better forecast."""
     words = ""
     for changed in PROTOCOLS[task.protocol].alternatives(task.block, task.target.kind):
         own = next(one for one in cells if (one.protocol, one.people, one.budget) == (task.protocol, people, 1.0))

@@ -103,7 +103,7 @@ class Accountant:
         return start + self.spent("approx", delta=max(delta, float_up(2 * own_delta))).describe()
 
     def _added(self) -> tuple[Fraction, Fraction]:
-        """Return (epsilon, delta) of the releases that have no other guarantee."""
+        """Add up (epsilon, delta) of the releases that have no other guarantee."""
         known = [(entry.count, entry.approx) for entry in self._entries if entry.zcdp is None]
         epsilon = sum((count * approx[0] for count, approx in known if approx), Fraction(0))
         delta = sum((count * approx[1] for count, approx in known if approx), Fraction(0))
@@ -201,7 +201,7 @@ def _root_up(square: Fraction) -> float:
 
 
 def _pure_and_other(entries: list[_Entry]) -> tuple[list[_Entry], float]:
-    """Return the entries that are not pure, and the sum of epsilon of the pure ones."""
+    """Split the entries: return those that are not pure, and the sum of epsilon of the pure ones."""
     pure = [entry for entry in entries if entry.pure is not None]
     return [entry for entry in entries if entry.pure is None], _sum("pure", pure)
 

@@ -464,7 +464,7 @@ def _approx(epsilon: float, delta: float) -> ApproxDP:
 
 
 def _edge(holds: Callable[[float], bool], low: float, high: float) -> tuple[float, float]:
-    """Return numbers equal to nine digits between which ``holds`` changes; it is true at ``low``, false at ``high``."""
+    """Bisect between ``low``, where ``holds`` is true, and ``high``, where it is false; return ends to nine digits."""
     for _ in range(200):
         if high - low <= _PRECISION * high:
             break

@@ -383,7 +383,7 @@ def _rows(values: Floats, own: slice | Ints) -> Floats:
 
 
 def _groups(keys: Sequence[Key]) -> Iterator[tuple[slice | Ints, Key]]:
-    """Yield the indices of each key; one slice, without a copy, if there is only one key."""
+    """Yield each key with its indices; a single key has one slice, which copies nothing."""
     distinct = set(keys)
     if len(distinct) == 1:
         yield slice(None), distinct.pop()
@@ -545,7 +545,7 @@ class Delivery:
         return FlushReport(sent, already, expired)
 
     def _unsent(self, waiting: Sequence[Queued], stored: Collection[bytes]) -> list[Queued]:
-        """Return the releases that have certainly not been learned.
+        """Return the releases that are certain not to have been learned.
 
         A release is treated as sent if retention has removed the first offset at which the log may have stored it: a
         second copy after the deduplication window would be learned again. Expiry alone does not prevent that if this

@@ -72,7 +72,7 @@ class Step:
 
 
 class _Window(DuplicateWindow):
-    """A window for duplicates that also lists what it was given."""
+    """A window for duplicates that also lists the ids that it was given."""
 
     __slots__ = ("given",)
 
@@ -223,7 +223,7 @@ class Shuffler:
         return Step(read, released, dropped, relayed)
 
     def close(self) -> None:
-        """Give up the intake and close the store; a new shuffler continues."""
+        """Release the intake and close the store; a new shuffler can continue."""
         if self._stopped is None:
             self._unreported.report()
         self._stopped = "was closed"
@@ -254,7 +254,7 @@ class Shuffler:
             )
 
     def _take_over(self, replace: bool) -> None:
-        """Acquire the intake's partitions, and begin where the store or the intake says."""
+        """Acquire the intake's partitions, and begin at the offset of the store or else of the intake."""
         starts = []
         for chain in range(self._intake.partitions):
             self._owned.append(owned := self._intake.acquire(chain))
@@ -262,7 +262,7 @@ class Shuffler:
         self._store.start_at(starts)
 
     def _start(self, chain: int, checkpoint: Checkpoint, replace: bool) -> int:
-        """Return where a new store begins; raise `MurkError` if the intake is another one's, or releases are gone."""
+        """Return the first offset for a new store; raise `MurkError` if the intake has another store or lost releases."""
         state, committed = checkpoint
         known = self._store.offset(chain)
         where = f"partition {chain} of {self._intake.url}"
@@ -325,7 +325,7 @@ class Shuffler:
         return True
 
     def _remember_relayed(self) -> None:
-        """Remember the model on the intake in a new store: people have answered at it, whoever relayed it."""
+        """Add the intake's model to a new store, since people may have answered at it."""
         message = self._intake.model(FIRST_CHAIN)
         if message is None:
             return
@@ -380,7 +380,7 @@ class Shuffler:
         return len(messages)
 
     def _disguised(self, releases: Sequence[Release], offset: int) -> dict[Place, list[Waiting]]:
-        """Give releases keys, new ids and chains, no times, and return them by level and version."""
+        """Give releases random keys, new ids and chains, and no times; return them by level and version."""
         random = self._random(releases, offset)
         keys = [random[at : at + 16] for at in range(0, 16 * len(releases), 16)]
         ids = random[16 * len(releases) : 32 * len(releases)].hex()

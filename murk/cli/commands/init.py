@@ -168,7 +168,7 @@ def _is_described(column: Column) -> bool:
 
 
 def _settled(column: Column, known: dict[str, Column]) -> Column:
-    """Complete a column with its public description: as given, from a file, or from the terminal."""
+    """Complete a column with its public description, from the options, a file or the terminal."""
     from murk.cli.draft import GRAMMAR, dashed, described
 
     if _is_described(column):

@@ -191,7 +191,7 @@ def _own_table(found: Plan) -> tuple[str, list[str], list[list[str]]]:
 
 
 def _fitting(rows: list[list[str]]) -> list[list[str]]:
-    """Return the first columns, as many as fit a line and at least two."""
+    """Return the first columns that fit on a line, at least two."""
     room = shutil.get_terminal_size().columns if sys.stdout.isatty() else _LINE
     ends = list(itertools.accumulate(max(map(len, column)) + 2 for column in zip(*rows, strict=True)))
     fit = max(sum(end <= room + 2 for end in ends), 2)
@@ -214,7 +214,7 @@ def _features(found: Plan) -> tuple[list[str], list[str], float]:
 
 
 def _in_units(forecasts: Sequence[Forecast | None], name: str, points: float) -> str:
-    """Return the half-width for the first population, and that for the second (the hard one) in brackets."""
+    """Format the half-width for the first population, with that for the second (the hard one) in brackets."""
     halves = [_half_width(forecast, name, points) for forecast in forecasts]
     return halves[0] if len(halves) == 1 else f"{halves[0]} ({halves[1]})"
 
@@ -253,7 +253,7 @@ def _rounded(value: float) -> str:
 
 
 def _cell(forecast: Forecast, points: float, words: str) -> str:
-    """Return the text of a half-width, or that nothing is learned."""
+    """Format a half-width for the table; words where nothing is learned."""
     from murk.planning.forecast import WIDEST
 
     if not math.isfinite(points):

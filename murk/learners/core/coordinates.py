@@ -74,7 +74,7 @@ def flattened(matrix: Array) -> Array:
 
 @jit
 def confine(x: Array, reach: float, constant: bool, zero: bool) -> bool:
-    """Shorten features (without the constant) to the norm ``reach``; return whether they were longer.
+    """Scale features (without the constant) down to the norm ``reach``; return whether they were longer.
 
     With ``zero`` longer ones become 0 instead. Values that are not finite count as 0.
     """

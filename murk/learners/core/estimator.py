@@ -52,7 +52,7 @@ class StreamEstimator(base.Estimator):
         self.__dict__.update((name, value) for name, value in arguments.items() if name != "self")
 
     def _prepare(self) -> None:
-        """Initialize what is not a constructor argument, and check the arguments."""
+        """Check the constructor's arguments, and initialize all other attributes."""
         chosen_noise(self.seed, self.noise)
         self._engine: Any = None
         self._names: tuple[Any, ...] = ()
@@ -85,7 +85,7 @@ class StreamEstimator(base.Estimator):
         """Make the engine for these features."""
 
     def _expected(self) -> tuple[float | None, float | None]:
-        """Return the largest absolute values expected of features and of a real target; None where any are expected."""
+        """Return the largest absolute values expected of features and of a real target; None for no limit."""
         return 1.0, None
 
     def _watch(self) -> None:
@@ -189,7 +189,7 @@ class StreamEstimator(base.Estimator):
         return rows
 
     def _of_rows(self, budget: Guarantee | Sequence[Guarantee] | None, count: int) -> Any:
-        """Return a single mechanism for all rows, or a list with one for each row."""
+        """Return one mechanism for all rows, or a list with one for each row."""
         if not isinstance(budget, Sequence):
             return self._default if budget is None else self._calibrated(budget)
         if len(budget) != count:
@@ -225,7 +225,7 @@ class StreamEstimator(base.Estimator):
         engine.learn_releases([release])
 
     def _fix(self, names: tuple[Any, ...], engine: Any) -> Any:
-        """Set the features, and an engine that learns one record in place."""
+        """Store the features and the engine, which learns single records in place."""
         self._names = names
         # With one name, an itemgetter returns a value and not a tuple.
         self._values_of: Callable[[Record], Sequence[Any]] = (
@@ -639,7 +639,7 @@ def codes_of(labels: Any, codes: Mapping[Any, float]) -> NDArray[np.float64]:
 
 
 def _within(label: Any, kind: str) -> int | float | None:
-    """Return a label as a number of an array's dtype kind, or None if that would change its value."""
+    """Convert a label to float (``kind`` "f") or int; return None if it is no number or would change its value."""
     if not isinstance(label, int | float | np.number | np.bool_):
         return None
     try:

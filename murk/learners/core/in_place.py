@@ -92,7 +92,7 @@ class KernelMemory(ABC):
         self.whole, self.real = both[:wholes], both[wholes:].view(np.float64)
 
     def _open(self, x: int, p: int) -> None:
-        """Place the p features, the constant last, at index ``x`` of ``real``."""
+        """Create the views on the p features, the constant last, at index ``x`` of ``real``."""
         self.x = self.real[x : x + p]
         self.features = self.x[:-1]
         pack = struct.Struct(f"{p - 1}d").pack_into
@@ -110,7 +110,7 @@ class KernelMemory(ABC):
         self._forget(self.real, self.whole)
 
     def _forget(self, real: NDArray[np.float64], whole: NDArray[np.int64]) -> None:
-        """Wipe what belongs to a record in ``whole`` and ``real``, either this memory's own arrays or copies."""
+        """Wipe what belongs to a record in ``whole`` and ``real``, which are this memory's arrays or copies."""
         x = self.way[2]
         real[x:] = 0.0
         real[x + len(self.x) - 1] = 1.0  # the constant is written once
@@ -198,7 +198,7 @@ class RecordEngine(ABC):
                 turns.busy = False
 
     def _learn_slowly(self, y: float, missing: int) -> None:
-        """Learn with secure noise the record for which the kernel had too few random words, or none."""
+        """Learn a record with secure noise if the kernel lacked random words for it."""
         memory, trials = self.memory, self._trials
         words = memory.words[: 2 * trials + SPARE]
         if missing == NO_WORDS:

@@ -226,7 +226,7 @@ def compare(
 
 
 def _by_coefficient(change: Array, before: Array, after: Array, share: float | Array) -> tuple[Array, Array]:
-    """Return each coefficient's log e-value and change; minus infinity and NaN where nothing was known before."""
+    """Return each coefficient's log e-value and change; minus infinity and NaN without an earlier estimate."""
     with np.errstate(divide="ignore", invalid="ignore"):
         left = after / before
         known = np.isfinite(before) & np.isfinite(left)
@@ -236,7 +236,7 @@ def _by_coefficient(change: Array, before: Array, after: Array, share: float | A
 
 
 def concluded(names: Sequence[str], releases: int, comparisons: Sequence[Comparison], views: int = 1) -> Drift:
-    """Return the conclusion from comparisons of several parts, each of which may have been made in ``views`` ways."""
+    """Combine comparisons of several parts; each may have been made in ``views`` ways, for which this corrects."""
     if not comparisons:
         return Drift(releases=releases)
     worst = max(comparisons, key=lambda each: each.evidence - _price(each, views))
@@ -251,7 +251,7 @@ def concluded(names: Sequence[str], releases: int, comparisons: Sequence[Compari
 
 
 def _price(comparison: Comparison, views: int) -> float:
-    """Return the correction of a log e-value for the comparison's number and its ``views``, to be subtracted."""
+    """Return what to subtract from a log e-value, for the comparison's number and its ``views``."""
     return math.log(views * comparison.number * (comparison.number + 1))
 
 

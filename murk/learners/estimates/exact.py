@@ -1,6 +1,7 @@
 r"""Exact confidence sequences for means of bounded releases, such as randomized responses, from the first one on.
 
-Let S be the sum of n numbers in [0, 1] that have the mean q given all before. For shapes r > 0 and B the beta function,
+Let S be the sum of n numbers in [0, 1] that each have the mean q given all earlier ones. With shapes r > 0 and the beta
+function B,
 
 .. math:: M_n(q) = \frac1K \sum_k \frac{B(q r_k + S,\ (1 - q) r_k + n - S)}{B(q r_k,\ (1 - q) r_k)\ q^S (1 - q)^{n - S}}
 
@@ -185,7 +186,7 @@ def _sums(total: ArrayLike, count: ArrayLike) -> tuple[Array, Array]:
 
 
 def _fractional(S: Array, n: Array) -> Inside:
-    """Return whether evidence may not be convex: a sum within 1 of an end is not whole."""
+    """Return whether evidence may fail to be convex, because a sum within 1 of an end is not whole."""
     return ((S > 0.0) & (S < 1.0)) | ((n - S > 0.0) & (n - S < 1.0))
 
 

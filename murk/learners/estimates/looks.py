@@ -1,4 +1,4 @@
-r"""Confidence sequences, intervals that hold at every look at a growing stream, and which of a display's intervals do.
+r"""Confidence sequences: intervals that hold at every look at a growing stream, and when displays use them.
 
 Let ``s_n`` be an estimate's standard error, and ``v`` its information relative to that at a public size N
 (`tightest_at`). The estimate lies within
@@ -131,7 +131,7 @@ class Looks:
         return max(self.count, 1) / self.tightest_at
 
     def nominal(self, level: float) -> float:
-        """Return the level of the fixed interval that equals the interval of these looks at ``level``."""
+        """Return the level at which a fixed interval is as wide as the interval for these looks at ``level``."""
         return level if self.valid == "fixed" else nominal_level(self.information, level)
 
     def words(self, level: float) -> str:

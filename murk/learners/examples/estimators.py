@@ -242,7 +242,7 @@ class IWPSGD(SGDEstimator):
 
     @abstractmethod
     def _shown(self, target: float) -> Any:
-        """Return a decoded target as River's evaluation expects it."""
+        """Convert a decoded target to the form that River's evaluation expects."""
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Load a state of a learner with the same settings; one with a former default ``release`` keeps it.

@@ -79,7 +79,7 @@ def estimate(
 def _simulated(
     problem: ExampleProblem, records: Records, people: int, level: str, theta: Floats, rng: np.random.Generator
 ) -> IWPEngine:
-    """Return an engine that has learned from ``people``, all of whose residuals are taken at the fit ``theta``."""
+    """Return an engine that has learned from ``people``, with all residuals at the fit ``theta``."""
     mechanism: Any = problem.mechanisms[level]
     engine = engine_of(problem.settings, problem.mechanisms, seed=int(rng.integers(2**63)))
     engine.whole[k.NEXT_REFRESH] = _NEVER
@@ -90,7 +90,7 @@ def _simulated(
 
 
 def _means(problem: ExampleProblem, records: Records) -> tuple[Floats, Floats, Floats, Floats]:
-    """Return mean Hessian (p, p), right side of the equations, mean u, and fit, for releases without noise."""
+    """Return mean Hessian (p, p), right-hand side, mean u and fit, for releases without noise."""
     settings, V, shares = problem.settings, problem.vectors(records.X, records.y), records.shares
     p, first = settings.features, np.zeros(settings.features)
     if not settings.weighted:

@@ -143,7 +143,7 @@ def update(whole: Array, real: Array, theta: Array, average: Array, a: Array, b:
 def step_on(
     whole: Array, real: Array, theta: Array, average: Array, a: Array, b: Array, gathered: Array, reference: Array
 ) -> None:
-    """Finish learning a release: take a step if the batch is full, and refresh the reference point when due."""
+    """Finish a release: take a step if the batch is full, and update the reference point when due."""
     whole[k.IN_BATCH] += 1
     if whole[k.IN_BATCH] >= whole[k.BATCH] and not update(whole, real, theta, average, a, b, gathered):
         whole[k.REFUSED] += 1

@@ -48,7 +48,7 @@ def level_rows(mechanisms: Sequence[Mechanism]) -> tuple[Floats, Integers]:
 
 
 def drawn(source: NoiseSource, records: Integers, kinds: Integers, size: int) -> tuple[Integers, NDArray[np.uint64]]:
-    """Draw noise (``size`` integers each) and coins for records, each randomized by a mechanism of one of ``kinds``."""
+    """Draw noise (``size`` integers each) and coins for records, by the kind of each record's mechanism."""
     noise, coins = empty((len(kinds), size), np.int64), empty((len(kinds), 3), np.uint64)
     coins.fill(0)
     direction, codes = np.isin(kinds, lattice.DIRECTIONS), np.unique(kinds).tolist()

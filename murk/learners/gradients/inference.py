@@ -59,7 +59,7 @@ def coefficient_names(settings: Settings, classes: Sequence[object] = ()) -> tup
 def report_matrix(settings: Settings) -> Floats:
     """Return the linear map from working parameters to reported coefficients.
 
-    It undoes the whitening, gives the scale its unit, and turns contrasts into one vector for each class.
+    It reverses the whitening, multiplies the scale by its unit, and converts contrasts to one vector for each class.
     """
     p = settings.features
     back = np.eye(p) if settings.transform is None else settings.transform.T

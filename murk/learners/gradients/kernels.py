@@ -86,7 +86,7 @@ def places(whole: Array) -> tuple[int, int, int, int, int, int]:
 
 @within
 def trials_of(size: int) -> int:
-    """Return a number of trials that mostly suffices for ``size`` numbers of noise; if not, the draw continues."""
+    """Return a number of trials that usually suffices for ``size`` numbers of noise; otherwise the draw continues."""
     return size + size // 25 + 2
 
 
@@ -194,13 +194,13 @@ def weigh(whole: Array, square: float) -> float:
 
 @jit
 def by_logit(whole: Array) -> bool:
-    """Return whether the gradient is a residual of the logit times x."""
+    """Return whether the gradient is x times a residual that depends on the logit."""
     return bool(whole[OBJECTIVE] == LOGISTIC or whole[OBJECTIVE] == BALANCED)
 
 
 @jit
 def miss(whole: Array, fit: float, y: float) -> float:
-    """Return probability minus outcome; for the balanced loss, divided by the larger of p and 1 - p."""
+    """Return the residual, probability minus outcome; for the balanced loss, divided by the larger of p and 1 - p."""
     if whole[OBJECTIVE] == BALANCED:
         return -math.exp(min(-fit, 0.0)) if y > 0.5 else math.exp(min(fit, 0.0))
     # The exponential of a logit beyond 700 is infinite.
@@ -462,7 +462,7 @@ def record_views(real: Array, whole: Array) -> tuple[Array, Array, Array, Array,
 
 @jit
 def forget(real: Array, whole: Array, x: Array, z: Array, noise: Array, payload: Array) -> None:
-    """Wipe the record and its noise: a copy of the learner must not hold them."""
+    """Wipe the record and its noise, which must not get into copies of the learner."""
     for j in range(x.shape[0] - 1):
         x[j] = 0.0
         z[j] = 0.0

@@ -366,7 +366,7 @@ def _derivatives(at: _At) -> tuple[Floats, Floats, Floats, Floats]:
 
 
 def _usable(private: Private, public: Covariates) -> tuple[bool | None, str | None]:
-    """Return whether public rows are like the people with a target (None: unknown), and why they are not used.
+    """Return whether public rows resemble the people with a target (None: unknown), and why they are not used.
 
     With missing targets, undetected differences between both would make intervals wrong.
     """
@@ -377,7 +377,7 @@ def _usable(private: Private, public: Covariates) -> tuple[bool | None, str | No
 
 
 def _alike(private: Private, public: Covariates) -> bool | None:
-    """Return whether two second-moment matrices differ by chance only; None for too many numbers to tell.
+    """Test whether two second-moment matrices differ by chance only; return None if they are too large for the test.
 
     Allows for noise, in each number and in the share of targets, and for sampling: one false alarm in 10,000.
     """

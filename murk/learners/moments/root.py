@@ -1,4 +1,4 @@
-r"""Solvers for the coefficients of a curve.
+r"""Solvers for the coefficients of a model with a curved mean function.
 
 :func:`solve` scales a least-squares direction u by a factor c and adds an intercept a. With ``s_j = x_j'u`` over public
 features, both follow by bracketing (Newton's method diverges where there is no root) from

@@ -97,7 +97,7 @@ class Private:
 
 
 def _square(layout: Statistics, matrix: Floats, cross: Floats, labels: bool) -> float:
-    """Return the typical squared norm of a vector with a target, from the means; at most the bound."""
+    """Estimate the squared norm of a typical vector with a target from the means, at most the bound."""
     features = max(float(np.trace(matrix)), 1.0)
     target = 1.0 if labels else min(float(cross[-1]) ** 2, 1.0)
     square = features**2 - 1.0 + layout.presence**2 + layout.weight**2 * features * target

@@ -140,7 +140,7 @@ def too_wide(report: Mapping[str, Any], scale: Scale, unit: float | None) -> dic
 
 
 def _people(report: Mapping[str, Any], useless: Sequence[str], needs: Mapping[str, Mapping[str, Any]]) -> Reason:
-    """Return the reason "people": too few at these budgets, with what it would take, if known."""
+    """Return the reason "people": too few at these budgets, with the number needed, if known."""
     forget = report.get("forget")
     count = report.get("records_learned", forget["used"] if forget else report["releases"])
     guarantees = [each["guarantee"] for each in report["levels"].values()]

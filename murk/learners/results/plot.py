@@ -182,10 +182,10 @@ def draw_curve(
 
 
 def window(value: Floats, half: Floats, target: float | None = None, *, least: float = 0.0) -> tuple[float, float]:
-    """Return the range to show: several times the narrowest interval, however wide earlier intervals were.
+    """Return the range to show: several times the narrowest interval, so that early wide intervals are cut.
 
-    The range holds the last value and ``target``. It reaches ``least`` to both sides, if given, where nothing was
-    learned, and no further elsewhere.
+    The range contains the last value and ``target``. If ``least`` is given, the range extends by it to both sides where
+    nothing was learned, and by at most that elsewhere.
 
     Examples
     --------

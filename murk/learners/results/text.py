@@ -37,7 +37,7 @@ Block = Table | Paragraph
 
 
 def percent_of(report: Mapping[str, Any]) -> str:
-    """Return the level of a report's intervals, called "nominal" if they are known to hold the truth too rarely."""
+    """Return the level of a report's intervals, called "nominal" if their coverage is known to be lower."""
     percent = f"{100 * report['interval']['level']:.3g}%"
     return f"nominal {percent}" if report["interval"]["method"] == RANDOM_SCALING and any_interval(report) else percent
 
@@ -49,7 +49,7 @@ def interval_words(report: Mapping[str, Any]) -> str:
 
 
 def effect_word(report: Mapping[str, Any]) -> str:
-    """Return what a report's effects per unit are called: "odds ratio", "probability" or "effect"."""
+    """Return the name of a report's effects per unit: "odds ratio", "probability" or "effect"."""
     return "odds ratio" if report["odds_ratios"] else "probability" if report["chances"] else "effect"
 
 

@@ -205,7 +205,7 @@ def _take_step(sums: NewtonSums, target_weight: float, start: _Start, settings: 
 
 
 def _with_target(sums: NewtonSums, settings: NewtonSettings) -> tuple[float, float]:
-    """Return the number of people in steps who have a target (by the first parts' constants), and its error."""
+    """Estimate the number of people in steps who have a target, from the first parts; return it with its error."""
     if not settings.constant:
         return sums.stepped, 0.0
     p = sums.columns - 1

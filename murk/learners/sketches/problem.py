@@ -53,7 +53,7 @@ class WindowProblem(ABC):
     @property
     @abstractmethod
     def fewest(self) -> int:
-        """Least number of records in the last window of a source; a smaller window is left out."""
+        """Smallest number of records for which the last window of a source is released."""
 
     @property
     @abstractmethod

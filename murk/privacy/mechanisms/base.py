@@ -254,7 +254,7 @@ class DirectionMechanism(LatticeMechanism):
 
 
 def plain(mechanism: Any, *names: str) -> dict[str, Any]:
-    """Return a mechanism's kind and attributes as plain data, thresholds of 64 bits as text."""
+    """Return a mechanism's kind and attributes as plain data; thresholds, which have 64 bits, are text."""
     data = {name: getattr(mechanism, name) for name in ("kind", *names)}
     plain = {name: value.to_dict() for name, value in data.items() if isinstance(value, Guarantee)}
     return data | plain | ({"threshold": str(data["threshold"])} if "threshold" in data else {})

@@ -221,7 +221,7 @@ class CompositeMechanism:
 
 
 def _labels(part: RandomizedResponse, values: Vectors, words: npt.NDArray[np.uint64]) -> Integers:
-    """Keep or flip each label by one word; release a fair coin if it is missing."""
+    """Keep or flip each label by one random word; replace a missing one by a fair coin."""
     truth = keep(np.where(values > 0, 1, -1))
     kept = words < np.uint64(part.threshold)
     answers = keep(np.where(kept, truth, -truth))

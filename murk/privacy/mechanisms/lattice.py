@@ -126,7 +126,7 @@ def largest_size(v: Vector) -> float:
 
 @jit
 def share_of(value: float, largest: float) -> float:
-    """Return a coordinate divided by the largest, in [-1, 1]; 0 for NaN, and for finite ones if another is infinite."""
+    """Return a coordinate over the largest one, in [-1, 1]; 0 for NaN, and for finite ones over an infinite one."""
     if value != value:
         return 0.0
     if largest == math.inf:
@@ -147,7 +147,7 @@ def _clamp(q: int, steps: int) -> int:
 
 @jit
 def _shrink_l2(steps: int, out: Integers) -> None:
-    """Take single steps off the largest coordinate until the norm is within the bound, in integers.
+    """Shorten the largest coordinate by single steps until the norm is within the bound, in integers.
 
     One step is usually enough, as only rounding exceeds the bound here.
     """

@@ -184,7 +184,7 @@ def epsilon_units(guarantee: Guarantee) -> int:
 
 
 def epsilon_cost(epsilon: Fraction | Decimal, currency: Currency) -> PrivacyLoss:
-    """Return the cost of a pure release whose epsilon is exact or an upper bound of many digits."""
+    """Return the cost of a pure release from its epsilon, which is exact or a tight upper bound."""
     exact = Fraction(epsilon)
     if currency == "gdp":
         return PrivacyLoss("gdp", gdp_units(epsilon))

@@ -256,7 +256,7 @@ def gain(dimension: int, draws: int, closest: int, share: float) -> float:
 
 
 def limit(dimension: int, epsilon: float) -> tuple[float, float, float]:
-    r"""Return cap, its probability q and m of PrivUnit on the sphere itself, the optimum of an epsilon-DP direction.
+    r"""Return the cap, its probability q and the mean m of PrivUnit on the sphere, the best epsilon-DP direction.
 
     .. math:: m = C \frac{e^\epsilon - 1}{1 - q + e^\epsilon q}, \quad
         C = \frac{(1 - \gamma^2)^{(d - 1)/2}}{d - 1} \frac{\Gamma(d/2)}{\sqrt\pi\, \Gamma((d - 1)/2)}

@@ -120,7 +120,7 @@ def normals(key: Halves, first: int, at: int, words: Words, counter: Halves, spa
 
 @jit
 def _finish_normal(key: Halves, row: int, j: int, word: np.uint64, counter: Halves, spare: Words) -> float:
-    """Return the normal of an undecided word, with further words of this entry."""
+    """Finish the normal of an undecided word with further words of this entry."""
     counter[0, 0], counter[1, 0], counter[2, 0] = _u32(j), _u32(row), _u32(0)
     used = WORDS
     while True:

@@ -215,7 +215,7 @@ class LabelSurvey:
             self._codes.update(np.unique(block.y[~np.isnan(block.y)]).tolist())
 
     def check(self) -> None:
-        """Raise a UserError for a file in which all labels are the same, stating which label occurs."""
+        """Raise a UserError, which names the label, for a file in which all labels are the same."""
         if mistake := self.mistake():
             raise UserError(mistake)
 
@@ -420,7 +420,7 @@ class FilePopulation(ABC):
             self.findings += (mistake,)
 
     def _caution(self, check: Callable[[], None]) -> str:
-        """Return a caution if people are recognised in a public sample, or else ""; refuse it in a simulation."""
+        """Run a check for people in a public sample; return its warning, or "". Raise the warning in a simulation."""
         try:
             check()
         except OverlapError as error:
@@ -457,7 +457,7 @@ class FilePopulation(ABC):
         self.warnings += tuple(constant_in_public(self.task))
 
     def _begin(self, task: Task) -> None:
-        """Begin on a log without a task; until the last line registers it, the task may still be changed."""
+        """Start on a log without a task, which is registered last, so that the task may still change before."""
         self._check_recognised(task)
         self._survey()
         self._check_labels()

@@ -236,7 +236,7 @@ def default_ledger(source: str | Path | Records, task: str, *, simulated: bool) 
 
 
 def check_recognised(source: FileSource, ledger: Ledger, *, capped: bool) -> tuple[str, ...]:
-    """Refuse records whose people could spend a cap over all tasks again; without a cap, return a warning.
+    """Raise a UserError if people could spend a cap over all tasks twice; without a cap return a warning.
 
     People named by rows are not recognised once the records are changed, sorted, converted or copied to a frame. From
     ``source``, people first release to a real task; ``capped`` is whether the caller wants a cap over all tasks.
@@ -309,7 +309,7 @@ def _listed(source: Path | None) -> Sequence[Noted]:
 
 @contextmanager
 def _locked_folder(source: Path | None) -> Iterator[None]:
-    """Lock a file's folder, as the list of ledgers is replaced whenever it is written and cannot carry the lock."""
+    """Lock a file's folder; the list of ledgers cannot be locked, since each write replaces it."""
     if source is None:
         yield
         return
@@ -361,7 +361,7 @@ def _has_remains(path: Path) -> bool:
 
 
 def _check_undamaged(*folders: Path) -> None:
-    """Refuse a damaged ledger in folders that are searched for a file's people: it may be theirs."""
+    """Refuse a damaged ledger in a folder that is searched for a file's people, since it may be theirs."""
     for path in {path.resolve() for folder in folders for path in folder.glob(f"*{LEDGER}")}:
         try:
             seen = _read_contents(path)

@@ -177,7 +177,7 @@ class States:
         ]
 
     def first(self, database: Database, chain: int) -> Checkpoint:
-        """Return where a model begins: at the oldest message, as it may be fitted long after the first release."""
+        """Return a model's first offset, that of the oldest message: a model may be fitted long after the first release."""
         rows = database.query('SELECT begin FROM streams WHERE "partition" = ?', (chain,), (int,))
         return Checkpoint(None, rows[0][0] if rows else 0)
 

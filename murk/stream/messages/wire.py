@@ -60,7 +60,7 @@ class Block(list[Any]):
         return self._rows
 
     def part(self, places: Rows, signs: Rows) -> Block:
-        """Return the releases with some of the numbers of their payloads, in another order and with other signs."""
+        """Return the releases with selected entries of their payloads, reordered and with given signs."""
         part = Block(self)
         part._rows = np.ascontiguousarray(self._rows[:, places] * signs)
         return part
@@ -333,7 +333,7 @@ class DuplicateWindow:
 
 @dataclass(frozen=True)
 class Replay:
-    """Tell which messages of a partition are releases of a task that a learner learns, in order."""
+    """Selects the messages of a partition that a learner of a task would learn, in order."""
 
     kind: str
     task: str  # hash

@@ -33,7 +33,7 @@ class CentralGuarantee:
 
     @property
     def condition(self) -> str:
-        """The condition, as the beginning of a sentence."""
+        """The condition of the guarantee, as the first clause of a sentence."""
         return (
             f"If the shuffler keeps the order of arrival to itself, and at least {self.honest:,} people in each crowd "
             f"of {self.crowd:,} are honest"

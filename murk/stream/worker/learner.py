@@ -63,7 +63,7 @@ def payload_lengths(learner: StreamLearner) -> tuple[int, ...]:
 
 
 def payload_checks_of(learner: StreamLearner) -> tuple[Callable[[Any], None], Callable[[Sequence[Any]], bool]]:
-    """Return functions that check releases as ``admit`` and ``admits`` do, but whatever their versions."""
+    """Return variants of ``admit`` and ``admits`` that check releases regardless of their versions."""
     if hasattr(learner, "check_payload"):
         return learner.check_payload, learner.payloads_fit  # type: ignore[attr-defined]
     return lambda release: learner.admit(release, 0), admits_of(learner)

@@ -88,7 +88,7 @@ class DeadLetterLog:
             self.report()
 
     def report(self) -> None:
-        """Log what was counted since the last report."""
+        """Log the counts since the last report."""
         if self._unreported:
             counts = ", ".join(f"{reason} {count}" for reason, count in sorted(self._unreported.items()))
             self._log.info("%s: dead letters: %s", self._description, counts)
@@ -454,7 +454,7 @@ class Worker:
         return _Pending(encoded, dead, model, estimate, progress)
 
     def _chunk(self) -> int:
-        """Return how many messages to learn at once: not beyond the next point of the trail or published iterate."""
+        """Return how many messages to learn at once: up to the next point of the trail or the next iterate."""
         count = self._learner.n_releases
         point = self._trail.next(count) if self._sharing is None else None
         return min(_LEARN, self._learner.publish_every, _LEARN if point is None else point - count)

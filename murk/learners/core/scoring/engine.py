@@ -210,11 +210,11 @@ class ScoreEngine:
         self._now = self._advanced(now, now.count + learned, tuple(known.values()))
 
     def _unseen(self, version: int) -> Epoch:
-        """Return the epoch of a version that has no answers yet."""
+        """Return an epoch of this version without answers."""
         raise MurkError(f"the epoch of version {version} is not remembered")
 
     def _advanced(self, before: Chain, count: int, epochs: tuple[Epoch, ...]) -> Chain:
-        """Return the chain, with the next epoch begun if one has ended."""
+        """Return the chain, with a new epoch if the last one has ended."""
         if count == self.settings.epoch_end(epochs[-1].start):
             found = summaries(epochs, self.mechanisms, self.settings.features)
             model = self.settings.next_model(found, count, self.mechanisms)
@@ -314,7 +314,7 @@ def equations(settings: Settings, chains: Sequence[Learned]) -> Sequence[Learned
 
 
 def joined(chains: Sequence[Chain]) -> Chain:
-    """Join chains of shared models by adding up their sums in the epochs of the first chain, which makes the models."""
+    """Add up the sums of chains that share models, in the epochs of the first chain, which makes the models."""
     first, *others = chains
     known = {epoch.start: epoch for epoch in first.epochs}
     for epoch in (epoch for chain in others for epoch in chain.epochs if epoch.start in known):

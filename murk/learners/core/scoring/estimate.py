@@ -172,14 +172,14 @@ class Outlook:
         return np.asarray(halves <= limits)
 
     def _further_epochs(self, model: Model, people: int) -> list[Summary]:
-        """Return the expected answers of more people: half of them centred, like every other epoch."""
+        """Return the expected answers of more people: half of them are centred, as in every second epoch."""
         if model.exponent == 1.0:
             return self._epoch(model, people)
         centred = replace(model, exponent=1.0)
         return [*self._epoch(centred, people // 2), *self._epoch(model, people - people // 2)]
 
     def _epoch(self, model: Model, people: int) -> list[Summary]:
-        """Return the mean answers of an epoch in which everybody answers as expected, with levels as so far."""
+        """Return the mean answers of an epoch in which all answer as expected, with the present shares of levels."""
         tallies = {}
         for question, share in model.shares.items():
             mean = self._answer(model, question)
@@ -211,7 +211,7 @@ class Outlook:
         return min(solution.curvature.ratio, 1.0) if isinstance(solution, Solution) else 1.0 - solution.missing
 
     def _visible(self) -> NDArray[np.bool_] | None:
-        """Return whether released matrices stand out from noise along each coefficient, (p,); None if along none."""
+        """Return whether released matrices exceed their noise along each coefficient, (p,); None if along none."""
         solution, response = self.solution, self.settings.response
         if not isinstance(solution, Solution):
             return np.ones(len(self.settings.reported), dtype=bool) if solution.alike else None
@@ -475,7 +475,7 @@ class ScoreEstimate(Estimate):
 
     @property
     def effects_note(self) -> str:
-        """The model that average effects refer to, where they do not follow from the coefficients; else empty."""
+        """The model that defines average effects, if they do not follow from the coefficients; else empty."""
         if isinstance(self.solution, ClassLines):
             return _OF_CLASSES
         return _BY_LINE if self.by_line else ""

@@ -22,7 +22,7 @@ SCORE, SCATTER = 0, 1  # indices of the questions in `murk.learners.core.scoring
 def _length(
     logit: float, length: float, target: float, reach: float, exponent: float, binary: bool, question: int
 ) -> float:
-    """Return the length of a record's vector, from its logit and the length of its transformed features."""
+    """Return the length of a record's vector, from its logit and its transformed features' length."""
     logit = min(max(logit, -LARGEST_LOGIT), LARGEST_LOGIT)
     high, low = 1.0, -1.0
     if binary:

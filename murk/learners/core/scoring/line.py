@@ -130,13 +130,13 @@ class ProbabilityLine:
         return matrices
 
     def _pool(self, asked: Sequence[_MatrixAnswer]) -> tuple[Array, Array]:
-        """Return the mean of matrices in the newest coordinates, and the variances of its numbers."""
+        """Return the mean of matrices in the newest coordinates, and the variances of its entries."""
         together = pooled([each[:3] for each in asked], self._transform, [each[3] for each in asked])
         assert together is not None
         return together.measured - together.expected + self._predicted, together.variances
 
     def _share_there(self, curvatures: Sequence[_MatrixAnswer], asked: Sequence[_MatrixAnswer]) -> tuple[float, float]:
-        """Return mean and variance of the share of labels present: a missing label makes a curvature 0."""
+        """Return mean and variance of the share of labels present, from curvatures, which are 0 without a label."""
         if not curvatures:
             return drawn(1.0, 1.0, _SAME)
         own, errors = self._pool(curvatures)
@@ -238,7 +238,7 @@ class ProbabilityLine:
     def _joint(
         self, middle: Array, pull: tuple[Array, Array], line: ProbabilityLine, other: tuple[Array, Array]
     ) -> Array:
-        """Return the covariance with a line of the same people, given that of the equations' own noise."""
+        """Return the covariance with another line of the same people; ``middle`` is the part from equations' noise."""
         flat = pull[0].reshape(*middle.shape[:-1], -1)
         both = (other[0] + other[0].swapaxes(-1, -2)).reshape(flat.shape)
         middle = middle + self._error / 2.0 * (flat @ both.swapaxes(-1, -2))

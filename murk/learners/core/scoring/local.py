@@ -1,4 +1,4 @@
-"""The learner of scores that gets raw records: it asks, randomizes and learns in one process. River-free."""
+"""The learner of scores from raw records: it draws questions, randomizes and learns in one process. River-free."""
 
 from __future__ import annotations
 
@@ -214,7 +214,7 @@ class LocalScores(RecordEngine, ScoreEngine):
         return self._estimate(self._now)
 
     def shown(self) -> NDArray[np.float64]:
-        """Return the coefficients for predictions, shrunk more than an estimate's, (p,); for K classes ((K - 1) p,)."""
+        """Return coefficients for predictions, shrunk more than the estimate, (p,); for K classes ((K - 1) p,)."""
         now = self._now
         solution = self._estimate(now.shown or now).solution
         return np.zeros(self.settings.dimension) if solution is None else solution.origin

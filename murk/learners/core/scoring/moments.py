@@ -102,10 +102,10 @@ def extent_of(found: Sequence[Summary], response: Response) -> Extent | None:
 
 
 def _fit_levels(together: Pooled, constant: Array, least: float) -> tuple[float, float, Array]:
-    """Return the factors of the isotropic features' moments and of the constant's matrix, and that matrix.
+    """Fit factors for the moments of isotropic features and for the constant's matrix; return them and that matrix.
 
     The constant has its own factor, as it is 1 while features lie within 1 of zero. With a common factor, the features'
-    noise would be kept as soon as the constant stands out.
+    noise would be kept as soon as the constant exceeds it.
     """
     ones = np.outer(constant, constant) / float(constant @ constant)
     basis = np.array([together.expected.ravel(), ones.ravel()])
@@ -148,7 +148,7 @@ def unstretched(model: Model) -> Array:
 
 
 def gain(into: Array) -> float:
-    """Return the mean factor by which a change of coordinates multiplies a matrix's noise."""
+    """Return the mean factor by which a linear map multiplies a matrix's noise variance."""
     return float(np.sum(into * into)) / len(into)
 
 

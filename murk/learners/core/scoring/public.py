@@ -77,7 +77,7 @@ class ReleasedMoments:
 
     @classmethod
     def of(cls, found: Sequence[Summary], response: Response, rows: Rows) -> ReleasedMoments:
-        """Return the releases in epochs' mean answers, with their terms over rows."""
+        """Extract the scores and curvatures of all epochs, and compute the rows' terms of their expectations."""
         groups = _grouped(found, response, rows)
         measured, matrices, own = _pooled(found, response, rows)
         answers = [np.asarray(sum(one.change @ one.answer.mean for one in group)) for group in groups]

@@ -1,4 +1,4 @@
-"""Answers in place: a kernel asks, randomizes and adds a record's answer to sums, in memory at one address.
+"""Answers in place: a kernel draws a record's question, randomizes its answer and adds it to sums, in one memory block.
 
 Its sums equal those of `murk.learners.core.scoring.local` for a block. If the memory is full or randomness is missing,
 the kernel learns nothing and returns the reason.
@@ -252,7 +252,7 @@ class Answers(KernelMemory, Held):
         return int(self._found[0])
 
     def joined(self, advance: Callable[[Chain, int, tuple[Epoch, ...]], Chain]) -> Chain:
-        """Return the chain with all answers; ``advance`` makes it from the old chain, the new count and epochs."""
+        """Return the chain with all answers, made by ``advance`` from the old chain, the new count and the epochs."""
         found = self._found.tolist()
         count, known = found[0], self._known
         if count == known[0]:
@@ -273,7 +273,7 @@ class Answers(KernelMemory, Held):
             start += size
 
     def asked(self) -> tuple[NDArray[np.uint64], int, NDArray[np.int64]]:
-        """Return the random words that were too few for an answer's noise, their trials and the noise's array."""
+        """Return the random words that did not suffice for an answer's noise, their trials, and the noise array."""
         size = self._sizes[QUESTIONS[int(self.whole[ASKED])]]
         trials = trials_for(size)
         return self.words[: 2 * trials + SPARE], trials, self.noise[:size]

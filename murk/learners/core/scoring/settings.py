@@ -84,12 +84,12 @@ def remembered(start: int, longest: int = NEVER, first: int = FIRST) -> tuple[in
 
 
 def _doubled(longest: int, first: int) -> int:
-    """Return the start of the first epoch that no longer doubles."""
+    """Return the start of the first epoch of the longest length."""
     return first << (longest // first).bit_length()
 
 
 def shown_next(count: int, longest: int = NEVER, first: int = FIRST) -> int:
-    """Return the next count at which predictions are updated, four times an epoch.
+    """Return the next number of releases at which predictions are updated, four times an epoch.
 
     Examples
     --------

@@ -304,7 +304,7 @@ def _shorten(value: Any) -> Any:
 
 
 class _Lines:
-    """Lines of a text for a CSV reader; ``taken`` are those of the current row. Too long a line is replaced."""
+    """Lines of a text for a CSV reader; ``taken`` are those of the current row. A line that is too long is replaced."""
 
     def __init__(self, text: io.TextIOWrapper) -> None:
         self._lines, self._again = cut_lines(text, NO_ROW), deque[str]()

@@ -57,7 +57,7 @@ class Ends:
         return [ends[place] for place in places]
 
     def decided(self, *places: TopicPartition) -> dict[TopicPartition, int]:
-        """Wait until the transactions that are open now have ended; return the offsets before which none is open.
+        """Wait until all currently open transactions have ended; return the offsets before which none is open.
 
         A commit returns when the broker has decided; the markers that readers wait for follow a moment later. The wait
         is short even if an owner has died: the broker aborts its transaction after `TRANSACTION_MS`.

@@ -61,7 +61,7 @@ def as_boolean(value: Any) -> bool | None:
 
 
 def are_plain_numbers(joined: str) -> bool:
-    """Return whether ``float`` surely reads the numbers in these joined texts as `read_number` does."""
+    """Return whether ``float`` is certain to read the numbers in these joined texts like `read_number`."""
     return joined.isascii() and "_" not in joined and "n" not in joined and "N" not in joined
 
 
@@ -147,7 +147,7 @@ class Cell(IntEnum):
     NOT_A_DATE = 5
 
     def describe(self) -> str:
-        """Return the end of a sentence about a row and a column."""
+        """Describe the outcome, as the end of a sentence about a row and a column."""
         return _WORDS[self]
 
 
