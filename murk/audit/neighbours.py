@@ -79,10 +79,8 @@ class Box:
         rows = []
         for _ in range(count):
             missing = rng.random(len(self.choices)) < 0.125
-            rows.append([
-                None if absent else options[rng.integers(len(options) - 1)]
-                for absent, options in zip(missing, self.choices, strict=True)
-            ])  # fmt: skip
+            picked = zip(missing, self.choices, strict=True)
+            rows.append([None if absent else options[rng.integers(len(options) - 1)] for absent, options in picked])
         return rows
 
     def changes(self, row: list[Any], column: int, step: float) -> list[list[Any]]:

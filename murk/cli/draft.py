@@ -202,8 +202,10 @@ class _Summary:
     def _all_equal(self, values: Sequence[str]) -> bool:
         """Return whether all values are equal, whatever their spelling: 1 and 1.0, or two times of one day."""
         as_read: dict[str, Sequence[Any]] = {
-            "number": self.numbers, "date": self.days, "boolean": [value.lower() for value in values],
-        }  # fmt: skip
+            "number": self.numbers,
+            "date": self.days,
+            "boolean": [value.lower() for value in values],
+        }
         kind = next(iter(self.kinds)) if len(self.kinds) == 1 else ""
         return len(set(as_read.get(kind, values))) == 1
 

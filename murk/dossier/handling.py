@@ -40,14 +40,18 @@ def trust(facts: Facts) -> Iterator[Block]:
     """Yield the section on who is trusted with what."""
     if facts.task.of_organisations:
         holder = (
-            "the organisation", "its people's records, in memory while a window is open",
-            "with the records, and with keeping its ledger", "-",
-        )  # fmt: skip
+            "the organisation",
+            "its people's records, in memory while a window is open",
+            "with the records, and with keeping its ledger",
+            "-",
+        )
     else:
         holder = (
-            "the person's device, or a gateway that acts for several people", "their records; who they are",
-            "with the records, the randomness of its system, and keeping the ledger", "with anybody else's records",
-        )  # fmt: skip
+            "the person's device, or a gateway that acts for several people",
+            "their records; who they are",
+            "with the records, the randomness of its system, and keeping the ledger",
+            "with anybody else's records",
+        )
     others = _TRUSTED if facts.task.shuffle is None else (*_TRUSTED[:1], _SHUFFLER, *_TRUSTED[1:])
     yield Table(("who", "sees", "trusted", "not trusted"), (holder, *others), ("release", "hostile", "caps", "names"))
     yield Claim(

@@ -21,9 +21,11 @@ def description(task: Task) -> bytes:
     schemas = json_schema()
     release = {"$ref": "#/components/schemas/Release"}
     chain = {
-        "name": "chain", "in": "query", "description": "The device's chain.",
+        "name": "chain",
+        "in": "query",
+        "description": "The device's chain.",
         "schema": {"type": "integer", "minimum": 0, "exclusiveMaximum": task.log.partitions, "default": 0},
-    }  # fmt: skip
+    }
     listed = {"type": "object", "required": ["name", "hash"], "properties": {"name": {"type": "string"}, "hash": _HASH}}
     tasks = {"type": "object", "required": ["tasks"], "properties": {"tasks": {"type": "array", "items": listed}}}
     not_modified = {"description": "The copy named by If-None-Match is the newest."}

@@ -142,6 +142,8 @@ def _tighter(task: Task, population: Population, people: int) -> Iterator[tuple[
     if tightened:
         tight = Task.from_document(json.dumps(document).encode())
         yield (
-            f"tighter public bounds of {', '.join(tightened)}", tight,
-            replace(population, points=points, theta=theta), people,
-        )  # fmt: skip
+            f"tighter public bounds of {', '.join(tightened)}",
+            tight,
+            replace(population, points=points, theta=theta),
+            people,
+        )

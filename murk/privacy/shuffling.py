@@ -87,7 +87,7 @@ def probability_above(count: Floats, trials: Floats, odds: tuple[float, float]) 
 
 
 def _geometric(log_ratio: Floats, terms: Floats) -> Floats:
-    """Return r + r^2 + ... + r^terms, from above; r is the exponential of ``log_ratio``."""
+    """Return an upper bound on r + r^2 + ... + r^terms, where r is the exponential of ``log_ratio``."""
     step = np.where(np.abs(log_ratio) < 1e-300, 1e-300, log_ratio)
     return np.where(terms > 0, np.exp(step) * np.expm1(terms * step) / np.expm1(step), 0.0) * (1 + 1e-12)
 

@@ -100,7 +100,7 @@ class Policy:
         if asked and most and asked.currency == most.currency and not asked <= most:
             raise UserError(
                 f"the task {task.name!r} asks for up to {asked} of each person, and this device's policy "
-                f"allows {most} per task: the task must ask for less, or the policy allow more"
+                f"allows {most} per task: lower the task's cap or raise the policy's"
             )
         charges, refused = {}, {}
         for level, guarantee in task.privacy.levels.items():

@@ -262,7 +262,7 @@ class Shuffler:
         self._store.start_at(starts)
 
     def _start(self, chain: int, checkpoint: Checkpoint, replace: bool) -> int:
-        """Return the first offset for a new store; raise `MurkError` if the intake has another store or lost releases."""
+        """Return a new store's first offset; raise `MurkError` if the intake has another store or lost releases."""
         state, committed = checkpoint
         known = self._store.offset(chain)
         where = f"partition {chain} of {self._intake.url}"

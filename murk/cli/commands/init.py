@@ -34,8 +34,9 @@ _REMEDY = (
               help="Column to learn, also worked:no|yes (yes is positive).  [default: the last column]")  # fmt: skip
 @click.option("--public", metavar="FILE", help="File of public records to take columns, bounds and categories from.")
 @click.option("--source", metavar="FILE", help="The people's own file, instead of --public; only with --simulation.")
-@click.option("--simulation", is_flag=True,
-              help="The task is for simulated noise, so the people's own file may be read.")  # fmt: skip
+@click.option(
+    "--simulation", is_flag=True, help="The task is for simulated noise, so the people's own file may be read."
+)
 @click.option("--guarantee", "promise", type=guarantee, default="gdp:1", show_default=True, metavar="GUARANTEE",
               help="Guarantee of a release: gdp:MU, zcdp:RHO, pure:E or approx:E,DELTA.")  # fmt: skip
 @click.option("--rate", type=click.FloatRange(0.0, 1.0, min_open=True, max_open=True), metavar="SHARE",

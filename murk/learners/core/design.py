@@ -315,7 +315,7 @@ def _with_shares(points: Array, shares: Array, theta: Array, wanted: Array) -> A
 
 
 def _thinned(points: Array, shares: Array) -> tuple[Array, Array]:
-    """Return at most `MOST_ROWS` rows, taken evenly by their shares."""
+    """Return at most `MOST_ROWS` rows, sampled systematically with probabilities proportional to their shares."""
     if len(points) <= MOST_ROWS:
         return points, _even(shares)
     order = np.lexsort(points.T)

@@ -59,7 +59,7 @@ def draw_from(address: int, trials: int, noise: Any) -> int:
 def finish_draw(
     words: NDArray[np.uint64], trials: int, noise: NDArray[np.int64], distribution: NoiseDistribution = GAUSSIAN_NOISE
 ) -> None:
-    """Draw ``noise`` from random words that are too few (two for each trial, then spare ones) and from new ones."""
+    """Draw ``noise`` from random words (two for each trial, then spare ones) and, as these do not suffice, new ones."""
     words = keep(words.copy())
     # Read-only like the operating system's, so that the kernels are compiled for one type only.
     read_only = words.view()

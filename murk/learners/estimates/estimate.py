@@ -82,7 +82,7 @@ _QUANTILES = {
 
 
 def scaling_quantile(level: float, chains: int = 1) -> float:
-    """Return random scaling's critical value for so many chains; raise UserError unless its level is tabulated."""
+    """Return random scaling's critical value for a number of chains; raise UserError unless the level is tabulated."""
     for known, quantiles in _QUANTILES.items():
         if math.isclose(level, known, abs_tol=1e-9):
             return quantiles[max(i for i, tabled in enumerate(_CHAINS) if tabled <= max(chains, 1))]

@@ -141,7 +141,7 @@ def difference_sequence(
     """
     pairs = [_sums(total, count) for total, count in zip(totals, counts, strict=True)]
     if any(_fractional(S, n).any() for S, n in pairs):
-        raise UserError("a sum within 1 of an end is not whole: begin after more releases")
+        raise UserError("a sum within 1 of 0 or of the count is not whole: begin after more releases")
     (one, many), (other, others) = np.broadcast_arrays(*pairs[0]), np.broadcast_arrays(*pairs[1])
     middle = one / np.maximum(many, 1) - other / np.maximum(others, 1)
     alpha = _error_of(level)

@@ -290,8 +290,8 @@ def learn_records(
 ) -> None:  # fmt: skip
     """Learn from the rows of ``X`` in turn or, without any, from the record stored in ``real`` and ``whole``.
 
-    ``noise`` and ``words`` have a row each unless simulated; ``X`` may lack the constant; ``levels`` are indices into
-    ``reals`` and ``wholes`` (if empty: the current level). The state depends only on what would have left the device.
+    ``noise`` and ``words`` have one row per record, unless noise is simulated. ``X`` may lack the constant. ``levels``
+    are indices into ``reals`` and ``wholes`` (if empty: the current level). The state depends only on releases.
     """
     whole, real = borrowed(whole), borrowed(real)
     p, size = whole[k.FEATURES], whole[k.NUMBERS]

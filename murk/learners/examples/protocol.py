@@ -140,7 +140,7 @@ class ExamplesProtocol(TaskProtocol):
         return _OF_OUTER if released == OUTER else self.offer
 
     def fill_in(self, block: Mapping[str, Any], target: str, task: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the block with the target's loss and the loss's release of least noise, where they are omitted."""
+        """Fill in an omitted loss, by the kind of target, and an omitted release, the one with the least noise."""
         filled = dict(block)
         if target in _BY_RULE and filled.get("loss") is None:
             filled["loss"] = _BY_RULE[target]

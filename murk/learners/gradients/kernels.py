@@ -516,7 +516,7 @@ def learn_records(
     """Learn from the rows of ``X`` in turn; without a seed ``noise`` and ``coins`` have a row for each of them.
 
     The constant may be left out of ``X``; a feature that is not finite counts as 0. ``levels`` are indices into
-    ``reals`` and ``wholes`` (if empty: the current level). The state depends only on what would have left the device.
+    ``reals`` and ``wholes`` (if empty: the current level). The state depends only on releases.
     """
     whole, real, noise = borrowed(whole), borrowed(real), borrowed(noise)
     d = whole[DIMENSION]

@@ -60,9 +60,9 @@ class Private:
     def of(cls, sums: MomentSums, layout: Statistics, labels: bool = False) -> Private:
         """Return the sums divided by their weights, and by the share of people with a target.
 
-        In an ``observed`` layout, releases that are directions have covariance ``v I + a u u'``, u the vector's
-        direction, which adds ``a (g'f)^2 / |f|^2`` to the variance of ``g'f``, as if there were fewer people for
-        shorter vectors.
+        In an ``observed`` layout, releases that are directions have covariance ``v I + a u u'``, with u the vector's
+        direction. This adds ``a (g'f)^2 / |f|^2`` to the variance of ``g'f``, which counts like a smaller number of
+        people for shorter vectors.
         """
         weights = sums.sums[kernels.WEIGHTS : kernels.WEIGHTS + 2]
         noise = sums.sums[kernels.NOISE : kernels.NOISE + 2] / weights**2

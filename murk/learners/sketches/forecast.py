@@ -141,8 +141,10 @@ def _window(
 
 
 _ESTIMATES: Final[Mapping[str, Callable[..., Estimate]]] = {
-    "gram": gram_estimate, "newton": newton_estimate, "sketch": sketch_estimate,
-}  # fmt: skip
+    "gram": gram_estimate,
+    "newton": newton_estimate,
+    "sketch": sketch_estimate,
+}
 
 
 def estimates(

@@ -231,8 +231,10 @@ def calibrate(
 ) -> GaussMixMechanism | GramMechanism | NewtonMechanism:
     """Return the mechanism of a guarantee; ``mixing`` has the method and analysis of mixtures."""
     shared: dict[str, Any] = {
-        "columns": settings.columns, "feature_bound": settings.feature_bound, "neighbours": neighbours,
-    }  # fmt: skip
+        "columns": settings.columns,
+        "feature_bound": settings.feature_bound,
+        "neighbours": neighbours,
+    }
     if isinstance(settings, NewtonSettings):
         return NewtonMechanism.calibrate(guarantee, first=settings.first, rows_per_person=rows_per_person, **shared)
     shared["target_bound"] = settings.target_bound

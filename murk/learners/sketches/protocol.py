@@ -122,8 +122,9 @@ class SketchProtocol(TaskProtocol):
         if block.person is not None and block.method not in _KINDS:
             raise task_error(
                 f"mixtures ({block.method}) protect a record, not a person with several; say method: moments",
-                "sketch", "person",
-            )  # fmt: skip
+                "sketch",
+                "person",
+            )
         if block.person is not None and block.person == block.organisation:
             raise task_error("is also the column of organisations; name the column of people", "sketch", "person")
         if block.method == "newton":
@@ -139,8 +140,9 @@ class SketchProtocol(TaskProtocol):
         if block.feature_bound is not None and block.feature_bound <= 1.0:
             raise task_error(
                 f"{block.feature_bound:g} must exceed 1, the constant that every record has; raise it",
-                "sketch", "feature_bound",
-            )  # fmt: skip
+                "sketch",
+                "feature_bound",
+            )
 
     def _check_newton(self, block: Any, target: str) -> None:
         if target != "binary":
@@ -152,8 +154,9 @@ class SketchProtocol(TaskProtocol):
         if block.first is not None and block.window is not None and block.first >= block.window:
             raise task_error(
                 f"{block.first} records leave none for the step in a window of {block.window}; lower it",
-                "sketch", "first",
-            )  # fmt: skip
+                "sketch",
+                "first",
+            )
 
     def former_settings(self, block: Any, by_rule: Set[str]) -> dict[str, Any]:
         """Return the ``method`` of a log's ``block`` if an earlier version chose it by its default rule."""

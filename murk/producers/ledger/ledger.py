@@ -164,7 +164,7 @@ class Names:
         return key, EarlierAccounts(connection, key).adopt(people) if earlier else {}
 
     def sealing(self, connection: Connection) -> NameKey:
-        """Return the key that encrypts the outbox, within a transaction; earlier formats have one without a secret."""
+        """Return the key that encrypts the outbox, within a transaction; in earlier formats it has no secret."""
         if self.has_digests and _fingerprint_in(connection.execute(_QUERY).fetchall()) is None:
             return NameKey(None)
         return self.writing(connection)

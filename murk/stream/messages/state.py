@@ -173,7 +173,7 @@ class TrailRecorder:
 
 
 def most_points(coefficients: int) -> int:
-    """Return the largest number of points: 200, fewer where points are long, and 0 rather than fewer than 16.
+    """Return the largest number of points: 200, or fewer for many coefficients; 0 if that is below 16.
 
     >>> most_points(10), most_points(500), most_points(5_000)
     (200, 49, 0)

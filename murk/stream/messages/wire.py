@@ -252,10 +252,12 @@ def block_receiver(rules: WireRules) -> Callable[[Sequence[bytes]], Block | None
             and {release.simulated for release in block} == simulated
             and max([release.chain for release in block]) < partitions
             and lengths.issuperset(map(len, block.payloads))
-            and (narrowest == widest or _within(narrowest, block.payloads) or all(
-                _within(magnitudes[release.level], [release.payload]) for release in block
-            ))
-        )  # fmt: skip
+            and (
+                narrowest == widest
+                or _within(narrowest, block.payloads)
+                or all(_within(magnitudes[release.level], [release.payload]) for release in block)
+            )
+        )
         return block if plain else None
 
     return read

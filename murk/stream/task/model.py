@@ -189,9 +189,10 @@ def columns_of(model: Model, task: Task) -> Columns:
 def _check_known(model: Model, key: str, name: str, known: Mapping[str, Any]) -> None:
     if name not in known:
         raise model.refuse(
-            key, f"{shown(name)} is not a column of the log's task, which released {', '.join(known)}; "
-            f"{nearest(name, known)}"
-        )  # fmt: skip
+            key,
+            f"{shown(name)} is not a column of the log's task, which released {', '.join(known)}; "
+            f"{nearest(name, known)}",
+        )
 
 
 def _target(model: Model, task: Task, known: Mapping[str, Feature | Target]) -> tuple[Target, int, int]:

@@ -24,8 +24,10 @@ from murk.stream.task.learner import ContrastBlock, IntervalsBlock, LearnerBlock
 from murk.stream.task.protocol import TaskProtocol, coded_features
 
 OBJECTIVES: Final = {
-    "binary": ("balanced", "logistic"), "classes": ("softmax",), "real": ("huber", "squared", "median"),
-}  # fmt: skip
+    "binary": ("balanced", "logistic"),
+    "classes": ("softmax",),
+    "real": ("huber", "squared", "median"),
+}
 """Objectives of `gradients` by kind of target, the default first."""
 FORMER_OBJECTIVE: Final = "logistic"  # default objective of a binary target up to version 0.3
 HUBER_KEYS: Final = ("huber_c", "scale", "scale_floor", "scale_start")

@@ -136,8 +136,10 @@ class ShuffleBlock(Block):
                 f"{promised:g} is not reached: a local epsilon of {guarantee.epsilon:g} in crowds with "
                 f"{self.honest_people:,} honest people gives ({reached.epsilon:g}, {self.promise.delta:g}). "
                 f"{self._instead()}",
-                *at, "promise", "epsilon",
-            )  # fmt: skip
+                *at,
+                "promise",
+                "epsilon",
+            )
 
     def _instead(self) -> str:
         if self.promise.epsilon is None:

@@ -107,7 +107,7 @@ def check_expiry(release: Release, appended: int) -> None:
 
 
 def admit(learner: StreamLearner, release: Release, ahead: int, renew: Renew | None) -> None:
-    """Raise `RejectedError` if a learner cannot learn a release as number ``n_releases + ahead``.
+    """Raise `RejectedError` if a learner cannot learn a release after ``ahead`` further ones.
 
     ``renew`` informs the learner of new models, if it does not know the release's, and returns whether it looked.
     """

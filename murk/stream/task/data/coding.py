@@ -429,7 +429,7 @@ def _day_of_numpy(value: np.datetime64) -> tuple[int, Cell]:
 
 
 class DateColumn:
-    """Code the ``parts`` of dates, one after another.
+    """Code dates as one or several ``parts``, such as a number of days and a weekday.
 
     ``low`` and ``high`` are the public bounds of a date that is coded as a number, to which it is clamped; ``start`` is
     the position of the first coded feature.
@@ -691,7 +691,7 @@ class Coding:
         return EncodedRecord(keep(np.array(x)), y, clamped, missing)
 
     def per_unit(self, coefficients: Mapping[str, float]) -> dict[str, float]:
-        """Return coefficients in coded units, by coded name, per unit of their features."""
+        """Convert coefficients by coded name from coded units to units of their features."""
         factors = dict(zip(self.names, self.unit_factors.tolist(), strict=True))
         return {name: value * factors[name] for name, value in coefficients.items()}
 
