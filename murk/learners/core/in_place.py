@@ -141,7 +141,7 @@ class Held:
         self.learned = learned  # replaced, never written to
 
     def wipe(self) -> None:
-        """Do nothing: it contains nothing of a record."""
+        """Do nothing, since there is nothing from a record to wipe."""
 
 
 class RecordEngine(ABC):

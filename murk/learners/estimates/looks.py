@@ -68,7 +68,7 @@ def evidence(z: float | Array, information: float | Array, alpha: float = 0.05) 
 
 
 def critical_values(information: Array, level: float = 0.95) -> Array:
-    """Return the numbers z of standard errors to both sides at which intervals hold at every look, at most `LARGEST`.
+    """Return how many standard errors wide intervals for every look are to each side, at most `LARGEST`.
 
     Examples
     --------

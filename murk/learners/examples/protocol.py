@@ -61,10 +61,11 @@ def example_release(
 ) -> str:
     """Return the release of a task that names none (docs/iwp-sgd.md): `joint` unless the loss is quadratic or squared.
 
-    `outer` if a guarantee is pure; else `directions` for more than 64 coded features; else `outer` if a guarantee is
-    (epsilon, delta), or if the default level's mu is up to 3, unless labels have 20 public rows for each coefficient
-    and a level of mu up to 2; else `directions`. ``guarantees`` are of all levels, the default one first, as in a task
-    file; ``coded`` counts coded features without the constant, ``rows`` the public rows.
+    For these two losses the first rule that applies decides: `outer` if a guarantee is pure; `directions` for more than
+    64 coded features; `outer` if a guarantee is (epsilon, delta); `directions` for labels with 20 public rows for each
+    coefficient and a level of mu up to 2; `outer` if the default level's mu is up to 3; `directions`. ``guarantees``
+    are of all levels, the default one first, as in a task file; ``coded`` is the number of coded features without the
+    constant, and ``rows`` that of public rows.
 
     Examples
     --------

@@ -6,14 +6,14 @@ releases give the same state on one build and kind of CPU.
 
 *Delays.* A gradient that is taken at an iterate and learned a releases later has a delay of a. If the product
 ``h eta a`` of curvature h, step eta and delay exceeds about 1, the iterate overshoots. So steps are at most
-``SAFE / (h a)``, with a the mean recent age and h the curvature met; ages of 0 change nothing (Mishchenko, Bach, Even
-and Woodworth, "Asynchronous SGD beats minibatch SGD under arbitrary delays", 2022).
+``SAFE / (h a)``, where a is the mean recent age and h the estimated curvature; ages of 0 change nothing (Mishchenko,
+Bach, Even and Woodworth, "Asynchronous SGD beats minibatch SGD under arbitrary delays", 2022).
 
-h is the slope of released gradients in their iterates, ``sum q <d, g> / sum q |d|^2`` with d and g centred and q the
-inverse of their variance. It is unbiased, since a release's noise does not depend on the iterate; a direction that
-overshoots dominates the sums, and so gives its own curvature. At first h is ``C0 / R``, the most that a gradient within
-C0 can bend by on average across a ball of radius R. Ages are differences of versions, and so functions of the log. Sums
-fade: h is of about the newest quarter of the count, ages of the newest tenth.
+h is the regression slope of released gradients on their iterates, ``sum q <d, g> / sum q |d|^2``, where d and g are
+centred and q is the inverse of their variance. It is unbiased, since a release's noise does not depend on the iterate.
+A direction that overshoots dominates the sums, so that h is its curvature. At first h is ``C0 / R``, the largest mean
+curvature of gradients bounded by C0 across a ball of radius R. Ages are differences of versions, so they depend on the
+log alone. Sums decay: h uses about the newest quarter of the releases, ages the newest tenth.
 
 *Publication.* The versions at which a chain publishes its iterate follow from the version (the number of releases
 learned) alone, so that a replay of the log publishes the same ones. With ``floor = releases // 64`` the spacing at
@@ -665,9 +665,10 @@ def newest_published(version: int, floor: int) -> int:
 def ring_size(max_staleness: MaxStaleness) -> int:
     """Return the largest number of published versions in ``[n - limit(n), n]``, for any count n.
 
-    ``limit(n)`` is the largest admitted delay after n releases, so this many iterates suffice. At first it is constant:
-    ``[0, releases]`` has most versions, as gaps between them never shrink. Later it is s n, s the share: gaps are wider
-    than a 400th of ``(1 - s) n`` (see the module), so there are at most ``400 s / (1 - s) + 1`` versions.
+    ``limit(n)`` is the largest admitted delay after n releases, so this many iterates suffice. At first the limit is
+    constant; then ``[0, releases]`` has the most versions, since gaps between them never shrink. Later the limit is
+    s n, where s is the share; gaps are wider than a 400th of ``(1 - s) n`` (see the module), so there are at most
+    ``400 s / (1 - s) + 1`` versions.
 
     Examples
     --------

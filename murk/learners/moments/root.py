@@ -150,7 +150,7 @@ def _no_factor(curve: Curve, most: float, bare: bool = False) -> str:
 def solve_score(curve: Curve, public: Covariates, cross: Floats, start: Floats) -> Floats:
     """Return the coefficients w with ``mean x f(x'w) = cross``, by damped Newton steps from ``start``.
 
-    ``cross`` is ``E x y``, (p,), y the response. The curve is increasing, so there is at most one solution. Raises
+    ``cross`` is ``E x y``, (p,), where y is the response. The curve increases, so there is at most one solution. Raises
     NoRootError if there is none.
 
     Examples

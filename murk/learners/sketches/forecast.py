@@ -1,6 +1,6 @@
 """Simulated estimates from an organisation's windows, by drawing their sums, and the variance of an effect.
 
-A row of a sketch is normal with second moment ``Z'Z + v I``, Z the window's records and v the noise's variance. So
+A row of a sketch is normal with second moment ``Z'Z + v I`` (Z: the window's records, v: the noise's variance). So
 ``M'M`` has Wishart's distribution with k degrees of freedom, and is drawn in one step (Bartlett) for any k and n.
 """
 

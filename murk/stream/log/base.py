@@ -401,7 +401,7 @@ def check_mark(url: str, found: CrowdMark | None, wanted: CrowdMark) -> None:
     """Raise ``FencedError`` unless a log's mark allows its shuffler to append the crowd that leads to ``wanted``."""
     if found is None or found.shuffler != wanted.shuffler or found.crowds != wanted.crowds - 1:
         raise FencedError(
-            f"another shuffler has taken {url} over; this one appended nothing and stops. Run one shuffler for each log",
+            f"another shuffler has taken {url} over; this one stops and appended nothing. Run one shuffler per log",
         )
 
 

@@ -93,7 +93,7 @@ class ClassScores:
         return self._blocks(np.einsum("ik,ika,ikb->iab", at, answers, answers), self.directions)
 
     def _blocks(self, weights: Array, others: Array) -> Array:
-        """Return the mean over rows of ``weights (x) c z o'``, o a row of ``others``."""
+        """Return the mean over rows of ``weights (x) c z o'``, where o is a row of ``others``."""
         c, p = weights.shape[1], self.directions.shape[1]
         out = np.empty((c, p, c, p))
         for a in range(c):

@@ -5,9 +5,10 @@ Where a model's origin is the constant alone, every score is centred at the same
 
 .. math:: m\, E\, u = \pi\, E\, c z x'\, (b - q e), \qquad b = (E\, c z x')^{-1} E\, c z y,
 
-where b is the least-squares line through the labels, weighted by c, e the constant and pi the share of people with a
-label. Released scatters estimate ``A = E c z z'`` for any outcome. So the slopes b, average effects on the probability,
-are as precise for rare outcomes as for others, while the curvature of log odds shrinks with the outcome's rate.
+where b is the least-squares line through the labels, weighted by c, e is the constant, and pi is the share of people
+with a label. Released scatters estimate ``A = E c z z'`` for any outcome. So the slopes b, average effects on the
+probability, are as precise for rare outcomes as for others, while the curvature of log odds shrinks with the outcome's
+rate.
 
 The interval of a slope holds the values v with ``(b_j - v)^2 <= z^2 V_j(v)``, as in `solve`.
 

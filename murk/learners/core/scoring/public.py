@@ -6,7 +6,7 @@ form one vector r with
 
     r = pi (G(theta) + b) + noise,    b ~ N(0, kappa Gamma),
 
-where G is the rows' prediction, Gamma the covariance of one row's terms and pi the share of people with a target.
+where G is the rows' prediction, Gamma the covariance of one row's terms, and pi the share of people with a target.
 Centred scores, whose terms vanish at the truth, keep their weight; others lose weight as kappa grows. Each kappa of a
 grid, with pi = 1 and with pi free, is a hypothesis: solved by generalized least squares and weighted by its marginal
 likelihood. The estimate averages over hypotheses (Hoeting, Madigan, Raftery, Volinsky, "Bayesian model averaging",
