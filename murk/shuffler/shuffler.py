@@ -238,14 +238,14 @@ class Shuffler:
     # Beginning
 
     def _check_copy(self, mark: CrowdMark | None) -> None:
-        """Raise `MurkError` if the store's crowds are not the log's, or another store has taken its place."""
+        """Raise `MurkError` if the store's crowds are not the log's, or the logs belong to another store."""
         store = self._store
         known, sealed = store.counts()[ALL, CROWDS], store.sealed()
         if mark is None or mark.shuffler != store.id:
             if store.offset(FIRST_CHAIN) is not None:
                 raise UserError(
-                    f"the store {store.path} was used before, and another one has taken its place: give that, or with "
-                    "--replace a path where there is none"
+                    f"the store {store.path} was used before, but the logs now belong to another store: give that one "
+                    "or, with --replace, a new path"
                 )
         elif mark.crowds != known and (sealed is None or mark.crowds != sealed.number):
             raise MurkError(

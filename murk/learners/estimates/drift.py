@@ -258,9 +258,9 @@ def _price(comparison: Comparison, views: int) -> float:
 def drift_of_curve(estimate: Estimate, curve: Sequence[CurvePoint]) -> Drift | None:
     """Test whether the coefficients have changed, from the estimate's path.
 
-    At each doubling of the releases a new comparison of all later releases with the earlier ones begins, made at every
-    later point for each coefficient alone. Returns None without standard errors, and for random scaling, whose errors
-    come from the path itself.
+    At each doubling of the number of releases, a new comparison of later with earlier releases begins. It is made at
+    every later point, for each coefficient separately. Returns None without standard errors, and for random scaling,
+    whose errors come from the path itself.
     """
     if estimate.method == RANDOM_SCALING or not np.any(np.isfinite(estimate.spread)):
         return None

@@ -157,7 +157,7 @@ class ExampleSettings:
 
     @cached_property
     def form(self) -> int:
-        """Form of the release, as kernels number it."""
+        """Number of the release's form in kernels."""
         if self.outer:
             return k.OUTER_REAL if self.target == "real" else k.OUTER_LABEL
         if self.directed:

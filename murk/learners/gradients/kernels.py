@@ -331,7 +331,7 @@ def apply(
     whole: Array, real: Array, theta: Array, average: Array, scaling_a: Array, scaling_b: Array, mean_at: Array,
     mean_gradient: Array, at: Array, release: Array, variance: float,
 ) -> None:  # fmt: skip
-    """Apply one decoded release to the state, whose vectors are the arrays before ``at``.
+    """Apply one decoded release to the state; the parameters before ``at`` are the state's vectors.
 
     ``release`` is the gradient taken at the iterate ``at``, plus noise of ``variance`` in each coordinate. Weights and
     steps depend only on public noise levels and, with ``DELAYS``, on the ages of releases (``whole[AGE]``).

@@ -59,7 +59,7 @@ class Reason:
 
 @dataclass(frozen=True)
 class Advice:
-    """A change of a task that helps, by forecast."""
+    """A change of a task that reduces half-widths by forecast."""
 
     change: str  # what to do, in words
     before: float  # median half-width of average effects, in points per standard deviation; infinite if not learned

@@ -34,7 +34,7 @@ Settings = SketchSettings | GramSettings | NewtonSettings
 
 
 class WindowProblem(ABC):
-    """Base class of problems whose releases are of windows of records."""
+    """Base class of problems in which organisations release windows of records."""
 
     settings: Any
     mechanisms: Any

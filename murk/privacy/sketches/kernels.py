@@ -81,7 +81,7 @@ class Room(NamedTuple):
 
     @property
     def rows(self) -> int:
-        """Number of rows whose words fit."""
+        """Number of rows whose random words fit into the scratch space."""
         return int(self.offsets[-1]) + 1
 
     def fill(self, key: Halves, first: int, count: int) -> None:

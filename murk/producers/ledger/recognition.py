@@ -75,7 +75,7 @@ def unrecognised(ledger: Path, records: str, people: str, before: Sequence[str])
 
 
 def describe(ledger: Path, records: str, people: str, before: Sequence[str]) -> str:
-    """State why people are not recognised."""
+    """Return why people are not recognised, in words."""
     who = "organisations" if _is_organisation(people) else "people"
     earlier = " and ".join(dict.fromkeys(map(_words, before)))
     why = "names of different kinds cannot be compared"
@@ -91,7 +91,7 @@ def describe(ledger: Path, records: str, people: str, before: Sequence[str]) -> 
 
 
 def remedy(people: str, before: Sequence[str]) -> str:
-    """State what to do about it."""
+    """Return the remedy for people who are not recognised."""
     other = "Other people need a ledger of their own (--ledger)"
     if "row" in (people, *before):
         again = "Give the records as they were; to name people by a column (--person), do so from the first task on"

@@ -34,7 +34,7 @@ SHARE, FEW = 20, 256
 
 
 class Population(FilePopulation):
-    """The people of a file: each row is a person, or all rows with one name are; ``producer`` simulates all devices."""
+    """The people of a file, who own one row each or all rows with their name; ``producer`` simulates all devices."""
 
     problem: PersonProblem
 

@@ -168,7 +168,7 @@ def pooled(
     """Return released matrices in the coordinates ``onto``, (p, p), weighted by precision; None if there are none.
 
     ``answers`` are models, released matrices and their predictions; ``onto``'s first coordinate may be poorly known to
-    other epochs. ``doubts`` are each matrix's possible deviations from the one wanted, (p, p).
+    other epochs. ``doubts`` are each matrix's possible deviations from the wanted matrix, (p, p).
     """
     p = len(onto)
     measured, expected, weights = np.zeros((p, p)), np.zeros((p, p)), np.zeros((p, p))

@@ -30,7 +30,7 @@ _DIGITS = 19
 
 
 class Ends:
-    """Begin and end offsets of partitions, on own connections: those that wait for records answer nothing else."""
+    """Begin and end offsets of partitions, on separate connections: one that waits for records is busy."""
 
     def __init__(self, clients: Clients) -> None:
         self._url = clients.url
