@@ -181,7 +181,7 @@ def _error_of(level: float) -> float:
 def _sums(total: ArrayLike, count: ArrayLike) -> tuple[Array, Array]:
     S, n = np.broadcast_arrays(np.asarray(total, dtype=np.float64), np.asarray(count, dtype=np.float64))
     if not ((S >= 0.0) & (n >= S)).all():
-        raise UserError("a sum of numbers between 0 and 1 cannot exceed their count: give the sum first, then the count")
+        raise UserError("a sum of numbers in [0, 1] must lie between 0 and their count: give the sum, then the count")
     return S, n
 
 
