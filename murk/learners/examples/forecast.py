@@ -144,7 +144,7 @@ _OUTER: Final = 0.45
 
 
 def effect_variance(problem: ExampleProblem, task: Task, people: int) -> float:
-    """Return the variance of the effect of a standard deviation of a feature, for a target coded to -1 and +1."""
+    """Return the variance of an effect per standard deviation of a feature, for a target coded to -1 and +1."""
     p, public = task.coding.size, task.public is not None
     mechanism: Any = problem.mechanisms[DEFAULT_LEVEL]
     noise = mechanism.variance

@@ -235,7 +235,7 @@ def _vector(mechanism: ExampleMechanism, features: int) -> GaussianMechanism:
 
 
 def _restricted(mechanism: ExampleMechanism, settings: ExampleSettings, own: bool) -> ExampleMechanism:
-    """Return a Gaussian mechanism restricted to a model's numbers, whose target is the task's if ``own``."""
+    """Return a Gaussian mechanism restricted to a model's entries; with ``own`` the model has the task's target."""
     p = settings.features
     if isinstance(mechanism, CompositeMechanism):
         features, target = mechanism.parts

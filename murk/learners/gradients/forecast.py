@@ -130,7 +130,7 @@ estimates = one_by_one(estimate)
 
 
 def effect_variance(problem: GradientProblem, task: Task, people: int) -> float:
-    """Return the variance of the effect of a standard deviation of a feature, for a target coded to -1 and +1."""
+    """Return the variance of an effect per standard deviation of a feature, for a target coded to -1 and +1."""
     factor = 3.6 if task.public is None else 2.2
     noise = problem.mechanisms[DEFAULT_LEVEL].variance / problem.settings.bound**2
     return factor**2 * vectors_variance(task.coding.size, noise, people)

@@ -287,8 +287,8 @@ def limit(dimension: int, epsilon: float) -> tuple[float, float, float]:
 def fitted(dimension: int, epsilon: float) -> tuple[int, int]:
     """Return the number of directions to draw and the number that count as closest.
 
-    The fewest that bring the variance within 3% of the limit, with at most 2^17 integers. Devices and learners of a
-    task must compute the same numbers, so this rule is part of the meaning of a task's document.
+    These are the smallest numbers whose variance is within 3% of the limit, with at most 2^17 integers. Devices and
+    learners of a task must compute the same numbers, so this rule is part of the meaning of a task's document.
 
     Examples
     --------

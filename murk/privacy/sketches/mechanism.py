@@ -210,7 +210,7 @@ class GaussMixMechanism:
         return decoded
 
     def noise_variance(self, spread: float) -> float:
-        """Return the variance of the noise on an entry of M: M'M / k minus this on the diagonal estimates Z'Z."""
+        """Return the variance of noise on an entry of M, to subtract from M'M / k on the diagonal to estimate Z'Z."""
         return (spread * self.bound) ** 2
 
     def replace_one(self) -> ApproxDP:

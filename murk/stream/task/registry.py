@@ -196,7 +196,7 @@ def protocol_by_rule(data: Mapping[str, Any]) -> str:
 
 
 def with_delays(data: dict[str, Any]) -> tuple[dict[str, Any], set[str]]:
-    """Return a task file's content with the default ``delays`` of new tasks of gradients, and the keys filled in."""
+    """Fill in ``delays``, the default of new tasks of gradients; return the file's content and the keys filled in."""
     learner = data.get("learner")
     learner = {} if learner is None else learner
     if data.get("protocol") != "gradients" or not isinstance(learner, dict) or "delays" in learner:
@@ -207,7 +207,7 @@ def with_delays(data: dict[str, Any]) -> tuple[dict[str, Any], set[str]]:
 
 
 def with_rules_of_scores(data: dict[str, Any]) -> tuple[dict[str, Any], set[str]]:
-    """Return a task file's content with the defaults of new tasks of scores, and the keys filled in."""
+    """Fill in the defaults of new tasks of scores; return the file's content and the keys filled in."""
     log, block, target = data.get("log"), data.get("scores"), data.get("target")
     block = {} if block is None else block
     if data.get("protocol") != "scores" or not isinstance(block, dict):

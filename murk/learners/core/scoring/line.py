@@ -250,8 +250,8 @@ class ProbabilityLine:
     def covariance_with(self, line: ProbabilityLine, noises: Sequence[tuple[float, float]]) -> Array:
         """Return the covariance with another line from `with_scores`, (p, p).
 
-        For each epoch, ``noises`` holds two parts of the covariance of both mean scores times m: that of the same
-        number in both, and the factor of the mean of ``c^2 z z'``.
+        For each epoch, ``noises`` describes the covariance of both mean scores times m: that of equal coordinates, and
+        the factor of the mean of ``c^2 z z'``.
         """
         p = len(self._matrix)
         middle = np.zeros((p, p))

@@ -231,8 +231,8 @@ class Rows:
     def normal(cls, moment: Array, along: Array | None = None) -> Rows:
         """Return normal rows with a second moment (p, p) whose last entry, of the constant, is 1.
 
-        The draws are always the same, so that results are smooth in the moment, and even around the coefficients
-        ``along`` (p,), on which results depend most.
+        The draws are always the same, so that results depend smoothly on the moment. They are balanced around the
+        direction of the coefficients ``along`` (p,), on which results depend most.
         """
         p = len(moment)
         mean = moment[:-1, -1]
