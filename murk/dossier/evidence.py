@@ -27,7 +27,7 @@ EVIDENCE: dict[str, Evidence] = {
         "tests/privacy/noise/test_exact.py::test_acceptance_is_exactly_exponential",
         "tests/privacy/noise/test_floats.py::test_lattice_noise_passes"),
     "bound": _evidence(
-        "no record, no model and no floating-point accident makes a vector longer than the noise was made for",
+        "no record, no model and no floating-point error makes a vector longer than the noise allows for",
         "tests/privacy/mechanisms/test_lattice.py::test_any_vector_ends_within_the_bound",
         "tests/learners/test_objectives.py::test_no_record_and_no_iterate_exceeds_the_bound"),
     "calibration": _evidence(

@@ -151,7 +151,7 @@ def _looked_at(public: str | None, source: str | None) -> dict[str, Column]:
 
     known: dict[str, Column] = {}
     if source is not None:
-        origin = f"SIMULATION: read off people's own records in {Path(source).name!r}"
+        origin = f"SIMULATION: taken from people's own records in {Path(source).name!r}"
         # Typical ranges are not needed to simulate: take them only from public files.
         known |= {column.name: replace(column, typical=None) for column in looked_at(open_records(source), origin)}
     if public is not None:

@@ -165,7 +165,7 @@ class Looks:
 def fixed_only(task: Task) -> str:
     """Return why no interval of a task can hold at every look; empty if intervals can be confidence sequences."""
     if task.forget is not None:
-        return "old releases are forgotten, so that what is estimated may move"
+        return "old releases are forgotten, so that the estimated coefficients may change"
     return _NO_COVARIANCE if task.learner.intervals == ASKED else ""
 
 

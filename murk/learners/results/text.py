@@ -258,7 +258,7 @@ def describe_not_learned(report: Mapping[str, Any]) -> Iterator[str]:
     for name, need in report["needed"].items():
         # The forecast is for the first interval with an end, which need not be a useful one.
         forecast = any(need.get(key) for key in ("people", "budgets", "public_rows"))
-        first = ", where its interval first has an end; a narrow one takes more" if forecast else ""
+        first = ", at which its interval becomes bounded; a narrow one takes more" if forecast else ""
         alike.setdefault(need["words"] + first, []).append(name)
     for words, names in alike.items():
         yield f"Not learned at this privacy: {', '.join(names)}. It would take {words}."

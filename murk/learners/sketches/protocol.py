@@ -72,7 +72,7 @@ class SketchBlock(Block):
         "normal scores of the sketch's moments",
     )
     feature_bound: Positive | None = Field(
-        default=None, description="public bound on the features' length; `null`: their box's"
+        default=None, description="public bound on the features' length; `null`: from their box"
     )
     target_bound: Positive | None = Field(default=None, description="public bound on the target's size; `null`: 1")
 
@@ -90,7 +90,7 @@ class SketchProtocol(TaskProtocol):
     block = SketchBlock
     releases = "sketch"
     # For mixtures, which have a mechanism of their own.
-    offer = Offer((), ("approx",), "what is known of a random mixture of records is a bound on (epsilon, delta)")
+    offer = Offer((), ("approx",), "random mixtures of records have only an (epsilon, delta) guarantee")
     learner_keys = ("radius",)
     of_organisations = True
     why_not_shuffled = "come from a few organisations"
