@@ -11,7 +11,7 @@ from typing import IO
 
 
 def check_place(path: Path) -> None:
-    """Raise `OSError` if nothing can be written to a path, before the work that produces the content."""
+    """Check that a path can be written to, before its content is computed; raise `OSError` if it cannot."""
     with _named(path):
         if not _is_special(path):
             with _draft(path.resolve()):
@@ -84,7 +84,7 @@ def sync(path: Path) -> None:
 
 @contextmanager
 def _named(path: Path) -> Iterator[None]:
-    """Make errors name the path that was asked for."""
+    """Put the requested path into errors, in place of the draft's."""
     try:
         yield
     except OSError as error:

@@ -110,7 +110,7 @@ class Kernel:
         return result
 
     def left(self, numbers: int) -> float:
-        """Deduct a call with this many numbers from the patience, and return the rest."""
+        """Reduce the patience by a call with this many numbers, and return the rest."""
         self._patience -= _CALL + numbers
         if not self._looked and "numba" in sys.modules:
             self._looked = True
@@ -180,7 +180,7 @@ class Kernel:
         return self._dispatcher
 
     def _give_way(self, other: Callable[..., Any]) -> None:
-        """Replace this object in its module by another function."""
+        """Replace this object in its module by a faster function."""
         if self._function.__globals__.get(self.__name__) is self:
             self._function.__globals__[self.__name__] = other
 
@@ -211,7 +211,7 @@ def awaited(function: F) -> F:
 
 
 def due(kernel: Any, numbers: int) -> bool:
-    """Return whether compiling a `patient` or `awaited` kernel pays; if not, deduct ``numbers`` from its patience."""
+    """Return whether compiling a `patient` or `awaited` kernel pays off; if not, reduce its patience by ``numbers``."""
     if getattr(kernel, "_patience", 0) <= 0:
         return True
     kernel.left(numbers)

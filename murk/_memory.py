@@ -48,7 +48,7 @@ def is_compiled() -> bool:
 
 
 def borrowed(array: Any) -> Any:
-    """Return a view whose references compiled code does not count, since atomic counting is slow.
+    """Return a view without reference counting in compiled code, where counting is atomic and slow.
 
     Only for an array that is an argument of the kernel, because the caller keeps it alive. A non-contiguous array is
     returned unchanged.

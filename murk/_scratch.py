@@ -89,7 +89,7 @@ class lasting(wiping):  # noqa: N801
 
 
 class _Unwiped(list[NDArray[Any]]):
-    """A list that keeps no arrays, because none is to be wiped."""
+    """A list that keeps no arrays, because nothing needs to be wiped."""
 
     def append(self, array: NDArray[Any], /) -> None:
         """Do nothing."""

@@ -49,7 +49,7 @@ def make_tables(connection: sqlite3.Connection, tables: str) -> None:
 
 
 class _Block:
-    """Lives as long as the block of a transaction, to detect one that an interrupt left open."""
+    """Marker that lives as long as a transaction's block, to detect a transaction that an interrupt left open."""
 
     __slots__ = ("__weakref__",)
 
@@ -162,7 +162,10 @@ class Database:
             raise
 
     def overwrite(self) -> None:
-        """Empty the write-ahead log into the file, so that neither has deleted content; not while others read."""
+        """Copy the write-ahead log into the file and empty it, so that neither has deleted content.
+
+        While another process reads, this has no effect, and the next call tries again.
+        """
         try:
             self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         except _ERRORS as error:
@@ -198,7 +201,7 @@ class Database:
         self._connection.close()
 
     def _check_path(self, create: bool) -> None:
-        """Check the path first, since SQLite says only 'unable to open database file'."""
+        """Check the path first, since SQLite's own error is only 'unable to open database file'."""
         noun = self.kind.noun
         if self.path.is_dir():
             raise UserError(f"{self.path} is a directory: name a file for the {noun}")

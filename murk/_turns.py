@@ -48,7 +48,7 @@ class Turns(_thread.RLock):  # type: ignore[misc,unused-ignore]
 def occupied() -> MurkError:
     """Return the error for a call within another call, from the same thread."""
     return MurkError(
-        "this learner, window or producer is within another call of the same thread: a signal handler, or the code of "
+        "this learner, window or producer is already in use by this thread: a signal handler, or the code of "
         "a value that is being read, must not use the object that it interrupts. (Or this process was forked while "
         "another thread used it: make a learner again from its last state)"
     )

@@ -2,6 +2,7 @@
 
 import datetime
 import json
+import re
 import types
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin
@@ -63,9 +64,9 @@ SECTIONS: Final[tuple[tuple[str, str, type[Block]], ...]] = (
 )
 _BOUNDS: Final = (
     (annotated_types.Gt, "gt", "above"),
-    (annotated_types.Ge, "ge", "from"),
+    (annotated_types.Ge, "ge", "of at least"),
     (annotated_types.Lt, "lt", "below"),
-    (annotated_types.Le, "le", "up to"),
+    (annotated_types.Le, "le", "of at most"),
 )
 
 
@@ -75,7 +76,7 @@ def page() -> str:
     parts = [HEAD, "## The task\n", *_table(Task, defaults)]
     for title, key, block in SECTIONS:
         parts += [f"\n## {title}\n", f"{_summary(block)}\n", *_table(block, defaults.get(key, {}))]
-    parts += ["\n## Guarantees\n", "| guarantee | written | promises |\n| --- | --- | --- |"]
+    parts += ["\n## Guarantees\n", "| guarantee | written | promises |\n|---|---|---|"]
     for kind, names in PARAMETERS.items():
         written = ", ".join(f"{name}: " for name in names)
         parts.append(f"| {kind} | `{{{kind}: {{{written}}}}}` | {GUARANTEES[kind]} |")
@@ -87,7 +88,7 @@ def _summary(block: type[Block]) -> str:
 
 
 def _table(block: type[Block], defaults: dict[str, Any]) -> Iterator[str]:
-    yield "| key | value | default | meaning |\n| --- | --- | --- | --- |"
+    yield "| key | value | default | meaning |\n|---|---|---|---|"
     for name, field in block.model_fields.items():
         key = field.alias or name
         if key in block.hidden:
@@ -112,10 +113,10 @@ def _kind(annotation: Any, metadata: Sequence[Any] = ()) -> str:
     if origin is Annotated:
         return _kind(arguments[0], arguments[1:])
     if origin is Literal:
-        return " or ".join(f"`{value}`" for value in arguments)
+        return _either(_choices(annotation, ()))
     if origin in (Union, types.UnionType):
-        kinds = dict.fromkeys(_kind(argument, metadata) for argument in arguments)
-        return "guarantee" if "guarantee" in kinds else " or ".join(kinds)
+        kinds = dict.fromkeys(kind for argument in arguments for kind in _choices(argument, metadata))
+        return "guarantee" if "guarantee" in kinds else _either(list(kinds))
     if origin is tuple:
         return f"list of {_plural(_kind(arguments[0]))}"
     if origin is dict:
@@ -137,21 +138,40 @@ def _kind(annotation: Any, metadata: Sequence[Any] = ()) -> str:
     return "guarantee" if word is None else word + _range(metadata)
 
 
+def _choices(annotation: Any, metadata: Sequence[Any]) -> list[str]:
+    """Return what a value may be, one item for each literal."""
+    if get_origin(annotation) is Annotated:
+        annotation, *metadata = get_args(annotation)
+    literal = get_origin(annotation) is Literal
+    return [f"`{value}`" for value in get_args(annotation)] if literal else [_kind(annotation, metadata)]
+
+
+def _either(kinds: Sequence[str]) -> str:
+    return " or ".join(filter(None, (", ".join(kinds[:-1]), kinds[-1])))
+
+
 def _plural(word: str) -> str:
-    return word if word == "text" else f"{word}s"
+    if word == "text" or word.startswith("`"):
+        return word
+    return re.sub("number|$", r"\g<0>s", word, count=1)
 
 
 def _range(metadata: Sequence[Any]) -> str:
     parts = [part for item in metadata for part in (item.metadata if isinstance(item, FieldInfo) else [item])]
-    limits = [
-        _limit(word, getattr(part, name)) for part in parts for kind, name, word in _BOUNDS if isinstance(part, kind)
-    ]
-    text = " ".join(filter(None, limits))
-    return f", {text}" if text else ""
+    limits = {
+        word: limit
+        for part in parts
+        for kind, name, word in _BOUNDS
+        if isinstance(part, kind) and (limit := _limit(getattr(part, name)))
+    }
+    if {"of at least", "of at most"} <= limits.keys():
+        return f" from {limits['of at least']} to {limits['of at most']}"
+    text = " and ".join(f"{word} {limit}" for word, limit in limits.items()).replace("and of", "and")
+    return f" {text}" if text else ""
 
 
-def _limit(word: str, value: float) -> str:
+def _limit(value: float) -> str:
     # The largest numbers are a guard against overflow, nothing to read about.
     if abs(value) >= LARGEST:
         return ""
-    return f"{word} {value:,.0f}" if value == int(value) else f"{word} {value:g}"
+    return f"{value:,.0f}" if value == int(value) else f"{value:g}"

@@ -83,7 +83,7 @@ A release never has more privacy loss than its guarantee: calibration rounds tow
 ## Protocols
 
 | protocol | released | guarantees | page |
-| --- | --- | --- | --- |
+|---|---|---|---|
 | `gradients` | by each person, at the newest model | all | [LDP-SGD](ldp-sgd.md) |
 | `scores` | by each person, at the model of an epoch | all | [scores](scores.md) |
 | `examples` | by each person, once | all (pure only for outer products) | [IWP-SGD](iwp-sgd.md) |
@@ -144,8 +144,8 @@ Missing and bad values:
 ## How long releases are kept
 
 The log keeps a release for `log.retention` after its arrival. A log in a file also keeps releases that are not yet
-learned, and the newest `duplicates` releases of each partition. It deletes releases that were appended together, up to
-256, together. Brokers delete by time alone.
+learned, and the newest `duplicates` releases of each partition. It deletes in batches of up to 256 releases, as they
+were appended. Brokers delete by time alone.
 
 ## The hash
 

@@ -22,18 +22,18 @@ _CUTS = 512
 
 
 class Yardstick(Protocol):
-    """A figure of privacy that a test can bound from below."""
+    """A privacy parameter that a test can bound from below."""
 
     @property
     def name(self) -> str:
-        """Name of the figure."""
+        """Name of the parameter."""
 
     @property
     def claimed(self) -> float:
         """Claimed value."""
 
     def least(self, hits: Floats, alarms: Floats) -> Floats:
-        """Return the figure's least value, given lower bounds on a test's hit rates and upper ones of false alarms."""
+        """Return the parameter's lower bound, from lower bounds on a test's hits and upper ones on false alarms."""
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ _SKETCH = "features: [{name: age, low: 20, high: 60}]\ntarget: {name: dose, kind
 
 @dataclass(frozen=True)
 class Case:
-    """Something to audit; ``prepare`` searches for its worst neighbours."""
+    """A mechanism or task to audit; ``prepare`` searches for its worst neighbours."""
 
     name: str
     prepare: Callable[[], Trial]

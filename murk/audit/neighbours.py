@@ -1,7 +1,8 @@
-"""Search for a task's worst neighbours: two records of its public box, and the iterate or model that they release at.
+"""Search for a task's worst neighbours: two records within its public bounds, and the model at which they release.
 
-A pool of records gives the start, for gradients at many iterates within the radius, for scores at many models. Then one
-value at a time is improved, first among the ends of its range and a missing value, then by ever smaller steps.
+The search starts from the best of a pool of records, for gradients at many iterates within the radius, for scores at
+many models. Then it improves one value at a time: first it tries the ends of the range and a missing value, then
+smaller and smaller steps.
 """
 
 from __future__ import annotations
@@ -77,14 +78,12 @@ class Box:
         rows = []
         for _ in range(count):
             missing = rng.random(len(self.choices)) < 0.125
-            rows.append([
-                None if absent else options[rng.integers(len(options) - 1)]
-                for absent, options in zip(missing, self.choices, strict=True)
-            ])  # fmt: skip
+            picked = zip(missing, self.choices, strict=True)
+            rows.append([None if absent else options[rng.integers(len(options) - 1)] for absent, options in picked])
         return rows
 
     def changes(self, row: list[Any], column: int, step: float) -> list[list[Any]]:
-        """Return the row with other values in one place: every choice, and a number moved by a share of its range."""
+        """Return rows that differ in one column: by each choice, or by a step of the number to either side."""
         values = list(self.choices[column])
         if self.widths[column]:
             low, high, _ = self.choices[column]

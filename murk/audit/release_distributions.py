@@ -93,12 +93,12 @@ class ReleaseDistribution:
         return centres
 
     def distances(self, points: Points, other: Points) -> Floats:
-        """Return the distances of centres (..., d) from others, in the norm that the noise is made for."""
+        """Return the distances of centres (..., d) from others, in the norm to which the noise is calibrated."""
         gaps = np.abs(np.asarray(points, dtype=np.float64) - other)
         return np.asarray(np.sqrt(np.square(gaps / WIDTH).sum(axis=-1)))
 
     def exact(self, one: Points, other: Points, yardstick: Yardstick) -> float | None:
-        """Return the exact figure of a pair's releases; None without a closed form."""
+        """Return the exact privacy parameter of a pair's releases; None without a closed form."""
         distance = float(self.distances(np.asarray(one)[None], other)[0])
         if isinstance(yardstick, EpsilonAt):
             return self._epsilon(one, other, distance)
@@ -145,7 +145,7 @@ class _Response(ReleaseDistribution):
 class _Composite(ReleaseDistribution):
     @cached_property
     def _labels(self) -> dict[int, RandomizedResponse]:
-        """Coordinate to randomized response, for labels."""
+        """Randomized response of each coordinate that is a label."""
         parts, widths = self.noise.parts, self.noise.widths
         coordinates = [part for part, width in zip(parts, widths, strict=True) for _ in range(width)]
         return {place: part for place, part in enumerate(coordinates) if part.kind == RandomizedResponse.kind}

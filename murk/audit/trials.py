@@ -26,7 +26,7 @@ _SKETCH_WORK = 3e8  # most normals that the audit of a sketch task draws
 
 
 class Trial(ABC):
-    """Something to audit: two inputs, ``neighbours`` as plain data, and how a mechanism releases them."""
+    """Releases of two inputs by a mechanism, to be audited; ``neighbours`` describes the inputs as plain data."""
 
     mechanism: Any
     neighbours: Mapping[str, Any]
@@ -42,7 +42,7 @@ class Trial(ABC):
 
     @abstractmethod
     def exact(self, yardstick: Yardstick) -> float | None:
-        """Return the exact figure of the two distributions, if it is known."""
+        """Return the exact privacy parameter of the two distributions, if it is known."""
 
     @abstractmethod
     def statistics(self, which: int, count: int, noise: NoiseSource) -> Iterator[Floats]:
@@ -62,7 +62,7 @@ class VectorTrial(Trial):
     neighbours: Mapping[str, Any]
 
     def exact(self, yardstick: Yardstick) -> float | None:
-        """Return the exact figure from the centres of the two inputs."""
+        """Return the exact privacy parameter from the centres of the two inputs."""
         return self._distribution.exact(*self._centres, yardstick)
 
     @cached_property
@@ -105,7 +105,7 @@ class WindowTrial(Trial):
         return {"windows": self.windows.description}
 
     def draws(self, wanted: int) -> int:
-        """Return one release for every `vectors_per_window` requested ones, at least 2."""
+        """Return the number of windows: one for every `vectors_per_window` requested releases, at least 2."""
         return max(2, wanted // self.vectors_per_window)
 
     def statistics(self, which: int, count: int, noise: NoiseSource) -> Iterator[Floats]:
@@ -130,7 +130,7 @@ class SketchTrial(WindowTrial):
     vectors_per_window = 200
 
     def draws(self, wanted: int) -> int:
-        """Return one sketch for every 200 requested releases, fewer for large sketches."""
+        """Return the number of sketches: one for every 200 requested releases, fewer if sketches are large."""
         size = self.mechanism.rows * (len(self.windows.first) + self.mechanism.columns)
         return max(2, min(wanted // self.vectors_per_window, int(_SKETCH_WORK / size)))
 
@@ -149,7 +149,7 @@ class GramTrial(WindowTrial):
     vectors_per_window = 20
 
     def exact(self, yardstick: Yardstick) -> float | None:
-        """Return the exact figure from the windows' sums on the lattice."""
+        """Return the exact privacy parameter from the windows' sums on the lattice."""
         return distribution_of(self.mechanism).exact(*self._centres, yardstick)
 
     def _losses(self, releases: Sequence[Any]) -> Floats:

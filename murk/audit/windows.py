@@ -87,7 +87,7 @@ class SketchDistribution:
 
 
 def worst_windows(task: Task, problem: WindowProblem, mechanism: GaussMixMechanism) -> Windows:
-    """Search for the neighbouring windows whose sketches disclose most.
+    """Search for the neighbouring windows whose sketches have the largest privacy loss.
 
     Candidates are a window of one record, and balanced windows of records at the corners of the box, of sizes at which
     the eigenvalue saves little or all of the noise. The latter differ in the record that most affects the eigenvalue.
@@ -141,7 +141,7 @@ def worst_grams(task: Task, problem: WindowProblem, mechanism: GramMechanism) ->
 
 
 def _furthest(rows: Floats, even: Floats, neighbours: Neighbours) -> tuple[Floats, Floats]:
-    """Return a row and the zero row, or two rows, (1, d) each, whose outer products are furthest apart.
+    """Return the two rows (1, d) whose outer products are furthest apart; with "zero-out" the second is zeros.
 
     ``even`` are the rows in coordinates in which the noise is isotropic.
     """
@@ -169,7 +169,7 @@ def _corners(task: Task, problem: WindowProblem) -> Floats:
 
 
 def _zeroed(rows: Floats) -> tuple[Floats, Floats]:
-    """Return a window, and the same without the record that most affects the least eigenvalue."""
+    """Return a window, and a copy in which the record that most affects the least eigenvalue is zero."""
     _, vectors = np.linalg.eigh(rows.T @ rows)
     place = int(np.argmax(np.abs(rows @ vectors[:, 0])))
     second = rows.copy()

@@ -28,14 +28,14 @@ _COMMANDS = {
     "shuffle": "Forward releases in shuffled crowds from an intake to a log.",
     "learn": "Learn from the releases on a log, until stopped.",
     "gateway": "Let devices read a task and send releases over HTTP, until stopped.",
-    "fit": "Fit further models to a log's releases, at no further budget.",
+    "fit": "Fit further models to a log's releases, without spending further budget.",
     "status": "Show a log's contents and what was learned from it.",
     "monitor": "Serve metrics and a live page until interrupted.",
     "ledger": "Show a person's guarantees, spending and releases, or withdraw them.",
     "audit": "Measure how much releases disclose and compare it with the guarantee.",
     "config": "Show every setting and where its value comes from.",
     "dossier": "Write a privacy dossier of a task and its deployment.",
-    "reproduce": "Tell how to reproduce the papers' tables and figures.",
+    "reproduce": "Explain how to reproduce the papers' tables and figures.",
     "dead-letters": "List messages that could not be learned, with the reasons.",
 }
 

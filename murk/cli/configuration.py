@@ -94,7 +94,7 @@ def variables(command: str, key: str) -> list[str]:
 def find(path: str | None, environment: Mapping[str, str]) -> Path | None:
     """Return the file to read: the named one, or ``murk.toml`` in the working directory.
 
-    Raises UserError if the unnamed file belongs to another user, who could redirect releases, or cannot be read.
+    Raises UserError if an unnamed file belongs to another user, who could redirect releases, or cannot be read.
     """
     named = path or environment.get(VARIABLE)
     if named:
@@ -208,7 +208,7 @@ def check(option: click.Option, value: Any, where: str, *, quiet: bool = False) 
 
 
 def _cast_problem(option: click.Option, value: Any, where: str) -> str:
-    """Return why an option cannot have a value; empty if it can."""
+    """Return the reason why an option cannot have a value; empty if it can."""
     try:
         option.type_cast_value(click.Context(click.Command(where)), value)
     except click.BadParameter as error:

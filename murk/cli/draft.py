@@ -129,7 +129,7 @@ def _numbers(low: str, high: str) -> tuple[float, float] | None:
 
 
 def dashed(text: str) -> str:
-    """Correct a range of numbers written with a dash; empty if the text is not one.
+    """Return a range of numbers that was written with a dash in the right form; empty for any other text.
 
     >>> dashed("age: 21-35"), dashed("-5 - 5"), dashed("21..35")
     ('age: 21..35', '-5..5', '')
@@ -196,10 +196,12 @@ class _Summary:
             self.sample[index] = number
 
     def _all_equal(self, values: Sequence[str]) -> bool:
-        """Return whether all values are equal, however they are written: 1 and 1.0, or two times of one day."""
+        """Return whether all values are equal, whatever their spelling: 1 and 1.0, or two times of one day."""
         as_read: dict[str, Sequence[Any]] = {
-            "number": self.numbers, "date": self.days, "boolean": [value.lower() for value in values],
-        }  # fmt: skip
+            "number": self.numbers,
+            "date": self.days,
+            "boolean": [value.lower() for value in values],
+        }
         kind = next(iter(self.kinds)) if len(self.kinds) == 1 else ""
         return len(set(as_read.get(kind, values))) == 1
 
@@ -213,7 +215,7 @@ class _Summary:
         return set(self.kinds) == {"text"} and different < self.rows <= _ROWS_OF_ONE * different
 
     def _typical(self, low: float, high: float) -> tuple[float, float] | None:
-        """Return the range of nine in ten numbers, rounded outwards, if it is well within the bounds."""
+        """Return the range of the middle 90% of the numbers, rounded outwards, if it is well within the bounds."""
         first, last = np.quantile(self.sample, _QUANTILES).tolist()
         if not first < last:
             return None

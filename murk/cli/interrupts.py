@@ -30,7 +30,7 @@ def stoppable() -> Iterator[None]:
 
 @contextmanager
 def between_steps() -> Iterator[Callable[[], bool]]:
-    """Defer Ctrl-C and SIGTERM to the end of a step, and yield a function that tells whether one was received.
+    """Defer Ctrl-C and SIGTERM to the end of a step; yield a function that returns whether one was received.
 
     An exception within the Kafka client would leave it in an inconsistent state. A second signal is not deferred.
     """

@@ -20,9 +20,11 @@ def logging_options(function: F) -> F:
         "--log-json", is_flag=True, help="Log JSON to standard error, one object per line (implies --verbose)."
     )(function)
     return click.option(
-        "-v", "--verbose", count=True,
+        "-v",
+        "--verbose",
+        count=True,
         help="Log progress to standard error; twice: also every step and Kafka client warnings.",
-    )(function)  # fmt: skip
+    )(function)
 
 
 def start_logging(verbose: int, log_json: bool) -> None:
@@ -80,7 +82,9 @@ class _Json(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         moment = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
         entry = {
-            "time": moment.replace("+00:00", "Z"), "level": record.levelname.lower(), "logger": record.name,
+            "time": moment.replace("+00:00", "Z"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
             "message": record.getMessage(),
-        }  # fmt: skip
+        }
         return json.dumps(entry | ({"code": record.code} if hasattr(record, "code") else {}))

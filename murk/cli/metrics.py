@@ -43,7 +43,7 @@ def metrics_port(description: str) -> Callable[[F], F]:
 
 @contextmanager
 def _served(task: Task, what: str, routes: Mapping[str, Route], host: str, port: int) -> Iterator[None]:
-    """Serve metrics at an address; to all host names if the network reaches it, since only sums are served."""
+    """Serve metrics at an address; if the network can reach it, for all host names, since metrics are only sums."""
     from murk.monitoring.web.server import ANY, Server, is_own
 
     allowed = () if is_own(host) else (ANY,)

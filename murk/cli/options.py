@@ -36,9 +36,11 @@ wait_for_task = click.option("--wait", is_flag=True, help="Wait for the log and 
 
 
 _MAKE_PUBLIC = click.option(
-    "--make-public", type=click.IntRange(1), metavar="N",
+    "--make-public",
+    type=click.IntRange(1),
+    metavar="N",
     help="Agree without a prompt that the features of at most N people become public (the task's public sample).",
-)  # fmt: skip
+)
 # Accepted for compatibility; never counts as consent.
 _YES = click.option("--yes", is_flag=True, hidden=True, expose_value=False, help="Has no effect.")
 

@@ -46,7 +46,7 @@ def _show(blocks: Iterable[Block]) -> None:
 
 
 def print_windows(found: Mapping[str, Any]) -> None:
-    """Print what happened to organisations' windows, if there are any."""
+    """Print the numbers of organisations' windows by outcome, if there are any."""
     if "windows" not in found:
         return
     rows = found["sketch_rows"]
@@ -143,7 +143,7 @@ def print_check(task: Task, crowd: PopulationConfig, as_json: bool) -> None:
 
 
 def brief(task: Task, estimate: Estimate, engines: Sequence[Any], level: float = 0.95, most: int = 2) -> str:
-    """Return the first coefficients with their half-widths for a progress line, and whether they hold at every look."""
+    """Return a progress line with the first coefficients, their half-widths, and the looks at which these hold."""
     from murk.learners.estimates.looks import looks_of, used_count
 
     looks = looks_of(task, estimate, used_count(task, estimate, engines), live=True)

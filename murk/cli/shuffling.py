@@ -25,10 +25,18 @@ _SHORTEST, _LONGEST = 0.005, 0.5
 
 
 class Shuffling:
-    """A shuffler of two open logs, which may be away for ``patience`` seconds; it begins again when they are back.
+    """A shuffler of two open logs that restarts when an unreachable log can be reached again.
 
-    ``totals`` tell what was done, ``trouble`` why nothing can be done, ``stepped`` when the last step ended
-    (monotonic).
+    Attributes
+    ----------
+    totals
+        Totals of the shuffler after the last step.
+    patience
+        Seconds for which a log may be unreachable.
+    trouble
+        Why the shuffler cannot work at the moment; empty if it can.
+    stepped
+        When the last step ended, in seconds of `time.monotonic`.
     """
 
     def __init__(self, intake: Log, log: Log, task: Task, store: Path, *, replace: bool, patience: float) -> None:
@@ -58,7 +66,8 @@ class Shuffling:
     def step(self) -> bool:
         """Make a step and return whether anything was done; wait for a moment if not.
 
-        Raises ``UnreachableError`` once patience ends, `UserError` if replaced, `MurkError` as `Shuffler.step` does.
+        Raises ``UnreachableError`` once a log was unreachable for longer than the patience, `UserError` if another
+        shuffler has taken over, and `MurkError` as `Shuffler.step` does.
         """
         from murk.stream.log.base import FencedError, UnreachableError
 
@@ -120,7 +129,10 @@ def shuffling(
 def shuffling_thread(
     from_url: str, to_url: str, store: str | None, *, wait: bool = False
 ) -> Iterator[tuple[Shuffling, Callable[[], None]]]:
-    """Shuffle in a thread that waits for logs without end; yield what it does and a function that raises its error."""
+    """Shuffle in a thread with logs of its own, and yield its `Shuffling` and a function that raises its error.
+
+    The thread waits without limit for an unreachable log.
+    """
     begun, ended = threading.Event(), threading.Event()
     made: list[Shuffling] = []
     failed: list[Exception] = []

@@ -55,7 +55,7 @@ def _task(task: TaskAccount) -> Iterator[tuple[str, str]]:
             yield "Sent", _sent(level)
     if task.accountant.releases and not task.simulated:
         what = "it" if task.accountant.releases == 1 else "all these answers together"
-        none = "These releases have no common figure: --details shows the guarantee of each."
+        none = "These releases have no joint guarantee of one kind: --details shows the guarantee of each."
         central = next((one.central for one in task.levels if one.released and one.central is not None), None)
         if central is None:
             yield "Kept private", none if task.guarantee is None else _private(task.guarantee, what)
@@ -105,7 +105,7 @@ def _private(guarantee: Guarantee, what: str) -> str:
 def _budget(caps: Sequence[CapStatus]) -> str:
     parts = []
     for status in caps:
-        spent = "an amount not known in this unit" if status.spent is None else status.spent.rounded()
+        spent = "an amount that this unit cannot express" if status.spent is None else status.spent.rounded()
         at = f" at level {status.level!r}" if status.level else ""
         parts.append(f"{spent} spent of at most {status.cap}{at}")
     return f"{'; '.join(parts)}. Spent budget is not refunded, and nothing is released beyond the cap."

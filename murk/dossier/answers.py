@@ -52,7 +52,7 @@ def asked(facts: Facts) -> Iterator[Block]:
 
 
 def leaves(facts: Facts) -> Iterator[Block]:
-    """Yield the section on what leaves the device, to the byte."""
+    """Yield the section on what leaves the device, byte for byte."""
     task, example = facts.task, facts.example
     fields = example.fields
     text = example.messages[0].decode("ascii", "backslashreplace")
@@ -73,7 +73,7 @@ def leaves(facts: Facts) -> Iterator[Block]:
 
 
 def guarantee(facts: Facts) -> Iterator[Block]:
-    """Yield the section on the guarantee per release, per task, and over all tasks."""
+    """Yield the section on the guarantee per release, per task and over all tasks."""
     task = facts.task
     central = facts.is_central
     apart = "told from a blank one at most" if central else "told apart at most"

@@ -29,7 +29,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Sample:
-    """Something shown verbatim."""
+    """Text shown verbatim."""
 
     caption: str
     text: str

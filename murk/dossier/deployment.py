@@ -78,7 +78,7 @@ class Accounts:
 
     @property
     def spent(self) -> tuple[str, ...]:
-        """Sentences on the spending on all tasks together, without their common beginning."""
+        """Return sentences on the total spending on all tasks, without their common first words."""
         return tuple(sentence.removeprefix("All tasks together: ") for sentence in self.lifetime)
 
 

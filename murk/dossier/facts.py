@@ -1,4 +1,4 @@
-"""Facts from which a dossier is made, and their figures in every kind of guarantee."""
+"""Facts from which a dossier is made, with guarantees converted to every kind."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -71,7 +71,7 @@ class Facts:
 
     @property
     def who(self) -> str:
-        """Word for who releases."""
+        """Word for a releasing party: person or organisation."""
         return "organisation" if self.task.of_organisations else "person"
 
     @property
@@ -81,7 +81,7 @@ class Facts:
 
     @property
     def compared(self) -> str:
-        """Words for the two records that the guarantees compare."""
+        """Words for the two records compared by the guarantee."""
         return "a record from a blank one (all zeros)" if self.is_central else "any two records"
 
     def given(self, level: str) -> Guarantee:
@@ -95,7 +95,7 @@ class Facts:
         return strongest_replace_one(self.mechanisms[level]).max_attack_accuracy
 
     def any_two_of(self, whole: Guarantee) -> Guarantee:
-        """Return the guarantee of all of an organisation's windows together for any two records."""
+        """Return the joint guarantee of all windows of an organisation for any two records."""
         mechanism = self.mechanisms["default"]
         stated, replaced = (made.to_dict()[made.kind] for made in (mechanism.stated, mechanism.replace_one()))
         if whole.kind != mechanism.stated.kind or mechanism.replace_one().kind != whole.kind:

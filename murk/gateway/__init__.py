@@ -1,1 +1,1 @@
-"""The HTTP door to a log: devices read the task and the newest model, and send releases."""
+"""HTTP access to a log: devices read the task and the newest model, and send releases."""

@@ -1,4 +1,4 @@
-"""The rules of admission at the door: those of the chain's worker, without its state."""
+"""The gateway's rules of admission: those of the chain's worker, without its state."""
 
 from __future__ import annotations
 
@@ -23,9 +23,25 @@ if TYPE_CHECKING:
 class Admission:
     """Decide whether a task's worker can learn a release.
 
-    A release of a published model is refused only if the worker is certain to refuse it. What a chain has learned by
-    the time it reads the release is at least the version of its newest model and at most the end of its partition; of
-    the counts in between the most favourable decides. Duplicates are left to the worker.
+    A release of a published model is refused only if the worker is certain to refuse it. When the chain reads the
+    release, it has learned at least as many releases as its newest model's version and at most as many as its partition
+    has now. The release is admitted if any count in this range admits it. Duplicates are left to the worker.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from murk.stream import Task, open_log
+    >>> task = Task.parse('''
+    ... name: third-child
+    ... features: [{name: age, low: 21, high: 35}]
+    ... target: {name: third_child, kind: binary, positive: yes, negative: no}
+    ... privacy: {guarantee: {gdp: {mu: 1.0}}}
+    ... ''')
+    >>> with open_log(f"sqlite:///{tempfile.mkdtemp()}/log.db") as log:
+    ...     log.register_task(task.document())
+    ...     Admission(log, task).check(b"{}", 1_700_000_000)
+    Traceback (most recent call last):
+    murk.stream.messages.codec.RejectedError: schema: id: missing
     """
 
     def __init__(self, log: Log, task: Task) -> None:
@@ -48,7 +64,7 @@ class Admission:
         return self._problem is not None
 
     def begin(self) -> None:
-        """Allow the log to be looked at again; call it before each group of releases that arrived together."""
+        """Allow another read of the log; call it before each group of releases that arrived together."""
         self._bounds.clear()
         self._renewed.clear()
         if self._sharing is not None:

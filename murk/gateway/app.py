@@ -55,7 +55,7 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 @dataclass(frozen=True)
 class Settings:
-    """What the operator of a gateway sets: ``origins`` of pages that may use it, or ``*``, and a bearer token or None.
+    """Settings that the operator of a gateway chooses.
 
     ``rate`` is the largest number of releases and other requests of an address prefix in a minute; 0 for no limit.
     """
@@ -124,7 +124,7 @@ class Door:
     # The log's thread
 
     def serve(self, appending: Appending) -> None:
-        """Set what appends releases, before the first request."""
+        """Set the `Appending` that stores releases, before the first request."""
         self._appending = appending
         longest = appending.admission.rules.max_bytes
         self._most = max(longest, min(MOST_RELEASES * (longest + 2), BODY_BYTES))
@@ -226,7 +226,7 @@ class Door:
         return self._cached(model, headers, self._age, {})
 
     def _cached(self, body: bytes, headers: Mapping[bytes, bytes], age: int, more: Mapping[str, str]) -> Answer:
-        """Return a body with its tag, or 304 if the client has it."""
+        """Return a body with its `ETag`, or status 304 if the client has it already."""
         tag = self._tags.get(body)
         if tag is None:
             if len(self._tags) > 64:
@@ -258,7 +258,7 @@ class Door:
         return Answer(200, b"ok\n", _TEXT)
 
     def _allowed(self, headers: Mapping[bytes, bytes]) -> Mapping[str, str]:
-        """Return the headers by which a browser lets pages of declared origins read an answer."""
+        """Return the headers that let pages of declared origins read a response in a browser."""
         origins = self._settings.origins
         if not origins:
             return {}
@@ -359,7 +359,7 @@ def _json(status: int, content: object, **headers: str) -> Answer:
 
 
 def _outcome(outcomes: Sequence[str | None]) -> Answer:
-    """Return the answer to a request whose releases are durable (None) or refused for a reason."""
+    """Return the answer to a request, given for each release None (it is durable) or why it was refused."""
     refused = [{"index": index, "reason": reason} for index, reason in enumerate(outcomes) if reason is not None]
     content: dict[str, object] = {"accepted": len(outcomes) - len(refused), "refused": refused}
     if len(refused) < len(outcomes):

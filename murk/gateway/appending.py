@@ -41,9 +41,10 @@ _log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class Submission:
-    """Releases of one request, and what becomes of them.
+    """Releases of one request, and their outcomes.
 
-    ``outcomes`` are reasons of refusal, None for durable releases; it is None while the log is away.
+    ``outcomes`` has a reason of refusal for each release, or None for one that is durable. It stays None if that is
+    unknown because the log was unreachable.
     """
 
     releases: Sequence[bytes]
@@ -66,7 +67,7 @@ class Accepted:
         self._older: set[bytes] = set()
 
     def add(self, digests: Iterable[bytes]) -> None:
-        """Remember accepted releases."""
+        """Store the digests of accepted releases."""
         for digest in digests:
             self._newer.add(digest)
             if len(self._newer) >= self._size:
@@ -99,11 +100,29 @@ def shuffled(items: Sequence[T]) -> list[T]:
 class Appending:
     """Append releases to a log that belongs to one thread, for requests in another.
 
-    `step` and `close` are called by the log's thread, `submit` and the attributes are for any thread. ``answer`` is
-    called in the log's thread with requests whose outcome is known; ``clock`` gives seconds since 1970, by which
-    releases expire. ``counts`` are sums since the start, ``models`` the newest model of each chain that has one,
-    ``trouble`` why the log could not be used last, or None. ``closed`` takes no further releases. Nothing is appended
-    if ``misplaced``: a shuffler writes to the log of a shuffled task.
+    `step` and `close` are called by the log's thread, `submit` and the attributes are for any thread.
+
+    Parameters
+    ----------
+    log, task
+        The log, and the task that it carries.
+    answer
+        Called in the log's thread with requests whose outcome is known.
+    clock
+        Time in seconds since 1970, by which releases expire.
+
+    Attributes
+    ----------
+    counts
+        Sums since the start.
+    models
+        The newest model for devices of each chain that has one.
+    trouble
+        Why the last use of the log failed; None if it succeeded.
+    closed
+        Whether no further releases are taken.
+    misplaced
+        Whether a shuffler writes to the log of a shuffled task. Then nothing is appended.
     """
 
     def __init__(
@@ -132,7 +151,7 @@ class Appending:
         self._look()
 
     def submit(self, submission: Submission) -> bool:
-        """Hand over a request's releases and return True; return False if too many wait, or none are taken any more."""
+        """Queue a request's releases and return True; return False if the queue is full or closed."""
         size = sum(map(len, submission.releases))
         with self._arrived:
             full = self._number + len(submission.releases) > WAITING or self._bytes + size > WAITING_BYTES
@@ -219,7 +238,7 @@ class Appending:
             self.counts.refused.update(reason for reason in submission.outcomes if reason is not None)
 
     def _look(self) -> None:
-        """Read the newest models, and from time to time ask whether the log is there."""
+        """Read the newest models, and check from time to time that the log can be reached."""
         now = time.monotonic()
         self._due = now + LOOK
         try:

@@ -1,4 +1,4 @@
-"""Limits of connections and of what one address prefix may ask for."""
+"""Limits on connections and on the requests of one address prefix."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PREFIXES = 65_536
 
 
 class RateLimit:
-    """Limit what an address prefix (IPv4 /24, IPv6 /48) may ask for in a minute.
+    """Limit the requests of an address prefix (IPv4 /24, IPv6 /48) per minute.
 
     Prefixes are kept as hashes under a key that, like the counts, is drawn anew every minute. A ``rate`` of 0 means no
     limit.
@@ -43,7 +43,10 @@ class RateLimit:
         self._counts: dict[bytes, int] = {}
 
     def wait(self, address: str, number: int = 1, counted: int = 0) -> float:
-        """Count requests, less those ``counted`` already; return 0 if they are allowed, else the seconds to wait."""
+        """Count requests; return 0 if they are allowed, else the seconds after which the client may try again.
+
+        ``counted`` is the number for which this request was counted before.
+        """
         if not self._rate:
             return 0.0
         now = monotonic()
@@ -74,7 +77,7 @@ def _prefix(address: str) -> bytes:
 
 
 class Connection(HttpToolsProtocol):
-    """A connection with a limit on their number, on the size and time of headers, and on the time to read an answer."""
+    """An HTTP connection with limits: on the number of connections, on headers, and on the time to read a response."""
 
     most = 1_000
     """Largest number of open connections."""
@@ -91,7 +94,7 @@ class Connection(HttpToolsProtocol):
     _timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begin to wait for a request."""
+        """Start the timer for a request."""
         super().connection_made(transport)
         if len(self.connections) > self.most:
             transport.write(b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 5\r\nconnection: close\r\n\r\n")
@@ -104,7 +107,7 @@ class Connection(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Parse what arrived, unless its headers, or what stands beside and after a body's parts, are too long."""
+        """Parse received bytes, unless headers, trailers or the framing of a chunked body are too long."""
         if self._ended or self.transport.is_closing():
             return
         self._head += len(data)
@@ -115,7 +118,10 @@ class Connection(HttpToolsProtocol):
             self._limit(ANSWER_SECONDS)
 
     def on_message_begin(self) -> None:
-        """Read a request only if the one before is answered: the library would read any number into memory."""
+        """Start to read a request; refuse it if the one before it is not answered yet.
+
+        The library would read any number of such requests into memory.
+        """
         if self.cycle is not None and not self.cycle.response_complete:
             self.cycle.keep_alive = False
             self._ended = True
@@ -123,7 +129,7 @@ class Connection(HttpToolsProtocol):
         super().on_message_begin()
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Keep a header; those after a body (trailers) are not."""
+        """Keep a header; ignore trailers, which follow a body."""
         if self._waiting:
             super().on_header(name, value)
 
@@ -153,7 +159,7 @@ class Connection(HttpToolsProtocol):
             super().on_message_complete()
 
     def on_response_complete(self) -> None:
-        """Begin to wait for the next request."""
+        """Start the timer for the next request."""
         super().on_response_complete()
         if self.transport.is_closing():
             self._limit(ANSWER_SECONDS)
@@ -163,17 +169,17 @@ class Connection(HttpToolsProtocol):
             self._limit(ANSWER_SECONDS if self.transport.get_write_buffer_size() else HEADER_SECONDS)
 
     def pause_writing(self) -> None:
-        """Begin to wait for a client that does not read."""
+        """Start the timer for a client that does not read."""
         super().pause_writing()
         self._limit(ANSWER_SECONDS)
 
     def resume_writing(self) -> None:
-        """Go on with an answer."""
+        """Continue the answer."""
         super().resume_writing()
         self._limit(HEADER_SECONDS if self._waiting else None)
 
     def timeout_keep_alive_handler(self) -> None:
-        """Leave it to the timer of headers."""
+        """Do nothing: the timer for headers also closes idle connections."""
 
     def _refuse(self) -> None:
         if self.transport.is_closing():
@@ -185,12 +191,12 @@ class Connection(HttpToolsProtocol):
         self._limit(ANSWER_SECONDS)
 
     def _limit(self, seconds: float | None) -> None:
-        """Close the connection after some seconds, in place of the time set before."""
+        """Close the connection after some seconds; this replaces the timer set before."""
         if self._timer is not None:
             self._timer.cancel()
         self._timer = None if seconds is None else self.loop.call_later(seconds, self.transport.abort)
 
 
 def connection(most: int) -> type[Any]:
-    """Return the class of connections, of which at most some may be open."""
+    """Return a class of connections that limits how many are open at once."""
     return type("Connection", (Connection,), {"most": most})

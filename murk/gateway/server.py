@@ -30,10 +30,34 @@ _log = logging.getLogger(__name__)
 class Gateway:
     """Serve a log's task over HTTP from `start` (or ``with``) until `close`.
 
-    The thread that opened the log calls `step` again and again. Port 0 lets the system choose; at most ``connections``
-    are open; ``certificate`` and ``key`` are files in PEM for TLS, both or neither. ``appending`` appends the releases,
-    and ``registry`` has the metrics. Raises UserError if the address or a file is invalid, uvicorn is not installed, or
-    a shuffler writes to the log; MurkError if the port is in use, or the log cannot be read.
+    The thread that opened the log calls `step` again and again.
+
+    Parameters
+    ----------
+    log, task
+        The log, and the task that it carries.
+    host, port
+        Listening address; port 0 lets the system choose.
+    settings
+        What the operator sets.
+    connections
+        Largest number of open connections.
+    certificate, key
+        Files in PEM for TLS, both or neither.
+
+    Raises
+    ------
+    UserError
+        If the address or a file is invalid, uvicorn is not installed, or a shuffler writes to the log.
+    MurkError
+        If the port is in use, or the log cannot be read.
+
+    Attributes
+    ----------
+    appending
+        The object that appends the releases.
+    registry
+        The gateway's metrics.
     """
 
     def __init__(

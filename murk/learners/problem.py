@@ -113,7 +113,7 @@ class InteractiveProblem(PersonProblem, Protocol):
         """Return the first version after this one whose model is published."""
 
     def block(self, releases: int) -> int:
-        """Return how many more releases to make, after ``releases`` of them, before looking for a newer model."""
+        """Return how many more releases to make, after ``releases`` of them, before reading a newer model."""
 
     def check_iterate(self, theta: Floats) -> None:
         """Raise HostileModelError for a model that no honest learner publishes, before any record is read."""

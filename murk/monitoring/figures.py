@@ -33,7 +33,7 @@ _DRIFT_SHARE = 0.02  # share of new releases after which drift is tested again
 
 
 class Needed(NamedTuple):
-    """Forecast of the needs of coefficients not learned so far, and the number of releases when it was made."""
+    """Forecast of what it takes to learn further coefficients, and the number of releases when it was made."""
 
     releases: int
     of: Mapping[str, Mapping[str, Any]]
@@ -228,7 +228,7 @@ def figures(
 
 
 def _keeps(before: Figures, looks: Looks, halves: Sequence[float], alike: bool | None) -> bool:
-    """Return whether confidence sequences of ``before`` still hold: releases are nearly as many, intervals no wider."""
+    """Return whether sequences of ``before`` can be reused: releases hardly grew, and intervals are no wider."""
     return (
         0 <= looks.count - before.sequence_count < _SEQUENCE_SHARE * before.sequence_count
         and looks.valid == before.looks.valid

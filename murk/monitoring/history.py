@@ -113,7 +113,7 @@ class History:
         return tuple(self._points)
 
     def whole(self, figures: Figures, reference: Mapping[str, float] | None = None) -> tuple[Point, ...]:
-        """Return all points, oldest first: those of the states, then the observed ones."""
+        """Return all points, oldest first: those from the states, then those that the monitor observed."""
         begin = self._points[0].releases if self._points else math.inf
         earlier = [point for point in figures.curve if point.releases < begin]
         before = [
@@ -126,7 +126,7 @@ class History:
         return (*before, *self._points)
 
     def add(self, figures: Figures, time: float, rate: float) -> None:
-        """Add a point, in place of the last one if the last two have as many releases."""
+        """Add a point; replace the last one if the last two have the same number of releases."""
         point = Point(
             figures.releases, time, figures.values, figures.half_widths, figures.sequence_half_widths,
             figures.estimated_error, figures.parameter_error, rate, sum(figures.dead.values()), figures.lag,

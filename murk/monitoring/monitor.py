@@ -125,7 +125,7 @@ class Monitor(Exporter):
 
     @property
     def snapshot(self) -> Snapshot:
-        """Result of the last poll; its ``problem`` also says if the log has not answered for too long."""
+        """Result of the last poll; ``problem`` also reports a log that has not answered for too long."""
         found = self._snapshot
         silent = self._clock() - found.now
         if found.healthy and silent > self._patience:

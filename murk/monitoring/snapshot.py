@@ -54,17 +54,19 @@ class Snapshot:
 
     def status(self) -> dict[str, Any]:
         """Return everything as plain JSON data, with None for numbers that are not finite."""
-        known: dict[str, Any] = finite({
-            "version": VERSION,
-            "now": self.now,
-            "started": self.started,
-            "healthy": self.healthy,
-            "problem": self.problem,
-            **self._figures(),
-            "reference": None if self.reference is None else dict(self.reference),
-            "history": self._history(),
-            "pace": dict(self.pace),
-        })  # fmt: skip
+        known: dict[str, Any] = finite(
+            {
+                "version": VERSION,
+                "now": self.now,
+                "started": self.started,
+                "healthy": self.healthy,
+                "problem": self.problem,
+                **self._figures(),
+                "reference": None if self.reference is None else dict(self.reference),
+                "history": self._history(),
+                "pace": dict(self.pace),
+            }
+        )
         return known
 
     def _figures(self) -> dict[str, Any]:

@@ -37,8 +37,8 @@ _DRAWS: Final = 2
 def advise(task: Task, people: int, extent: Extent | None = None, sizes: bool = True) -> list[Advice]:
     """Return changes of a task whose forecast is clearly better, the best first.
 
-    ``people`` counts who released, or an organisation's records; ``extent`` estimates from releases where people lie
-    within their bounds; ``sizes`` tells whether to try more people and a larger budget, too.
+    ``people`` is the number of people who released, or of an organisation's records. ``extent`` has the features'
+    second moments, estimated from releases. ``sizes`` tells whether to try more people and a larger budget, too.
     """
     if task.coding.size > LARGEST or people < 1:
         return []
@@ -139,6 +139,8 @@ def _tighter(task: Task, population: Population, people: int) -> Iterator[tuple[
     if tightened:
         tight = Task.from_document(json.dumps(document).encode())
         yield (
-            f"tighter public bounds of {', '.join(tightened)}", tight,
-            replace(population, points=points, theta=theta), people,
-        )  # fmt: skip
+            f"tighter public bounds of {', '.join(tightened)}",
+            tight,
+            replace(population, points=points, theta=theta),
+            people,
+        )

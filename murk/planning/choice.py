@@ -2,7 +2,7 @@ r"""A rule for the best protocol of a task, by the error that each protocol's no
 
 The rule compares the error of an average effect: the change of a positive target's probability, or of a real target
 relative to its range, per standard deviation of a feature, in points (hundredths). For p coded features, n people,
-noise of variance s^2 in each number of a release of length 1, and coefficients of ordinary size, it is about
+noise of variance s^2 in each coordinate of a release of length 1, and coefficients of ordinary size, it is about
 
 .. math::
     50\, c \sqrt{p\,(s^2 + 1/p) / n} \quad\text{(scores, gradients, directions)}, \qquad

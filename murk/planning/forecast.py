@@ -244,7 +244,7 @@ def _per_deviation(task: Task, population: Population, effects: Mapping[str, flo
 
 
 def _spread(halves: Sequence[Floats], draws: int) -> float | None:
-    """Return the largest relative standard deviation of a half-width; None if only some draws bound one."""
+    """Return the largest relative standard deviation of a half-width; None if one is unbounded in some draws."""
     widths = np.array(halves)
     bounded = np.isfinite(widths)
     if len(widths) < draws or np.any(bounded.any(axis=0) != bounded.all(axis=0)):
@@ -270,7 +270,7 @@ def people_for(
     names = check_half_widths(task, within)
 
     def excess(people: int) -> float:
-        """Return the largest ratio of a half-width to the one wanted."""
+        """Return the largest ratio of a half-width to the wanted one."""
         level = nominal_level(people / task.tightest_at, 0.95) if watched else 0.95
         effects = forecast(task, population, people, draws=draws, level=level).effects
         wanted = {name: within.get(name, within.get(None, math.inf)) for name in names}

@@ -47,7 +47,7 @@ def rate_words(task: Task, effects: Effects, *, option: bool = True) -> str:
 
 
 def percent(share: float) -> str:
-    """Return a share as a percentage with two digits.
+    """Format a share as a percentage with two significant digits.
 
     >>> percent(0.06), percent(0.5), percent(0.0123)
     ('6%', '50%', '1.2%')
@@ -68,7 +68,7 @@ def features_words(task: Task) -> str:
 
 
 def what_if_rare(task: Task, effects: Effects, found: Forecast) -> str:
-    """Return what half-widths would be for a rare outcome, in words; empty if somebody stated a rate."""
+    """Describe the half-widths for a rare outcome; empty if a rate was stated."""
     rate = rate_of(task, effects)
     if not rate.assumed or task.target.kind != "binary" or not found.spread:
         return ""

@@ -69,7 +69,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Plan:
-    """Forecasts of a task by several protocols, and what they advise."""
+    """Forecasts of a task by several protocols, with a recommendation."""
 
     task: Task  # the task
     designs: tuple[Population, ...]  # the assumed populations; protocols are compared on the first
@@ -208,9 +208,10 @@ def plan(
                 watched[name] = forecasting.people_for(own, found[0], within, watched=True)
     assumed, reference = effects or Effects(), (task.protocol, 1.0, found[0].name)
     known = [
-        one.forecast for one in cells
+        one.forecast
+        for one in cells
         if (one.protocol, one.budget, one.design) == reference and one.forecast and math.isfinite(one.points)
-    ]  # fmt: skip
+    ]
     off = what_if_rare(task, assumed, max(known, key=lambda one: one.people)) if known else ""
     return Plan(task, found, tuple(cells), words, _effect(found[0]), chosen, needs, watched, assumed, off)
 
@@ -278,7 +279,7 @@ def choose(task: Task, cells: Sequence[Cell]) -> tuple[str, str]:
 
 
 def _by_alternative(task: Task, cells: Sequence[Cell], people: int, design: Population, draws: int) -> str:
-    """Describe the protocol's other settings where their forecast is clearly better."""
+    """Describe other settings of the protocol that have a clearly better forecast."""
     words = ""
     for changed in PROTOCOLS[task.protocol].alternatives(task.block, task.target.kind):
         own = next(one for one in cells if (one.protocol, one.people, one.budget) == (task.protocol, people, 1.0))
@@ -321,9 +322,10 @@ def remarks(found: Plan) -> Iterator[str]:
         if without and not any(math.isfinite(one.points) for one in without):
             yield f"{protocol}: {why_not(max(without, key=lambda one: (one.people, one.budget)))}."
     wide = [
-        one.people for one in cells
+        one.people
+        for one in cells
         if (one.budget, one.protocol) == (1.0, own) and not one.without_effects and one.points > found.effect
-    ]  # fmt: skip
+    ]
     # Remark on the number of people only if more of them would give intervals.
     known = any(math.isfinite(one.points) for one in cells if one.protocol == own)
     if wide and (known or _why_no_interval([found.task], found.designs[0]) == TOO_FEW):

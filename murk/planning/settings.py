@@ -92,8 +92,9 @@ def _guarantee(settings: Mapping[str, str]) -> dict[str, dict[str, float]]:
         return {"approx": values} if values["delta"] else {"pure": {"epsilon": values["epsilon"]}}
     if len(given) != 1 or given == ["delta"]:
         fix = " and ".join(f"{key}=" for key in given) or "no budget"
-        raise UserError(f"--settings: {fix}: give the budget of a release by one of mu=, rho=, epsilon=, or epsilon= "
-                        "and delta=")  # fmt: skip
+        raise UserError(
+            f"--settings: {fix}: give the budget of a release by one of mu=, rho=, epsilon=, or epsilon= and delta="
+        )
     kind = {"mu": "gdp", "rho": "zcdp", "epsilon": "pure"}[given[0]]
     return {kind: values}
 

@@ -14,7 +14,7 @@ from murk.privacy.rounding import decimal, float_down, float_up, precise, ration
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """``count`` releases with the same guarantees; a figure is None if they imply no guarantee of that kind."""
+    """``count`` releases with the same guarantees; a parameter is None if they imply no guarantee of its kind."""
 
     count: int
     pure: Fraction | None
@@ -103,7 +103,7 @@ class Accountant:
         return start + self.spent("approx", delta=max(delta, float_up(2 * own_delta))).describe()
 
     def _added(self) -> tuple[Fraction, Fraction]:
-        """Return (epsilon, delta) of the releases that have no other guarantee."""
+        """Add up (epsilon, delta) of the releases that have no other guarantee."""
         known = [(entry.count, entry.approx) for entry in self._entries if entry.zcdp is None]
         epsilon = sum((count * approx[0] for count, approx in known if approx), Fraction(0))
         delta = sum((count * approx[1] for count, approx in known if approx), Fraction(0))
@@ -150,7 +150,7 @@ def _claims(release: Any) -> tuple[Guarantee, ...]:
 
 
 def _entry(claims: tuple[Guarantee, ...], count: int) -> _Entry:
-    """Return ``count`` releases with the smallest figure of every kind that the claims imply."""
+    """Return ``count`` releases with the smallest parameter of every kind of guarantee that the claims imply."""
     figures: dict[str, list[Fraction]] = {"pure": [], "gdp": [], "zcdp": []}
     approx: tuple[Fraction, Fraction] | None = None
     for claim in claims:
@@ -201,7 +201,7 @@ def _root_up(square: Fraction) -> float:
 
 
 def _pure_and_other(entries: list[_Entry]) -> tuple[list[_Entry], float]:
-    """Return the entries that are not pure, and the sum of epsilon of the pure ones."""
+    """Split the entries: return those that are not pure, and the sum of epsilon of the pure ones."""
     pure = [entry for entry in entries if entry.pure is not None]
     return [entry for entry in entries if entry.pure is None], _sum("pure", pure)
 

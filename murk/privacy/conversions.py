@@ -1,6 +1,6 @@
 """Conversions between kinds of guarantee, as functions of public numbers.
 
-Every figure is rounded against the claim, to about the last bit of a float: guarantees (``gdp_delta``, ``gdp_epsilon``,
+Every result is rounded against the claim, to about the last bit of a float: guarantees (``gdp_delta``, ``gdp_epsilon``,
 ``pure_to_gdp``, ``zcdp_epsilon``, ...) up, budgets (``gdp_mu``, ``gdp_to_pure``) down. A float means its shortest
 decimal: 0.1 is 1/10. Epsilon, mu and rho are at least 0; delta is between 0 and 1, both excluded. A parameter out of
 range raises `UserError`.
@@ -31,7 +31,7 @@ _MARGIN = Decimal("1e-45")
 def _best_order(rho: float, value: float, *, epsilon_known: bool) -> float:
     """Return the Renyi order, less 1, with the least delta at epsilon = ``value``, or the least epsilon at delta.
 
-    Every order gives a valid figure, so the search need not be exact: a grid, then golden-section search.
+    Every order gives a valid result, so the search need not be exact: a grid, then golden-section search.
     """
 
     def cost(log_excess: float) -> float:

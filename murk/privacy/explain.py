@@ -16,7 +16,7 @@ _NORMAL_95 = 1.6448536269514722
 
 
 def number(value: float) -> str:
-    """Format a figure of a guarantee: four digits, rounded up (1e-9 is forgiven for floating point)."""
+    """Format a parameter of a guarantee with four digits, rounded up (with a tolerance of 1e-9 for floating point)."""
     # Use decimals, because floats have no powers of ten small enough for the smallest figures.
     return f"{float(_FOUR_DIGITS.create_decimal(Decimal(value) * _FORGIVEN)):.4g}"
 

@@ -135,7 +135,7 @@ def check_kind(kind: str, delta: float | None, epsilon: float | None) -> None:
 
 
 def refuse(owner: Guarantee, kind: str, reason: str) -> NoReturn:
-    """Raise `UserError` because a guarantee implies none of another kind, with the reason."""
+    """Raise `UserError`, with the reason, because a guarantee implies none of another kind."""
     raise UserError(f"{owner!r} implies no {KINDS[kind]} guarantee: {reason}")
 
 
@@ -356,7 +356,7 @@ def guarantee_from_dict(data: object) -> Guarantee:
 
 
 def guarantee_from_text(text: str) -> Guarantee:
-    """Read a guarantee in the command line's format: kind, colon, figures.
+    """Read a guarantee in the command line's format: kind, colon, parameters.
 
     Raises `UserError` if the text is not a guarantee.
 

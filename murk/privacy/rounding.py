@@ -51,7 +51,7 @@ def decimal(value: Fraction) -> Decimal:
 
 
 def float_up(value: Fraction | Decimal) -> float:
-    """Return the smallest float that means at least ``value`` (see `rational`); infinite if there is none."""
+    """Return the smallest float whose `rational` is at least ``value``; infinite if there is none."""
     # Decimals out of the range of floats could need billions of digits as fractions.
     if -_TINY < value < _TINY:
         return math.ulp(0.0) if value > 0 else 0.0
@@ -65,7 +65,7 @@ def float_up(value: Fraction | Decimal) -> float:
 
 
 def float_down(value: Fraction | Decimal) -> float:
-    """Return the largest float that means at most ``value`` (see `rational`)."""
+    """Return the largest float whose `rational` is at most ``value``."""
     # Unary minus would round a decimal to the current precision.
     return -float_up(value.copy_negate() if isinstance(value, Decimal) else -value) + 0.0
 

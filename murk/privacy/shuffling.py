@@ -85,7 +85,7 @@ def probability_above(count: Floats, trials: Floats, odds: tuple[float, float]) 
 
 
 def _geometric(log_ratio: Floats, terms: Floats) -> Floats:
-    """Return r + r^2 + ... + r^terms, from above; r is the exponential of ``log_ratio``."""
+    """Return an upper bound on r + r^2 + ... + r^terms, where r is the exponential of ``log_ratio``."""
     step = np.where(np.abs(log_ratio) < 1e-300, 1e-300, log_ratio)
     return np.where(terms > 0, np.exp(step) * np.expm1(terms * step) / np.expm1(step), 0.0) * (1 + 1e-12)
 
@@ -431,9 +431,9 @@ def _pure_epsilon(local: Any) -> float:
             return claim.epsilon
     if claims:
         raise UserError(
-            f"{local!r} has no pure epsilon, which shuffling needs: the rare outcomes of Gaussian noise, or those that "
-            "delta leaves open, may name the person whatever the others answer; use a pure mechanism (`privunit`, "
-            "`l2-ball`, `laplace`, randomized response) or give its PureDP"
+            f"{local!r} has no pure epsilon, which shuffling needs: a rare outcome of Gaussian noise, or one of "
+            "probability delta, may identify a person in any crowd; use a pure mechanism (`privunit`, `l2-ball`, "
+            "`laplace`, randomized response) or give its PureDP"
         )
     raise UserError(
         f"cannot shuffle {type(local).__name__}: it is neither a guarantee nor a mechanism that states its claims; "
@@ -462,7 +462,7 @@ def _approx(epsilon: float, delta: float) -> ApproxDP:
 
 
 def _edge(holds: Callable[[float], bool], low: float, high: float) -> tuple[float, float]:
-    """Return numbers equal to nine digits between which ``holds`` changes; it is true at ``low``, false at ``high``."""
+    """Bisect between ``low``, where ``holds`` is true, and ``high``, where it is false; return ends to nine digits."""
     for _ in range(200):
         if high - low <= _PRECISION * high:
             break

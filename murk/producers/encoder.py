@@ -73,7 +73,7 @@ class Encoder(base.MiniBatchTransformer):
         return dict(zip(coding.names[:-1], coded.x.tolist(), strict=False))
 
     def transform_many(self, X: Any) -> Any:
-        """Code a pandas, Polars or Arrow data frame (absent columns count as missing) to a float64 frame like it."""
+        """Code a pandas, Polars or Arrow frame to a float64 frame of the same kind; absent columns count as missing."""
         coding = self.task.coding
         names, frame = coding.columns, frame_of(X)
         indices = {name: index for index, name in enumerate(frame.columns)}

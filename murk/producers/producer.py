@@ -90,14 +90,14 @@ class Policy:
     public_sample: bool = False
 
     def admit(self, task: Task, mechanisms: Mapping[str, Costed]) -> Admission:
-        """Decide which levels of a task may be used, under which caps; a UserError if it asks for too much."""
+        """Decide which levels of a task may be used, under which caps; raise a UserError if it asks for too much."""
         lifetime = None if self.lifetime is None else cap_of(self.lifetime)
         most = None if self.per_task is None else cap_of(self.per_task)
         asked = None if task.privacy.per_person is None else cap_of(task.privacy.per_person)
         if asked and most and asked.currency == most.currency and not asked <= most:
             raise UserError(
                 f"the task {task.name!r} asks for up to {asked} of each person, and this device's policy "
-                f"allows {most} per task: the task must ask for less, or the policy allow more"
+                f"allows {most} per task: lower the task's cap or raise the policy's"
             )
         charges, refused = {}, {}
         for level, guarantee in task.privacy.levels.items():
@@ -377,7 +377,7 @@ def _rows(values: Floats, own: slice | Integers) -> Floats:
 
 
 def _groups(keys: Sequence[Key]) -> Iterator[tuple[slice | Integers, Key]]:
-    """Yield the indices of each key; one slice, without a copy, if there is only one key."""
+    """Yield each key with its indices; a single key has one slice, which copies nothing."""
     distinct = set(keys)
     if len(distinct) == 1:
         yield slice(None), distinct.pop()
@@ -539,7 +539,7 @@ class Delivery:
         return FlushReport(sent, already, expired)
 
     def _unsent(self, waiting: Sequence[Queued], stored: Collection[bytes]) -> list[Queued]:
-        """Return the releases that have certainly not been learned.
+        """Return the releases that are certain not to have been learned.
 
         A release is treated as sent if retention has removed the first offset at which the log may have stored it: a
         second copy after the deduplication window would be learned again. Expiry alone does not prevent that if this
@@ -621,7 +621,7 @@ class Releaser(ABC, Generic[P]):
         return tuple(self._admission.charges)
 
     def flush(self) -> FlushReport:
-        """Send the outbox in order, except what the log has or has expired; a MurkError if the log is unreachable."""
+        """Send the outbox in order, without stored or expired releases; raise MurkError if the log is unreachable."""
         return self._delivery.flush(self._clock())
 
     @abstractmethod

@@ -70,7 +70,7 @@ def index_of(organisation: str, key: Key, source: str | None) -> int:
 
 
 def why_refused(task: Task, level: str, refusals: Collection[Refusal]) -> str:
-    """Return why a window was refused, perhaps in an earlier process, with a remedy if a cap has no room."""
+    """Describe why a window was refused, perhaps by an earlier process, with a remedy if a cap is exhausted."""
     reason = "the window was refused when it began"
     for refusal in refusals:
         if refusal.scope not in ("task", "level"):
@@ -199,7 +199,7 @@ class SketchProducer(Releaser["WindowProblem"]):
 
     @property
     def overdue(self) -> bool:
-        """Whether the open window must be released first: it is full, or its sketch is made."""
+        """Whether the open window must be released first, because it is full or its sketch was made."""
         return self._window is not None and (self.room <= 0 or self._window.message is not None)
 
     def open(self, row: int | None = None) -> WindowReceipt:

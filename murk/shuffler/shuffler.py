@@ -72,7 +72,7 @@ class Step:
 
 
 class _Window(DuplicateWindow):
-    """A window for duplicates that also lists what it was given."""
+    """A window for duplicates that also lists the ids that it was given."""
 
     __slots__ = ("given",)
 
@@ -208,7 +208,7 @@ class Shuffler:
         return Step(read, released, dropped, relayed)
 
     def close(self) -> None:
-        """Give up the intake and close the store; a new shuffler continues."""
+        """Release the intake and close the store; a new shuffler can continue."""
         if self._stopped is None:
             self._unreported.report()
         self._stopped = "was closed"
@@ -223,14 +223,14 @@ class Shuffler:
     # Beginning
 
     def _check_copy(self, mark: CrowdMark | None) -> None:
-        """Raise `MurkError` if the store's crowds are not the log's, or another store has taken its place."""
+        """Raise `MurkError` if the store's crowds are not the log's, or the logs belong to another store."""
         store = self._store
         known, sealed = store.counts()[ALL, CROWDS], store.sealed()
         if mark is None or mark.shuffler != store.id:
             if store.offset(FIRST_CHAIN) is not None:
                 raise UserError(
-                    f"the store {store.path} was used before, and another one has taken its place: give that, or with "
-                    "--replace a path where there is none"
+                    f"the store {store.path} was used before, but the logs now belong to another store: give that one "
+                    "or, with --replace, a new path"
                 )
         elif mark.crowds != known and (sealed is None or mark.crowds != sealed.number):
             raise MurkError(
@@ -239,7 +239,7 @@ class Shuffler:
             )
 
     def _take_over(self, replace: bool) -> None:
-        """Acquire the intake's partitions, and begin where the store or the intake says."""
+        """Acquire the intake's partitions, and begin at the offset of the store or else of the intake."""
         starts = []
         for chain in range(self._intake.partitions):
             self._owned.append(owned := self._intake.acquire(chain))
@@ -247,7 +247,7 @@ class Shuffler:
         self._store.start_at(starts)
 
     def _start(self, chain: int, checkpoint: Checkpoint, replace: bool) -> int:
-        """Return where a new store begins; raise `MurkError` if the intake is another one's, or releases are gone."""
+        """Return a new store's first offset; raise `MurkError` if the intake has another store or lost releases."""
         state, committed = checkpoint
         known = self._store.offset(chain)
         where = f"partition {chain} of {self._intake.url}"
@@ -310,7 +310,7 @@ class Shuffler:
         return True
 
     def _remember_relayed(self) -> None:
-        """Remember the model on the intake in a new store: people have answered at it, whoever relayed it."""
+        """Add the intake's model to a new store, since people may have answered at it."""
         message = self._intake.model(FIRST_CHAIN)
         if message is None:
             return
@@ -362,7 +362,7 @@ class Shuffler:
         return len(messages)
 
     def _disguised(self, releases: Sequence[Release], offset: int) -> dict[Place, list[Waiting]]:
-        """Give releases keys, new ids and chains, no times, and return them by level and version."""
+        """Give releases random keys, new ids and chains, and no times; return them by level and version."""
         random = self._random(releases, offset)
         keys = [random[at : at + 16] for at in range(0, 16 * len(releases), 16)]
         ids = random[16 * len(releases) : 32 * len(releases)].hex()

@@ -174,7 +174,7 @@ def test_a_file_that_changes_between_two_runs(folder: Path, change: Callable[[Pa
     command = ["produce", "task.yaml", "--source", "people.csv", "--seed", 1, "--patience", 0]
     assert murk(*command, folder=folder).status == 1
     change(folder / "people.csv")
-    refused(run(folder), "begun with another file" if change is grown else "No such file")
+    refused(run(folder), "started with another file" if change is grown else "No such file")
     (folder / "people.csv").write_text(GOOD)
     found = run(folder).json
     assert (found["releases"], found["duplicates"]) == (ROWS_HERE, 0)

@@ -356,7 +356,7 @@ def test_a_store_whose_place_was_taken_does_not_come_back(tmp_path):
         for replace in (True, False):
             with shuffler(tmp_path, intake, log, task, store="new", replace=replace) as new:
                 assert new.totals.waiting == 0
-        with pytest.raises(UserError, match="another one has taken its place"):
+        with pytest.raises(UserError, match="the logs now belong to another store"):
             shuffler(tmp_path, intake, log, task, replace=True)
         with shuffler(tmp_path, intake, log, task, store="new"):
             pass

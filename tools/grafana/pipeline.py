@@ -284,7 +284,7 @@ def _posted() -> Json:
 
 def _refused() -> Json:
     return timeseries(
-        "Refused at the door",
+        "Refused by the gateway",
         "Releases per second that HTTP gateways refused, by reason. They never reach the log.",
         target(f'sum by (reason) (rate(murk_gateway_refusals_total{{task="$task"}}{RATE}))', "{{reason}}"),
         unit="cps",
@@ -309,7 +309,7 @@ def _requests() -> Json:
 
 def _waiting() -> Json:
     return timeseries(
-        "Waiting at the door",
+        "Waiting at the gateway",
         "Releases that wait for a durable write. Beyond 16,384 of a gateway, devices are asked to come again.",
         target('max by (instance) (murk_gateway_waiting_releases{task="$task"})', "{{instance}}"),
         least=0,

@@ -22,12 +22,12 @@ def page() -> str:
     shown, known = examples(mechanism.magnitude), schemas()
     common = {**known["gradient"]["properties"], "kind": {"type": "string"}, "payload": {"type": "array or string"}}
     rows = [f"| `{name}` | {_type(common[name])} | {words} |" for name, words in RELEASE.items()]
-    parts = [HEAD, "\n".join(["| field | type | meaning |", "| --- | --- | --- |", *rows]), ""]
+    parts = [HEAD, "\n".join(["| field | type | meaning |", "|---|---|---|", *rows]), ""]
     for kind, (title, words) in MESSAGES.items():
         parts += [f"### {title}\n", f"{words}\n", *_example(shown[kind]), *_fields(kind, known[kind])]
     parts += ["## What a receiver refuses\n"]
     parts += ["The first reason that applies, in this order, becomes the dead letter's `reason`:\n"]
-    parts += ["| reason | cause |\n| --- | --- |", *(f"| `{reason}` | {cause} |" for reason, cause in CAUSES.items())]
+    parts += ["| reason | cause |\n|---|---|", *(f"| `{reason}` | {cause} |" for reason, cause in CAUSES.items())]
     parts += [RULES, BY_HAND, f"```python\n{code()}```", SENDING]
     parts += [
         f"For the task of the examples, with mu = 1, steps are {mechanism.steps:,} and magnitudes are at most "

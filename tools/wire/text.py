@@ -8,7 +8,7 @@ HEAD: Final = """\
 # Wire format
 
 The reference for a device or a monitor in another language. All messages are JSON in UTF-8 on the topics of a log,
-neither pickled nor compressed nor signed. A device does three things:
+neither compressed nor signed. A device does three things:
 
 1. It reads the task and the newest model from `murk-NAME-models`.
 2. It [makes a release](#make-a-release), with code in plain Python.
@@ -24,7 +24,7 @@ A task with P partitions has four topics, and a fifth if estimates are published
 the log URL gives another one.
 
 | topic | partition | key | value | headers |
-| --- | --- | --- | --- | --- |
+|---|---|---|---|---|
 | `murk-NAME-releases` | the release's chain | none | a release | none |
 | `murk-NAME-models` | the chain | the chain, as decimal text; 0 for shared models | the chain's newest model | none |
 | `murk-NAME-models` | 0 | `task` | the task | none |
@@ -133,7 +133,7 @@ MESSAGES: Final[dict[str, tuple[str, str]]] = {
         "An example",
         "`protocol: examples` ([IWP-SGD](iwp-sgd.md)). A person's features and target. x is the d coded features with "
         "the constant last. y is the target, -1 or +1 for a label.\n\n"
-        "| `examples: {release}` | `payload` |\n| --- | --- |\n"
+        "| `examples: {release}` | `payload` |\n|---|---|\n"
         "| `outer` | (d + 1) (d + 2) / 2 integers: the upper triangle of v v', row by row, off-diagonal numbers times "
         "sqrt(2). v = (x, y) / sqrt(1 + x'x), or 0 without a target |\n"
         "| `directions` | d + 2 integers. Let n be the norm of x. The numbers are x / n without the constant (for a "
@@ -148,7 +148,7 @@ MESSAGES: Final[dict[str, tuple[str, str]]] = {
         "Moments",
         "`protocol: moments` ([public-data GLM](public-glm.md)). A person's second moments. x is the coded features "
         "with the constant last, y is in [-1, 1], r is the bound on the norm of x, and b = sqrt(2) r.\n\n"
-        "| `moments: {release}` | `payload` |\n| --- | --- |\n"
+        "| `moments: {release}` | `payload` |\n|---|---|\n"
         "| `observed` | the upper triangle of x x', row by row, off-diagonal numbers times sqrt(2), then b x y. The "
         "square of the constant is replaced by r. Without a target it is -r, and all other numbers are 0 |\n"
         "| `joint` | as `observed` without the square of the constant; y is 0 without a target |\n"
@@ -240,11 +240,11 @@ another task, chain or log (`identity`), or has a `last_id` other than the last 
 ## Scores
 
 Epochs begin at the versions 0, 3000, 6000, 12000, ..., each with a new model. With `"models": "shared"` in the task,
-all chains use the models of chain 0, versions count the releases of all chains, and some are skipped. With p coded
+all chains use the models of chain 0, versions count the releases of all chains, and epochs may be skipped. With p coded
 features (the constant included) a model has p + p^2 + 4 numbers, for K classes (K - 1) p + p^2 + 4:
 
 | numbers | meaning | allowed | version 0 |
-| --- | --- | --- | --- |
+|---|---|---|---|
 | p or (K - 1) p | origin a | within 1e4 | 0 |
 | p^2 | transform W, row by row | within 1e8 | identity; with `covariates` M^-1/2 |
 | 1 | length R | above 0, to 1e4 | see below |
@@ -267,7 +267,7 @@ min(1, R / |z|) / |z|:
   sqrt(2) / (2 steps - sqrt(p (p + 1) / 2) - 2) and rounds it to the nearest integer; other mechanisms take the vector
   with C = 1.
 
-**Directions** (`protocol: moments`, `moments: {release: directions}`) are scores of version 0, without models. One
+**Directions** (`protocol: moments`, `moments: {release: directions}`) are scores of version 0; no model is read. One
 person in ten answers a `curvature`, or nobody if p (p + 1) / 2 exceeds 600. """
 
 BY_HAND: Final = """\

@@ -27,9 +27,11 @@ if TYPE_CHECKING:
               "records.")  # fmt: skip
 @click.option("--confidence", type=click.FloatRange(0, 1, min_open=True, max_open=True), default=0.999,
               show_default=True, help="Probability that no bound of the table exceeds the truth.")  # fmt: skip
-@click.option("--seed", type=click.IntRange(0, 2**64 - 1),
-              help="Simulate the noise, so that the run is repeatable.  [default: the randomness that devices "
-              "use]")  # fmt: skip
+@click.option(
+    "--seed",
+    type=click.IntRange(0, 2**64 - 1),
+    help="Simulate the noise, so that the run is repeatable.  [default: the randomness that devices use]",
+)
 @as_json
 def command(
     task_path: str | None, everything: bool, draws: int, confidence: float, seed: int | None, as_json: bool
@@ -53,15 +55,17 @@ def command(
         findings = list(audit(cases, draws, noise=noise, confidence=confidence, tick=tick))
     holds = all(finding.holds for finding in findings)
     if as_json:
-        print_json({
-            "holds": holds,
-            "confidence": confidence,
-            "simulated": seed is not None,
-            "task": None if task is None else {"name": task.name, "hash": task.hash},
-            "murk": __version__,
-            "date": datetime.now(UTC).date().isoformat(),
-            "findings": [finding.to_dict() for finding in findings],
-        })  # fmt: skip
+        print_json(
+            {
+                "holds": holds,
+                "confidence": confidence,
+                "simulated": seed is not None,
+                "task": None if task is None else {"name": task.name, "hash": task.hash},
+                "murk": __version__,
+                "date": datetime.now(UTC).date().isoformat(),
+                "findings": [finding.to_dict() for finding in findings],
+            }
+        )
     else:
         _show(findings, confidence, seed, whole=everything)
     if not holds:

@@ -81,8 +81,9 @@ class LivePage:
 @click.option("--seed", type=click.IntRange(0, 2**64 - 1), help="Simulate the noise, which protects nobody.")
 @click.option("--log", "log_url", metavar="URL", help="The log: kafka://HOST:PORT.  [default: a file in DIR]")
 @click.option("--page/--no-page", default=None, help="Serve the live page.  [default: only with --log]")
-@click.option("--port", type=click.IntRange(0, 65535), default=0, metavar="N",
-              help="Port of the page; 0 lets the system choose.")  # fmt: skip
+@click.option(
+    "--port", type=click.IntRange(0, 65535), default=0, metavar="N", help="Port of the page; 0 lets the system choose."
+)
 @click.option("--picture/--no-picture", default=True, help="Draw the estimate over the number of releases.")
 @as_json
 def command(

@@ -20,16 +20,18 @@ if TYPE_CHECKING:
 
 @click.command("dossier")
 @click.argument("task_path", metavar="TASK", type=click.Path())
-@click.option("--log", "log_url", metavar="URL",
-              help="Read the deployment from this log: sqlite:///FILE or kafka://HOST:PORT.")  # fmt: skip
+@click.option(
+    "--log", "log_url", metavar="URL", help="Read the deployment from this log: sqlite:///FILE or kafka://HOST:PORT."
+)
 @click.option("--ledger", metavar="PATH", help="Read caps and sums of accounts; nobody is named.")
 @click.option("--audit", "audit_path", metavar="FILE", help="Use the output of ``murk audit TASK --json``.")
 @click.option("--draws", type=click.IntRange(0), default=20_000, show_default=True, metavar="N",
               help="Without --audit: run an audit with N releases of each of two neighbours; 0 skips it.")  # fmt: skip
 @click.option("--purpose", default="", metavar="TEXT", help="Purpose and legal basis.")
 @click.option("--controller", default="", metavar="TEXT", help="Controller and contact.")
-@click.option("--out", type=click.Path(dir_okay=False), metavar="FILE",
-              help="File to write.  [default: NAME.dossier.html]")  # fmt: skip
+@click.option(
+    "--out", type=click.Path(dir_okay=False), metavar="FILE", help="File to write.  [default: NAME.dossier.html]"
+)
 @click.option("--simulated", is_flag=True, help="For simulated releases, which protect nobody.")
 @as_json
 def command(

@@ -28,7 +28,7 @@ _PAUSE = 0.05  # seconds between two looks at a log while nothing arrives
 @click.command("fit")
 @click.argument("model_paths", metavar="MODEL...", nargs=-1, required=True, type=click.Path())
 @existing_log
-@click.option("--follow", is_flag=True, help="Go on with what arrives, until stopped.")
+@click.option("--follow", is_flag=True, help="Continue with new releases until stopped.")
 @click.option("--estimates", type=click.FloatRange(0), default=10.0, show_default=True, metavar="SECONDS",
               help="Least time between published estimates, if the log has a topic for them; 0: never.")  # fmt: skip
 @metrics_port("Serve this process's health and Prometheus metrics on port N (one model).")

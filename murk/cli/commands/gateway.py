@@ -41,10 +41,10 @@ _LEAST_TOKEN = 16  # least number of characters of a bearer token
               help="Origin of pages that may use the gateway, such as https://app.example.org; * for all. May be "
               "repeated.")  # fmt: skip
 @click.option("--rate", type=click.IntRange(0), default=600, show_default=True, metavar="N",
-              help="Most releases and other requests of an address prefix (IPv4 /24, IPv6 /48) in a minute; 0: no "
-              "limit, as behind a proxy that has one.")  # fmt: skip
+              help="Largest number per minute of releases, and of other requests, of an address prefix (IPv4 /24, IPv6 "
+              "/48); 0: no limit, as behind a proxy that has one.")  # fmt: skip
 @click.option("--connections", type=click.IntRange(1, 60_000), default=1_000, show_default=True, metavar="N",
-              help="Most open connections.")  # fmt: skip
+              help="Largest number of open connections.")  # fmt: skip
 @click.option("--token-file", metavar="FILE", help="File with a bearer token that requests need.")
 @click.option("--shuffle", "shuffle_url", metavar="URL",
               help="Also shuffle: forward the releases on --log in crowds to this log of releases.")  # fmt: skip

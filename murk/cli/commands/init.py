@@ -34,8 +34,9 @@ _REMEDY = (
               help="Column to learn, also worked:no|yes (yes is positive).  [default: the last column]")  # fmt: skip
 @click.option("--public", metavar="FILE", help="File of public records to take columns, bounds and categories from.")
 @click.option("--source", metavar="FILE", help="The people's own file, instead of --public; only with --simulation.")
-@click.option("--simulation", is_flag=True,
-              help="The task is for simulated noise, so the people's own file may be read.")  # fmt: skip
+@click.option(
+    "--simulation", is_flag=True, help="The task is for simulated noise, so the people's own file may be read."
+)
 @click.option("--guarantee", "promise", type=guarantee, default="gdp:1", show_default=True, metavar="GUARANTEE",
               help="Guarantee of a release: gdp:MU, zcdp:RHO, pure:E or approx:E,DELTA.")  # fmt: skip
 @click.option("--rate", type=click.FloatRange(0.0, 1.0, min_open=True, max_open=True), metavar="SHARE",
@@ -150,7 +151,7 @@ def _looked_at(public: str | None, source: str | None) -> dict[str, Column]:
 
     known: dict[str, Column] = {}
     if source is not None:
-        origin = f"SIMULATION: read off people's own records in {Path(source).name!r}"
+        origin = f"SIMULATION: taken from people's own records in {Path(source).name!r}"
         # Typical ranges are not needed to simulate: take them only from public files.
         known |= {column.name: replace(column, typical=None) for column in looked_at(open_records(source), origin)}
     if public is not None:
@@ -168,7 +169,7 @@ def _is_described(column: Column) -> bool:
 
 
 def _settled(column: Column, known: dict[str, Column]) -> Column:
-    """Complete a column with its public description: as given, from a file, or from the terminal."""
+    """Complete a column with its public description, from the options, a file or the terminal."""
     from murk.cli.draft import GRAMMAR, dashed, described
 
     if _is_described(column):

@@ -35,11 +35,14 @@ COLLECT = (100_000, 20, 100)
 @click.option("--chain", "chains", type=click.IntRange(0), multiple=True,
               help="Learn this chain regardless of other learners; may be repeated.  [default: all assigned "
               "chains]")  # fmt: skip
-@click.option("--idle", type=click.FloatRange(0), metavar="SECONDS",
-              help="Stop when nothing has arrived for this long.")  # fmt: skip
-@click.option("--name", metavar="NAME",
-              help="Name by which a restarted learner gets its chains again (Kafka).  [default: the host name and "
-              "a number]")  # fmt: skip
+@click.option(
+    "--idle", type=click.FloatRange(0), metavar="SECONDS", help="Stop when nothing has arrived for this long."
+)
+@click.option(
+    "--name",
+    metavar="NAME",
+    help="Name by which a restarted learner gets its chains again (Kafka).  [default: the host name and a number]",
+)
 @click.option("--estimates", type=click.FloatRange(0), default=10.0, show_default=True, metavar="SECONDS",
               help="Least time between published estimates, if the log has a topic for them; 0: never.")  # fmt: skip
 @wait_for_task

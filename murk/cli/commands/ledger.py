@@ -26,14 +26,17 @@ if TYPE_CHECKING:
               "keeps the name out of histories and process lists.")  # fmt: skip
 @click.option("--source", metavar="FILE", help="File that contains the row, if each row is a person.")
 @click.option("--withdraw", is_flag=True, help="Delete waiting releases and refuse further ones of this person.")
-@click.option("--task", metavar="NAME",
-              help="With --withdraw: only from tasks of this name, now and later.  [default: all tasks]")  # fmt: skip
+@click.option(
+    "--task", metavar="NAME", help="With --withdraw: only from tasks of this name, now and later.  [default: all tasks]"
+)
 @click.option("--yes", is_flag=True, help="With --withdraw: do not ask for confirmation.")
 @click.option("--new", is_flag=True, help="With --withdraw --yes: allow a name that is not in the ledger.")
 @click.option("--details", is_flag=True, help="With --person: show the full account with all guarantees.")
-@click.option("--migrate", is_flag=True,
-              help="Replace names and file digests in a ledger of an earlier version by keyed hashes, "
-              "permanently.")  # fmt: skip
+@click.option(
+    "--migrate",
+    is_flag=True,
+    help="Replace names and file digests in a ledger of an earlier version by keyed hashes, permanently.",
+)
 @as_json
 def command(
     path: str, person: str | None, source: str | None, withdraw: bool, task: str | None, yes: bool, new: bool,
@@ -107,14 +110,16 @@ def _everybody(ledger: Ledger, as_json: bool) -> None:
     totals, names = ledger.totals(), ledger.names
     if as_json:
         kept = "unfinished" if names.is_unfinished else "keyed"
-        print_json({
-            **{name: getattr(totals, name) for name in ("people", "releases", "refused", "queued", "withdrawn")},
-            "names": "plain" if names.are_plain else kept,
-            "digests": "plain" if names.has_digests else kept,
-            "key": None if not names.is_keyed else "found" if names.missing() is None else "missing",
-            "levels": [{"task": task, "level": level, "releases": n} for (task, level), n in totals.levels.items()],
-            "together": [each.to_dict() for each in ledger.together()],
-        })  # fmt: skip
+        print_json(
+            {
+                **{name: getattr(totals, name) for name in ("people", "releases", "refused", "queued", "withdrawn")},
+                "names": "plain" if names.are_plain else kept,
+                "digests": "plain" if names.has_digests else kept,
+                "key": None if not names.is_keyed else "found" if names.missing() is None else "missing",
+                "levels": [{"task": task, "level": level, "releases": n} for (task, level), n in totals.levels.items()],
+                "together": [each.to_dict() for each in ledger.together()],
+            }
+        )
         return
     click.echo(
         f"{totals.counted}, {many(totals.releases, 'release')} paid for, {totals.refused:,} refused, "

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 @click.option("--reference", metavar="FILE",
               help="True coefficients in coded units: JSON or YAML, or the --json output of another run.")  # fmt: skip
 @click.option("--known-within", "within", multiple=True, metavar="[NAME=]E",
-              help="Alert once the interval for every look of coefficient NAME, or of each, reaches at most E to both "
-                   "sides, in coded units; may be repeated.")  # fmt: skip
+              help="Alert once coefficient NAME, or each, has a half-width of at most E at every look, in coded units; "
+                   "may be repeated.")  # fmt: skip
 @wait_for_task
 @logging_options
 @address_as_json

@@ -53,7 +53,7 @@ _FORMATS = ("png", "svg", "pdf")
 @click.option("--protocol", "protocols", multiple=True, metavar="NAME",
               help="Protocol to compare; may be repeated.  [default: all]")  # fmt: skip
 @click.option("--picture", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
-              help="Draw half-widths over numbers of people (PNG, SVG or PDF).")  # fmt: skip
+              help="Plot half-widths by number of people (PNG, SVG or PDF).")  # fmt: skip
 @as_json
 def command(
     task_path: str | None, settings: str | None,
@@ -81,8 +81,9 @@ def command(
     wanted = {name: value / points for name, value in (effect_of(text, units(task), "half-width") for text in errors)}
     assumed = Effects(
         next((value for name, value in stated if name is None), None),
-        {name: value for name, value in stated if name is not None}, rate,
-    )  # fmt: skip
+        {name: value for name, value in stated if name is not None},
+        rate,
+    )
     counts = people or PEOPLE
     if picture is not None:
         _check_picture(picture)
@@ -118,9 +119,10 @@ def _task(path: str | None, settings: str | None) -> Task:
 
     if (path is None) == (settings is None):
         raise UserError(
-            f"give a task file, or --settings {EXAMPLE!r}" if path is None
+            f"give a task file, or --settings {EXAMPLE!r}"
+            if path is None
             else f"{path} and --settings: give one of them, a task file has its settings"
-        )  # fmt: skip
+        )
     return Task.load(path) if path is not None else task_of(settings or "")
 
 
@@ -149,10 +151,12 @@ def _show(found: Plan, assumed: Effects, *, asked: bool) -> None:
             answer = "it estimates no average effects"
         elif needed is not None:
             answer += " at one planned look; " + (
-                "no interval holds at every look" if protocol not in found.watched
-                else "not reached with a billion people at every look" if found.watched[protocol] is None
+                "no interval holds at every look"
+                if protocol not in found.watched
+                else "not reached with a billion people at every look"
+                if found.watched[protocol] is None
                 else f"about {found.watched[protocol]:,} people until it holds at every look (docs/intervals.md)"
-            )  # fmt: skip
+            )
         paragraph(f"For the requested half-widths, at the task's budget, {protocol}: {answer}.")
 
 
@@ -160,9 +164,10 @@ def _assumptions(found: Plan, assumed: Effects) -> str:
     from murk.planning.outlook import rate_words
 
     of = (
-        "the public covariates" if found.designs[0].name == "public"
+        "the public covariates"
+        if found.designs[0].name == "public"
         else "a typical population within the task's bounds (in brackets a hard one: docs/plan.md)"
-    )  # fmt: skip
+    )
     size = f" (a standard deviation of a feature changes the target by {found.effect:.2g} points)"
     origin = "given" if assumed.each is not None or assumed.named else "assumed"
     return (
@@ -191,7 +196,7 @@ def _own_table(found: Plan) -> tuple[str, list[str], list[list[str]]]:
 
 
 def _fitting(rows: list[list[str]]) -> list[list[str]]:
-    """Return the first columns, as many as fit a line and at least two."""
+    """Return the first columns that fit on a line, at least two."""
     room = shutil.get_terminal_size().columns if sys.stdout.isatty() else _LINE
     ends = list(itertools.accumulate(max(map(len, column)) + 2 for column in zip(*rows, strict=True)))
     fit = max(sum(end <= room + 2 for end in ends), 2)
@@ -214,7 +219,7 @@ def _features(found: Plan) -> tuple[list[str], list[str], float]:
 
 
 def _in_units(forecasts: Sequence[Forecast | None], name: str, points: float) -> str:
-    """Return the half-width for the first population, and that for the second (the hard one) in brackets."""
+    """Format the half-width for the first population, with that for the second (the hard one) in brackets."""
     halves = [_half_width(forecast, name, points) for forecast in forecasts]
     return halves[0] if len(halves) == 1 else f"{halves[0]} ({halves[1]})"
 
@@ -253,7 +258,7 @@ def _rounded(value: float) -> str:
 
 
 def _cell(forecast: Forecast, points: float, words: str) -> str:
-    """Return the text of a half-width, or that nothing is learned."""
+    """Format a half-width for the table; words where nothing is learned."""
     from murk.planning.forecast import WIDEST
 
     if not math.isfinite(points):

@@ -1,4 +1,4 @@
-"""``murk reproduce``: tell how to reproduce the papers."""
+"""``murk reproduce``: explain how to reproduce the papers."""
 
 import shlex
 
@@ -10,6 +10,6 @@ from murk.errors import UserError
 @click.command("reproduce", context_settings={"ignore_unknown_options": True})
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def command(arguments: tuple[str, ...]) -> None:
-    """Tell how to reproduce the papers' tables and figures, which need Murk's repository."""
+    """Explain how to reproduce the papers' tables and figures, which requires Murk's repository."""
     line = shlex.join(["python", "-m", "reproductions", *arguments])
     raise UserError(f"the papers' tables and figures are reproduced from a checkout of Murk's repository: {line}")

@@ -29,10 +29,12 @@ if TYPE_CHECKING:
 @click.option("--to", "to_url", required=True, metavar="URL", help="The log of releases, which learners read.")
 @click.option("--store", "store_path", type=click.Path(), metavar="PATH",
               help="File of the releases that wait for their crowd.  [default: FILE.store, or NAME.store]")  # fmt: skip
-@click.option("--replace", is_flag=True,
-              help="Take over from a shuffler whose store is lost; give up what waits there.")  # fmt: skip
-@click.option("--idle", type=click.FloatRange(0), metavar="SECONDS",
-              help="Stop when nothing has arrived for this long.")  # fmt: skip
+@click.option(
+    "--replace", is_flag=True, help="Take over from a shuffler whose store is lost; give up what waits there."
+)
+@click.option(
+    "--idle", type=click.FloatRange(0), metavar="SECONDS", help="Stop when nothing has arrived for this long."
+)
 @click.option("--patience", type=click.FloatRange(0), default=60.0, show_default=True, metavar="SECONDS",
               help="How long to wait for a broker that does not answer.")  # fmt: skip
 @wait_for_task
@@ -45,8 +47,8 @@ def command(
 ) -> None:  # fmt: skip
     """Forward releases from an intake to the log of releases, in crowds of the size that the task asks for.
 
-    Each crowd is in a random order, with new ids and one time. What waits longer than the task's shuffle.patience is
-    dropped, never released with fewer. Whoever runs this command knows who released what.
+    Each crowd is in a random order, with new ids and one time. A crowd that is not complete within the task's
+    shuffle.patience is dropped. Whoever runs this command knows who released what.
     """
     # With --json, nothing else shows progress.
     start_logging(max(verbose, int(as_json)), log_json)

@@ -29,9 +29,11 @@ _STORED = "the task is stored in the log: devices and learners may begin"
     metavar="URL",
     help="The cluster: kafka://HOST:PORT[/NAME], or a file: sqlite:///PATH.",
 )
-@click.option("--simulated", is_flag=True,
-              help="For simulated releases, which protect nobody; permanent.  [with --check: as the log's "
-              "task]")  # fmt: skip
+@click.option(
+    "--simulated",
+    is_flag=True,
+    help="For simulated releases, which protect nobody; permanent.  [with --check: as the log's task]",
+)
 @click.option("--replication", type=click.IntRange(1), metavar="N",
               help="Replicas of each partition.  [default: the brokers' setting]")  # fmt: skip
 @click.option("--estimates", is_flag=True, help="Also create a topic for estimates as JSON.")

@@ -69,7 +69,10 @@ def flattened(matrix: Floats) -> Floats:
 
 @jit
 def confine(x: Floats, reach: float, constant: bool, zero: bool) -> bool:
-    """Shorten features to the norm ``reach``, or to 0 if ``zero``; return whether they were longer. NaN counts as 0."""
+    """Scale features (without the constant) down to the norm ``reach``; return whether they were longer.
+
+    With ``zero`` longer ones become 0 instead. Values that are not finite count as 0.
+    """
     slopes = x.shape[0] - 1 if constant else x.shape[0]
     if constant:
         x[slopes] = 1.0

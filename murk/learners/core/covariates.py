@@ -40,7 +40,7 @@ class Covariates:
 
     @classmethod
     def of(cls, public: PublicCovariates) -> Covariates:
-        """Return a task's points and counts."""
+        """Return the covariates of a task."""
         people = float(public.counts.sum())
         return cls(public.points, public.counts / people, people, public.second_moment)
 
@@ -76,7 +76,7 @@ class PublicSample:
 
     @classmethod
     def of_argument(cls, public: Any, names: Sequence[Any] | None) -> tuple[PublicSample | None, Any]:
-        """Return the sample of an estimator's argument ``public`` (or None), and the argument's value for clones."""
+        """Return the sample for an estimator's argument ``public`` (or None), and the value to store for clones."""
         sample = None if public is None else cls.read(public, names)
         # A used-up iterator is replaced by its rows.
         return sample, sample if isinstance(public, Iterator) else public

@@ -130,7 +130,7 @@ class BeyondBounds:
         return type(None), ()
 
     def warned(self, y: Any) -> bool:
-        """Count a target or a column of them; return whether this led to the warning."""
+        """Count a target or a column of targets; return whether a warning was issued."""
         if isinstance(y, float):
             seen, beyond = 1, int(y < self._low or y > self._high)
         else:

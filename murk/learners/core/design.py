@@ -7,7 +7,7 @@ plan states all three. The rows are the public covariates, or else two designs w
 features.
 
 *hard*: numbers with a standard deviation of .15 of half their range, one in twenty people in each category but the
-first, half of features' variance in common, and a real target at the ends of its range. People can be harder still.
+first, half of features' variance in common, and a real target at the ends of its range. Real people can be harder.
 
 The task's statements replace these: a feature's `typical` range (nine tenths of a normal distribution, clamped to the
 bounds) in both designs, and the target's `rate` or `typical` range.
@@ -131,7 +131,7 @@ class Population:
 
     @property
     def records(self) -> Records:
-        """All rows, each with every target that it may have."""
+        """Pair every row with each of its possible targets."""
         X, shares = self.points, self.shares
         if self.kind == "classes":
             odds = class_probabilities(X @ self.theta.T, np.eye(len(self.theta)))
@@ -177,7 +177,7 @@ def designs(task: Task, effects: Effects) -> tuple[Population, ...]:
 
 
 def _drawn(task: Task, spread: float, rare: float | None, common: float) -> Floats:
-    """Draw rows of related features: normal scores give their ranks, each feature's own distribution the values."""
+    """Draw rows of correlated features by a Gaussian copula, with each feature's own marginal distribution."""
     coding, rng = task.coding, np.random.Generator(np.random.Philox(key=0x706C616E))
     shared = rng.normal(size=ROWS)
     rows, column = np.ones((ROWS, coding.size)), 0
@@ -314,7 +314,7 @@ def _with_shares(points: Floats, shares: Floats, theta: Floats, wanted: Floats) 
 
 
 def _thinned(points: Floats, shares: Floats) -> tuple[Floats, Floats]:
-    """Return at most `MOST_ROWS` rows, taken evenly by their shares."""
+    """Return at most `MOST_ROWS` rows, sampled systematically with probabilities proportional to their shares."""
     if len(points) <= MOST_ROWS:
         return points, _even(shares)
     order = np.lexsort(points.T)

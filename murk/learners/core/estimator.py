@@ -52,7 +52,7 @@ class StreamEstimator(base.Estimator):
         self.__dict__.update((name, value) for name, value in arguments.items() if name != "self")
 
     def _prepare(self) -> None:
-        """Initialize what is not a constructor argument, and check the arguments."""
+        """Check the constructor's arguments, and initialize all other attributes."""
         chosen_noise(self.seed, self.noise)
         self._engine: Any = None
         self._names: tuple[Any, ...] = ()
@@ -85,7 +85,7 @@ class StreamEstimator(base.Estimator):
         """Make the engine for these features."""
 
     def _expected(self) -> tuple[float | None, float | None]:
-        """Return the largest absolute values expected of features and of a real target; None where any are expected."""
+        """Return the largest absolute values expected of features and of a real target; None for no limit."""
         return 1.0, None
 
     def _watch(self) -> None:
@@ -189,7 +189,7 @@ class StreamEstimator(base.Estimator):
         return rows
 
     def _of_rows(self, budget: Guarantee | Sequence[Guarantee] | None, count: int) -> Any:
-        """Return a single mechanism for all rows, or a list with one for each row."""
+        """Return one mechanism for all rows, or a list with one for each row."""
         if not isinstance(budget, Sequence):
             return self._default if budget is None else self._calibrated(budget)
         if len(budget) != count:
@@ -225,7 +225,7 @@ class StreamEstimator(base.Estimator):
         engine.learn_releases([release])
 
     def _fix(self, names: tuple[Any, ...], engine: Any) -> Any:
-        """Set the features, and an engine that learns one record in place."""
+        """Store the features and the engine, which learns single records in place."""
         self._names = names
         # With one name, an itemgetter returns a value and not a tuple.
         self._values_of: Callable[[Record], Sequence[Any]] = (
@@ -251,7 +251,7 @@ class StreamEstimator(base.Estimator):
         return estimate
 
     def _in_units(self, estimate: Any) -> Any:
-        """Return an estimate of coded targets in the target's own units."""
+        """Convert an estimate from coded targets to the target's units."""
         return estimate
 
     def coefficients(self) -> dict[str, float]:
@@ -284,7 +284,7 @@ class StreamEstimator(base.Estimator):
         return learner_html(self, repr(self))
 
     def _engines(self, others: Sequence[Self]) -> list[Any]:
-        """Return the engines of this learner and of ``others``, which must have the same settings."""
+        """Return the engines of this learner and ``others``; raise UserError if their settings differ."""
         engine = self._require()
         engines = [engine]
         for other in others:
@@ -477,8 +477,8 @@ class LabelEstimator(StreamEstimator):
         frame = frame_of(X)
         if not frame.implementation.is_pandas_like() and len(set(map(str, self.classes))) < len(self.classes):
             raise UserError(
-                f"the classes {self.classes!r} are not distinct as text, and a {type(X).__name__} names columns by "
-                "text: give a pandas frame or an array, or use classes that are distinct as text"
+                f"the classes {self.classes!r} are not distinct as text, but the columns of a {type(X).__name__} have "
+                "text as names: give a pandas frame or an array, or use classes that are distinct as text"
             )
         columns = {label: table[:, index] for index, label in enumerate(self.classes)}
         return dataframe.to_native_frame(columns, like=frame)
@@ -639,7 +639,7 @@ def codes_of(labels: Any, codes: Mapping[Any, float]) -> NDArray[np.float64]:
 
 
 def _within(label: Any, kind: str) -> int | float | None:
-    """Return a label as a number of the array kind ``kind``, or None unless the two are exactly equal."""
+    """Convert a label to float (``kind`` "f") or int; return None if it is no number or would change its value."""
     if not isinstance(label, int | float | np.number | np.bool_):
         return None
     try:

@@ -43,7 +43,7 @@ def trials_for(size: int) -> int:
 
 @within
 def words_for(size: int) -> int:
-    """Return the number of random words for ``size`` numbers of noise: two for each trial, then the spare ones."""
+    """Return the number of random words for ``size`` numbers of noise: two for each trial, and spare words."""
     return 2 * trials_for(size) + SPARE
 
 
@@ -58,7 +58,7 @@ def draw_from(address: int, trials: int, noise: Any) -> int:
 def finish_draw(
     words: NDArray[np.uint64], trials: int, noise: NDArray[np.int64], distribution: NoiseDistribution = GAUSSIAN_NOISE
 ) -> None:
-    """Draw ``noise`` from random words that are too few (two for each trial, then spare ones) and from new ones."""
+    """Draw ``noise`` from random words (two for each trial, then spare ones) and, as these do not suffice, new ones."""
     words = keep(words.copy())
     # Read-only like the operating system's, so that the kernels are compiled for one type only.
     read_only = words.view()
@@ -91,7 +91,7 @@ class KernelMemory(ABC):
         self.whole, self.real = both[:wholes], both[wholes:].view(np.float64)
 
     def _open(self, x: int, p: int) -> None:
-        """Place the p features, the constant last, at index ``x`` of ``real``."""
+        """Create the views on the p features, the constant last, at index ``x`` of ``real``."""
         self.x = self.real[x : x + p]
         self.features = self.x[:-1]
         pack = struct.Struct(f"{p - 1}d").pack_into
@@ -109,7 +109,7 @@ class KernelMemory(ABC):
         self._forget(self.real, self.whole)
 
     def _forget(self, real: NDArray[np.float64], whole: NDArray[np.int64]) -> None:
-        """Wipe what belongs to a record in ``whole`` and ``real``, either this memory's own arrays or copies."""
+        """Wipe what belongs to a record in ``whole`` and ``real``, which are this memory's arrays or copies."""
         x = self.way[2]
         real[x:] = 0.0
         real[x + len(self.x) - 1] = 1.0  # the constant is written once
@@ -132,7 +132,7 @@ class KernelMemory(ABC):
 
 
 class Held:
-    """Holder of what an engine has learned, used while no kernel adds to it."""
+    """Learned state of an engine while no kernel is in use; stands in for a `KernelMemory`."""
 
     count = 0  # number of records in a kernel's memory that ``learned`` lacks
 
@@ -140,7 +140,7 @@ class Held:
         self.learned = learned  # replaced, never written to
 
     def wipe(self) -> None:
-        """Do nothing: it contains nothing of a record."""
+        """Do nothing, since there is nothing from a record to wipe."""
 
 
 class RecordEngine(ABC):
@@ -155,7 +155,7 @@ class RecordEngine(ABC):
 
     @abstractmethod
     def use(self, mechanism: Any) -> None:
-        """Randomize the next records by ``mechanism``, unless a record is given with its own."""
+        """Select the mechanism for the next records that do not bring their own."""
 
     def _hold(self, held: Any, mechanism: Any) -> None:
         """Switch to another memory, for records randomized by ``mechanism``."""
@@ -197,7 +197,7 @@ class RecordEngine(ABC):
                 turns.busy = False
 
     def _learn_slowly(self, y: float, missing: int) -> None:
-        """Learn with secure noise the record for which the kernel had too few random words, or none."""
+        """Learn a record with secure noise if the kernel lacked random words for it."""
         memory, trials = self.memory, self._trials
         words = memory.words[: 2 * trials + SPARE]
         if missing == NO_WORDS:

@@ -18,7 +18,7 @@ from murk.stream.task.task import Task
 
 @dataclass(frozen=True)
 class Numbers:
-    """A selection of a release's numbers, by index and sign."""
+    """A selection of a release's entries, by index and sign."""
 
     places: Integers
     signs: Integers
@@ -53,7 +53,7 @@ class Part:
 
 
 class PartEngine:
-    """Learner of a part of a log's releases: ``whole`` admits them like the task's own learner, ``own`` learns."""
+    """Learner of a part of a log's releases: the task's learner ``whole`` admits them, and ``own`` learns the part."""
 
     def __init__(self, whole: Any, own: Any, take: Callable[[Sequence[Any]], Sequence[Any]], digest: str) -> None:
         self.own = own

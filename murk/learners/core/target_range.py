@@ -80,7 +80,7 @@ class TargetRange:
         return codes
 
     def in_units(self, estimate: E) -> E:
-        """Return an estimate of coded targets in the target's own units."""
+        """Convert an estimate from coded targets to the target's units."""
         if not self.coded:
             return estimate
         values, unit = self.unit * estimate.values, self.unit

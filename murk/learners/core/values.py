@@ -28,7 +28,7 @@ def target(value: Any) -> float:
 
 
 def numbers(values: Any, convert: Callable[[Any], float] = number, what: str = "the column") -> NDArray[np.float64]:
-    """Return a column as numbers, with no error for a failed conversion, whose message would quote a record."""
+    """Convert a column to numbers without errors, since their messages would quote a record."""
     array = column_array(values, what)
     if array.dtype.kind in "biuf":
         return keep(array.astype(np.float64))

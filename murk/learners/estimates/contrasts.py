@@ -161,7 +161,7 @@ def errors_from_zero(interval: Callable[[float], Interval], levels: Sequence[flo
 
 
 def _next_quantile(size: float, known: dict[float, float]) -> float | None:
-    """Return the next quantile to try, from half-widths at known ones; None if it is close to a known one."""
+    """Return the next quantile to try, from the half-widths at tried ones; None if it is close to a tried one."""
     inside = max((quantile for quantile, half in known.items() if _excludes(size, half)), default=0.0)
     outside = sorted(quantile for quantile, half in known.items() if not _excludes(size, half) and math.isfinite(half))
     if outside and (inside > 0.0 or len(outside) != 2):

@@ -223,7 +223,7 @@ def compare(
 
 
 def _by_coefficient(change: Array, before: Array, after: Array, share: float | Array) -> tuple[Array, Array]:
-    """Return each coefficient's log e-value and change; minus infinity and NaN where nothing was known before."""
+    """Return each coefficient's log e-value and change; minus infinity and NaN without an earlier estimate."""
     with np.errstate(divide="ignore", invalid="ignore"):
         left = after / before
         known = np.isfinite(before) & np.isfinite(left)
@@ -233,7 +233,7 @@ def _by_coefficient(change: Array, before: Array, after: Array, share: float | A
 
 
 def concluded(names: Sequence[str], releases: int, comparisons: Sequence[Comparison], views: int = 1) -> Drift:
-    """Return the conclusion from comparisons of several parts, each of which may have been made in ``views`` ways."""
+    """Combine comparisons of several parts; each may have been made in ``views`` ways, for which this corrects."""
     if not comparisons:
         return Drift(releases=releases)
     worst = max(comparisons, key=lambda each: each.evidence - _price(each, views))
@@ -248,16 +248,16 @@ def concluded(names: Sequence[str], releases: int, comparisons: Sequence[Compari
 
 
 def _price(comparison: Comparison, views: int) -> float:
-    """Return the correction of a log e-value for the comparison's number and its ``views``, to be subtracted."""
+    """Return what to subtract from a log e-value, for the comparison's number and its ``views``."""
     return math.log(views * comparison.number * (comparison.number + 1))
 
 
 def drift_of_curve(estimate: Estimate, curve: Sequence[CurvePoint]) -> Drift | None:
     """Test whether the coefficients have changed, from the estimate's path.
 
-    At each doubling of the releases a new comparison of all later releases with the earlier ones begins, made at every
-    later point for each coefficient alone. Returns None without standard errors, and for random scaling, whose errors
-    come from the path itself.
+    At each doubling of the number of releases, a new comparison of later with earlier releases begins. It is made at
+    every later point, for each coefficient separately. Returns None without standard errors, and for random scaling,
+    whose errors come from the path itself.
     """
     if estimate.method == RANDOM_SCALING or not np.any(np.isfinite(estimate.spread)):
         return None

@@ -53,7 +53,7 @@ def marginal_effects(estimate: Estimate, level: float = 0.95) -> tuple[Floats, F
 
 
 def marginal_differences(estimate: Estimate, weights: Floats, level: float = 0.95) -> tuple[Floats, Floats] | None:
-    """Return effects like `marginal_effects` of weighted sums of coefficients, for weights (q, p), and half-widths."""
+    """Return average marginal effects and half-widths of weighted sums of coefficients, for weights (q, p)."""
     people, covariance = estimate.people, estimate.covariance
     if people is None or covariance is None:
         return None

@@ -1,4 +1,4 @@
-"""Estimates of all protocols' learners, with intervals and their coverage, and where people lie within bounds."""
+"""Estimates of all protocols' learners, with intervals, their coverage, and the features' second moments."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ _QUANTILES = {
 
 
 def scaling_quantile(level: float, chains: int = 1) -> float:
-    """Return random scaling's critical value for so many chains; raise UserError unless its level is tabulated."""
+    """Return random scaling's critical value for a number of chains; raise UserError unless the level is tabulated."""
     for known, quantiles in _QUANTILES.items():
         if math.isclose(level, known, abs_tol=1e-9):
             return quantiles[max(i for i, tabled in enumerate(_CHAINS) if tabled <= max(chains, 1))]
@@ -171,7 +171,7 @@ class Estimate:
         return math.sqrt(scale * float(np.sum(np.square(self.spread))))
 
     def extent(self) -> Extent | None:
-        """Return where people lie within the public bounds; None if unknown."""
+        """Return the features' second moments; None if unknown."""
         if self.people is None or not self.people.sampled:
             return None
         return extent_of_rows(self.people.points, self.people.shares)

@@ -1,6 +1,7 @@
 r"""Exact confidence sequences for means of bounded releases, such as randomized responses, from the first one on.
 
-Let S be the sum of n numbers in [0, 1] that have the mean q given all before. For shapes r > 0 and B the beta function,
+Let S be the sum of n numbers in [0, 1] that each have the mean q given all earlier ones. With shapes r > 0 and the beta
+function B,
 
 .. math:: M_n(q) = \frac1K \sum_k \frac{B(q r_k + S,\ (1 - q) r_k + n - S)}{B(q r_k,\ (1 - q) r_k)\ q^S (1 - q)^{n - S}}
 
@@ -132,7 +133,7 @@ def difference_sequence(
     """
     pairs = [_sums(total, count) for total, count in zip(totals, counts, strict=True)]
     if any(_fractional(S, n).any() for S, n in pairs):
-        raise UserError("a sum within 1 of an end is not whole: begin after more releases")
+        raise UserError("a sum within 1 of 0 or of the count is not whole: begin after more releases")
     (one, many), (other, others) = np.broadcast_arrays(*pairs[0]), np.broadcast_arrays(*pairs[1])
     middle = one / np.maximum(many, 1) - other / np.maximum(others, 1)
     alpha = _error_of(level)
@@ -170,12 +171,12 @@ def _error_of(level: float) -> float:
 def _sums(total: ArrayLike, count: ArrayLike) -> tuple[Floats, Floats]:
     S, n = np.broadcast_arrays(np.asarray(total, dtype=np.float64), np.asarray(count, dtype=np.float64))
     if not ((S >= 0.0) & (n >= S)).all():
-        raise UserError("a sum of numbers between 0 and 1 lies between 0 and their count: give both in this order")
+        raise UserError("a sum of numbers in [0, 1] must lie between 0 and their count: give the sum, then the count")
     return S, n
 
 
 def _fractional(S: Floats, n: Floats) -> Inside:
-    """Return whether evidence may not be convex: a sum within 1 of an end is not whole."""
+    """Return whether evidence may fail to be convex, because a sum within 1 of an end is not whole."""
     return ((S > 0.0) & (S < 1.0)) | ((n - S > 0.0) & (n - S < 1.0))
 
 

@@ -63,7 +63,7 @@ def longest(mechanism: Any) -> float:
 
 
 def noise_of_number(mechanism: Any) -> float:
-    """Return the noise's standard deviation of a decoded number; for directions, orthogonally to the true vector."""
+    """Return the noise's standard deviation in a coordinate; for directions, orthogonally to the true vector."""
     inner = getattr(mechanism, "noise", mechanism)
     if isinstance(inner, L2BallMechanism | PrivUnitMechanism):
         return math.sqrt(inner.second_moment[0])

@@ -1,7 +1,7 @@
 r"""Log odds and average effects from a least-squares line through labels, for any distribution of the features.
 
 Least squares on labels -1 and +1 gives ``b = M^-1 E x h(t)``, with ``t = x'theta`` and ``h(t) = tanh(t / 2)``. For any
-line in t let ``h = alpha + s t + r``; then, but for the constant,
+line in t let ``h = alpha + s t + r``; then, except for the constant,
 
 .. math:: b = s \theta + e, \qquad e = M^{-1} E[x r], \qquad
     |e_j| \le \min\bigl(\sqrt{[M^{-1}]_{jj}\, E r^2},\ \rho \sum_k |[M^{-1}]_{jk}|\, E |r|\bigr)

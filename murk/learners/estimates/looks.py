@@ -1,7 +1,7 @@
-r"""Confidence sequences, intervals that hold at every look at a growing stream, and which of a display's intervals do.
+r"""Confidence sequences: intervals that hold at every look at a growing stream, and when displays use them.
 
-An estimate with standard error ``s_n`` of the information ``v`` times that at a public size N (`tightest_at`) lies
-within
+Let ``s_n`` be an estimate's standard error, and ``v`` its information relative to that at a public size N
+(`tightest_at`). The estimate lies within
 
 .. math:: \pm z(v)\, s_n, \qquad \frac1K \sum_k \frac{1}{\sqrt{1 + r_k}}
     \exp\Bigl(\frac{z^2}{2} \frac{r_k}{1 + r_k}\Bigr) = \frac1\alpha, \qquad r_k = \frac{c\,v}{S_k},
@@ -65,7 +65,7 @@ def evidence(z: float | Floats, information: float | Floats, alpha: float = 0.05
 
 
 def critical_values(information: Floats, level: float = 0.95) -> Floats:
-    """Return the numbers z of standard errors to both sides at which intervals hold at every look, at most `LARGEST`.
+    """Return how many standard errors wide intervals for every look are to each side, at most `LARGEST`.
 
     >>> (critical_values(np.array([0.01, 1 / 30, 0.1, 1.0, 10.0, 30.0, 100.0])) / 1.96).round(2).tolist()
     [1.93, 1.77, 1.71, 1.67, 1.67, 1.69, 1.74]
@@ -122,7 +122,7 @@ class Looks:
         return max(self.count, 1) / self.tightest_at
 
     def nominal(self, level: float) -> float:
-        """Return the level of the fixed interval that equals the interval of these looks at ``level``."""
+        """Return the level at which a fixed interval is as wide as the interval for these looks at ``level``."""
         return level if self.valid == "fixed" else nominal_level(self.information, level)
 
     def words(self, level: float) -> str:
@@ -156,7 +156,7 @@ class Looks:
 def fixed_only(task: Task) -> str:
     """Return why no interval of a task can hold at every look; empty if intervals can be confidence sequences."""
     if task.forget is not None:
-        return "old releases are forgotten, so that what is estimated may move"
+        return "old releases are forgotten, so that the estimated coefficients may change"
     return _NO_COVARIANCE if task.learner.intervals == ASKED else ""
 
 

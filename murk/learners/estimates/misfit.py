@@ -14,7 +14,7 @@ _NULL = 1e-9
 
 
 def excess(square: float, free: float) -> float:
-    """Return by how many standard deviations a sum of squares, each over its variance, exceeds its mean.
+    """Return the excess of a sum of squares, each divided by its variance, over its mean, in standard deviations.
 
     For normal numbers it is a chi-square with ``free`` > 0 degrees of freedom; the cube root of their ratio is nearly
     normal (Wilson and Hilferty, "The distribution of chi-square", PNAS 17, 1931).
@@ -27,7 +27,7 @@ def excess(square: float, free: float) -> float:
 
 
 def misfit(off: NDArray[np.float64], covariance: NDArray[np.float64]) -> float:
-    """Return by how many standard deviations ``off' covariance^-1 off`` exceeds its mean, if off is normal."""
+    """Return the excess of ``off' covariance^-1 off`` over its mean for normal ``off``, in standard deviations."""
     values, vectors = np.linalg.eigh(covariance)
     kept = values > _NULL * values[-1]
     free = int(kept.sum())

@@ -23,7 +23,7 @@ class Unit:
 
 
 def on_logit_scale(task: Task) -> bool:
-    """Return whether coefficients are log odds, with odds ratios as exponentials: not so for a probit, say."""
+    """Return whether coefficients are log odds, whose exponentials are odds ratios (unlike a probit's, for example)."""
     return task.coefficient_scale == "log odds"
 
 

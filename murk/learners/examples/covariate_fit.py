@@ -83,7 +83,7 @@ class Rows:
 
     @cached_property
     def off_share(self) -> Floats:
-        """Map from an error of a to its effect once pi is estimated from a's trace, (k, k)."""
+        """Linear map from an error of a to its effect, allowing for pi, which is estimated from a's trace, (k, k)."""
         return np.asarray(np.eye(len(self.alpha)) - np.outer(self.alpha, self._ones) / self.trace)
 
     @cached_property
@@ -129,7 +129,7 @@ def share_of(released: Released, rows: Rows) -> float:
 
 
 def unlike(released: Released, rows: Rows) -> float:
-    """Return by how many standard deviations the released matrix and the rows' matrix differ."""
+    """Return the difference of the released matrix from the rows' matrix, in standard deviations."""
     share, project = share_of(released, rows), rows.off_share
     noise = released.noise[0] / share**2 * project @ project.T
     off = flattened(released.mean) / share - rows.alpha
@@ -193,7 +193,7 @@ def hidden(values: Floats, vectors: Floats, covariance: Floats, trust: float) ->
 
 
 def acting(theta: Floats) -> Floats:
-    """Return the matrix that maps the numbers of a symmetric E to ``E theta``, (p, k)."""
+    """Return the matrix that maps the entries of a symmetric E to ``E theta``, (p, k)."""
     p = len(theta)
     return np.column_stack([symmetric(unit, p) @ theta for unit in np.eye(matrix_size(p))])
 

@@ -192,8 +192,10 @@ class IWPSGD(SGDEstimator):
         """Raise UserError for an example whose kind of release or noise differs from what the learner assumes."""
         settings = self._settings
         if (x.product, x.directed, x.matrix is not None) != (
-            settings.form == k.PRODUCT or settings.outer, settings.directed, settings.outer
-        ):  # fmt: skip
+            settings.form == k.PRODUCT or settings.outer,
+            settings.directed,
+            settings.outer,
+        ):
             raise UserError("x is a different kind of release from this learner's: give the learner the same `release`")
         if x.directed:
             # Its noise is a function of the direction's length and of the number of its features.
@@ -242,7 +244,7 @@ class IWPSGD(SGDEstimator):
 
     @abstractmethod
     def _shown(self, target: float) -> Any:
-        """Return a decoded target as River's evaluation expects it."""
+        """Convert a decoded target to the form that River's evaluation expects."""
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Load a state of a learner with the same settings; one with a former default ``release`` keeps it.

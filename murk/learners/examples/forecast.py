@@ -1,4 +1,4 @@
-"""Simulated estimates from a number n of people's examples, by the sums from which an estimate is computed.
+"""Simulated estimates from n people's examples, by simulating the sums from which estimates are computed.
 
 The engine learns from m people, a few thousand, with the fit itself as coefficients. Sums with a known mean (unbiased
 Hessians and gradients) become n times that mean plus ``sqrt(n / m)`` times the error, sums of squares ``n / m`` times.
@@ -79,7 +79,7 @@ def estimate(
 def _simulated(
     problem: ExampleProblem, records: Records, people: int, level: str, theta: Floats, rng: np.random.Generator
 ) -> IWPEngine:
-    """Return an engine that has learned from ``people``, all of whose residuals are taken at the fit ``theta``."""
+    """Return an engine that has learned from ``people``, with all residuals at the fit ``theta``."""
     mechanism: Any = problem.mechanisms[level]
     engine = engine_of(problem.settings, problem.mechanisms, seed=int(rng.integers(2**63)))
     engine.whole[k.NEXT_REFRESH] = _NEVER
@@ -90,7 +90,7 @@ def _simulated(
 
 
 def _means(problem: ExampleProblem, records: Records) -> tuple[Floats, Floats, Floats, Floats]:
-    """Return mean Hessian (p, p), right side of the equations, mean u, and fit, for releases without noise."""
+    """Return mean Hessian (p, p), right-hand side, mean u and fit, for releases without noise."""
     settings, V, shares = problem.settings, problem.vectors(records.X, records.y), records.shares
     p, first = settings.features, np.zeros(settings.features)
     if not settings.weighted:
@@ -144,7 +144,7 @@ _OUTER: Final = 0.45
 
 
 def effect_variance(problem: ExampleProblem, task: Task, people: int) -> float:
-    """Return the variance of the effect of a standard deviation of a feature, for a target coded to -1 and +1."""
+    """Return the variance of an effect per standard deviation of a feature, for a target coded to -1 and +1."""
     p, public = task.coding.size, task.public is not None
     mechanism: Any = problem.mechanisms[DEFAULT_LEVEL]
     noise = mechanism.variance

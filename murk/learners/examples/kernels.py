@@ -140,7 +140,7 @@ def update(whole: Array, real: Array, theta: Array, average: Array, a: Array, b:
 def step_on(
     whole: Array, real: Array, theta: Array, average: Array, a: Array, b: Array, gathered: Array, reference: Array
 ) -> None:
-    """Finish learning a release: take a step if the batch is full, and refresh the reference point when due."""
+    """Finish a release: take a step if the batch is full, and update the reference point when due."""
     whole[k.IN_BATCH] += 1
     if whole[k.IN_BATCH] >= whole[k.BATCH] and not update(whole, real, theta, average, a, b, gathered):
         whole[k.REFUSED] += 1
@@ -284,8 +284,8 @@ def learn_records(
 ) -> None:  # fmt: skip
     """Learn from the rows of ``X`` in turn or, without any, from the record stored in ``real`` and ``whole``.
 
-    ``noise`` and ``words`` have a row each unless simulated; ``X`` may lack the constant; ``levels`` are indices into
-    ``reals`` and ``wholes`` (if empty: the current level). The state depends only on what would have left the device.
+    ``noise`` and ``words`` have one row per record, unless noise is simulated. ``X`` may lack the constant. ``levels``
+    are indices into ``reals`` and ``wholes`` (if empty: the current level). The state depends only on releases.
     """
     whole, real = borrowed(whole), borrowed(real)
     p, size = whole[k.FEATURES], whole[k.NUMBERS]

@@ -38,7 +38,7 @@ class Noise:
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """Parts of the size of a gradient estimate at the edge of the ball."""
+    """Terms of a gradient estimate's mean square at the edge of the ball."""
 
     length: float  # mean squared length of a released record
     label: float  # squared attenuation of a label's mean, 1 without randomized response

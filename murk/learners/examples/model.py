@@ -67,7 +67,7 @@ class PartOfOuter(OuterMechanism):
 
     @property
     def dimension(self) -> int:
-        """Number of numbers of the columns."""
+        """Number of entries that belong to the columns."""
         return matrix_size(self.features)
 
     @property
@@ -86,7 +86,7 @@ class VectorSettings(ExampleSettings):
 
     @cached_property
     def form(self) -> int:
-        """Form of a vector with a noisy constant."""
+        """Code of the release in kernels: a vector with a noisy constant."""
         return k.PRODUCT
 
     def noise(self, mechanism: ExampleMechanism) -> Noise:
@@ -204,7 +204,7 @@ def _check_served(model: Model, task: Task, columns: Columns, released: ExampleS
 
 
 def _of_matrix(columns: Columns, features: int) -> tuple[list[int], list[int]]:
-    """Return the places and signs of the numbers of a matrix of the model's columns, the target last."""
+    """Return the indices and signs of a matrix's entries for the model's columns, the target last."""
     position = {pair: at for at, pair in enumerate(combinations_with_replacement(range(features + 1), 2))}
     own = [features if place < 0 else place for place in (*columns.places, columns.aim)]
     places, signs = [], []
@@ -235,7 +235,7 @@ def _vector(mechanism: ExampleMechanism, features: int) -> GaussianMechanism:
 
 
 def _restricted(mechanism: ExampleMechanism, settings: ExampleSettings, own: bool) -> ExampleMechanism:
-    """Return a Gaussian mechanism restricted to a model's numbers, whose target is the task's if ``own``."""
+    """Return a Gaussian mechanism restricted to a model's entries; with ``own`` the model has the task's target."""
     p = settings.features
     if isinstance(mechanism, CompositeMechanism):
         features, target = mechanism.parts

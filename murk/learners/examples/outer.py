@@ -60,7 +60,7 @@ def to_units(form: int, boxed: int, bound: float, X: Array, y: Array, out: Array
 
 @inlined
 def times(numbers: Array, theta: Array, out: Array) -> None:
-    """Write ``M (theta, -1)`` for a matrix's numbers: ``A theta - b``, then ``b'theta - c``."""
+    """Multiply the matrix M with these entries by ``(theta, -1)``: write ``A theta - b``, then ``b'theta - c``."""
     p = theta.shape[0]
     for i in range(p + 1):
         out[i] = 0.0

@@ -123,8 +123,9 @@ def problem_for(task: Task) -> ExampleProblem:
     check_size(settings)
     mechanisms: Mapping[str, ExampleMechanism] = {
         level: replace(settings, kind=task.privacy.kind_for(guarantee)).mechanism(guarantee)
-        if settings.outer else settings.mechanism(guarantee)
+        if settings.outer
+        else settings.mechanism(guarantee)
         for level, guarantee in task.privacy.levels.items()
-    }  # fmt: skip
+    }
     covariates = None if task.covariates is None else PublicCovariates(*task.covariates)
     return ExampleProblem(settle(settings, mechanisms), dict(mechanisms), covariates)

@@ -61,10 +61,11 @@ def example_release(
 ) -> str:
     """Return the release of a task that names none (docs/iwp-sgd.md): `joint` unless the loss is quadratic or squared.
 
-    `outer` if a guarantee is pure; else `directions` for more than 64 coded features; else `outer` if a guarantee is
-    (epsilon, delta), or if the default level's mu is up to 3, unless labels have 20 public rows for each coefficient
-    and a level of mu up to 2; else `directions`. ``guarantees`` are of all levels, the default one first, as in a task
-    file; ``coded`` counts coded features without the constant, ``rows`` the public rows.
+    For these two losses the first rule that applies decides: `outer` if a guarantee is pure; `directions` for more than
+    64 coded features; `outer` if a guarantee is (epsilon, delta); `directions` for labels with 20 public rows for each
+    coefficient and a level of mu up to 2; `outer` if the default level's mu is up to 3; `directions`. ``guarantees``
+    are of all levels, the default one first, as in a task file; ``coded`` is the number of coded features without the
+    constant, and ``rows`` that of public rows.
 
     >>> gdp = lambda mu: [{"gdp": {"mu": mu}}]
     >>> example_release("squared", gdp(1.0), 2), example_release("squared", gdp(4.0), 2)
@@ -138,7 +139,7 @@ class ExamplesProtocol(TaskProtocol):
         return _OF_OUTER if released == OUTER else self.offer
 
     def fill_in(self, block: Mapping[str, Any], target: str, task: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the block with the target's loss and the loss's release of least noise, where they are omitted."""
+        """Fill in an omitted loss, by the kind of target, and an omitted release, the one with the least noise."""
         filled = dict(block)
         if target in _BY_RULE and filled.get("loss") is None:
             filled["loss"] = _BY_RULE[target]
@@ -166,7 +167,7 @@ class ExamplesProtocol(TaskProtocol):
             raise task_error(words, "examples", "release")
 
     def former_settings(self, block: Any, by_rule: Set[str]) -> dict[str, Any]:
-        """Return the release in a log's ``block`` if it was chosen by rule and is an earlier version's default."""
+        """Return the ``release`` of a log's ``block`` if an earlier version chose it by its default rule."""
         return {"release": block.release} if "release" in by_rule and block.release in FORMER_RELEASES else {}
 
     def scale(self, block: Any, target: str) -> Scale:

@@ -157,7 +157,7 @@ class ExampleSettings:
 
     @cached_property
     def form(self) -> int:
-        """Form of the release, as kernels number it."""
+        """Number of the release's form in kernels."""
         if self.outer:
             return k.OUTER_REAL if self.target == "real" else k.OUTER_LABEL
         if self.directed:
@@ -259,8 +259,8 @@ def _level_row(settings: ExampleSettings, mechanism: ExampleMechanism) -> tuple[
         raise UserError(
             f"this budget's noise (standard deviation {math.sqrt(noise.variance):.4g}) is too large for the "
             f"{settings.loss} loss in a ball of radius {radius:.4g}: the largest radius that works is "
-            f"{0.999 * largest:.4g}. Name the budget in levels= from the start, give a smaller radius, or use "
-            "loss='quadratic'"
+            f"{0.999 * largest:.4g}. Give a smaller radius, use loss='quadratic', or make the learner with this budget "
+            "in levels=, so that its radius allows for it"
         )
     real, whole = np.zeros(k.LEVEL_REALS), np.zeros(k.LEVEL_WHOLES, dtype=np.int64)
     if settings.outer:

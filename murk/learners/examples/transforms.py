@@ -1,6 +1,6 @@
 r"""Compiled losses and their inverse Weierstrass transforms (Dufraiche et al., equation 7 and section 5.2).
 
-A loss ``f(theta'u)`` is seen at ``z = theta'u~`` with noise of variance ``v = theta'D theta``. Its inverse transform
+A loss ``f(theta'u)`` is evaluated at ``z = theta'u~``, noise of variance ``v = theta'D theta``. Its inverse transform
 ``g(., v)`` satisfies ``E g(theta'u~, v) = f(theta'u)`` and ``dg/dv = -g''/2``, so that the gradient of
 ``g(theta'u~, theta'D theta)`` is
 

@@ -48,7 +48,7 @@ def level_rows(mechanisms: Sequence[Mechanism]) -> tuple[Floats, Integers]:
 
 
 def drawn(source: NoiseSource, records: Integers, kinds: Integers, size: int) -> tuple[Integers, NDArray[np.uint64]]:
-    """Draw noise (``size`` integers each) and coins for records, each randomized by a mechanism of one of ``kinds``."""
+    """Draw noise (``size`` integers each) and coins for records, by the kind of each record's mechanism."""
     noise, coins = empty((len(kinds), size), np.int64), empty((len(kinds), 3), np.uint64)
     coins.fill(0)
     direction, codes = np.isin(kinds, lattice.DIRECTIONS), np.unique(kinds).tolist()
@@ -217,7 +217,7 @@ class SGDEngine(IterateEngine):
         return inference.estimate(self.settings, [self.snapshot()], self.covariates, self.classes, self.mechanisms)
 
     def use(self, mechanism: Mechanism) -> None:
-        """Randomize the next records by ``mechanism``, unless a record is given with its own."""
+        """Select the mechanism for the next records that do not bring their own."""
         if mechanism is not self.current:
             self.memory.set_level(mechanism)
             self.current = mechanism
@@ -338,7 +338,7 @@ class SGDEngine(IterateEngine):
 
     @property
     def publish_every(self) -> int:
-        """Most releases to learn before the newest iterate must be published: a hundredth of the count."""
+        """Largest number of releases to learn before the newest iterate must be published: a hundredth of the count."""
         return max(1, self.n_releases // 100)
 
     @in_turn

@@ -263,7 +263,7 @@ class LDPSGDClassifier(LDPSGD, LabelEstimator, base.MiniBatchClassifier):
 
     @classmethod
     def as_published(cls, *, budget: Guarantee, eta: float = 0.2, alpha: float = 0.5, **more: Any) -> Self:
-        """Return a learner like the paper's: Mallows weights, steps ``eta i^-alpha``, no projection, K rows."""
+        """Return a learner as published: Mallows weights, steps ``eta i^-alpha``, no projection, K rows."""
         settings = {**published(budget, eta, alpha), "objective": "logistic", "coordinates": "classes"}
         return cls(budget=budget, **{**settings, **more})
 
@@ -390,7 +390,7 @@ class LDPSGDRegressor(LDPSGD, TargetEstimator, base.MiniBatchRegressor):
 
     @classmethod
     def as_published(cls, *, budget: Guarantee, eta: float = 0.2, alpha: float = 0.5, **more: Any) -> Self:
-        """Return a learner like the paper's: Mallows weights, c = 1.345, steps ``eta i^-alpha``, no projection."""
+        """Return a learner as published: Mallows weights, c = 1.345, steps ``eta i^-alpha``, no projection."""
         settings = {**published(budget, eta, alpha), "c": 1.345, "scale_multiplier": 1.0}
         return cls(budget=budget, **{**settings, **more})
 

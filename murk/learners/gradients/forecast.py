@@ -107,7 +107,7 @@ def _quieter(problem: GradientProblem, mechanism: Mechanism, factor: float) -> M
 
 
 def _stepping(settings: Settings, factor: float) -> Settings:
-    """Return settings for steps that stand for ``factor`` releases each; noise-aware steps adapt by themselves."""
+    """Return settings in which a step counts for ``factor`` releases; noise-aware steps need no change."""
     step = settings.step
     if factor <= 1.0 or not isinstance(step, InverseScalingStep):
         return settings
@@ -115,7 +115,7 @@ def _stepping(settings: Settings, factor: float) -> Settings:
 
 
 def _scale_precision(problem: GradientProblem, engine: SGDEngine, sizes: Mapping[str, int], more: float) -> None:
-    """Set the state's precision to that of all people, as each step stands for several of them."""
+    """Set the state's precision to that of all people, since each step counts for several of them."""
     settings, real = problem.settings, engine.memory.real
     own = settings.objective.spread * settings.bound**2
     noise = {level: settings.dimension * problem.mechanisms[level].variance for level in sizes}
@@ -130,7 +130,7 @@ estimates = one_by_one(estimate)
 
 
 def effect_variance(problem: GradientProblem, task: Task, people: int) -> float:
-    """Return the variance of the effect of a standard deviation of a feature, for a target coded to -1 and +1."""
+    """Return the variance of an effect per standard deviation of a feature, for a target coded to -1 and +1."""
     factor = 3.6 if task.public is None else 2.2
     noise = problem.mechanisms[DEFAULT_LEVEL].variance / problem.settings.bound**2
     return factor**2 * vectors_variance(task.coding.size, noise, people)

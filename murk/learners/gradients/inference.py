@@ -59,7 +59,7 @@ def coefficient_names(settings: Settings, classes: Sequence[object] = ()) -> tup
 def report_matrix(settings: Settings) -> Floats:
     """Return the linear map from working parameters to reported coefficients.
 
-    It undoes the whitening, gives the scale its unit, and turns contrasts into one vector for each class.
+    It reverses the whitening, multiplies the scale by its unit, and converts contrasts to one vector for each class.
     """
     p = settings.features
     back = np.eye(p) if settings.transform is None else settings.transform.T
@@ -135,9 +135,9 @@ def _influence(
 ) -> Influence:
     """Return how far one forged gradient could have moved the estimate.
 
-    The plug-in's Newton step corrects a path of iterates except for the curvature along it. First gradients can send
-    iterates across the ball: one standard error is allowed for that, or two of the "complete" ones, which are half as
-    large. An average of iterates is bounded by the ball alone.
+    The plug-in's Newton step corrects the iterates' path up to second order. The first gradients can move iterates
+    across the ball: the bound allows one standard error for that, or two with ``"complete"``, whose standard errors are
+    half as large. For an average of iterates the ball is the only bound.
     """
     rows = np.linalg.norm(report_matrix(settings), axis=1)
     limit = np.abs(estimate.values) + settings.radius * rows

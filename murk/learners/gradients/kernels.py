@@ -6,14 +6,14 @@ releases give the same state on one build and kind of CPU.
 
 *Delays.* A gradient that is taken at an iterate and learned a releases later has a delay of a. If the product
 ``h eta a`` of curvature h, step eta and delay exceeds about 1, the iterate overshoots. So steps are at most
-``SAFE / (h a)``, with a the mean recent age and h the curvature met; ages of 0 change nothing (Mishchenko, Bach, Even
-and Woodworth, "Asynchronous SGD beats minibatch SGD under arbitrary delays", 2022).
+``SAFE / (h a)``, where a is the mean recent age and h the estimated curvature; ages of 0 change nothing (Mishchenko,
+Bach, Even and Woodworth, "Asynchronous SGD beats minibatch SGD under arbitrary delays", 2022).
 
-h is the slope of released gradients in their iterates, ``sum q <d, g> / sum q |d|^2`` with d and g centred and q the
-inverse of their variance. It is unbiased, since a release's noise does not depend on the iterate; a direction that
-overshoots dominates the sums, and so gives its own curvature. At first h is ``C0 / R``, the most that a gradient within
-C0 can bend by on average across a ball of radius R. Ages are differences of versions, and so functions of the log. Sums
-fade: h is of about the newest quarter of the count, ages of the newest tenth.
+h is the regression slope of released gradients on their iterates, ``sum q <d, g> / sum q |d|^2``, where d and g are
+centred and q is the inverse of their variance. It is unbiased, since a release's noise does not depend on the iterate.
+A direction that overshoots dominates the sums, so that h is its curvature. At first h is ``C0 / R``, the largest mean
+curvature of gradients bounded by C0 across a ball of radius R. Ages are differences of versions, so they depend on the
+log alone. Sums decay: h uses about the newest quarter of the releases, ages the newest tenth.
 
 *Publication.* The versions at which a chain publishes its iterate follow from the version (the number of releases
 learned) alone, so that a replay of the log publishes the same ones. With ``floor = releases // 64`` the spacing at
@@ -86,7 +86,7 @@ def places(whole: Array) -> tuple[int, int, int, int, int, int]:
 
 @within
 def trials_of(size: int) -> int:
-    """Return a number of trials that mostly suffices for ``size`` numbers of noise; if not, the draw continues."""
+    """Return a number of trials that usually suffices for ``size`` numbers of noise; otherwise the draw continues."""
     return size + size // 25 + 2
 
 
@@ -146,7 +146,7 @@ def softmax_gradient(whole: Array, real: Array, theta: Array, z: Array, y: float
 def other_gradient(
     whole: Array, real: Array, theta: Array, z: Array, y: float, fit: float, weight: float, out: Array
 ) -> None:
-    """Write a Huber or softmax gradient, or for any objective zero if the target is missing, less the public centre."""
+    """Write a Huber or softmax gradient less its public centre; zero for a missing target, for any objective."""
     p, d = whole[FEATURES], whole[DIMENSION]
     scaled = whole[OBJECTIVE] == HUBER_SCALE
     if y != y or fit != fit:  # a missing target, or a gradient that is not finite, gives zero
@@ -194,13 +194,13 @@ def weigh(whole: Array, square: float) -> float:
 
 @jit
 def by_logit(whole: Array) -> bool:
-    """Return whether the gradient is a residual of the logit times x."""
+    """Return whether the gradient is x times a residual that depends on the logit."""
     return bool(whole[OBJECTIVE] == LOGISTIC or whole[OBJECTIVE] == BALANCED)
 
 
 @jit
 def miss(whole: Array, fit: float, y: float) -> float:
-    """Return probability minus outcome; for the balanced loss, divided by the larger of p and 1 - p."""
+    """Return the residual, probability minus outcome; for the balanced loss, divided by the larger of p and 1 - p."""
     if whole[OBJECTIVE] == BALANCED:
         return -math.exp(min(-fit, 0.0)) if y > 0.5 else math.exp(min(fit, 0.0))
     # The exponential of a logit beyond 700 is infinite.
@@ -331,7 +331,7 @@ def apply(
     whole: Array, real: Array, theta: Array, average: Array, scaling_a: Array, scaling_b: Array, mean_at: Array,
     mean_gradient: Array, at: Array, release: Array, variance: float,
 ) -> None:  # fmt: skip
-    """Apply one decoded release to the state, whose vectors are the arrays before ``at``.
+    """Apply one decoded release to the state; the parameters before ``at`` are the state's vectors.
 
     ``release`` is the gradient taken at the iterate ``at``, plus noise of ``variance`` in each coordinate. Weights and
     steps depend only on public noise levels and, with ``DELAYS``, on the ages of releases (``whole[AGE]``).
@@ -462,7 +462,7 @@ def record_views(real: Array, whole: Array) -> tuple[Array, Array, Array, Array,
 
 @jit
 def forget(real: Array, whole: Array, x: Array, z: Array, noise: Array, payload: Array) -> None:
-    """Wipe the record and its noise: a copy of the learner must not hold them."""
+    """Wipe the record and its noise, which must not get into copies of the learner."""
     for j in range(x.shape[0] - 1):
         x[j] = 0.0
         z[j] = 0.0
@@ -516,7 +516,7 @@ def learn_records(
     """Learn from the rows of ``X`` in turn; without a seed ``noise`` and ``coins`` have a row for each of them.
 
     The constant may be left out of ``X``; a feature that is not finite counts as 0. ``levels`` are indices into
-    ``reals`` and ``wholes`` (if empty: the current level). The state depends only on what would have left the device.
+    ``reals`` and ``wholes`` (if empty: the current level). The state depends only on releases.
     """
     whole, real, noise = borrowed(whole), borrowed(real), borrowed(noise)
     d = whole[DIMENSION]
@@ -665,9 +665,10 @@ def newest_published(version: int, floor: int) -> int:
 def ring_size(max_staleness: MaxStaleness) -> int:
     """Return the largest number of published versions in ``[n - limit(n), n]``, for any count n.
 
-    ``limit(n)`` is the largest admitted delay after n releases, so this many iterates suffice. At first it is constant:
-    ``[0, releases]`` has most versions, as gaps between them never shrink. Later it is s n, s the share: gaps are wider
-    than a 400th of ``(1 - s) n`` (see the module), so there are at most ``400 s / (1 - s) + 1`` versions.
+    ``limit(n)`` is the largest admitted delay after n releases, so this many iterates suffice. At first the limit is
+    constant; then ``[0, releases]`` has the most versions, since gaps between them never shrink. Later the limit is
+    s n, where s is the share; gaps are wider than a 400th of ``(1 - s) n`` (see the module), so there are at most
+    ``400 s / (1 - s) + 1`` versions.
 
     >>> from murk.stream.task.learner import MaxStaleness
     >>> ring_size(MaxStaleness())

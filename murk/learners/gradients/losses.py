@@ -23,7 +23,7 @@ LOGISTIC, SOFTMAX, HUBER, HUBER_SCALE, BALANCED = 0, 1, 2, 3, 4
 
 
 class _OfLogit:
-    """An objective whose gradient is a residual of the logit, at most 1 in size, times ``x w(x)``."""
+    """An objective whose gradient is ``x w(x)`` times a residual, at most 1 in size, that depends on the logit."""
 
     __slots__ = ()
 

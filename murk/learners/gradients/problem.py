@@ -100,7 +100,7 @@ class GradientProblem:
         return int(newest + spacing(newest, self.settings.staleness.floor))
 
     def block(self, releases: int) -> int:
-        """Return how many releases to make at one iterate: a hundredth of those so far, lest gradients become stale."""
+        """Return how many releases to make at one iterate: 1% of those so far, so that gradients stay fresh."""
         return max(1, releases // SHARE)
 
     def check_iterate(self, theta: Floats) -> None:

@@ -114,7 +114,7 @@ class Settings:
 
     @cached_property
     def digest(self) -> str:
-        """Fingerprint of what decides what is learned: states continue, and chains merge, only between equal ones."""
+        """Fingerprint of all settings that affect learning: states load, and chains merge, only between equal ones."""
         excluded = ("second_moment", "transform", "intervals", "start", "delays")
         names = [field_.name for field_ in fields(self) if field_.name not in excluded]
         parts = [repr(getattr(self, name)) for name in names]

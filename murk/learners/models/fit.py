@@ -78,7 +78,7 @@ _PAUSE = 0.05  # seconds between two looks at a log while nothing arrives
 
 
 class Fitting:
-    """A model being fitted to a log opened for it. Use as a context manager. ``estimates`` makes its message."""
+    """A model that is being fitted to a log. Use as a context manager; ``estimates`` makes its message."""
 
     def __init__(self, problem: ModelProblem, log: Log, *, estimates: Publisher | None = None) -> None:
         self.problem, self.log = problem, log
@@ -106,7 +106,7 @@ class Fitting:
         )
 
     def report(self, names: Sequence[str], *, level: float = 0.95, **more: Any) -> dict[str, Any]:
-        """Return the model's report; by Bonferroni, intervals of the k models in ``names`` hold together."""
+        """Return the model's report; the intervals of all models in ``names`` hold simultaneously (Bonferroni)."""
         problem, count = self.problem, max(len(names), 1)
         found = report_log(
             problem.released,
@@ -133,7 +133,7 @@ class Fitting:
 
 
 def _words(report: dict[str, Any], problem: ModelProblem) -> str:
-    """Return sentences on a model's columns, and on how its intervals hold."""
+    """Describe a model's columns, and what its intervals hold for."""
     about, target = report["model"], problem.task.target.name
     columns = ", ".join(feature.name for feature in problem.task.features)
     words = [
@@ -206,12 +206,12 @@ def learn_rest(fittings: Sequence[Fitting], ends: Sequence[int]) -> None:
 
 
 def fit(models: Model | str | Path | Sequence[Model | str | Path], log: str, *, confidence: float = 0.95) -> Any:
-    """Fit models to the releases on a log as it stands, as ``murk fit`` does, at nobody's further budget.
+    """Fit models to the releases on a log, like ``murk fit``, without spending more of anybody's budget.
 
-    A model's states are kept on the log under its name: a repeated call goes on with the releases that are new, and one
-    that was killed ends with the same bits. Returns a `Result`, or a list of them for a sequence of models, whose
-    intervals are then simultaneous by Bonferroni. Raises UserError if a model has mistakes, or the log's releases
-    cannot serve it: with what they could serve.
+    A model's states are kept on the log under its name: a repeated call learns only new releases, and a call after a
+    kill ends with the same bits. Returns a `Result`, or a list of them for a sequence of models, whose
+    intervals are then simultaneous by Bonferroni. Raises UserError if a model has mistakes, or if the log's releases
+    cannot serve it; the error names what they could serve.
 
     Parameters
     ----------

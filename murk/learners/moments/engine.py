@@ -61,7 +61,7 @@ class MomentModel:
 
 
 class MomentMemory(KernelMemory):
-    """Sums of moments of one mechanism, after those ``learned`` earlier, to which the kernel of one record adds.
+    """Sums to which the kernel of one record adds a mechanism's moments; ``learned`` holds the earlier sums.
 
     The kernel holds the interpreter's lock and the sums are read in one step, so nobody sees half of a release.
     """
@@ -103,7 +103,7 @@ class MomentMemory(KernelMemory):
 
     @property
     def learned(self) -> MomentSums:
-        """Copy of the sums, kept until the next release."""
+        """Copy of the sums, cached until the next release."""
         known = self._known
         if self.count != known.count:
             # During numpy's own copy, a kernel of another thread may run.
@@ -341,7 +341,7 @@ _Table = tuple[NDArray[np.bool_], Floats, Floats, Floats]
 
 
 def _table(levels: Sequence[Level]) -> _Table:
-    """Return levels in the form that the kernel reads."""
+    """Return the levels as arrays for the kernel."""
     balls, units = np.array([level.ball for level in levels]), np.array([level.units for level in levels])
     return balls, units, np.array([level.weights for level in levels]), np.array([level.variances for level in levels])
 

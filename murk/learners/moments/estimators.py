@@ -313,7 +313,7 @@ class PublicMoments(PersonEstimator):
 
     @property
     def moments(self) -> tuple[str, ...]:
-        """Names of a release's numbers in order: ``"a*b"``, then ``"a*target"``; raises UserError for directions."""
+        """Names of a release's entries in order: ``"a*b"``, then ``"a*target"``; raises UserError for directions."""
         self._require()
         if self._directions is not None:
             raise UserError(
@@ -322,7 +322,7 @@ class PublicMoments(PersonEstimator):
         labels = self._layout.labels
         twice = next((label for place, label in enumerate(labels) if label in labels[:place]), None)
         if twice is not None:
-            raise UserError(f"two of a release's numbers would be named {twice!r}: rename the features")
+            raise UserError(f"two entries of a release would be named {twice!r}: rename the features")
         return labels
 
     def _learn_released(self, x: Record, level: Any) -> None:
@@ -636,7 +636,8 @@ class PublicGLMRegressor(PublicMoments, TargetEstimator, base.MiniBatchRegressor
         Parameters
         ----------
         budget
-            The classic calibration must be valid for half of an ``ApproxDP``: epsilon up to 17 at delta = 1e-6.
+            Guarantee of each release. The classic calibration needs a small enough ``ApproxDP``: epsilon up to 17 at
+        delta = 1e-6.
         link, radius
             The paper's f and r. ``design="gaussian"`` takes no radius but needs ``target_bounds``.
         lipschitz, error

@@ -47,7 +47,7 @@ _ANY = "for the log odds of a model that is right, whatever the distribution of 
 
 
 def _needs(layout: Statistics, public: Covariates | None) -> str:
-    """Return the words that state what intervals assume about the people."""
+    """Describe what intervals assume about the people."""
     if not layout.observed:
         return f"; {_PRESENT} (docs/public-glm.md)"
     return "" if public is None else f"; {_LIKE} (docs/public-glm.md)"
@@ -257,7 +257,7 @@ def _without_root(error: NoRootError, layout: Statistics, slopes: Floats) -> NoR
 
 
 def _short(curve: Curve, mean: float | None) -> tuple[float, float]:
-    """Return the limits of intercept a and factor c for small ``x'w``, where the curve is nearly a line."""
+    """Return the limits of intercept a and factor c as ``x'w`` goes to 0, where the curve is nearly a line."""
     inside = 0.0 if mean is None else mean
     if mean is not None and not curve.low < mean < curve.high:
         top = curve.high if np.isfinite(curve.high) else 1.0
@@ -268,7 +268,7 @@ def _short(curve: Curve, mean: float | None) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class _At:
-    """Point at which the delta method linearises."""
+    """Values at which the delta method linearizes."""
 
     layout: Statistics
     private: Private
@@ -365,7 +365,7 @@ def _derivatives(at: _At) -> tuple[Floats, Floats, Floats, Floats]:
 
 
 def _usable(private: Private, public: Covariates) -> tuple[bool | None, str | None]:
-    """Return whether public rows are like the people with a target (None: unknown), and why they are not used.
+    """Return whether public rows resemble the people with a target (None: unknown), and why they are not used.
 
     With missing targets, undetected differences between both would make intervals wrong.
     """
@@ -376,7 +376,7 @@ def _usable(private: Private, public: Covariates) -> tuple[bool | None, str | No
 
 
 def _alike(private: Private, public: Covariates) -> bool | None:
-    """Return whether two second-moment matrices differ by chance only; None for too many numbers to tell.
+    """Test whether two second-moment matrices differ by chance only; return None if they are too large for the test.
 
     Allows for noise, in each number and in the share of targets, and for sampling: one false alarm in 10,000.
     """

@@ -1,4 +1,4 @@
-"""Simulated estimates from the second moments of a number of people, by drawing their sums."""
+"""Simulated estimates from the second moments of a number of people, whose sums are drawn at once."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def estimates(
 
 
 def effect_variance(problem: Any, task: Task, people: int) -> float:
-    """Return the variance of the effect of a standard deviation of a feature, for a target coded to -1 and +1."""
+    """Return the variance of an effect per standard deviation of a feature, for a target coded to -1 and +1."""
     factor, mechanism = 1.4 if task.public is None else 1.7, problem.mechanisms[DEFAULT_LEVEL]
     if not isinstance(problem, MomentProblem):
         return factor**2 * design.vectors_variance(task.coding.size, mechanism.score.variance, people)

@@ -71,7 +71,7 @@ def moments_of(
 
 @jit
 def recover(v: Array, root: float, weight: float, constant: bool, x: Array) -> float:
-    """Write a record's features, up to a common sign, to ``x``, and return its target, from its moments v."""
+    """Recover a record from its moments v: write its features to ``x``, up to a common sign, and return its target."""
     p = x.shape[0]
     cross = v.shape[0] - p
     k, scale = p - 1, 1.0
@@ -140,7 +140,7 @@ SUMS = 6
 
 @jit
 def add_release(sums: Array, weights: Array, variances: Array) -> None:
-    """Add a release's two weights, and its noise variances, to the sums."""
+    """Add a release's weights and noise variances to the sums."""
     for part in range(2):
         q = weights[part]
         sums[WEIGHTS + part] += q

@@ -89,7 +89,7 @@ class MomentMechanism(RoundedGaussian):
         return np.asarray(self.spacing * rows.astype(np.float64))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the public parameters and derived values as plain data."""
+        """Return the public and derived parameters as plain data."""
         return {
             "kind": self.kind,
             "dimension": self.dimension,
@@ -146,7 +146,7 @@ def _better(own: MomentMechanism, guarantee: Guarantee) -> Randomizer:
 
 
 def _noise(mechanism: Any, statistics: Statistics) -> float:
-    """Return the variance of a coordinate of a release, as compared between mechanisms.
+    """Return the variance of a release's coordinate by which mechanisms are compared.
 
     Directions of joint releases count their mean square, mostly signal: another rule would change existing tasks.
     """

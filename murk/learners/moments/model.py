@@ -55,9 +55,11 @@ def part_of_means(private: Private, columns: Columns) -> Private:
         return replace(found, cross=private.cross[places])
     # Off the diagonal, all entries have the same noise.
     return replace(
-        found, cross=columns.sign * private.matrix[places, columns.aim],
-        cross_noise=float(private.matrix_noise[places[0], columns.aim]), people=(private.people[0], private.people[0]),
-    )  # fmt: skip
+        found,
+        cross=columns.sign * private.matrix[places, columns.aim],
+        cross_noise=float(private.matrix_noise[places[0], columns.aim]),
+        people=(private.people[0], private.people[0]),
+    )
 
 
 def part_of(model: Model, task: Task, columns: Columns, whole: Any) -> Part:

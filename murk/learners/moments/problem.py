@@ -103,9 +103,9 @@ def response_of(binary: bool, curve: Curve) -> Response:
 class DirectionProblem(ScoreProblem):
     """The directions of a task: scores at coefficients of zero, in one epoch, so that nobody reads a model.
 
-    A person releases their label's sign times ``z / |z|``, z their whitened features; the learner solves for
-    coefficients whose expected mean over public rows is the released mean. With at most 34 features, one person in ten,
-    drawn without looking at the record, releases ``z z'`` instead, to compare the public rows with the people.
+    A person releases their label's sign times ``z / |z|``, where z are their whitened features. The learner solves for
+    the coefficients at which the expected mean over public rows equals the released mean. With at most 34 features, one
+    person in ten, drawn without looking at the record, releases ``z z'`` instead, to compare public rows with people.
     """
 
     interactive: ClassVar[bool] = False

@@ -65,7 +65,7 @@ class MomentsProtocol(TaskProtocol):
         return "score" if block is not None and block.release == "directions" else self.releases
 
     def fill_in(self, block: Mapping[str, Any], target: str, task: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the block with the target's loss or link, and the release, where they are omitted."""
+        """Fill in an omitted loss or link, by the kind of target, and an omitted release."""
         filled = dict(block)
         for key, kind, value in (("loss", "binary", "logistic"), ("link", "real", "identity")):
             if target == kind and filled.get(key) is None:
@@ -88,8 +88,9 @@ class MomentsProtocol(TaskProtocol):
             raise task_error(
                 f"{getattr(block, right)} cannot be learned from directions, only {', '.join(TOLD)} models; say "
                 "release: observed, or leave release out",
-                "moments", "release",
-            )  # fmt: skip
+                "moments",
+                "release",
+            )
         for key, value in OF_MOMENTS.items():
             if getattr(block, key) != value:
                 words = "has no effect with release: directions; remove it, or say release: observed"
@@ -107,11 +108,12 @@ class MomentsProtocol(TaskProtocol):
                     "public: {file: F}, features that everybody may know already; or public: {set_aside: N}, which "
                     "publishes the features of N people as they are, without a guarantee, while these release nothing; "
                     f"or leave {key} out; or choose another protocol",
-                    "moments", key,
-                )  # fmt: skip
+                    "moments",
+                    key,
+                )
 
     def former_settings(self, block: Any, by_rule: Set[str]) -> dict[str, Any]:
-        """Return the release in a log's ``block`` if it was chosen by rule and is an earlier version's default."""
+        """Return the ``release`` of a log's ``block`` if an earlier version chose it by its default rule."""
         return {"release": block.release} if "release" in by_rule and block.release in FORMER_RELEASES else {}
 
     def has_link(self, block: Any) -> bool:

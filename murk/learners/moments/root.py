@@ -1,4 +1,4 @@
-r"""Solvers for the coefficients of a curve.
+r"""Solvers for the coefficients of a model with a curved mean function.
 
 :func:`solve` scales a least-squares direction u by a factor c and adds an intercept a. With ``s_j = x_j'u`` over public
 features, both follow by bracketing (Newton's method diverges where there is no root) from
@@ -142,7 +142,7 @@ def _no_factor(curve: Curve, most: float, bare: bool = False) -> str:
 def solve_score(curve: Curve, public: Covariates, cross: Floats, start: Floats) -> Floats:
     """Return the coefficients w with ``mean x f(x'w) = cross``, by damped Newton steps from ``start``.
 
-    ``cross`` is ``E x y``, (p,), y the response. The curve is increasing, so there is at most one solution. Raises
+    ``cross`` is ``E x y``, (p,), where y is the response. The curve increases, so there is at most one solution. Raises
     NoRootError if there is none.
 
     >>> from murk.learners.core.curves import LOSSES

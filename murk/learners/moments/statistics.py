@@ -65,7 +65,7 @@ def balanced(r: float) -> float:
 
 @dataclass(frozen=True)
 class Statistics:
-    """The layout of a release's numbers."""
+    """Layout of the entries of a release."""
 
     names: tuple[str, ...]  # coded features in their fixed order, the constant last if there is one
     radius: float  # r, the bound on ||x||_2, the constant included
@@ -110,7 +110,7 @@ class Statistics:
 
     @property
     def gain(self) -> float:
-        """Value of a coded feature of 1 in its own units."""
+        """Factor from coded features to the units of released moments."""
         return self.units[0] if self.units else 1.0
 
     @property
@@ -141,7 +141,7 @@ class Statistics:
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """Names of a release's numbers: ``"a*b"``, ``"observed"``, and ``"a*target"``."""
+        """Names of a release's entries: ``"a*b"``, ``"observed"``, and ``"a*target"``."""
         pairs = [f"{a}*{b}" for i, a in enumerate(self.names) for b in self.names[i:]]
         if self.observed:
             pairs[-1] = "observed"

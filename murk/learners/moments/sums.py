@@ -60,9 +60,9 @@ class Private:
     def of(cls, sums: MomentSums, layout: Statistics, labels: bool = False) -> Private:
         """Return the sums divided by their weights, and by the share of people with a target.
 
-        In an ``observed`` layout, releases that are directions have covariance ``v I + a u u'``, u the vector's
-        direction, which adds ``a (g'f)^2 / |f|^2`` to the variance of ``g'f``, as if there were fewer people for
-        shorter vectors.
+        In an ``observed`` layout, releases that are directions have covariance ``v I + a u u'``, with u the vector's
+        direction. This adds ``a (g'f)^2 / |f|^2`` to the variance of ``g'f``, which counts like a smaller number of
+        people for shorter vectors.
         """
         weights = sums.sums[kernels.WEIGHTS : kernels.WEIGHTS + 2]
         noise = sums.sums[kernels.NOISE : kernels.NOISE + 2] / weights**2
@@ -97,7 +97,7 @@ class Private:
 
 
 def _square(layout: Statistics, matrix: Floats, cross: Floats, labels: bool) -> float:
-    """Return the typical squared norm of a vector with a target, from the means; at most the bound."""
+    """Estimate the squared norm of a typical vector with a target from the means, at most the bound."""
     features = max(float(np.trace(matrix)), 1.0)
     target = 1.0 if labels else min(float(cross[-1]) ** 2, 1.0)
     square = features**2 - 1.0 + layout.presence**2 + layout.weight**2 * features * target

@@ -72,7 +72,7 @@ class Coefficient:
 
 
 def coefficient(report: Mapping[str, Any], name: str) -> Coefficient:
-    """Return one coefficient of a report."""
+    """Build one coefficient from a report."""
     unit = report["per_unit"].get(name)
     label = None if unit is None else unit["unit"]
     effects: dict[str, Any] = {}

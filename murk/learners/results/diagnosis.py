@@ -59,7 +59,7 @@ class Reason:
 
 @dataclass(frozen=True)
 class Advice:
-    """A change of a task that helps, by forecast."""
+    """A change of a task that reduces half-widths by forecast."""
 
     change: str  # what to do, in words
     before: float  # median half-width of average effects, in points per standard deviation; infinite if not learned
@@ -140,7 +140,7 @@ def too_wide(report: Mapping[str, Any], scale: Scale, unit: float | None) -> dic
 
 
 def _people(report: Mapping[str, Any], useless: Sequence[str], needs: Mapping[str, Mapping[str, Any]]) -> Reason:
-    """Return the reason "people": too few at these budgets, with what it would take, if known."""
+    """Return the reason "people": too few at these budgets, with the number needed, if known."""
     forget = report.get("forget")
     count = report.get("records_learned", forget["used"] if forget else report["releases"])
     guarantees = [each["guarantee"] for each in report["levels"].values()]
@@ -185,7 +185,7 @@ def _percent(share: float) -> str:
 
 
 def _together(extent: Extent, indices: Mapping[str, int], useless: Collection[str]) -> list[Reason]:
-    """Return a reason for the combination of features that varies least, if it hardly varies."""
+    """Return the reason "direction" if some combination of features hardly varies."""
     known = [
         (name, index, math.sqrt(variance))
         for name, index in indices.items()
@@ -255,7 +255,7 @@ MATTERS: Final = 0.95  # ratio to the coefficient of complete records up to whic
 
 
 def kept_share(missing: float, distance: float, variance: float) -> float:
-    """Return a coefficient's ratio to that of complete records, ``s^2 / (s^2 + m (f - a)^2)``.
+    """Return the factor by which missing values shrink a coefficient, ``s^2 / (s^2 + m (f - a)^2)``.
 
     Values are missing at random with share m (``missing``) and coded as f; the others have mean a, at a ``distance``
     ``f - a``, and variance s^2. Features are taken as unrelated.
@@ -279,7 +279,7 @@ def coded_as(feature: Feature) -> str:
 
 
 def describe_missing(task: Task, estimate: Estimate) -> list[dict[str, Any]]:
-    """Return what is known about each feature's missing values, for a report."""
+    """Describe each feature's missing values, for a report."""
     if all(feature.missing is None and feature.missing_share is None for feature in task.features):
         return []
     described, extent = [], estimate.extent()

@@ -181,10 +181,10 @@ def draw_curve(
 
 
 def window(value: Floats, half: Floats, target: float | None = None, *, least: float = 0.0) -> tuple[float, float]:
-    """Return the range to show: several times the narrowest interval, however wide earlier intervals were.
+    """Return the range to show: several times the narrowest interval, so that early wide intervals are cut.
 
-    The range holds the last value and ``target``. It reaches ``least`` to both sides, if given, where nothing was
-    learned, and no further elsewhere.
+    The range contains the last value and ``target``. If ``least`` is given, the range extends by it to both sides where
+    nothing was learned, and by at most that elsewhere.
 
     >>> low, high = window(np.array([3.0, 0.1]), np.array([8.0, 0.05]))
     >>> round(low, 2), round(high, 2)

@@ -24,10 +24,12 @@ def predict(task: Task, coefficients: Mapping[str, float], records: Any) -> Floa
     """Return predictions for raw records, coded like on a device; raise UserError as `Result.predict` does."""
     X = _coded(task, records)
     # A class without coefficients has zeros.
-    lines = np.column_stack([
-        X @ np.array([coefficients.get(f"{label}{name}", 0.0) for name in task.coding.names])
-        for label in _labels(task)
-    ])  # fmt: skip
+    lines = np.column_stack(
+        [
+            X @ np.array([coefficients.get(f"{label}{name}", 0.0) for name in task.coding.names])
+            for label in _labels(task)
+        ]
+    )
     if isinstance(task.target, ClassTarget):
         return _class_shares(task, lines)
     return _mean(task, lines[:, 0])
@@ -50,14 +52,17 @@ def predicted_intervals(task: Task, estimate: Estimate, records: Any, level: flo
     from murk.learners.estimates.estimate import RANDOM_SCALING
 
     if estimate.method == RANDOM_SCALING:
-        raise UserError("random scaling knows no covariance, so that predictions have no intervals: see the task's "
-                        "`learner: {intervals: ...}`")  # fmt: skip
+        raise UserError(
+            "random scaling knows no covariance, so that predictions have no intervals: see the task's "
+            "`learner: {intervals: ...}`"
+        )
     X = _coded(task, records)
     places = [
         [estimate.names.index(f"{label}{name}") for name in task.coding.names]
-        if f"{label}{task.coding.names[0]}" in estimate.names else []
+        if f"{label}{task.coding.names[0]}" in estimate.names
+        else []
         for label in _labels(task)
-    ]  # fmt: skip
+    ]
     lines = np.column_stack([X @ estimate.values[place] if place else np.zeros(len(X)) for place in places])
 
     def halves(factors: Floats) -> Floats:

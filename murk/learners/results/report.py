@@ -71,7 +71,7 @@ def committed(
 
 
 def describe_levels(task: Task) -> dict[str, dict[str, Any]]:
-    """Return each level's guarantee, as data and in words."""
+    """Describe each level's guarantee, as data and in words."""
     from murk.learners.problem import problem_for
 
     mechanisms = problem_for(task).mechanisms
@@ -95,10 +95,10 @@ SEVERAL_RECORDS: Final = (
 
 
 def describe_level(guarantee: Guarantee, mechanism: Any) -> dict[str, Any]:
-    """Return the guarantee of a release by a mechanism, as data and in words.
+    """Describe the guarantee of a mechanism's release, as data and in words.
 
-    ``right_at_most`` is how often an adversary who knows all else guesses which of two records was released: (1 +
-    delta(0)) / 2. A sketch's guarantee compares a record with a blank one; ``replace_one`` is that for any two records.
+    ``right_at_most`` is the largest probability that an adversary who knows all else guesses which of two records was
+    released, (1 + delta(0)) / 2. A sketch's guarantee compares a record with a blank one, ``replace_one`` any two.
     """
     from murk.privacy.mechanisms.privacy_loss import really_given
     from murk.privacy.sketches.explain import CENTRAL, described

@@ -130,7 +130,7 @@ class Result:
 
     @cached_property
     def contrasts(self) -> Mapping[str, Contrast]:
-        """The task's comparisons of categories by name, each with a p-value and an e-value that hold at every look."""
+        """The task's contrasts of categories by name, each with a p-value and an e-value that hold at every look."""
         return MappingProxyType({each["name"]: Contrast(**each) for each in self.report.get("contrasts", ())})
 
     @property

@@ -37,7 +37,7 @@ Block = Table | Paragraph
 
 
 def percent_of(report: Mapping[str, Any]) -> str:
-    """Return the level of a report's intervals, called "nominal" if they are known to hold the truth too rarely."""
+    """Return the level of a report's intervals, called "nominal" if their coverage is known to be lower."""
     percent = f"{100 * report['interval']['level']:.3g}%"
     return f"nominal {percent}" if report["interval"]["method"] == RANDOM_SCALING and any_interval(report) else percent
 
@@ -49,7 +49,7 @@ def interval_words(report: Mapping[str, Any]) -> str:
 
 
 def effect_word(report: Mapping[str, Any]) -> str:
-    """Return what a report's effects per unit are called: "odds ratio", "probability" or "effect"."""
+    """Return the name of a report's effects per unit: "odds ratio", "probability" or "effect"."""
     return "odds ratio" if report["odds_ratios"] else "probability" if report["chances"] else "effect"
 
 
@@ -215,7 +215,7 @@ def describe_contrasts(report: Mapping[str, Any]) -> Iterator[str]:
 
 
 def describe_disagreement(report: Mapping[str, Any]) -> Iterator[str]:
-    """Yield which features' odds ratio and average effect disagree on whether there is an effect, and why they may."""
+    """Name the features whose odds ratio and average effect disagree on whether there is an effect, and why."""
     apart, unknown = [], []
     for name, effect in report["average_effects"].items():
         unit = report["per_unit"].get(name)
@@ -244,7 +244,7 @@ def _excludes_zero(interval: Sequence[float]) -> bool:
 
 
 def describe_age(report: Mapping[str, Any]) -> Iterator[str]:
-    """Yield whether the coefficients have changed, if known, and which releases are forgotten."""
+    """Describe whether the coefficients have changed, if known, and which releases are forgotten."""
     drift, forget = report.get("drift"), report.get("forget")
     if drift is not None and drift["compared"]:
         yield drift["words"]
@@ -253,12 +253,12 @@ def describe_age(report: Mapping[str, Any]) -> Iterator[str]:
 
 
 def describe_not_learned(report: Mapping[str, Any]) -> Iterator[str]:
-    """Yield which coefficients were not learned, and what it would take to learn them."""
+    """Name the coefficients that were not learned, and what it would take to learn them."""
     alike: dict[str, list[str]] = {}
     for name, need in report["needed"].items():
         # The forecast is for the first interval with an end, which need not be a useful one.
         forecast = any(need.get(key) for key in ("people", "budgets", "public_rows"))
-        first = ", where its interval first has an end; a narrow one takes more" if forecast else ""
+        first = ", at which its interval becomes bounded; a narrow one takes more" if forecast else ""
         alike.setdefault(need["words"] + first, []).append(name)
     for words, names in alike.items():
         yield f"Not learned at this privacy: {', '.join(names)}. It would take {words}."

@@ -125,7 +125,7 @@ class Scores(PersonEstimator):
         return replace(drift, changes={name: unit * change for name, change in drift.changes.items()})
 
     def _linear(self, rows: Floats) -> Floats:
-        """Return logits, or coded targets, of rows without the constant, (n, 1); for classes contrasts, (n, K - 1)."""
+        """Return logits or coded targets of rows without the constant, (n, 1); contrasts, (n, K - 1), for K classes."""
         shown = self._require().shown()
         return np.asarray(with_constant(rows) @ shown.reshape(-1, rows.shape[1] + 1).T)
 

@@ -14,7 +14,7 @@ __all__ = ["effect_variance", "estimates"]
 
 
 def effect_variance(problem: ScoreProblem, task: Task, people: int) -> float:
-    """Return the variance of the effect of a standard deviation of a feature, for a target coded to -1 and +1."""
+    """Return the variance of an effect per standard deviation of a feature, for a target coded to -1 and +1."""
     factor = 2.7 if task.public is None else 1.7
     mechanism: Any = problem.mechanisms[DEFAULT_LEVEL]
     return factor**2 * vectors_variance(task.coding.size, mechanism.score.variance, people)

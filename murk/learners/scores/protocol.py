@@ -66,8 +66,9 @@ class ScoresProtocol(TaskProtocol):
         if block.exponent is not None and block.exponent < 1.0 and target == "classes":
             raise task_error(
                 f"{block.exponent:g} needs public covariates for a target of several classes; remove the exponent",
-                "scores", "exponent",
-            )  # fmt: skip
+                "scores",
+                "exponent",
+            )
 
     def check_with_public(self, block: Any, target: str) -> None:
         """Raise PydanticCustomError, with the choices, for lines of several classes with public covariates."""
@@ -83,8 +84,9 @@ class ScoresProtocol(TaskProtocol):
             raise task_error(
                 f"'own' models of {partitions} partitions would split every crowd; say models: shared, or "
                 "log: {partitions: 1}",
-                "scores", "models",
-            )  # fmt: skip
+                "scores",
+                "models",
+            )
         if forget is not None and forget // EPOCHS_KEPT < crowd:
             raise task_error(
                 f"{forget:,} makes epochs of {forget // EPOCHS_KEPT:,} releases, fewer than a crowd of {crowd:,}; give "
@@ -93,7 +95,7 @@ class ScoresProtocol(TaskProtocol):
             )
 
     def former_settings(self, block: Any, by_rule: Set[str]) -> dict[str, Any]:
-        """Return the keys ``models`` and ``effects`` of a log's ``block`` that were chosen by rule."""
+        """Return the keys ``models`` and ``effects`` of a log's ``block`` that an earlier version chose by rule."""
         return {key: getattr(block, key) for key in ("models", "effects") if key in by_rule}
 
     def fill_in(self, block: Mapping[str, Any], target: str, task: Mapping[str, Any]) -> dict[str, Any]:

@@ -125,7 +125,7 @@ class WindowEngine(NeverPublished, ABC, Generic[S, M, T]):
 
     @in_turn
     def _add(self, /, **window: Any) -> None:
-        """Add a window to the sums; ``window`` has the arguments of the sums' ``add``."""
+        """Add a window to the sums; the arguments are those of the ``add`` of `WindowSums`' subclass."""
         sums: Any = self.sums.merged()
         sums.add(**window)
         self.sums = sums

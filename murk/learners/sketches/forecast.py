@@ -1,6 +1,6 @@
 """Simulated estimates from an organisation's windows, by drawing their sums, and the variance of an effect.
 
-A row of a sketch is normal with second moment ``Z'Z + v I``, Z the window's records and v the noise's variance. So
+A row of a sketch is normal with second moment ``Z'Z + v I`` (Z: the window's records, v: the noise's variance). So
 ``M'M`` has Wishart's distribution with k degrees of freedom, and is drawn in one step (Bartlett) for any k and n.
 """
 
@@ -34,7 +34,7 @@ _DRAWN: Final = 200  # largest number of windows that are drawn one by one; of m
 def _begun(
     problem: WindowProblem, records: Records, people: int, levels: Mapping[str, float]
 ) -> tuple[Floats, dict[str, int], int]:
-    """Return the population's bounded rows, the number of windows by level, and of records in a window."""
+    """Return the population's bounded rows, the number of windows by level, and the number of records in a window."""
     settings = problem.settings
     z = within_bounds(problem.records(records.X, records.y), settings.feature_bound, settings.target_bound)
     windows = split(max(people // (settings.window or people), 1), levels)
@@ -141,8 +141,10 @@ def _window(
 
 
 _ESTIMATES: Final[Mapping[str, Callable[..., Estimate]]] = {
-    "gram": gram_estimate, "newton": newton_estimate, "sketch": sketch_estimate,
-}  # fmt: skip
+    "gram": gram_estimate,
+    "newton": newton_estimate,
+    "sketch": sketch_estimate,
+}
 
 
 def estimates(
@@ -169,5 +171,5 @@ def effect_variance(problem: Any, task: Task, people: int) -> float:
 
 
 def _local_scale(mechanism: GramMechanism) -> float:
-    """Return the noise scale that hides any record among any other, as local guarantees do."""
+    """Return the noise scale of a guarantee for any two records, like a local one."""
     return mechanism.scale * (1.0 if mechanism.neighbours == "replace-one" else math.sqrt(2.0))

@@ -1,7 +1,7 @@
 """Models on a log of released windows: other columns, or another target.
 
-The sums of whole windows are kept; those of a model's columns are taken from them when it is fitted. A Newton step was
-made at the task's own model, and serves no other.
+A chain keeps the sums of whole windows, and a fit selects those of its model's columns. Newton steps serve no other
+model, since they were made at the task's own.
 """
 
 from __future__ import annotations

@@ -161,7 +161,7 @@ def _start(first: MomentEstimate, settings: NewtonSettings) -> _Start:
 
 
 def _share(start: _Start, step: _Step) -> float:
-    """Return the start's weight against the step's: by variances, or less if they differ by more than these explain."""
+    """Return the start's weight against the step's, by variance; less if they differ by more than noise explains."""
     own, other = float(np.trace(step.covariance)), float(np.trace(start.covariance))
     apart = float(np.sum((start.values - step.values) ** 2))
     return own / (apart if apart > _APART * (own + other) else own + other)
@@ -205,7 +205,7 @@ def _take_step(sums: NewtonSums, target_weight: float, start: _Start, settings: 
 
 
 def _with_target(sums: NewtonSums, settings: NewtonSettings) -> tuple[float, float]:
-    """Return the number of people in steps who have a target (by the first parts' constants), and its error."""
+    """Estimate the number of people in steps who have a target, from the first parts; return it with its error."""
     if not settings.constant:
         return sums.stepped, 0.0
     p = sums.columns - 1

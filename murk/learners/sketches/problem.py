@@ -34,7 +34,7 @@ Settings = SketchSettings | GramSettings | NewtonSettings
 
 
 class WindowProblem(ABC):
-    """Base class of problems whose releases are of windows of records."""
+    """Base class of problems in which organisations release windows of records."""
 
     settings: Any
     mechanisms: Any
@@ -53,7 +53,7 @@ class WindowProblem(ABC):
     @property
     @abstractmethod
     def fewest(self) -> int:
-        """Least number of records in the last window of a source; a smaller window is left out."""
+        """Smallest number of records for which the last window of a source is released."""
 
     @property
     @abstractmethod
@@ -231,8 +231,10 @@ def calibrate(
 ) -> GaussMixMechanism | GramMechanism | NewtonMechanism:
     """Return the mechanism of a guarantee; ``mixing`` has the method and analysis of mixtures."""
     shared: dict[str, Any] = {
-        "columns": settings.columns, "feature_bound": settings.feature_bound, "neighbours": neighbours,
-    }  # fmt: skip
+        "columns": settings.columns,
+        "feature_bound": settings.feature_bound,
+        "neighbours": neighbours,
+    }
     if isinstance(settings, NewtonSettings):
         return NewtonMechanism.calibrate(guarantee, first=settings.first, rows_per_person=rows_per_person, **shared)
     shared["target_bound"] = settings.target_bound

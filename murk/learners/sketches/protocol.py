@@ -72,7 +72,7 @@ class SketchBlock(Block):
         "normal scores of the sketch's moments",
     )
     feature_bound: Positive | None = Field(
-        default=None, description="public bound on the features' length; `null`: their box's"
+        default=None, description="public bound on the features' length; `null`: from their box"
     )
     target_bound: Positive | None = Field(default=None, description="public bound on the target's size; `null`: 1")
 
@@ -90,7 +90,7 @@ class SketchProtocol(TaskProtocol):
     block = SketchBlock
     releases = "sketch"
     # For mixtures, which have a mechanism of their own.
-    offer = Offer((), ("approx",), "what is known of a random mixture of records is a bound on (epsilon, delta)")
+    offer = Offer((), ("approx",), "random mixtures of records have only an (epsilon, delta) guarantee")
     learner_keys = ("radius",)
     of_organisations = True
     why_not_shuffled = "come from a few organisations"
@@ -122,8 +122,9 @@ class SketchProtocol(TaskProtocol):
         if block.person is not None and block.method not in _KINDS:
             raise task_error(
                 f"mixtures ({block.method}) protect a record, not a person with several; say method: moments",
-                "sketch", "person",
-            )  # fmt: skip
+                "sketch",
+                "person",
+            )
         if block.person is not None and block.person == block.organisation:
             raise task_error("is also the column of organisations; name the column of people", "sketch", "person")
         if block.method == "newton":
@@ -139,8 +140,9 @@ class SketchProtocol(TaskProtocol):
         if block.feature_bound is not None and block.feature_bound <= 1.0:
             raise task_error(
                 f"{block.feature_bound:g} must exceed 1, the constant that every record has; raise it",
-                "sketch", "feature_bound",
-            )  # fmt: skip
+                "sketch",
+                "feature_bound",
+            )
 
     def _check_newton(self, block: Any, target: str) -> None:
         if target != "binary":
@@ -152,11 +154,12 @@ class SketchProtocol(TaskProtocol):
         if block.first is not None and block.window is not None and block.first >= block.window:
             raise task_error(
                 f"{block.first} records leave none for the step in a window of {block.window}; lower it",
-                "sketch", "first",
-            )  # fmt: skip
+                "sketch",
+                "first",
+            )
 
     def former_settings(self, block: Any, by_rule: Set[str]) -> dict[str, Any]:
-        """Return the method in a log's ``block`` if it was chosen by rule and is an earlier version's default."""
+        """Return the ``method`` of a log's ``block`` if an earlier version chose it by its default rule."""
         return {"method": FORMER_METHOD} if "method" in by_rule and block.method == FORMER_METHOD else {}
 
     def alternatives(self, block: Any, target: str) -> Sequence[dict[str, Any]]:

@@ -98,7 +98,7 @@ class Scores:
         )  # fmt: skip
 
     def most(self, cost: Vector) -> float:
-        """Return the largest sum over people of a function of (u, v); infinite if the solver finds none."""
+        """Return the maximum, over the distributions, of a function's sum over people; infinite if the solver fails."""
         from scipy.optimize import milp
 
         if not len(cost):
@@ -150,7 +150,7 @@ def _slope(score: Vector) -> Vector:
 def _grid(
     ends: tuple[Vector, Vector], values: Vector, bounds: tuple[float, float], constant: bool
 ) -> tuple[Vector, Vector]:
-    """Return the grid points (u, v) that are possible with bounded features, and their neighbours outside."""
+    """Return the grid points (u, v) that bounded features allow, and adjacent points outside."""
 
     def farthest(a: float, b: float) -> float:
         """Return the largest ``a u + b v``, which is convex in the model and so attained at its extremes."""

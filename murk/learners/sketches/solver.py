@@ -10,7 +10,7 @@ Two corrections are of the next order, for directions with an eigenvalue near th
 ``sqrt(2 p v)``): the noise in ``A^-1`` and that in ``A theta`` are the same, which stretches theta by ``A^-1 E[N A^-1
 N]``, and adds to the covariance. ``E[N C N] = v/2 (tr C I + C)`` for both.
 
-*Sketches.* A sketch's row is normal with second moment ``Z'Z + v I``, Z the window's records and v the noise variance.
+*Sketches.* A sketch's row is normal with second moment ``Z'Z + v I`` (Z: the window's records, v: noise variance).
 The paper's ``argmin ||Y~ - X~ theta||`` is ridge regression with penalty v. Subtracting the known v first,
 
 .. math:: \hat A = \sum_s w_s (M_s'M_s / k_s - v_s I), \qquad \theta = \hat A_{xx}^{-1} \hat A_{xy},

@@ -189,8 +189,8 @@ class SketchSums(WindowSums):
 def sketch_precision(*, rows: int, records: int, noise: float, unit: float) -> float:
     """Return a sketch's weight by public numbers: the inverse variance of its estimate of one person's moment.
 
-    It is ``1 / (1 + n (1 + t)^2 / k)`` with ``t = v / (n m)``, noise over a person's mean square m in a coordinate. A
-    sketch counts for its people while they are few, but at most for its k rows, however many people it declares.
+    It is ``1 / (1 + n (1 + t)^2 / k)`` with ``t = v / (n m)``, the ratio of noise to the people's mean square m in a
+    coordinate. The weight of a whole sketch grows with its people, up to that of its k rows.
     """
     if records == 0:
         return 0.0

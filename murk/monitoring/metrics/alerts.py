@@ -111,9 +111,9 @@ ALERTS: Final = (
         f"{SCALED_ERROR} > {WIDER} * quantile_over_time({LOWER}, {SCALED_ERROR}[7d])"
         f" and on (task) max by (task) (increase(murk_releases_total{{result=\"{LEARNED}\"}}[1h])) > {FEW}",
         "Releases for {{ $labels.task }} are learned, but its intervals do not shrink",
-        "The error should fall with the root of the number of releases, but is over 2.5 times what that gives. Look at "
-        "the model dashboard for a parameter that drifts (people have changed: begin a new task) or growing staleness "
-        "(gradients are old), and at the privacy dashboard for stronger levels, which widen intervals."),
+        "The error should fall with the root of the number of releases, but is more than 2.5 times the expected one. "
+        "Look at the model dashboard for a parameter that drifts (people have changed: begin a new task) or growing "
+        "staleness (gradients are old), and at the privacy dashboard for stronger levels, which widen intervals."),
     Alert("MurkModelChanged", "1m", "warning", "the-model-has-changed",
         # The false-alarm probability holds over the stream's whole life, so no long wait is needed.
         f"min by (task) (murk_drift_p_value) <= {FALSE_ALARM}",
@@ -128,7 +128,7 @@ ALERTS: Final = (
         "The effect of {{ $labels.name }} in {{ $labels.task }} is not zero",
         "Its interval that holds at every look excludes zero; the estimate is {{ $value }} away from zero, in coded "
         "units. For each coefficient, this is false in at most 5% of tasks over their whole life, however often it is "
-        "looked at. Nothing is wrong: end the task, or let it go on for narrower intervals."),
+        "looked at. Nothing is wrong: end the task, or let it continue for narrower intervals."),
     Alert("MurkEffectKnown", "1m", "info", "an-effect-is-known",
         # Half-widths of confidence sequences alone: they hold at the moment at which they have become this small.
         "max by (task, name) (murk_parameter_sequence_half_width)"
@@ -136,7 +136,7 @@ ALERTS: Final = (
         "The effect of {{ $labels.name }} in {{ $labels.task }} is known to within {{ printf \"%.3g\" $value }}",
         "Its interval that holds at every look is as narrow as `murk monitor --known-within` asks for, in coded units. "
         "It holds the truth with its 95% although this moment was not planned. Nothing is wrong: end the task, or let "
-        "it go on for narrower intervals."),
+        "it continue for narrower intervals."),
     Alert("MurkStaleGradients", "10m", "warning", "gradients-are-stale",
         f"{_STALENESS} > on (task) {SHARE_STALE} * {_VERSION} and on (task) {_STALENESS} > {FEW}",
         "Gradients for {{ $labels.task }} are {{ $value | humanize }} releases old on average",
@@ -164,13 +164,13 @@ ALERTS: Final = (
     Alert("MurkShufflerUnreachable", "5m", "critical", "the-shuffler-cannot-reach-a-log",
         "max by (task) (murk_shuffler_log_reachable) == 0",
         "The shuffler of {{ $labels.task }} cannot reach its intake or the log of releases",
-        "No crowd leaves. Check both brokers, the network and the shuffler's credentials; its /healthz names the "
+        "No crowd is forwarded. Check both brokers, the network and the shuffler's credentials; its /healthz names the "
         "problem. Nothing is lost: the shuffler continues by itself, every release once."),
     Alert("MurkCrowdsDropped", "1m", "warning", "crowds-are-dropped",
         "sum by (task) (increase(murk_shuffler_dropped_releases_total[1d])) > 0",
         "Releases for {{ $labels.task }} were dropped, since their crowds were not complete in time",
-        "About {{ $value | humanize }} people have spent their budget, and nothing of theirs was learned or disclosed. "
-        "The end of a task drops less than a crowd for each level. Otherwise too few people answer: begin a new task "
-        "with fewer levels, a smaller crowd or more patience."),
+        "About {{ $value | humanize }} people have spent their budget, but nothing about them was learned or "
+        "disclosed. The end of a task drops less than a crowd for each level. Otherwise too few people answer: begin a "
+        "new task with fewer levels, a smaller crowd or more patience."),
 )  # fmt: skip
 """All alerts."""

@@ -105,7 +105,7 @@ METRICS = (
     Metric("murk_outbox_pending", "gauge", "Releases that wait for the log to confirm them.", side="people"),
     Metric("murk_gateway_releases_total", "counter", "Releases of devices acknowledged, repeated ones included.",
            side="gateway"),
-    Metric("murk_gateway_refusals_total", "counter", "Releases of devices refused at the door, by reason.",
+    Metric("murk_gateway_refusals_total", "counter", "Releases of devices refused by the gateway, by reason.",
            ("task", "reason"), side="gateway"),
     Metric("murk_gateway_requests_total", "counter", "Requests answered, by HTTP status.", ("task", "status"),
            side="gateway", optional="from the first request with the status"),

@@ -75,7 +75,7 @@ class Exporter(ABC):
 
     @abstractmethod
     def _values(self) -> Callable[[Metric], Iterable[Sample | Histogram]]:
-        """Return a function for the current values of each metric."""
+        """Return a function that returns a metric's current values."""
 
 
 def family(metric: Metric, task: str, values: Iterable[Sample | Histogram]) -> Family:

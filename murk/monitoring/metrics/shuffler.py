@@ -1,4 +1,4 @@
-"""Metrics of a shuffler, which say no more about the time of an arrival than the log of releases does."""
+"""Metrics of a shuffler, which reveal no more about arrival times than the log of releases does."""
 
 from __future__ import annotations
 
@@ -35,9 +35,28 @@ class CrowdSums:
 class ShufflerMetrics(Exporter):
     """Export a shuffler's sums; by default to a new registry, the attribute ``registry``.
 
-    Moments of arrival must not be seen in the differences of two scrapes. So sums are renewed only when a crowd leaves,
-    which the log shows, and at whole multiples of the task's granularity of time. Waiting releases are also rounded
-    down to tenths of a crowd, and not told by level: a level that few people choose has few arrivals.
+    The difference of two scrapes must not reveal when a release arrived. So sums change only when a crowd is forwarded,
+    which the log shows anyway, and at multiples of the task's granularity. Waiting releases are also rounded down to
+    tenths of a crowd, and not divided by level, since a level that few people choose has few arrivals.
+
+    Examples
+    --------
+    >>> from murk.stream import Task
+    >>> task = Task.parse('''
+    ... name: third-child
+    ... features: [{name: age, low: 21, high: 35}]
+    ... target: {name: third_child, kind: binary, positive: yes, negative: no}
+    ... shuffle: {crowd: 1000, promise: {epsilon: 0.5}}
+    ... ''')
+    >>> metrics = ShufflerMetrics(task, clock=lambda: 1_700_000_000)
+    >>> metrics.update(CrowdSums(0, 0, waiting=0, dropped=0, duplicates=0, refused={}), "")
+    >>> metrics.update(CrowdSums(0, 0, waiting=599, dropped=0, duplicates=7, refused={}), "")
+    >>> names = "murk_shuffler_waiting_releases", "murk_shuffler_duplicates_total"
+    >>> [metrics.registry.get_sample_value(name, {"task": "third-child"}) for name in names]
+    [0.0, 0.0]
+    >>> metrics.update(CrowdSums(1000, 1, waiting=599, dropped=0, duplicates=8, refused={}), "")
+    >>> [metrics.registry.get_sample_value(name, {"task": "third-child"}) for name in names]
+    [500.0, 8.0]
     """
 
     side = "shuffler"

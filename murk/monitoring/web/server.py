@@ -70,7 +70,7 @@ class Hosts:
         return name.endswith((".localhost", *self._ends)) or (self._outside and "." not in name)
 
     def allow_all(self, hosts: Iterable[str]) -> bool:
-        """Return whether all ``Host`` headers of a request are allowed; a request without any is not from a browser."""
+        """Return whether all ``Host`` headers of a request are allowed; True without any, as browsers send one."""
         return all(map(self.allows, hosts))
 
 

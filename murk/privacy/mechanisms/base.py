@@ -173,7 +173,7 @@ def check_steps(owner: str, steps: int, dimension: int, budget: str) -> None:
 
 
 class LatticeMechanism:
-    """Base class of the mechanisms that draw their noise on the lattice."""
+    """Base class of mechanisms whose noise is drawn on a lattice of integers."""
 
     __slots__ = ()
 
@@ -199,7 +199,7 @@ class LatticeMechanism:
         return decode_block(self, payload)
 
     def to_dict(self: Any) -> dict[str, Any]:
-        """Return the public parameters and derived figures as plain data."""
+        """Return the public and derived parameters as plain data."""
         size = "norm" if self.code in DIRECTIONS else "scale"
         return plain(self, *(field.name for field in fields(self)), size, "variance", "guarantee")
 
@@ -252,7 +252,7 @@ class DirectionMechanism(LatticeMechanism):
 
 
 def plain(mechanism: Any, *names: str) -> dict[str, Any]:
-    """Return a mechanism's kind and attributes as plain data, thresholds of 64 bits as text."""
+    """Return a mechanism's kind and attributes as plain data; thresholds, which have 64 bits, are text."""
     data = {name: getattr(mechanism, name) for name in ("kind", *names)}
     plain = {name: value.to_dict() for name, value in data.items() if isinstance(value, Guarantee)}
     return data | plain | ({"threshold": str(data["threshold"])} if "threshold" in data else {})
@@ -340,7 +340,7 @@ class Wrapped:
 
     @property
     def variance(self) -> float:
-        """Variance of each number of a decoded release."""
+        """Variance of each coordinate of a decoded release."""
         return self.noise.variance
 
     @property
@@ -372,7 +372,7 @@ class Wrapped:
         return self.noise.decode(payload)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the public parameters and derived figures as plain data."""
+        """Return the public and derived parameters as plain data."""
         return self.noise.to_dict()
 
 

@@ -216,13 +216,13 @@ class CompositeMechanism:
         return reduce(add, (part.cost(currency) for part in self.parts))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the public parameters and derived figures as plain data."""
+        """Return the public and derived parameters as plain data."""
         parts = [part.to_dict() for part in self.parts]
         return {"kind": self.kind, "parts": parts, **plain(self, "stated", "guarantee")}
 
 
 def _labels(part: RandomizedResponse, values: Floats, words: npt.NDArray[np.uint64]) -> Integers:
-    """Keep or flip each label by one word; release a fair coin if it is missing."""
+    """Keep or flip each label by one random word; replace a missing one by a fair coin."""
     truth = keep(np.where(values > 0, 1, -1))
     kept = words < np.uint64(part.threshold)
     answers = keep(np.where(kept, truth, -truth))

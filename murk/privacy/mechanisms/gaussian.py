@@ -45,7 +45,7 @@ class GaussianMechanism(AdditiveMechanism):
     steps
         The bound in lattice steps, at least 1, below 2^31, with ``d steps^2 < 2^63``.
     stated
-        The (epsilon, delta) guarantee it was calibrated to, if any; checked.
+        The (epsilon, delta) guarantee to which the noise was calibrated, if any; it is checked.
 
     Examples
     --------

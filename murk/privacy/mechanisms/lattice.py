@@ -122,7 +122,7 @@ def largest_size(v: Vector) -> float:
 
 @jit
 def share_of(value: float, largest: float) -> float:
-    """Return a coordinate divided by the largest, in [-1, 1]; 0 for NaN, and for finite ones if another is infinite."""
+    """Return a coordinate over the largest one, in [-1, 1]; 0 for NaN, and for finite ones over an infinite one."""
     if value != value:
         return 0.0
     if largest == math.inf:
@@ -143,7 +143,10 @@ def _clamp(q: int, steps: int) -> int:
 
 @jit
 def _shrink_l2(steps: int, out: Integers) -> None:
-    """Shrink the largest coordinate by single steps, usually one, until the norm is within the bound, in integers."""
+    """Shorten the largest coordinate by single steps until the norm is within the bound, in integers.
+
+    One step is usually enough, as only rounding exceeds the bound here.
+    """
     bound = np.int64(steps) * np.int64(steps)
     total = np.int64(0)
     for i in range(out.shape[0]):

@@ -86,15 +86,15 @@ class PrivacyLoss:
         return self.units <= other.units and self.delta_units <= other.delta_units
 
     def __str__(self) -> str:
-        """Return the full figures of the guarantee: ``mu = 1``, ``epsilon = 1, delta = 1e-06``."""
+        """Return the parameters with all digits: ``mu = 1``, ``epsilon = 1, delta = 1e-06``."""
         return self._written("{:.15g}".format)
 
     def rounded(self) -> str:
-        """Return the figures with four digits, rounded up."""
+        """Return the parameters with four digits, rounded up."""
         return self._written(number)
 
     def to_dict(self) -> dict[str, dict[str, float]]:
-        """Return rounded figures as plain data, like a guarantee's: ``{"gdp": {"mu": 1.0}}``."""
+        """Return rounded parameters as plain data, like a guarantee's: ``{"gdp": {"mu": 1.0}}``."""
         kind = {"rho": "zcdp", "epsilon": "pure"}.get(self.currency, self.currency)
         return {kind: self._figures()}
 
@@ -181,7 +181,7 @@ def epsilon_units(guarantee: Guarantee) -> int:
 
 
 def epsilon_cost(epsilon: Fraction | Decimal, currency: Currency) -> PrivacyLoss:
-    """Return the cost of a pure release whose epsilon is exact or an upper bound of many digits."""
+    """Return the cost of a pure release from its epsilon, which is exact or a tight upper bound."""
     exact = Fraction(epsilon)
     if currency == "gdp":
         return PrivacyLoss("gdp", gdp_units(epsilon))
@@ -193,7 +193,7 @@ def epsilon_cost(epsilon: Fraction | Decimal, currency: Currency) -> PrivacyLoss
 
 
 def really_given(guarantee: Guarantee, claims: Iterable[Guarantee]) -> Guarantee:
-    """Return a level's guarantee, without its delta if one of its mechanism's pure ``claims`` implies that."""
+    """Return a level's guarantee as a pure one if one of the mechanism's ``claims`` implies that, else unchanged."""
     if not isinstance(guarantee, ApproxDP):
         return guarantee
     pure = PureDP(guarantee.epsilon)

@@ -92,9 +92,9 @@ class PrivUnitMechanism(DirectionMechanism, OddsMechanism):
         near, far = self._shares
         if near * self.closest != self.threshold or not far.denominator == 1 <= far < near:
             raise UserError(
-                f"PrivUnitMechanism: threshold={self.threshold} does not give each of the closest ({self.closest}) "
-                f"the same number of the 2^64 words, and each of the others ({2 * self.draws - self.closest}) a "
-                "smaller one; use PrivUnitMechanism.calibrate"
+                f"PrivUnitMechanism: threshold={self.threshold} cannot be shared equally among the {self.closest} "
+                f"closest candidates, and the rest of 2^64 among the {2 * self.draws - self.closest} others, with a "
+                "smaller share; use PrivUnitMechanism.calibrate"
             )
 
     @property
@@ -253,7 +253,7 @@ def gain(dimension: int, draws: int, closest: int, share: float) -> float:
 
 
 def limit(dimension: int, epsilon: float) -> tuple[float, float, float]:
-    r"""Return cap, its probability q and m of PrivUnit on the sphere itself, the optimum of an epsilon-DP direction.
+    r"""Return the cap, its probability q and the mean m of PrivUnit on the sphere, the best epsilon-DP direction.
 
     .. math:: m = C \frac{e^\epsilon - 1}{1 - q + e^\epsilon q}, \quad
         C = \frac{(1 - \gamma^2)^{(d - 1)/2}}{d - 1} \frac{\Gamma(d/2)}{\sqrt\pi\, \Gamma((d - 1)/2)}
@@ -282,8 +282,8 @@ def limit(dimension: int, epsilon: float) -> tuple[float, float, float]:
 def fitted(dimension: int, epsilon: float) -> tuple[int, int]:
     """Return the number of directions to draw and the number that count as closest.
 
-    The fewest that bring the variance within 3% of the limit, with at most 2^17 integers. Devices and learners of a
-    task must compute the same numbers, so this rule is part of the meaning of a task's document.
+    These are the smallest numbers whose variance is within 3% of the limit, with at most 2^17 integers. Devices and
+    learners of a task must compute the same numbers, so this rule is part of the meaning of a task's document.
 
     >>> fitted(11, 0.1), fitted(11, 4.0), fitted(5000, 8.0)
     ((1, 1), (54, 8), (26, 1))

@@ -120,7 +120,7 @@ class RandomizedResponse(OddsMechanism):
         return np.where(indicators, own, others).astype(np.float64)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the public parameters and derived figures as plain data."""
+        """Return the public and derived parameters as plain data."""
         return plain(self, "classes", "threshold", "keep", "guarantee")
 
     @classmethod

@@ -132,7 +132,7 @@ def _distribution(kind: Kind, coarse: int, bits: int) -> tuple[int, ...]:
 
 
 def _try_distribution(kind: Kind, coarse: int, bits: int, precision: int) -> tuple[int, ...] | None:
-    """Return the entries, or None if this precision leaves a digit undecided."""
+    """Compute the entries; return None if this precision leaves a digit undecided."""
     one = 1 << precision
     low, high = _weights(kind, coarse, bits, precision)
     # The tail beyond the last weight: ratios of successive weights decrease, so a geometric

@@ -189,7 +189,7 @@ def finish_trial(
 def _coarse(
     shape: Integers, table: Words, a: np.uint64, spare: Words, used: np.int64
 ) -> tuple[np.int64, np.int64, np.int64]:
-    """Find k by comparing digits: of the word, then of as many spare words as needed."""
+    """Find k by comparing the digits of the word, and of as many spare words as needed, with the table."""
     mask = _ALL >> (np.uint64(64) - np.uint64(shape[4]))
     levels, entries = table.shape
     first = a & mask

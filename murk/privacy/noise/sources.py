@@ -58,7 +58,7 @@ class Draw(Protocol):
     def __call__(
         self, distribution: NoiseDistribution, words: Words, spare: Words, out: Integers
     ) -> tuple[int, int, int, int]:
-        """Draw as far as the words last; return the same as `kernels.draw`."""
+        """Draw until the words are used up; return the same as `kernels.draw`."""
 
 
 def fill(distribution: NoiseDistribution, out: Integers, feed: Feed, draw: Draw, block: int = _BLOCK) -> None:
@@ -400,7 +400,7 @@ def _indices(records: npt.ArrayLike) -> Integers:
 
 
 def coins(words: Words, threshold: int) -> npt.NDArray[np.bool_]:
-    """Return one coin for each word, true with probability exactly ``threshold / 2^64``.
+    """Convert each word to a coin that is true with probability exactly ``threshold / 2^64``.
 
     Raises `UserError` if the threshold is not in [0, 2^64].
 

@@ -186,7 +186,7 @@ class SketchAccumulator(WindowAccumulator[Sketch]):
         return Sketch(integers, spread, self._records, self.simulated)
 
     def _noisy_eigenvalue(self, noise: int) -> float:
-        """Return lambda of the mechanism before it is cut at 0, in units of C^2."""
+        """Return the mechanism's lambda before truncation at 0, in units of C^2."""
         mechanism = self.mechanism
         if not mechanism.releases_eigenvalue:
             return 0.0

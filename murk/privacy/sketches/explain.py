@@ -19,7 +19,7 @@ def promised(guarantee: Guarantee, mechanism: str) -> str:
 
 
 def described(mechanism: GaussMixMechanism | GramMechanism | NewtonMechanism) -> tuple[str, Guarantee]:
-    """Describe the guarantee of an organisation's release, and return its guarantee for any two records."""
+    """Return a description of an organisation's guarantee, and the guarantee for any two records."""
     replaced = strongest_replace_one(mechanism)
     rows = getattr(mechanism, "rows_per_person", 1)
     pair = "records" if rows == 1 else "people's records"

@@ -181,7 +181,7 @@ class GramMechanism:
 
     @property
     def stated(self) -> Guarantee:
-        """The guarantee that it was calibrated to; by default the noise's own mu-GDP."""
+        """The guarantee to which the mechanism was calibrated; by default the noise's own mu-GDP."""
         return self.noise.guarantee if self.asked is None else self.asked
 
     @property
@@ -219,7 +219,7 @@ class GramMechanism:
         return self.noise.cost(currency)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the public parameters and derived figures as plain data."""
+        """Return the public and derived parameters as plain data."""
         names = ("kind", "columns", "feature_bound", "target_bound", "neighbours")
         figures = {"steps": self.noise.steps, "scale": self.scale, "stated": self.stated.to_dict()}
         several = {"rows_per_person": self.rows_per_person} if self.rows_per_person > 1 else {}

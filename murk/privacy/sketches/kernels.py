@@ -80,7 +80,7 @@ class Room(NamedTuple):
 
     @property
     def rows(self) -> int:
-        """Number of rows whose words fit."""
+        """Number of rows whose random words fit into the scratch space."""
         return int(self.offsets[-1]) + 1
 
     def fill(self, key: Halves, first: int, count: int) -> None:
@@ -119,7 +119,7 @@ def normals(key: Halves, first: int, at: int, words: Words, counter: Halves, spa
 
 @jit
 def _finish_normal(key: Halves, row: int, j: int, word: np.uint64, counter: Halves, spare: Words) -> float:
-    """Return the normal of an undecided word, with further words of this entry."""
+    """Finish the normal of an undecided word with further words of this entry."""
     counter[0, 0], counter[1, 0], counter[2, 0] = _u32(j), _u32(row), _u32(0)
     used = WORDS
     while True:

@@ -77,7 +77,7 @@ class GaussMixMechanism:
     method
         ``"linear-mixing"`` or ``"mixing"``.
     stated, neighbours
-        The (epsilon, delta) guarantee, checked against the exact figure, and the neighbours for which it holds.
+        The (epsilon, delta) guarantee, which is checked, and the neighbours for which it holds.
     analysis
         ``"published"``: the paper's lemma 1 and theorem 1. ``"joint"``: the Renyi divergences of eigenvalue and sketch
         add, so that about half the eigenvalue makes noise unnecessary. ``"tight"``: the least noise, exact for
@@ -210,14 +210,14 @@ class GaussMixMechanism:
         return decoded
 
     def noise_variance(self, spread: float) -> float:
-        """Return the variance of the noise on an entry of M: M'M / k minus this on the diagonal estimates Z'Z."""
+        """Return the variance of noise on an entry of M, to subtract from M'M / k on the diagonal to estimate Z'Z."""
         return (spread * self.bound) ** 2
 
     def replace_one(self) -> ApproxDP:
         """Return the guarantee for replaced rows: epsilon recomputed at the same delta.
 
         phi(a; k, g) becomes phi(a; k, g) + phi(a; k, -g) (see ``renyi.phi``); the eigenvalue's part stays the same.
-        This is much less than (2 epsilon, (1 + e^epsilon) delta), the figure for two zero-out steps.
+        This is much less than (2 epsilon, (1 + e^epsilon) delta), the guarantee of two zero-out steps.
 
         Examples
         --------

@@ -144,7 +144,7 @@ class NewtonMechanism:
 
     @property
     def stated(self) -> Guarantee:
-        """The guarantee that it was calibrated to; by default the noise's own mu-GDP."""
+        """The guarantee to which the mechanism was calibrated; by default the noise's own mu-GDP."""
         return self.start.stated
 
     @property
@@ -166,7 +166,7 @@ class NewtonMechanism:
         return self.start.cost(currency)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the public parameters and derived figures as plain data."""
+        """Return the public and derived parameters as plain data."""
         return {**self.start.to_dict(), "kind": self.kind, "first": self.first, "step_scale": self.step.scale}
 
     @classmethod

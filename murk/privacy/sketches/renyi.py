@@ -363,7 +363,7 @@ def _search(epsilon_of: Callable[[float], Decimal], epsilon: float, delta: float
 def two_steps(guarantee: ApproxDP) -> ApproxDP:
     """Convert any zero-out (epsilon, delta) guarantee to replaced rows: (2 epsilon, (1 + e^epsilon) delta).
 
-    Replacing a row is dropping it and adding another. `GaussMixMechanism.replace_one` gives a better figure. Raises
+    Replacing a row is dropping it and adding another. `GaussMixMechanism.replace_one` gives a better bound. Raises
     `UserError` if the restated delta reaches 1.
 
     >>> two_steps(ApproxDP(1.0, 1e-5))

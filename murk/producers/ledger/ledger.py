@@ -56,7 +56,7 @@ _QUERY = "SELECT value FROM meta WHERE key = 'key'"
 
 
 class Names:
-    """Names of people and files in one open ledger; a `UserError` if the ledger is older than the key beside it."""
+    """Names of people and files in one open ledger; raises `UserError` if the ledger is older than its key."""
 
     def __init__(self, file: LedgerFile) -> None:
         self._file = file
@@ -78,7 +78,7 @@ class Names:
 
     @property
     def are_plain(self) -> bool:
-        """Whether people's names are stored unhashed, as in earlier formats."""
+        """Whether people's names are stored as plain text, as in earlier formats."""
         return self._file.is_plain
 
     @property
@@ -88,11 +88,11 @@ class Names:
 
     @property
     def is_unfinished(self) -> bool:
-        """Whether a migration was interrupted: unused parts of the file may hold names that it replaced."""
+        """Whether a migration was interrupted: unused pages of the file may still hold plain names."""
         return bool(self._file.query("SELECT 1 FROM meta WHERE key = 'names left'"))
 
     def left(self) -> str:
-        """Return what is still stored unhashed, with the remedy; empty if nothing is."""
+        """Describe what is still stored unhashed, with the remedy; empty if nothing is."""
         again = f"`murk ledger {self._file.path} --migrate`"
         if self.are_plain:
             return f"it stores people's names unhashed: {again} replaces them by keyed hashes"
@@ -114,7 +114,7 @@ class Names:
         return self._fingerprint() is not None
 
     def missing(self) -> str | None:
-        """Return why nobody can be found by name (the key is lost or wrong); None if people can be found."""
+        """Return why people cannot be looked up by name (the key is lost or wrong), or None."""
         try:
             self.reading()
         except UserError as error:
@@ -122,7 +122,7 @@ class Names:
         return None
 
     def reading(self) -> NameKey:
-        """Return the key for lookups; before anyone was named, a random key under which nobody is found."""
+        """Return the key for lookups; before the first name is stored, a random key that matches nobody."""
         if self._key is not None:
             return self._key
         fingerprint = self._fingerprint()
@@ -132,7 +132,7 @@ class Names:
         return self._key
 
     def writing(self, connection: Connection) -> NameKey:
-        """Return the key within a transaction that stores names; make a key if there is none."""
+        """Return the key, within a transaction that stores names; make one if there is none."""
         if self._key is not None:
             return self._key
         fingerprint = _fingerprint_in(connection.execute(_QUERY).fetchall())
@@ -157,14 +157,14 @@ class Names:
     def called(
         self, connection: Connection, people: Sequence[str] | None, *, earlier: bool
     ) -> tuple[NameKey, Mapping[Id, Sequence[Id]]]:
-        """Return the key for a block's people (None: rows), and the result of `EarlierAccounts.adopt`."""
+        """Return the key for the people of a block (None for rows), and the result of `EarlierAccounts.adopt`."""
         if people is None:
             return NameKey(None), {}
         key = self.writing(connection)
         return key, EarlierAccounts(connection, key).adopt(people) if earlier else {}
 
     def sealing(self, connection: Connection) -> NameKey:
-        """Return the key that encrypts the outbox, within a transaction; earlier formats have one without a secret."""
+        """Return the key that encrypts the outbox, within a transaction; in earlier formats it has no secret."""
         if self.has_digests and _fingerprint_in(connection.execute(_QUERY).fetchall()) is None:
             return NameKey(None)
         return self.writing(connection)
@@ -479,7 +479,7 @@ class Ledger:
         return GroupSums(self._file, self._task_number(task_hash), self.names.opening)
 
     def windows(self, task_hash: str, source: str | None = None) -> Windows:
-        """Return the record of organisations' windows, for the file with a digest or for records from no file."""
+        """Return the windows of organisations, for the file with a digest or for records from no file."""
         digest = None if source is None else self.names.source(source)
         return Windows(self._file, self._task_number(task_hash), digest, self.names.reading)
 
@@ -505,7 +505,7 @@ class Ledger:
         return run
 
     def strangers(self, source: str, people: str) -> list[str]:
-        """Return the ways of naming people, in releases to real tasks, that cannot be compared with ``people``."""
+        """Return the ways in which people of real tasks were named and that cannot be compared with ``people``."""
         return strangers(self._file.query, self.names.source(source), people)
 
     def run(self, task_hash: str, source: str) -> Run | None:

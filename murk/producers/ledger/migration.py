@@ -121,7 +121,7 @@ def _merge_debits(connection: Connection) -> None:
 
 
 def _merge_windows(connection: Connection) -> None:
-    """Move windows and their debits; a key that is taken is replaced by the organisation's next free one."""
+    """Move windows and their debits to another organisation; replace keys in use by its next free ones."""
     rows = connection.execute(
         "SELECT task, source, key, person, new FROM windows JOIN spellings ON old = person ORDER BY 1, 2, opened, 4, 3"
     ).fetchall()
@@ -142,7 +142,7 @@ OLD_FORMATS = (1, 2, 3, 4)
 
 
 def upgrade(connection: Connection, path: Path, tables: str, target: int) -> None:
-    """Bring a ledger of an earlier format to the format ``target``, within a transaction; ``tables`` makes tables."""
+    """Upgrade a ledger to the format ``target``, within a transaction; ``tables`` creates missing tables."""
     [(version,)] = connection.execute("SELECT value FROM meta WHERE key = 'format'").fetchall()
     if version == 1:
         _add_gdp(connection)
@@ -188,7 +188,7 @@ def _merge_names(connection: Connection, key: NameKey) -> None:
 
 
 def _note_earlier(connection: Connection) -> None:
-    """List the accounts of people whose hashed names may be spelled differently next time."""
+    """List the accounts of hashed names, which people may spell differently next time."""
     named = [(name,) for name in _named(connection) if not isinstance(name, int)]
     connection.executemany("INSERT INTO earlier VALUES (?, NULL)", named)
 

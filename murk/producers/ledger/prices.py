@@ -1,4 +1,4 @@
-"""Prices and promises of a ledger: costs of a release in each currency, caps, and the log that a task is bound to."""
+"""Prices and promises of a ledger: costs of a release in each currency, caps, and the log to which a task is bound."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ class Promise:
 
 @dataclass(frozen=True)
 class Booked:
-    """A booked task: its number, and the price number of each level."""
+    """A task whose costs are recorded: its number in the ledger, and the number of each level's `Price`."""
 
     number: int
     levels: Mapping[str, int]
@@ -185,7 +185,7 @@ def read_prices(file: Database) -> dict[int, Price]:
 
 
 def parse_history(text: str) -> dict[int, int]:
-    """Parse a person's releases, written as "price number:count,..."."""
+    """Parse a person's releases, stored as "PRICE:COUNT,..." with the numbers of prices."""
     return {int(price): int(count) for price, count in (pair.split(":") for pair in text.split(","))}
 
 

@@ -38,7 +38,7 @@ def is_capped(query: Query, task: int) -> bool:
 
 
 def strangers(query: Query, source: str | None, people: str) -> list[str]:
-    """Return the ways of naming people, in releases to real tasks, that cannot be compared with ``people``.
+    """Return the ways in which people of real tasks were named and that cannot be compared with ``people``.
 
     Rows can be compared with rows of the same records, a column with one of the same name, and names given by
     applications with each other. People and organisations have different accounts and are not compared.
@@ -75,7 +75,7 @@ def unrecognised(ledger: Path, records: str, people: str, before: Sequence[str])
 
 
 def describe(ledger: Path, records: str, people: str, before: Sequence[str]) -> str:
-    """State why people are not recognised."""
+    """Return why people are not recognised, in words."""
     who = "organisations" if _is_organisation(people) else "people"
     earlier = " and ".join(dict.fromkeys(map(_words, before)))
     why = "names of different kinds cannot be compared"
@@ -91,7 +91,7 @@ def describe(ledger: Path, records: str, people: str, before: Sequence[str]) -> 
 
 
 def remedy(people: str, before: Sequence[str]) -> str:
-    """State what to do about it."""
+    """Return the remedy for people who are not recognised."""
     other = "Other people need a ledger of their own (--ledger)"
     if "row" in (people, *before):
         again = "Give the records as they were; to name people by a column (--person), do so from the first task on"
@@ -192,7 +192,7 @@ class Run:
 
 
 def read_run(file: Database, task_hash: str, source: str) -> Run | None:
-    """Read the progress through a file; None if it has not begun."""
+    """Read the progress through a file; None before its first block."""
     rows = file.query(
         """SELECT people, excluded, next_row, counters FROM runs
            JOIN sources ON sources.number = runs.source JOIN tasks ON tasks.number = runs.task

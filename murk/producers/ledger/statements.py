@@ -484,7 +484,7 @@ class GroupSums:
         return None if reported is None else reported[1]
 
     def _last(self) -> tuple[int, PeopleTotals | None] | None:
-        """Return the last report's number and its sums (None if unknown); None before the first report."""
+        """Return the last report as its number and its sums, or None before the first one; unreadable sums are None."""
         rows = self._file.query("SELECT round, sums FROM reports WHERE task = ?", (self._task,))
         if not rows:
             return None

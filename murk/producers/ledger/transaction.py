@@ -115,7 +115,7 @@ class Windows:
         return self._query("SELECT count(*)", person)[0][0] if _windows_exist(self._file) else 0
 
     def done(self, people: Iterable[str]) -> Mapping[str, int]:
-        """Return the row after the last window that has ended, for each organisation that has one."""
+        """Return, for each organisation with an ended window, the row after the last one."""
         if not _windows_exist(self._file):
             return {}
         ended = " AND state IN ('released', 'refused', 'left out') GROUP BY person"
@@ -215,7 +215,7 @@ def unseal(sealed: bytes, key: NameKey) -> Owner:
 
 
 def count_by_owner(rows: Iterable[tuple[bytes, int]], key: NameKey) -> Counter[tuple[Owner, int]]:
-    """Count releases by owner and price, given the columns ``owner`` and ``tariff``."""
+    """Count releases by owner and price, from the columns ``owner`` and ``tariff``."""
     return Counter((unseal(owner, key), tariff) for owner, tariff in rows)
 
 
@@ -235,7 +235,7 @@ def drop_unconfirmed(
 
 
 def change_owners(connection: Connection, key: NameKey, change: Callable[[Owner], Owner | None]) -> None:
-    """Encrypt the changed owners of releases under the key; ``change`` returns None for those that stay."""
+    """Replace owners of releases by the result of ``change``, encrypted under the key; None leaves an owner."""
     rows = connection.execute("SELECT number, owner FROM outbox").fetchall()
     opened = [(number, change(unseal(owner, key))) for number, owner in rows]
     changed = [(number, owner) for number, owner in opened if owner is not None]
@@ -350,7 +350,7 @@ class Common:
         self._version = self._known = version
 
     def terms(self, connection: Connection, task: Booked) -> Terms:
-        """Return the caps that apply at each price of a task, and a cache of decisions for people without releases."""
+        """Return the caps at each price of a task, and a cache of the decisions about people who have not released."""
         if task.number not in self._terms:
             rows = connection.execute("SELECT * FROM promises WHERE task IN (0, ?)", (task.number,))
             caps = [Promise(*row) for row in rows]
@@ -420,12 +420,12 @@ class Spending:
         return WindowNotes(self._connection, self._task, self._source, self._names)
 
     def cancel(self) -> None:
-        """Debit nothing and record no refusal: the caller only asks whether a release would be granted."""
+        """Write neither debits nor refusals; the caller only asks whether a release would be granted."""
         self.granted, self.levels, self._paid = [], [], []
         self.refusals = {}
 
     def decide(self) -> None:
-        """Divide the block into granted, known and refused, in order: each decision counts the grants before it."""
+        """Divide the block into granted, known and refused records; each decision counts the grants before it."""
         known, history, withdrawn = self._known_records(), self._released(), self._withdrawn_people()
         caps, fresh = self._common.terms(self._connection, self._booked)
         wanted = [self._price_of(level) for level in self._requests.levels]
@@ -553,7 +553,7 @@ class Spending:
         return {key: number for key, _, number in rows}
 
     def _known_under_aliases(self) -> dict[Any, int]:
-        """Return records that were hashed together with an earlier spelling of their person's name."""
+        """Return the known records that are stored under an earlier spelling of their person's name."""
         query = "SELECT number FROM debits WHERE task = ? AND source = 0 AND key = ? AND person = ?"
         found = {}
         for written, key, person in zip(self._requests.keys, self._keys, self._people, strict=True):

@@ -180,7 +180,7 @@ class FileSource:
             if name in self.absent:
                 raise UserError(f"{self.records} has no key {name!r} in {KEYS_LOOKED_AT} records: check its spelling")
         if next(self._table.rows(0), None) is None:
-            raise UserError(f"{self.records} has no rows: there is nobody in it")
+            raise UserError(f"{self.records} has no rows: give a file with at least one record")
 
     @property
     def digest(self) -> str:

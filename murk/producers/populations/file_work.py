@@ -215,7 +215,7 @@ class LabelSurvey:
             self._codes.update(np.unique(block.y[~np.isnan(block.y)]).tolist())
 
     def check(self) -> None:
-        """Raise a UserError for a file in which all labels are the same, stating which label occurs."""
+        """Raise a UserError, which names the label, for a file in which all labels are the same."""
         if mistake := self.mistake():
             raise UserError(mistake)
 
@@ -279,7 +279,7 @@ class PopulationConfig:
         return SecureNoise() if self.seed is None else SimulatedNoise(self.seed)
 
     def open(self, task: Task, *, strict: bool | None = None) -> FileSource:
-        """Open the file for a task (see `FileSource`); a `UserError` for settings that do not fit a sketch task."""
+        """Open the file for a task (see `FileSource`); raise `UserError` for settings that do not fit a sketch task."""
         if task.of_organisations:
             self._check_organisations(task)
             column = task.block.organisation
@@ -313,10 +313,10 @@ class Step:
 
 
 def open_accounts(log: Log, path: str | Path, *, simulated: bool | None = None) -> Ledger:
-    """Open the ledger of the people who release to a log; a new one is made only if the log's work has not begun.
+    """Open the ledger of the people who release to a log; make a new one only if nothing was released to the log.
 
-    Raises UserError if it is missing or not the one that the log was begun with, or if ``simulated`` is given and the
-    log's releases are of the other kind.
+    Raises UserError if it is missing or not the one with which the log was started, or if ``simulated`` is given and
+    the log's releases are of the other kind.
     """
     document = log.document()
     if simulated is not None and document is not None:
@@ -337,7 +337,7 @@ class FilePopulation(ABC):
     about constant columns of simulations and public covariates. ``findings``, with real noise, are about the records:
     missing or invalid values, a single label, people in a public sample. They decide nothing and are for the file's
     holder. Raises UserError if the log carries another task; if the file, seed, naming of people or ledger are not
-    those that the log was begun with; or if another process releases to the log.
+    those with which the log was started; or if another process releases to the log.
     """
 
     problem: Problem
@@ -420,7 +420,7 @@ class FilePopulation(ABC):
             self.findings += (mistake,)
 
     def _caution(self, check: Callable[[], None]) -> str:
-        """Return a caution if people are recognised in a public sample, or else ""; refuse it in a simulation."""
+        """Run a check for people in a public sample; return its warning, or "". Raise the warning in a simulation."""
         try:
             check()
         except OverlapError as error:
@@ -431,7 +431,7 @@ class FilePopulation(ABC):
         return ""
 
     def _look(self, block: Block) -> None:  # noqa: B027 - most have nothing to note
-        """Collect what a subclass needs to know about a block, before the first release."""
+        """Inspect a block of the file before the first release, if a subclass needs to."""
 
     def _check_beginning(self, set_aside: int) -> None:
         """Raise a UserError if the task cannot be learned once this number of rows is set aside."""
@@ -457,7 +457,7 @@ class FilePopulation(ABC):
         self.warnings += tuple(constant_in_public(self.task))
 
     def _begin(self, task: Task) -> None:
-        """Begin on a log without a task; until the last line registers it, the task may still be changed."""
+        """Start on a log without a task, which is registered last, so that the task may still change before."""
         self._check_recognised(task)
         self._survey()
         self._check_labels()

@@ -1,4 +1,4 @@
-"""Where a ledger lies, the settings with which the work on a log was begun, and the lock of its population.
+"""The path of a ledger, the settings with which a population's work on a log was started, and its lock.
 
 The people of a file have one ledger for all tasks. It lies beside its file. The ledgers in which the file's people have
 accounts are listed beside it (``FILE.ledgers.json``), or found by the file's digest. A copy elsewhere, or another file
@@ -54,14 +54,14 @@ class RunConfig:
 
 
 def note(log: Log, facts: RunConfig, ledger: str | Path) -> None:
-    """Store the settings that the work on a log begins with."""
+    """Store the settings with which work on a log starts."""
     path = beside(log, SUFFIX, ledger)
     if path is not None:
         write_durably(path, json.dumps(asdict(facts), indent=2) + "\n")
 
 
 def noted(log: Log, ledger: str | Path) -> RunConfig | None:
-    """Return the settings that the work on a log was begun with; None if unknown. A damaged file is a MurkError."""
+    """Return the settings with which work on a log was started; None if unknown. Raise MurkError for a damaged file."""
     path = beside(log, SUFFIX, ledger)
     # Without a task on the log the work has not begun.
     if path is None or log.document() is None or not path.exists():
@@ -73,7 +73,7 @@ def noted(log: Log, ledger: str | Path) -> RunConfig | None:
 
 
 def compare(log: Log, facts: RunConfig, ledger: str | Path) -> None:
-    """Raise a UserError if a setting differs from those that the work on a log was begun with."""
+    """Raise a UserError if a setting differs from those with which work on a log was started."""
     known = noted(log, ledger)
     if known is None or known == facts:
         return
@@ -88,15 +88,15 @@ def compare(log: Log, facts: RunConfig, ledger: str | Path) -> None:
 
 
 def differs(log: Log, found: str, options: str, *, seed: int | None) -> UserError:
-    """Return the error for settings other than those that the work on a log was begun with."""
+    """Return the error for settings other than those with which work on a log was started."""
     again = "to begin again, give another --log and --ledger"
     if seed is None:
         again = "what its people spent stays spent. For another task, give another --log and the same ledger"
-    return UserError(f"{log.url} was begun with {found}: give the same {options} again to continue; {again}")
+    return UserError(f"{log.url} was started with {found}: give the same {options} again to continue; {again}")
 
 
 def begun_with(log: Log, ledger: str | Path) -> str | None:
-    """Return the identity of the ledger that the work on a log was begun with; None if unknown."""
+    """Return the identity of the ledger with which work on a log was started; None if unknown."""
     known = noted(log, ledger)
     return None if known is None else known.ledger
 
@@ -106,8 +106,8 @@ def check_kind(log: Log, carried: Task, simulated: bool) -> None:
     if carried.simulated != simulated:
         kind = "simulated" if carried.simulated else "real"
         raise UserError(
-            f"{log.url} carries {kind} releases, and the kind is fixed when a log is begun: "
-            f"{'give the --seed it was begun with' if carried.simulated else 'leave --seed out'}, or use another log"
+            f"{log.url} carries {kind} releases, and the kind is fixed when a log is started: "
+            f"{'give its --seed' if carried.simulated else 'leave --seed out'}, or use another log"
         )
 
 
@@ -236,7 +236,7 @@ def default_ledger(source: str | Path | Records, task: str, *, simulated: bool) 
 
 
 def check_recognised(source: FileSource, ledger: Ledger, *, capped: bool) -> tuple[str, ...]:
-    """Refuse records whose people could spend a cap over all tasks again; without a cap, return a warning.
+    """Raise a UserError if people could spend a cap over all tasks twice; without a cap return a warning.
 
     People named by rows are not recognised once the records are changed, sorted, converted or copied to a frame. From
     ``source``, people first release to a real task; ``capped`` is whether the caller wants a cap over all tasks.
@@ -309,7 +309,7 @@ def _listed(source: Path | None) -> Sequence[Noted]:
 
 @contextmanager
 def _locked_folder(source: Path | None) -> Iterator[None]:
-    """Lock a file's folder, as the list of ledgers is replaced whenever it is written and cannot carry the lock."""
+    """Lock a file's folder; the list of ledgers cannot be locked, since each write replaces it."""
     if source is None:
         yield
         return
@@ -361,7 +361,7 @@ def _has_remains(path: Path) -> bool:
 
 
 def _check_undamaged(*folders: Path) -> None:
-    """Refuse a damaged ledger in folders that are searched for a file's people: it may be theirs."""
+    """Refuse a damaged ledger in a folder that is searched for a file's people, since it may be theirs."""
     for path in {path.resolve() for folder in folders for path in folder.glob(f"*{LEDGER}")}:
         try:
             seen = _read_contents(path)

@@ -75,7 +75,7 @@ class LocalRun:
 
     @property
     def releases(self) -> int:
-        """Releases learned, by all chains."""
+        """Number of releases that all chains have learned."""
         return sum(engine.n_releases for engine in self.engines)
 
     def steps(self) -> Iterator[Step]:

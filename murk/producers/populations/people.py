@@ -34,7 +34,7 @@ SHARE, FEW = 20, 256
 
 
 class Population(FilePopulation):
-    """The people of a file, each with one row or the rows with their name; ``producer`` simulates all devices."""
+    """The people of a file, who own one row each or all rows with their name; ``producer`` simulates all devices."""
 
     problem: PersonProblem
 
@@ -178,7 +178,7 @@ def _progress(log: Log, problem: InteractiveProblem, ends: Sequence[int]) -> lis
 
 
 def _models_progress(log: Log, problem: InteractiveProblem, chain: int, ends: Mapping[int, int]) -> tuple[bool, int]:
-    """Return whether a chain's model is the newest possible at these ends, and how many messages were read."""
+    """Return whether a chain's model is the newest one for these log ends, and how many messages were read."""
     message = log.model(chain)
     try:
         published = 0 if message is None else IterateMessage.model_validate_json(message).version

@@ -137,7 +137,7 @@ def check_carried(source: FileSource, covariates: Covariates) -> None:
 
 
 def evidence(mine: Words, theirs: Words) -> str | None:
-    """Return the evidence of copied rows, in words; None if another sample may look the same."""
+    """Describe the evidence that rows were copied; None if an independent sample may look the same."""
     if same_rows(mine, theirs):
         return _SAME
     if consecutive(mine, theirs):
@@ -184,7 +184,7 @@ def rare(mine: Words, theirs: Words) -> bool:
 
 
 def distinct(mine: Words, theirs: Words) -> bool:
-    """Return whether the files share a row although hardly two of the people are alike.
+    """Return whether the files share a row although almost all people have different records.
 
     In two samples of one population, w rows that recur within a sample predict w s / (1 - s) shared rows, with s = 2 r
     / (1 + r)^2 as in `rare`. More than four times that is refused; so is any shared row if none recurs. This refuses an
@@ -299,7 +299,7 @@ def _person_hashes(source: FileSource) -> Words | None:
 
 
 def _is_repetitive(column: Words) -> bool:
-    """Return whether a column's values repeat. Names or numbers of rows do not, and may be equal in any two files."""
+    """Return whether a column's values repeat; names and row numbers do not, and may coincide in unrelated files."""
     return len(np.unique(column)) <= max(2, int(_MANY * len(column)))
 
 

@@ -68,7 +68,7 @@ class ChainStanding(NamedTuple):
 
     @property
     def lag(self) -> int:
-        """Number of uncommitted offsets; 0 where a partition lost its end."""
+        """Number of uncommitted offsets; 0 if the partition has lost its newest messages."""
         return max(0, self.end - self.checkpoint.offset)
 
 
@@ -106,7 +106,7 @@ class Membership(ABC):
 
     @abstractmethod
     def close(self, *, for_good: bool = True) -> None:
-        """Leave, so that others take over now, or (``for_good=False``) only if this process is not restarted soon."""
+        """Leave, so that others take over now; with ``for_good=False`` only if this process does not restart soon."""
 
 
 class AllChains(Membership):
@@ -124,7 +124,7 @@ class AllChains(Membership):
 
 
 class Ownership(ABC):
-    """The right to write one chain's state, until another process takes the chain over.
+    """The exclusive right to write one chain's state, until another process takes the chain over.
 
     Taking over fences the previous owner: its later commits are refused as a whole. Comparing offsets would not stop a
     worker that was suspended from overwriting a newer state.
@@ -398,10 +398,10 @@ def not_an_intake(url: str) -> UserError:
 
 
 def check_mark(url: str, found: CrowdMark | None, wanted: CrowdMark) -> None:
-    """Raise ``FencedError`` unless a log's mark allows its shuffler to append the crowd with the wanted mark."""
+    """Raise ``FencedError`` unless a log's mark allows its shuffler to append the crowd that leads to ``wanted``."""
     if found is None or found.shuffler != wanted.shuffler or found.crowds != wanted.crowds - 1:
         raise FencedError(
-            f"another shuffler has taken {url} over: this one stops, and appended nothing. Run one shuffler for a log",
+            f"another shuffler has taken {url} over; this one stops and appended nothing. Run one shuffler per log",
         )
 
 

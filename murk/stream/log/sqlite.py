@@ -3,7 +3,7 @@
 Every append and commit is one transaction with ``synchronous=FULL``, which survives a power failure. Readers need no
 lock (WAL). A number, the *epoch*, identifies a chain's owner: taking the chain over increments it, and a commit first
 checks, within its transaction, that its epoch is current. A row of the table ``batches`` holds up to `BATCH_MESSAGES`
-messages of one append, since a row costs SQLite as much time as a release costs everything else.
+messages of one append, since writing a row takes as long as all other work on a release.
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ class States:
         ]
 
     def first(self, database: Database, chain: int) -> Checkpoint:
-        """Return where a model begins: at the oldest message, as it may be fitted long after the first release."""
+        """Return a model's first offset, that of the oldest message, since a model may be fitted late."""
         rows = database.query('SELECT begin FROM streams WHERE "partition" = ?', (chain,), (int,))
         return Checkpoint(None, rows[0][0] if rows else 0)
 

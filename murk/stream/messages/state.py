@@ -105,7 +105,7 @@ class Trail(BaseModel):
 
 
 class TrailRecorder:
-    """Add points to a chain's trail as its count passes the grid.
+    """Adds points to a chain's trail whenever its number of releases reaches the grid.
 
     >>> recorder = TrailRecorder(Trail(), coefficients=2, first=16, where="a chain")
     >>> [recorder.next(count) for count in (0, 16, 31, 32, 1_000_000)]
@@ -134,13 +134,13 @@ class TrailRecorder:
         return _grid_count(index)
 
     def add_if_due(self, learner: Estimating, time: int) -> None:
-        """Add a point if the learner's count is on the grid; ``time`` is when its newest release was appended."""
+        """Add a point if the learner's number of releases is on the grid; ``time`` is when the newest was appended."""
         count = learner.n_releases
         if self.next(count - 1) == count:
             self.record(learner, time)
 
     def record(self, learner: Estimating, time: int) -> None:
-        """Add a point at the learner's count, if it is beyond the last one and the task has a trail."""
+        """Add a point at the learner's number of releases, if that has grown and the task has a trail."""
         count = learner.n_releases
         if not self._most or count <= max(self._counts, default=0):
             return
@@ -173,7 +173,7 @@ class TrailRecorder:
 
 
 def most_points(coefficients: int) -> int:
-    """Return the largest number of points: 200, fewer where points are long, and 0 rather than fewer than 16.
+    """Return the largest number of points: 200, or fewer for many coefficients; 0 if that is below 16.
 
     >>> most_points(10), most_points(500), most_points(5_000)
     (200, 49, 0)
@@ -205,7 +205,7 @@ def _grid_count(index: int) -> int:
 
 
 def _stride(index: int, first: int, most: int) -> int:
-    """Return the divisor of the grid indices that are kept when the chain has reached ``index``."""
+    """Return the step between the grid indices that are kept once the chain has reached ``index``."""
     stride = 1
     while -(-index // stride) - (_grid_index(first) - 1) // stride > most:
         stride *= 2
@@ -248,7 +248,7 @@ class Counters(BaseModel):
 
     @property
     def read(self) -> int:
-        """Number of messages read since the chain's first."""
+        """Number of all messages that the chain has ever read."""
         return self.learned + self.duplicates + sum(self.dead.values())
 
 
@@ -346,7 +346,7 @@ def count_of(value: object, name: str) -> int:
 
 @contextmanager
 def reading() -> Iterator[None]:
-    """Turn errors of reading a state into a MurkError: a key that is missing or of another type."""
+    """Convert errors of reading a state, a key that is missing or of another type, into a MurkError."""
     try:
         yield
     except MurkError:

@@ -58,13 +58,13 @@ class Block(list[Any]):
         return self._rows
 
     def part(self, places: Integers, signs: Integers) -> Block:
-        """Return the releases with some of the numbers of their payloads, in another order and with other signs."""
+        """Return the releases with selected entries of their payloads, reordered and with given signs."""
         part = Block(self)
         part._rows = np.ascontiguousarray(self._rows[:, places] * signs)
         return part
 
     def split(self, *names: str) -> dict[Any, Integers]:
-        """Return the rows by value of a field, or by tuple of values of several, in order of appearance."""
+        """Group the rows by the value of a field, or by the values of several, in order of first appearance."""
         known, parts = self._split
         if known != names:
             keys: list[Any] = self.levels if names == ("level",) else list(map(attrgetter(*names), self))
@@ -250,10 +250,12 @@ def block_receiver(rules: WireRules) -> Callable[[Sequence[bytes]], Block | None
             and {release.simulated for release in block} == simulated
             and max([release.chain for release in block]) < partitions
             and lengths.issuperset(map(len, block.payloads))
-            and (narrowest == widest or _within(narrowest, block.payloads) or all(
-                _within(magnitudes[release.level], [release.payload]) for release in block
-            ))
-        )  # fmt: skip
+            and (
+                narrowest == widest
+                or _within(narrowest, block.payloads)
+                or all(_within(magnitudes[release.level], [release.payload]) for release in block)
+            )
+        )
         return block if plain else None
 
     return read
@@ -331,7 +333,7 @@ class DuplicateWindow:
 
 @dataclass(frozen=True)
 class Replay:
-    """Tell which messages of a partition are releases of a task that a learner learns, in order."""
+    """Selects the messages of a partition that a learner of a task would learn, in order."""
 
     kind: str
     task: str  # hash

@@ -124,7 +124,7 @@ class Model(Block):
 
     @property
     def hash(self) -> str:
-        """Hex SHA-256 of the model without its name: a state goes on only with a model of the same hash."""
+        """Hex SHA-256 of the model without its name: a state can be continued only by a model with the same hash."""
         content = self.model_dump(mode="json", by_alias=True, exclude={"name"})
         return hashlib.sha256(canonical_json(content)).hexdigest()
 
@@ -189,9 +189,10 @@ def columns_of(model: Model, task: Task) -> Columns:
 def _check_known(model: Model, key: str, name: str, known: Mapping[str, Any]) -> None:
     if name not in known:
         raise model.refuse(
-            key, f"{shown(name)} is not a column of the log's task, which released {', '.join(known)}; "
-            f"{nearest(name, known)}"
-        )  # fmt: skip
+            key,
+            f"{shown(name)} is not a column of the log's task, which released {', '.join(known)}; "
+            f"{nearest(name, known)}",
+        )
 
 
 def _target(model: Model, task: Task, known: Mapping[str, Feature | Target]) -> tuple[Target, int, int]:

@@ -140,7 +140,7 @@ class PrivacyBlock(Block):
         return {DEFAULT_LEVEL: self.guarantee, **self.further_levels}
 
     def times(self, factor: float) -> dict[str, Any]:
-        """Return plain data of the block with all budgets multiplied by ``factor`` (rho: by its square), and no cap."""
+        """Return the block as plain data without a cap, all budgets multiplied by ``factor`` (rho: by its square)."""
         privacy = self.model_dump(mode="json", by_alias=True) | {"per_person": None}
         for guarantee in (privacy["guarantee"], *privacy["levels"].values()):
             (figures,) = guarantee.values()

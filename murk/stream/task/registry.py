@@ -24,8 +24,10 @@ from murk.stream.task.learner import ContrastBlock, IntervalsBlock, LearnerBlock
 from murk.stream.task.protocol import TaskProtocol, coded_features
 
 OBJECTIVES: Final = {
-    "binary": ("balanced", "logistic"), "classes": ("softmax",), "real": ("huber", "squared", "median"),
-}  # fmt: skip
+    "binary": ("balanced", "logistic"),
+    "classes": ("softmax",),
+    "real": ("huber", "squared", "median"),
+}
 """Objectives of `gradients` by kind of target, the default first."""
 FORMER_OBJECTIVE: Final = "logistic"  # default objective of a binary target up to version 0.3
 HUBER_KEYS: Final = ("huber_c", "scale", "scale_floor", "scale_start")
@@ -194,7 +196,7 @@ def protocol_by_rule(data: Mapping[str, Any]) -> str:
 
 
 def with_delays(data: dict[str, Any]) -> tuple[dict[str, Any], set[str]]:
-    """Return a task file's content with the default ``delays`` of new tasks of gradients, and the keys filled in."""
+    """Fill in ``delays``, the default of new tasks of gradients; return the file's content and the keys filled in."""
     learner = data.get("learner")
     learner = {} if learner is None else learner
     if data.get("protocol") != "gradients" or not isinstance(learner, dict) or "delays" in learner:
@@ -205,7 +207,7 @@ def with_delays(data: dict[str, Any]) -> tuple[dict[str, Any], set[str]]:
 
 
 def with_rules_of_scores(data: dict[str, Any]) -> tuple[dict[str, Any], set[str]]:
-    """Return a task file's content with the defaults of new tasks of scores, and the keys filled in."""
+    """Fill in the defaults of new tasks of scores; return the file's content and the keys filled in."""
     log, block, target = data.get("log"), data.get("scores"), data.get("target")
     block = {} if block is None else block
     if data.get("protocol") != "scores" or not isinstance(block, dict):

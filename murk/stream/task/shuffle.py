@@ -33,7 +33,7 @@ class CentralGuarantee:
 
     @property
     def condition(self) -> str:
-        """The condition, as the beginning of a sentence."""
+        """The condition of the guarantee, as the first clause of a sentence."""
         return (
             f"If the shuffler keeps the order of arrival to itself, and at least {self.honest:,} people in each crowd "
             f"of {self.crowd:,} are honest"
@@ -136,8 +136,10 @@ class ShuffleBlock(Block):
                 f"{promised:g} is not reached: a local epsilon of {guarantee.epsilon:g} in crowds with "
                 f"{self.honest_people:,} honest people gives ({reached.epsilon:g}, {self.promise.delta:g}). "
                 f"{self._instead()}",
-                *at, "promise", "epsilon",
-            )  # fmt: skip
+                *at,
+                "promise",
+                "epsilon",
+            )
 
     def _instead(self) -> str:
         if self.promise.epsilon is None:

@@ -446,7 +446,7 @@ class Task(_ProtocolBlocks):
 
 
 def check_task_change(url: str, standing: bytes | None, offered: bytes) -> Task | None:
-    """Return the offered task if a log is to store it, None if nothing changes; `UserError` if it may not change so."""
+    """Return the new task if a log must store it, None if nothing changes; raise `UserError` for a forbidden change."""
     if standing == offered:
         return None
     task = Task.from_document(offered)
@@ -460,9 +460,8 @@ def check_task_change(url: str, standing: bytes | None, offered: bytes) -> Task 
         # Never values: a document may hold people's covariates.
         keys = [key for key in differences(standing, offered) if not key.startswith("log.")]
         raise UserError(
-            f"{url} already carries the task {carried.name!r}, and the task {task.name!r} offered to it "
-            f"differs in: {', '.join(keys)}. The task of a log cannot be changed: use another log, or the task as it "
-            "was",
+            f"{url} already carries the task {carried.name!r}, from which the given task {task.name!r} differs in: "
+            f"{', '.join(keys)}. The task of a log cannot be changed: use another log, or undo the changes",
             code="MURK-TASK-003",
         )
     if carried.log.partitions != task.log.partitions:
@@ -497,7 +496,7 @@ class Disclosure:
         return cls(task.coding.columns, task.target.name, int(task.covariates.counts.sum()), task.public.file)
 
     def what(self) -> str:
-        """Return the beginning of a sentence: the features and the number of people.
+        """Return the first words of a sentence: the features and the number of people.
 
         >>> Disclosure(("age", "same_sex"), "third_child", 1000, None).what()
         'The features age, same_sex (without the target third_child) of 1,000 people'

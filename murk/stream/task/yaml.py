@@ -120,7 +120,7 @@ def _compose(text: str, source: str) -> yaml.Node | None:
 
 
 def _quoting(text: str, error: yaml.MarkedYAMLError) -> str:
-    """Suggest quotes if the unreadable text is next to a name or a value of records."""
+    """Suggest quotes if the text that cannot be read is next to a name or a category."""
     lines = text.splitlines()
     marks = {mark.line for mark in (error.problem_mark, error.context_mark) if mark and mark.line < len(lines)}
     if not any(_NAMED.search(lines[number]) for number in marks):

@@ -29,10 +29,10 @@ class StreamLearner(Estimating, Protocol):
         """Length of a payload; a learner with several lengths has them in an attribute ``lengths``."""
 
     def admit(self, release: Any, ahead: int) -> None:
-        """Raise `RejectedError` if a release cannot be learned as number ``n_releases + ahead``.
+        """Raise `RejectedError` if a release cannot be learned after ``ahead`` further ones.
 
-        ``ahead`` counts the releases admitted since `learn_releases` was last called. A learner may also have a method
-        ``admits(releases)`` that returns whether all of these may certainly be learned next, in this order.
+        ``ahead`` is the number of releases admitted since the last call of `learn_releases`. A learner may also have a
+        method ``admits(releases)`` that returns whether all of these are certain to be admitted next, in this order.
         """
 
     def learn_releases(self, releases: Sequence[Any]) -> None:
@@ -63,7 +63,7 @@ def payload_lengths(learner: StreamLearner) -> tuple[int, ...]:
 
 
 def payload_checks_of(learner: StreamLearner) -> tuple[Callable[[Any], None], Callable[[Sequence[Any]], bool]]:
-    """Return functions that check releases as ``admit`` and ``admits`` do, but whatever their versions."""
+    """Return variants of ``admit`` and ``admits`` that check releases regardless of their versions."""
     if hasattr(learner, "check_payload"):
         return learner.check_payload, learner.payloads_fit  # type: ignore[attr-defined]
     return lambda release: learner.admit(release, 0), admits_of(learner)

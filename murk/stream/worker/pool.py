@@ -192,7 +192,7 @@ class WorkerPool(Generic[Learner]):
             self.pulse.owns(chain, version=learner.n_releases, offset=worker.offset)
 
     def _ends(self) -> dict[int, int]:
-        """While nothing arrives, return the ends of all chains in one request, so that steps need not read; else {}."""
+        """Return the ends of all chains in one request while nothing arrives, so that steps need not read; else {}."""
         chains = sorted(self._workers)
         return dict(zip(chains, self._log.ends_of(chains), strict=True)) if self._idle and chains else {}
 

@@ -99,7 +99,7 @@ def rebuild_window(
 
 
 def check_last(log: Log, task: Task, message: StateMessage, window: DuplicateWindow) -> None:
-    """Raise `MurkError` if the newest release before a state's offset is not the one in the state."""
+    """Raise `MurkError` if the newest release before a state's offset is not the one that the state records."""
     newest = window.newest(message.offset)
     # If retention has removed all messages of the window, there is nothing to compare.
     if newest is None and log.begin(message.chain) > max(0, message.offset - task.duplicates):

@@ -27,7 +27,7 @@ Learner = TypeVar("Learner", bound=StreamLearner)
 
 
 class CommittedLearners(Generic[Learner]):
-    """Load chains' learners (made by ``make``) as last committed; a state is decoded again only if it changed."""
+    """Loads chains' learners at their last commit, made by ``make``; decodes a state again only if it changed."""
 
     def __init__(self, log: Log, task: Task, make: Callable[[], Learner]) -> None:
         self._log, self._task, self._make = log, task, make
@@ -103,14 +103,14 @@ class Sharing:
         self._committed = CommittedLearners(log, task, learner.another)
 
     def begin(self) -> None:
-        """Called after the chain's state was loaded, before anything is learned."""
+        """Prepare after the chain's state was loaded, before anything is learned."""
 
     def step(self) -> StreamLearner | None:
-        """Called before a step learns; may give the learner a new model and then returns the learner of all chains."""
+        """Prepare a step; if this gives the learner a new model, return the learner of all chains."""
         return None
 
     def arrived(self) -> None:
-        """Called when messages were read, whose models may be unknown."""
+        """Note that messages were read, whose models may be unknown."""
 
     def renew(self) -> bool:
         """Read new models from the log into the learner; return False if the log was not read."""
@@ -143,7 +143,7 @@ class Sharing:
 class Making(Sharing):
     """Sharing by the first chain's worker, which makes the next model when all chains together have learned enough.
 
-    If it cannot read the other chains' states, it makes no model and goes on learning. When it begins, it takes up a
+    If it cannot read the other chains' states, it makes no model and continues to learn. When it begins, it takes up a
     model on the log that is newer than its state, since people may have answered this model already. ``look`` is the
     least number of seconds between two checks of what all chains have learned.
     """
@@ -164,7 +164,7 @@ class Making(Sharing):
         self._inform(self._log.model(FIRST_CHAIN), self._learner.take_up)
 
     def step(self) -> StreamLearner | None:
-        """Make the next model if it is due and it is time to look; return the learner of all chains."""
+        """Make the next model if it is due, checking at intervals; return the learner of all chains."""
         start = self._clock()
         if start < self._due:
             return None
@@ -196,7 +196,7 @@ class Making(Sharing):
 
 
 class Told(Sharing):
-    """Sharing by the workers of all other chains, which read new models when a release names an unknown one."""
+    """Sharing by the workers of all other chains: they read new models when a release names an unknown one."""
 
     publishes = False
 

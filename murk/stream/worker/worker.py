@@ -88,7 +88,7 @@ class DeadLetterLog:
             self.report()
 
     def report(self) -> None:
-        """Log what was counted since the last report."""
+        """Log the counts since the last report."""
         if self._unreported:
             counts = ", ".join(f"{reason} {count}" for reason, count in sorted(self._unreported.items()))
             self._log.info("%s: dead letters: %s", self._description, counts)
@@ -107,7 +107,7 @@ def check_expiry(release: Release, appended: int) -> None:
 
 
 def admit(learner: StreamLearner, release: Release, ahead: int, renew: Renew | None) -> None:
-    """Raise `RejectedError` if a learner cannot learn a release as number ``n_releases + ahead``.
+    """Raise `RejectedError` if a learner cannot learn a release after ``ahead`` further ones.
 
     ``renew`` informs the learner of new models, if it does not know the release's, and returns whether it looked.
     """
@@ -142,7 +142,7 @@ class Intake:
         return self._judge_block(messages, window) or self._judge_each(messages, window, tally)
 
     def _judge_block(self, messages: Sequence[Message], window: DuplicateWindow) -> Judged | None:
-        """Judge messages that may all be learned; return None, without side effects, if that is not certain."""
+        """Judge messages as a block; return None, without side effects, unless all are certain to be learned."""
         offsets, times, values = zip(*messages, strict=True)
         releases = self._receive_block(values)
         if releases is None:
@@ -304,7 +304,7 @@ class Worker:
 
     @property
     def counters(self) -> Counters:
-        """Numbers of messages that the chain has read since its first."""
+        """Numbers of all messages that the chain has ever read."""
         return self._counters
 
     @property
@@ -454,7 +454,7 @@ class Worker:
         return _Pending(encoded, dead, model, estimate, progress)
 
     def _chunk(self) -> int:
-        """Return how many messages to learn at once: not beyond the next point of the trail or published iterate."""
+        """Return how many messages to learn at once: up to the next point of the trail or the next iterate."""
         count = self._learner.n_releases
         point = self._trail.next(count) if self._sharing is None else None
         return min(_LEARN, self._learner.publish_every, _LEARN if point is None else point - count)

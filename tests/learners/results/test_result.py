@@ -131,7 +131,7 @@ def test_print_has_numbers_promise_method_and_caveats():
 def test_what_it_would_take_is_said_to_be_where_the_interval_first_ends():
     need = {"words": "about 400,000 people in all", "people": 400_000}
     words = " ".join(str(Result(report(needed={"<b>rare</b>": need}))).split())
-    assert "It would take about 400,000 people in all, where its interval first has an end" in words
+    assert "It would take about 400,000 people in all, at which its interval becomes bounded" in words
 
 
 def test_an_unknown_name_is_answered_with_the_known_ones(result):

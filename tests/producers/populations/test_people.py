@@ -123,7 +123,7 @@ def test_with_its_note_another_file_is_named(folder: Path) -> None:
 )
 def test_a_log_is_carried_on_with_what_it_was_begun_with(folder: Path, change: dict[str, Any], words: str) -> None:
     work(folder)
-    with pytest.raises(UserError, match=f"was begun with {words}"), population(folder, **change):
+    with pytest.raises(UserError, match=f"was started with {words}"), population(folder, **change):
         pass
 
 
@@ -460,7 +460,7 @@ def test_how_many_records_a_block_has(folder: Path, monkeypatch: pytest.MonkeyPa
 def test_accounts_are_not_opened_for_releases_of_the_other_kind(tmp_path: Path, simulated: bool) -> None:
     with open_log(f"sqlite:///{tmp_path}/log.db") as log:
         log.register_task(make_task(simulated=simulated).document())
-        words = ("simulated", "give the --seed it was begun with") if simulated else ("real", "leave --seed out")
+        words = ("simulated", "give its --seed") if simulated else ("real", "leave --seed out")
         with pytest.raises(UserError, match=f"carries {words[0]} releases, .*: {words[1]}, or use another log"):
             open_accounts(log, tmp_path / "ledger.db", simulated=not simulated)
         assert not (tmp_path / "ledger.db").exists()

@@ -116,13 +116,13 @@ def test_the_same_carries_on_and_so_does_what_is_not_known(begun):
 @pytest.mark.parametrize(
     ("changes", "found"),
     [
-        ({"ledger": "b" * 32}, "begun with another ledger: give the same --ledger"),
-        ({"person": None}, "begun with --person name, not no --person: give the same --person"),
-        ({"level": "strict"}, "begun with --level open, not --level strict: give the same --level"),
-        ({"seed": 8}, "begun with --seed 7, not --seed 8: give the same --seed"),
-        ({"seed": None}, "begun with --seed 7, not no --seed: give the same --seed"),
+        ({"ledger": "b" * 32}, "started with another ledger: give the same --ledger"),
+        ({"person": None}, "started with --person name, not no --person: give the same --person"),
+        ({"level": "strict"}, "started with --level open, not --level strict: give the same --level"),
+        ({"seed": 8}, "started with --seed 7, not --seed 8: give the same --seed"),
+        ({"seed": None}, "started with --seed 7, not no --seed: give the same --seed"),
         # The first that differs is named.
-        ({"level": "strict", "seed": 8}, "begun with --level open, not --level strict"),
+        ({"level": "strict", "seed": 8}, "started with --level open, not --level strict"),
     ],
 )
 def test_what_differs_is_named(begun, changes, found):

@@ -190,7 +190,7 @@ class ScoreEngine:
         return self.settings.epoch_end(count) - count
 
     def _until_next_model(self) -> int:
-        """Return the most releases to learn before the next model or block."""
+        """Return the largest number of releases to learn before the next model or block."""
         return min(BLOCK, self._left())
 
     def _add(self, answers: Mapping[Answered, NDArray[np.int64]]) -> None:
@@ -207,11 +207,11 @@ class ScoreEngine:
         self._now = self._advanced(now, now.count + learned, tuple(known.values()))
 
     def _unseen(self, version: int) -> Epoch:
-        """Return the epoch of a version that has no answers yet."""
+        """Return an epoch of this version without answers."""
         raise MurkError(f"the epoch of version {version} is not remembered")
 
     def _advanced(self, before: Chain, count: int, epochs: tuple[Epoch, ...]) -> Chain:
-        """Return the chain, with the next epoch begun if one has ended."""
+        """Return the chain, with a new epoch if the last one has ended."""
         if count == self.settings.epoch_end(epochs[-1].start):
             found = summaries(epochs, self.mechanisms, self.settings.features)
             model = self.settings.next_model(found, count, self.mechanisms)
@@ -229,7 +229,7 @@ class ScoreEngine:
 
     @property
     def publish_every(self) -> int:
-        """Most releases to learn before a new model must be published."""
+        """Largest number of releases to learn before a new model must be published."""
         count = self._now.count
         return NEVER if self.settings.once else min(256, self.settings.epoch_end(count) - count)
 
@@ -311,7 +311,7 @@ def equations(settings: Settings, chains: Sequence[Learned]) -> Sequence[Learned
 
 
 def joined(chains: Sequence[Chain]) -> Chain:
-    """Join chains of shared models by adding up their sums in the epochs of the first chain, which makes the models."""
+    """Add up the sums of chains that share models, in the epochs of the first chain, which makes the models."""
     first, *others = chains
     known = {epoch.start: epoch for epoch in first.epochs}
     for epoch in (epoch for chain in others for epoch in chain.epochs if epoch.start in known):
@@ -397,7 +397,7 @@ class SharedScoreEngine(ScoreEngine):
 
     @in_turn
     def hear(self, first: ScoreEngine) -> None:
-        """Add the first chain's committed models."""
+        """Add the models that the first chain has committed."""
         self._models = {**self._models, **_models(first.now)}
 
     @in_turn

@@ -147,7 +147,7 @@ class Outlook:
     # More people
 
     def _times(self, model: Model, quantile: float, unknown: NDArray[np.bool_], limits: Floats) -> Floats:
-        """Return the multiple of people that each coefficient takes, (p,): a power of two, or infinite."""
+        """Return how many times the people each coefficient needs, (p,): a power of two, or infinite."""
         factors, factor = np.full(len(unknown), math.inf), 4
         learned = cache(partial(self._learned, model, quantile, limits))
         while factor <= MOST and np.any(np.isinf(factors[unknown])):
@@ -169,14 +169,14 @@ class Outlook:
         return np.asarray(halves <= limits)
 
     def _further_epochs(self, model: Model, people: int) -> list[Summary]:
-        """Return the expected answers of more people: half of them centred, like every other epoch."""
+        """Return the expected answers of more people: half of them are centred, as in every second epoch."""
         if model.exponent == 1.0:
             return self._epoch(model, people)
         centred = replace(model, exponent=1.0)
         return [*self._epoch(centred, people // 2), *self._epoch(model, people - people // 2)]
 
     def _epoch(self, model: Model, people: int) -> list[Summary]:
-        """Return the mean answers of an epoch in which everybody answers as expected, with levels as so far."""
+        """Return the mean answers of an epoch in which all answer as expected, with the present shares of levels."""
         tallies = {}
         for question, share in model.shares.items():
             mean = self._answer(model, question)
@@ -208,7 +208,7 @@ class Outlook:
         return min(solution.curvature.ratio, 1.0) if isinstance(solution, Solution) else 1.0 - solution.missing
 
     def _visible(self) -> NDArray[np.bool_] | None:
-        """Return whether released matrices stand out from noise along each coefficient, (p,); None if along none."""
+        """Return whether released matrices exceed their noise along each coefficient, (p,); None if along none."""
         solution, response = self.solution, self.settings.response
         if not isinstance(solution, Solution):
             return np.ones(len(self.settings.reported), dtype=bool) if solution.alike else None
@@ -471,13 +471,13 @@ class ScoreEstimate(Estimate):
 
     @property
     def effects_note(self) -> str:
-        """The model that average effects refer to, where they do not follow from the coefficients; else empty."""
+        """The model that defines average effects, if they do not follow from the coefficients; else empty."""
         if isinstance(self.solution, ClassLines):
             return _OF_CLASSES
         return _BY_LINE if self.by_line else ""
 
     def extent(self) -> Extent | None:
-        """Return where people lie within public bounds, from the public rows used or from released second moments."""
+        """Return the features' second moments, from the public rows used or from released matrices."""
         if self.outlook is None or self.solution is None:
             return None
         if self.solution.public:

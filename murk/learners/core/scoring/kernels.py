@@ -22,7 +22,7 @@ SCORE, SCATTER = 0, 1  # indices of the questions in `murk.learners.core.scoring
 def _length(
     logit: float, length: float, target: float, reach: float, exponent: float, binary: bool, question: int
 ) -> float:
-    """Return the length of a record's vector, from its logit and the length of its transformed features."""
+    """Return the length of a record's vector, from its logit and its transformed features' length."""
     logit = min(max(logit, -LARGEST_LOGIT), LARGEST_LOGIT)
     high, low = 1.0, -1.0
     if binary:
@@ -150,7 +150,7 @@ def class_scores(
 
 @cache
 def _triangle(p: int) -> tuple[Array, Array, Array]:
-    """Return row, column and factor of each number of an upper triangle."""
+    """Return row, column and factor of each entry of an upper triangle."""
     row, column = np.triu_indices(p)
     return row, column, np.where(row == column, 1.0, math.sqrt(2.0))
 

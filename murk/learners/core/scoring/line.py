@@ -5,9 +5,10 @@ Where a model's origin is the constant alone, every score is centred at the same
 
 .. math:: m\, E\, u = \pi\, E\, c z x'\, (b - q e), \qquad b = (E\, c z x')^{-1} E\, c z y,
 
-where b is the least-squares line through the labels, weighted by c, e the constant and pi the share of people with a
-label. Released scatters estimate ``A = E c z z'`` for any outcome. So the slopes b, average effects on the probability,
-are as precise for rare outcomes as for others, while the curvature of log odds shrinks with the outcome's rate.
+where b is the least-squares line through the labels, weighted by c, e is the constant, and pi is the share of people
+with a label. Released scatters estimate ``A = E c z z'`` for any outcome. So the slopes b, average effects on the
+probability, are as precise for rare outcomes as for others, while the curvature of log odds shrinks with the outcome's
+rate.
 
 The interval of a slope holds the values v with ``(b_j - v)^2 <= z^2 V_j(v)``, as in `solve`.
 
@@ -106,7 +107,7 @@ class ProbabilityLine:
     # Moments of the features
 
     def _predicted_moments(self, model: Model, rows: Rows) -> tuple[Floats, Floats]:
-        """Return ``E c z z'`` over normal rows at a model, and its difference from it in the newest coordinates."""
+        """Return ``E c z z'`` over normal rows at a model, and how far it differs in the newest coordinates."""
         plain = _at_zero(model)
         own = 2.0 * mean_matrix(plain, rows, _LINE)
         out = plain.transform @ self._back
@@ -129,13 +130,13 @@ class ProbabilityLine:
         return matrices
 
     def _pool(self, asked: Sequence[_MatrixAnswer]) -> tuple[Floats, Floats]:
-        """Return the mean of matrices in the newest coordinates, and the variances of its numbers."""
+        """Return the mean of matrices in the newest coordinates, and the variances of its entries."""
         together = pooled([each[:3] for each in asked], self._transform, [each[3] for each in asked])
         assert together is not None
         return together.measured - together.expected + self._predicted, together.variances
 
     def _share_there(self, curvatures: Sequence[_MatrixAnswer], asked: Sequence[_MatrixAnswer]) -> tuple[float, float]:
-        """Return mean and variance of the share of labels present: a missing label makes a curvature 0."""
+        """Return mean and variance of the share of labels present, from curvatures, which are 0 without a label."""
         if not curvatures:
             return drawn(1.0, 1.0, _SAME)
         own, errors = self._pool(curvatures)
@@ -237,7 +238,7 @@ class ProbabilityLine:
     def _joint(
         self, middle: Floats, pull: tuple[Floats, Floats], line: ProbabilityLine, other: tuple[Floats, Floats]
     ) -> Floats:
-        """Return the covariance with a line of the same people, given that of the equations' own noise."""
+        """Return the covariance with another line of the same people; ``middle`` is the part from equations' noise."""
         flat = pull[0].reshape(*middle.shape[:-1], -1)
         both = (other[0] + other[0].swapaxes(-1, -2)).reshape(flat.shape)
         middle = middle + self._error / 2.0 * (flat @ both.swapaxes(-1, -2))
@@ -248,8 +249,8 @@ class ProbabilityLine:
     def covariance_with(self, line: ProbabilityLine, noises: Sequence[tuple[float, float]]) -> Floats:
         """Return the covariance with another line from `with_scores`, (p, p).
 
-        For each epoch, ``noises`` holds two parts of the covariance of both mean scores times m: that of the same
-        number in both, and the factor of the mean of ``c^2 z z'``.
+        For each epoch, ``noises`` describes the covariance of both mean scores times m: that of equal coordinates, and
+        the factor of the mean of ``c^2 z z'``.
         """
         p = len(self._matrix)
         middle = np.zeros((p, p))
@@ -300,9 +301,9 @@ class ProbabilityLine:
 def next_model(
     solution: Solution, found: Sequence[Summary], fitted: Model, people: int, noise: tuple[float, float]
 ) -> Model:
-    """Return the fitted model, or one that determines the line where noise would hide the fitted model's curvature.
+    """Return the fitted model; if noise would hide its curvature, return a model that determines the line.
 
-    ``people`` will answer at it. ``noise`` holds the variances of the noise in one number of a score and of a matrix,
+    ``people`` will answer at it. ``noise`` holds the variances of the noise in one entry of a score and of a matrix,
     in units of their bounds.
     """
     if not np.any(fitted.origin[:-1]):
@@ -324,18 +325,18 @@ def next_model(
 
 
 def matrix_share(signal: float, largest: float, reach: float, noise: tuple[float, float]) -> float:
-    """Return the share of people asked for a matrix where all scores are centred at one probability.
+    """Return the best share of people to ask for a matrix, if all scores are centred at one probability.
 
-    It minimizes the sum of both variances: matrices' errors are multiplied by the effects, scores' errors are not.
-    ``signal`` is the slopes' squared length in whitened coordinates, ``largest`` the root of the slopes' total
-    variance per variance of a score's number, ``reach`` is M, and ``noise`` as in `next_model`.
+    The share minimizes the sum of the variances from scores and from matrices, whose errors are multiplied by the
+    slopes. ``signal`` is the slopes' squared length in whitened coordinates. ``largest`` is the root of the slopes'
+    total variance at unit variance of a score's entries. ``reach`` is M, and ``noise`` is as in `next_model`.
     """
     part = math.sqrt(noise[1] * signal / 2.0 / noise[0]) * reach / largest
     return min(max(part / (1.0 + part), _FEWEST), _MOST)
 
 
 def tells_line(found: Sequence[Summary]) -> bool:
-    """Return whether epochs have scores centred at one probability, and scatters."""
+    """Return whether epochs determine the line: some scores are centred at one probability, and there are scatters."""
     return any(map(_is_centred, found)) and any(each.scatter for each in found)
 
 

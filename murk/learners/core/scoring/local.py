@@ -1,4 +1,4 @@
-"""The learner of scores that gets raw records: it asks, randomizes and learns in one process. River-free."""
+"""The learner of scores from raw records: it draws questions, randomizes and learns in one process. River-free."""
 
 from __future__ import annotations
 
@@ -213,7 +213,7 @@ class LocalScores(RecordEngine, ScoreEngine):
         return self._estimate(self._now)
 
     def shown(self) -> NDArray[np.float64]:
-        """Return the coefficients for predictions, shrunk more than an estimate's, (p,); for K classes ((K - 1) p,)."""
+        """Return coefficients for predictions, shrunk more than the estimate, (p,); for K classes ((K - 1) p,)."""
         now = self._now
         solution = self._estimate(now.shown or now).solution
         return np.zeros(self.settings.dimension) if solution is None else solution.origin
@@ -262,8 +262,8 @@ class LocalScores(RecordEngine, ScoreEngine):
                 known = guarantee
             if known != guarantee or self.mechanisms[level].kind != kind:
                 raise MurkError(
-                    f"the state's level {level!r} has {guarantee!r} and the {kind} mechanism, unlike this learner's: "
-                    "make the learner with the same budget, levels and mechanism, as sums are kept by level"
+                    f"the state's level {level!r} has {guarantee!r} and the {kind} mechanism, but this learner's has "
+                    "others: make the learner with the budget, levels and mechanism of the state"
                 )
         now = super()._read(state)
         earlier = None if shown is None else super()._read(shown)

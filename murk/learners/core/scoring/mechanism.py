@@ -134,7 +134,7 @@ def outer_mechanism(kind: str | None, guarantee: Guarantee, features: int) -> Ou
 
 
 def _worst(mechanism: OuterGaussian | OuterMechanism) -> float:
-    """Return the noise variance on ``v v'`` of a unit vector in the worst direction."""
+    """Return the largest noise variance of a released ``v v'`` over directions, for unit vectors v."""
     if isinstance(mechanism.noise, PrivUnitMechanism | L2BallMechanism):
         across, along = mechanism.noise.second_moment
         return max(across, along - 1.0)
@@ -142,7 +142,7 @@ def _worst(mechanism: OuterGaussian | OuterMechanism) -> float:
 
 
 def noise_of(mechanism: OuterGaussian | OuterMechanism) -> tuple[float, float]:
-    """Return the least and largest noise variance on ``v v'`` in any direction, for any v."""
+    """Return the least and largest noise variance of a released ``v v'`` over directions, for any v."""
     if isinstance(mechanism.noise, PrivUnitMechanism | L2BallMechanism):
         # A shorter vector's release has the same mean square along it, of which more is noise.
         across, along = mechanism.noise.second_moment

@@ -231,7 +231,8 @@ class Rows:
     def normal(cls, moment: Floats, along: Floats | None = None) -> Rows:
         """Return fixed normal rows with a second moment (p, p) whose last entry, of the constant, is 1.
 
-        As the draws never change, results are smooth in the moment; they are even around coefficients ``along`` (p,).
+        The draws are always the same, so that results depend smoothly on the moment. They are balanced around the
+        direction of the coefficients ``along`` (p,), on which results depend most.
         """
         p = len(moment)
         mean = moment[:-1, -1]
@@ -260,10 +261,10 @@ class Rows:
 
 @lru_cache(maxsize=8)
 def _normals(size: int) -> Floats:
-    """Return fixed standard normal rows (m, size) with mean 0 and second moment the identity.
+    """Return fixed quasi-random standard normal rows (m, size), with mean 0 and the identity as second moment.
 
-    Each quantile of the first number is combined with both ends of a random orthogonal frame of normal length, so that
-    the other numbers have the second moments of normal ones at every first number.
+    The first coordinate takes evenly spaced quantiles. At each of them the other coordinates are plus and minus the
+    vectors of a random orthogonal frame, so their second moments are the identity given the first coordinate.
     """
     # Loading it is slow, and most processes do not need it.
     from scipy import special
@@ -345,7 +346,7 @@ class Expected:
         return np.asarray(self.directions.T @ ((self.rows.shares * steep)[:, None] * self.rows.points))
 
     def spread(self, logit: Floats) -> Floats:
-        """Return the mean square of scores, ``r^2 c^2 z z'``, (p, p), an upper bound on a score's covariance."""
+        """Return the second moment of scores, ``r^2 c^2 z z'``, (p, p), which is an upper bound on their covariance."""
         if self.response.binary:
             q = np.clip(self.response.level(logit), 0.0, 1.0)
             square = q * self.high**2 + (1.0 - q) * self.low**2

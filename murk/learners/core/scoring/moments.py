@@ -89,7 +89,7 @@ def _scatters(found: Sequence[Summary], response: Response, rows: Rows) -> Poole
 
 
 def extent_of(found: Sequence[Summary], response: Response) -> Extent | None:
-    """Return where people lie within the box, by released scatters without shrinkage."""
+    """Return the features' second moments from released scatters, without shrinkage."""
     newest = found[-1].model
     together = _scatters(found, response, _even_rows(newest))
     if together is None:
@@ -100,10 +100,10 @@ def extent_of(found: Sequence[Summary], response: Response) -> Extent | None:
 
 
 def _fit_levels(together: Pooled, constant: Floats, least: float) -> tuple[float, float, Floats]:
-    """Return the factors of the isotropic features' moments and of the constant's matrix, and that matrix.
+    """Fit factors for the moments of isotropic features and for the constant's matrix; return them and that matrix.
 
     The constant has its own factor, as it is 1 while features lie within 1 of zero. With a common factor, the features'
-    noise would be kept as soon as the constant stands out.
+    noise would be kept as soon as the constant exceeds it.
     """
     ones = np.outer(constant, constant) / float(constant @ constant)
     basis = np.array([together.expected.ravel(), ones.ravel()])
@@ -146,7 +146,7 @@ def unstretched(model: Model) -> Floats:
 
 
 def gain(into: Floats) -> float:
-    """Return the mean factor by which a change of coordinates multiplies a matrix's noise."""
+    """Return the mean factor by which a linear map multiplies a matrix's noise variance."""
     return float(np.sum(into * into)) / len(into)
 
 
@@ -166,7 +166,7 @@ def pooled(
     """Return released matrices in the coordinates ``onto``, (p, p), weighted by precision; None if there are none.
 
     ``answers`` are models, released matrices and their predictions; ``onto``'s first coordinate may be poorly known to
-    other epochs. ``doubts`` are each matrix's possible deviations from the one wanted, (p, p).
+    other epochs. ``doubts`` are each matrix's possible deviations from the wanted matrix, (p, p).
     """
     p = len(onto)
     measured, expected, weights = np.zeros((p, p)), np.zeros((p, p)), np.zeros((p, p))
@@ -194,7 +194,7 @@ def facing(along: Floats) -> Floats:
 
 
 def own_variance(answer: Answer, features: int) -> float:
-    """Return the variance of an entry of a mean matrix: the mechanism's noise and at most people's spread."""
+    """Return a bound on the variance of an entry of a mean matrix: the noise plus people's largest spread."""
     return answer.noise + (answer.share + answer.whole) / (features * (features + 1) / 2)
 
 
@@ -275,7 +275,7 @@ class Curvature:
 
 
 def remaining_error(kept: float, absorbed: float, noise: float, spread: float, mean: float) -> float:
-    """Return the variance of a number of a matrix that is shrunk towards rows whose moments come from the same answers.
+    """Return the error variance of an entry of a shrunk matrix, whose shrinkage target is from the same answers.
 
     ``kept`` is the share kept of its difference from the rows', and ``absorbed`` the share of the answers' noise that
     the rows contain, which shrinking leaves. ``noise`` and ``spread`` are variances of noise and difference, and
@@ -305,7 +305,7 @@ def _fit_pair(found: Pooled, known: bool) -> tuple[Floats, Floats, Floats]:
 
 
 def _from_scatter(each: Summary, ratio: float, response: Response) -> Answer | None:
-    """Return the curvature that a scatter implies if everybody has the same probability, else None."""
+    """Convert a scatter to a curvature if everybody has the same probability; else return None."""
     if each.scatter is None or not response.binary or np.any(each.model.origin[:-1]):
         return None
     factor = 2.0 * ratio * float(response.weights(each.model.origin[-1:], each.model.exponent)[0])
@@ -315,7 +315,7 @@ def _from_scatter(each: Summary, ratio: float, response: Response) -> Answer | N
 def _moved(model: Model, newest: Model, rows: Rows, response: Response) -> Floats:
     """Return how much the error of the curvature predicted at a model may differ from that at the newest, (p, p).
 
-    At an origin of the constant alone all weights are equal, and only the share of targets may be wrong. At the newest
+    At a constant-only origin all weights are equal, and only the share of targets may be wrong. At the newest
     origin the error may be as large as the predicted change from there. Other origins lie near the newest: 0.
     """
     if np.any(model.origin[:-1]):

@@ -87,7 +87,7 @@ class ScoreProblem:
         return self.settings.epoch_end(version)
 
     def block(self, releases: int) -> int:
-        """Return the most releases to make at the newest model of a single chain."""
+        """Return the largest number of releases to make at the newest model of a single chain."""
         return self.settings.epoch_end(releases) - releases
 
     def check_iterate(self, theta: NDArray[np.float64]) -> None:

@@ -6,7 +6,7 @@ form one vector r with
 
     r = pi (G(theta) + b) + noise,    b ~ N(0, kappa Gamma),
 
-where G is the rows' prediction, Gamma the covariance of one row's terms and pi the share of people with a target.
+where G is the rows' prediction, Gamma the covariance of one row's terms, and pi the share of people with a target.
 Centred scores, whose terms vanish at the truth, keep their weight; others lose weight as kappa grows. Each kappa of a
 grid, with pi = 1 and with pi free, is a hypothesis: solved by generalized least squares and weighted by its marginal
 likelihood. The estimate averages over hypotheses (Hoeting, Madigan, Raftery, Volinsky, "Bayesian model averaging",
@@ -78,7 +78,7 @@ class ReleasedMoments:
 
     @classmethod
     def of(cls, found: Sequence[Summary], response: Response, rows: Rows) -> ReleasedMoments:
-        """Return the releases in epochs' mean answers, with their terms over rows."""
+        """Extract the scores and curvatures of all epochs, and compute the rows' terms of their expectations."""
         groups = _grouped(found, response, rows)
         measured, matrices, own = _pooled(found, response, rows)
         answers = [np.asarray(sum(one.change @ one.answer.mean for one in group)) for group in groups]
@@ -203,7 +203,7 @@ class _Hypothesis:
 
 @dataclass(frozen=True)
 class _Fitted:
-    """One hypothesis solved at a linearization."""
+    """Solution under one hypothesis, linearized at a point."""
 
     evidence: float
     step: Floats
@@ -299,7 +299,7 @@ class PublicSolution:
         return information, centre
 
     def _fit(self, one: _Hypothesis, theta: Floats, pull: Floats) -> _Fitted:
-        """Take one step from the linearization, and compute the log marginal likelihood (``evidence``)."""
+        """Take one step from the linearization point, and compute the log marginal likelihood (``evidence``)."""
         precision, size = self._weight(one.kappa)
         share = self._target_share(precision) if one.free else 1.0
         left, design = self.moments.released - share * self._predicted, share * self._slopes
@@ -366,7 +366,7 @@ class PublicSolution:
 
     @cached_property
     def _misfit(self) -> float:
-        """Standard deviations by which residuals exceed chance, were the rows a sample of the people."""
+        """Number of standard deviations by which residuals exceed chance if the rows are a sample of the people."""
         complete = self._fitted[0].misfit
         missing = [each.misfit for one, each in zip(self._hypotheses, self._fitted, strict=True) if one.free]
         least = min([complete, *missing[:1]])
@@ -403,7 +403,7 @@ class PublicSolution:
         return min(1.0 - share, 1.0) if 1.0 - share > _SURELY * math.sqrt(variance) else 0.0
 
     def half_widths(self, quantile: float) -> Floats:
-        """Return half-widths, (p,), of the values with a large enough tail probability; infinite where not learned."""
+        """Return half-widths, (p,), of the intervals of values that are not rejected; infinite where not learned."""
         alpha = 2.0 * NormalDist().cdf(-quantile)
         test = cache(partial(self._test, alpha=alpha))
 
@@ -418,7 +418,7 @@ class PublicSolution:
         return np.asarray(self.rows.points @ self.values)
 
     def _test(self, j: int, alpha: float) -> Callable[[Floats], bool]:
-        """Return a function of all coefficients that tells whether the value of coefficient j is rejected."""
+        """Return a test of coefficient j: given all coefficients, it returns whether the value of j is rejected."""
         p, shares, normal = self.features, self.rows.shares, NormalDist()
         heavy = [i for i, weight in enumerate(self._weights) if weight >= _LIGHT]
         known = [(self._hypotheses[i], self._fitted[i], float(self._weights[i])) for i in heavy]

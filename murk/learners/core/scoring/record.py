@@ -1,4 +1,4 @@
-"""Answers in place: a kernel asks, randomizes and adds a record's answer to sums, in memory at one address.
+"""Answers in place: a kernel draws a record's question, randomizes its answer and adds it to sums, in one memory block.
 
 Sums equal those of `local` for a block. If memory or randomness is short, nothing is learned and the reason returned.
 """
@@ -251,7 +251,7 @@ class Answers(KernelMemory, Held):
         return int(self._found[0])
 
     def joined(self, advance: Callable[[Chain, int, tuple[Epoch, ...]], Chain]) -> Chain:
-        """Return the chain with all answers; ``advance`` makes it from the old chain, the new count and epochs."""
+        """Return the chain with all answers, made by ``advance`` from the old chain, the new count and the epochs."""
         found = self._found.tolist()
         count, known = found[0], self._known
         if count == known[0]:
@@ -272,7 +272,7 @@ class Answers(KernelMemory, Held):
             start += size
 
     def asked(self) -> tuple[NDArray[np.uint64], int, NDArray[np.int64]]:
-        """Return the random words that were too few for an answer's noise, their trials and the noise's array."""
+        """Return the random words that did not suffice for an answer's noise, their trials, and the noise array."""
         size = self._sizes[QUESTIONS[int(self.whole[ASKED])]]
         trials = trials_for(size)
         return self.words[: 2 * trials + SPARE], trials, self.noise[:size]
@@ -286,7 +286,7 @@ class OneAnswer(Answers):
         self._trials = 0 if seed is not None else trials_for(settings.dimension)
 
     def give(self, x: NDArray[np.float64], y: float, index: int) -> tuple[list[int], Question] | None:
-        """Return a coded record's payload and question, None without randomness; ``index`` selects simulated draws."""
+        """Return a coded record's payload and question; None without randomness. ``index`` selects simulated draws."""
         # Removes the sums of an earlier, interrupted answer.
         self._found[:] = 0
         self.whole[START] = index

@@ -75,12 +75,21 @@ def remembered(start: int, longest: int = NEVER, first: int = FIRST) -> tuple[in
 
 
 def _doubled(longest: int, first: int) -> int:
-    """Return the start of the first epoch that no longer doubles."""
+    """Return the start of the first epoch of the longest length."""
     return first << (longest // first).bit_length()
 
 
 def shown_next(count: int, longest: int = NEVER, first: int = FIRST) -> int:
-    """Return the next count at which predictions are updated, four times an epoch."""
+    """Return the next number of releases at which predictions are updated, four times an epoch.
+
+    Examples
+    --------
+    >>> counts = [0]
+    >>> while counts[-1] < 6_000:
+    ...     counts.append(shown_next(counts[-1]))
+    >>> counts[:9], counts[-7:]
+    ([0, 1, 2, 3, 4, 5, 6, 7, 8], [2048, 2560, 3000, 3750, 4500, 5250, 6000])
+    """
     start = epoch_start(count, longest, first) or 1 << max(count.bit_length() - 1, 0)
     step = max(min(start, longest) // 4, 1)
     return min(count - (count - start) % step + step, epoch_end(count, longest, first)) if count else 1
@@ -123,7 +132,7 @@ class Settings:
 
     @cached_property
     def longest(self) -> int:
-        """Most releases of an epoch, which are forgotten together."""
+        """Largest number of releases in an epoch, whose releases are forgotten together."""
         return NEVER if self.forget is None else self.forget // REMEMBERED
 
     def epoch_start(self, version: int) -> int:
@@ -178,7 +187,7 @@ class Settings:
         return None if self.covariates is None else Rows.public(self.covariates)
 
     def reach(self, public: bool, mechanisms: Mapping[str, ScoreMechanisms]) -> float:
-        """Return the reach R of models: people beyond it count for less, and released matrices' noise grows with it."""
+        """Return the reach R of models: longer records have less weight, and released matrices' noise grows with R."""
         typical = math.sqrt(self.features)
         if self.labels and public:
             # For classes released matrices also determine missing targets, and must be precise.
@@ -239,7 +248,7 @@ class Settings:
     ) -> float:
         """Return g by rule: 0 where the public rows' sampling error is small compared with the noise.
 
-        That is for at least ``n / (p s^2)`` rows, n being the epoch's end and s^2 the noise's variance; with fewer g is
+        This takes at least ``n / (p s^2)`` rows, n being the epoch's end and s^2 the noise's variance; with fewer g is
         1/2. It is 1 without rows, with people unlike them, with missing targets, and in at least every other epoch:
         centred scores hold for any distribution of the covariates, and check the other scores.
         """

@@ -88,7 +88,7 @@ class _Equations:
 
 
 class Solution:
-    """The solution of epochs' equations; for people ``unlike`` the public rows, only of the centred scores' ones."""
+    """The solution of epochs' equations; for people ``unlike`` the public rows, of those of centred scores only."""
 
     public = False
     doubt = 0.0  # normal rows claim nothing about people but their second moments

@@ -104,12 +104,12 @@ def step_of(mechanism: Any) -> float:
 
 
 def share_of(model: Model, question: Question) -> float:
-    """Return the share of people whom a model asks for a matrix; for scores 1, as everybody may answer with one."""
+    """Return the share of people that a model asks for a matrix; 1 for scores, with which everybody may answer."""
     return 1.0 if question == "score" else model.shares[question]
 
 
 def most_answers(releases: int, share: float, nats: float = NATS) -> float:
-    """Return the most answers to a question of this share among ``releases``, except with probability e^-nats.
+    """Return a bound on the answers to a question of this share that fails with probability at most e^-nats.
 
     >>> round(most_answers(100_000, 0.05)), most_answers(100_000, 0.0)
     (5562, 0.0)
@@ -121,7 +121,7 @@ def most_answers(releases: int, share: float, nats: float = NATS) -> float:
 
 
 def counted_answers(epoch: Epoch, level: str, question: Question, tally: Tally) -> float:
-    """Return the weight of a level's answers to a question: their number, or the most that its share allows."""
+    """Return the weight of a level's answers to a question: their number, at most the number that its share allows."""
     releases = sum(each.count for (own, _), each in epoch.tallies.items() if own == level)
     return min(float(tally.count), most_answers(releases, share_of(epoch.model, question)))
 
@@ -196,7 +196,7 @@ def _answer(
 
 
 def direction_spread(mechanism: Any) -> tuple[float, float | None]:
-    """Return a decoded number's noise variance, and its excess along the input; None for noise independent of it."""
+    """Return a coordinate's noise variance, and its excess along the input (None if noise is independent of it)."""
     if not is_directional(mechanism):
         return mechanism.variance, None
     across, along = of_vectors(mechanism).second_moment

@@ -255,7 +255,7 @@ TABLES: dict[str, type[CSVTable] | type[JSONLinesTable] | type[ParquetTable]] = 
 
 
 def open_table(path: Path, wanted: Sequence[str], *, strict: bool = True) -> Table:
-    """Open a file of records by its extension; a UserError if it is unknown, or a wanted column is missing."""
+    """Open a file of records by its extension; raise a UserError for an unknown one, or for a missing column."""
     kind = _table_of(path)
     if kind is None:
         raise UserError(f"{path}: only {', '.join(TABLES)} can be read, all but the last also gzipped. Convert it")
@@ -304,7 +304,7 @@ def _shorten(value: Any) -> Any:
 
 
 class _Lines:
-    """Lines of a text for a CSV reader; ``taken`` are those of the current row. Too long a line is replaced."""
+    """Lines of a text for a CSV reader; ``taken`` are those of the current row. A line that is too long is replaced."""
 
     def __init__(self, text: io.TextIOWrapper) -> None:
         self._lines, self._again = cut_lines(text, NO_ROW), deque[str]()

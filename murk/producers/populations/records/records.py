@@ -163,7 +163,7 @@ class Records(ABC):
 
     @abstractmethod
     def table(self, wanted: Sequence[str], *, strict: bool = True) -> Table:
-        """Open the records; a `UserError` if a wanted column is missing. If not ``strict``, bad rows are empty."""
+        """Open the records; raise a `UserError` if a wanted column is missing. ``strict`` refuses bad rows."""
 
     @abstractmethod
     def changed(self, survey: Survey) -> bool:

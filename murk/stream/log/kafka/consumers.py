@@ -30,7 +30,7 @@ _DIGITS = 19
 
 
 class Ends:
-    """Begin and end offsets of partitions, on own connections: those that wait for records answer nothing else."""
+    """Begin and end offsets of partitions, on separate connections: one that waits for records is busy."""
 
     def __init__(self, clients: Clients) -> None:
         self._url = clients.url
@@ -57,7 +57,7 @@ class Ends:
         return [ends[place] for place in places]
 
     def decided(self, *places: TopicPartition) -> dict[TopicPartition, int]:
-        """Wait until the transactions that are open now have ended; return the offsets before which none is open.
+        """Wait until all currently open transactions have ended; return the offsets before which none is open.
 
         A commit returns when the broker has decided; the markers that readers wait for follow a moment later. The wait
         is short even if an owner has died: the broker aborts its transaction after `TRANSACTION_MS`.

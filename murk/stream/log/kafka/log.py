@@ -54,7 +54,7 @@ _FIRST_WAIT, _LONGEST_WAIT = 1.0, 30.0  # seconds between a failed attempt and t
 
 
 class Sending:
-    """A producer, created on first use, that pauses after failures: no record waits for a broker that is away."""
+    """A producer, created on first use, that pauses after failures: no record waits for an unreachable broker."""
 
     def __init__(self, clients: Clients) -> None:
         self._clients = clients

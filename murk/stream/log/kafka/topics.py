@@ -172,7 +172,9 @@ def create_for_model(admin: Any, url: str, names: Names, task: Task) -> None:
         if described is None:
             missing[topic] = spec
         elif (have := len(described["partitions"])) != spec.partitions:
-            raise UserError(f"{topic} of {url} has {have} partitions, not {spec.partitions}: delete it, and fit again")
+            raise UserError(
+                f"{topic} of {url} has {have} partitions, not {spec.partitions}: delete it, then run `murk fit` again"
+            )
     _create(admin, url, missing, _copies(standing))
 
 

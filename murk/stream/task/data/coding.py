@@ -61,7 +61,7 @@ def as_boolean(value: Any) -> bool | None:
 
 
 def are_plain_numbers(joined: str) -> bool:
-    """Return whether ``float`` surely reads the numbers in these joined texts as `read_number` does."""
+    """Return whether ``float`` is certain to read the numbers in these joined texts like `read_number`."""
     return joined.isascii() and "_" not in joined and "n" not in joined and "N" not in joined
 
 
@@ -147,7 +147,7 @@ class Cell(IntEnum):
     NOT_A_DATE = 5
 
     def describe(self) -> str:
-        """Return the end of a sentence about a row and a column."""
+        """Describe the outcome, as the end of a sentence about a row and a column."""
         return _WORDS[self]
 
 
@@ -429,7 +429,7 @@ def _day_of_numpy(value: np.datetime64) -> tuple[int, Cell]:
 
 
 class DateColumn:
-    """Code the ``parts`` of dates, one after another.
+    """Code dates as one or several ``parts``, such as a number of days and a weekday.
 
     ``low`` and ``high`` are the public bounds of a date that is coded as a number, to which it is clamped; ``start`` is
     the position of the first coded feature.
@@ -691,7 +691,7 @@ class Coding:
         return EncodedRecord(keep(np.array(x)), y, clamped, missing)
 
     def per_unit(self, coefficients: Mapping[str, float]) -> dict[str, float]:
-        """Return coefficients in coded units, by coded name, per unit of their features."""
+        """Convert coefficients by coded name from coded units to units of their features."""
         factors = dict(zip(self.names, self.unit_factors.tolist(), strict=True))
         return {name: value * factors[name] for name, value in coefficients.items()}
 

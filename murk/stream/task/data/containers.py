@@ -158,7 +158,7 @@ def _whole(array: NDArray[Any]) -> NDArray[Any]:
 
 
 def _numbers_of(column: Any) -> NDArray[Any] | None:
-    """Return a column as an array if it certainly has only numbers or booleans and no missing value, else None."""
+    """Return a column as an array if it is certain to have only numbers or booleans, none missing; else None."""
     library = library_of(column)
     numbers: Any = None
     if library == "pyarrow":
