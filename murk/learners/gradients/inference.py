@@ -57,10 +57,7 @@ def coefficient_names(settings: Settings, classes: Sequence[object] = ()) -> tup
 
 
 def report_matrix(settings: Settings) -> Floats:
-    """Return the linear map from working parameters to reported coefficients.
-
-    It undoes the whitening, gives the scale its unit, and turns contrasts into one vector for each class.
-    """
+    """Return the map from working parameters to coefficients: unwhitened, the scale in its unit, contrasts by class."""
     p = settings.features
     back = np.eye(p) if settings.transform is None else settings.transform.T
     if isinstance(settings.objective, Softmax):
