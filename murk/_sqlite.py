@@ -137,10 +137,7 @@ class Database:
 
     @contextmanager
     def write(self, *, waits: bool = True) -> Iterator[sqlite3.Connection]:
-        """Hold the file's write lock; commit at the end, or roll back on any exception.
-
-        Without ``waits`` the commit does not wait for the disk.
-        """
+        """Hold the file's write lock; commit at the end, on disk if ``waits``, or roll back on any exception."""
         self.check()
         block = _Block()
         self._block = weakref.ref(block)

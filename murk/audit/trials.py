@@ -51,10 +51,7 @@ class Trial(ABC):
 
 @dataclass(frozen=True)
 class VectorTrial(Trial):
-    """Releases of two vectors or categories, ``inputs``, by one mechanism.
-
-    ``release`` releases input 0 or 1 as a device does, for record indices; ``neighbours`` are the inputs as plain data.
-    """
+    """Releases of two vectors or categories, ``inputs``, by one mechanism; ``release`` makes them as a device does."""
 
     mechanism: Any
     inputs: NDArray[Any]

@@ -120,10 +120,7 @@ def worst_windows(task: Task, problem: WindowProblem, mechanism: GaussMixMechani
 
 
 def worst_steps(task: Task, problem: WindowProblem, mechanism: NewtonMechanism) -> Windows:
-    """Return neighbouring windows that differ in a record of the step, after a first part of blank records.
-
-    A record of the first part is audited as a release of second moments (`worst_grams`).
-    """
+    """Return neighbouring windows that differ in a record of the step, after a first part of blank records."""
     rows = _corners(task, problem)
     # Rows as seen from a model of zeros, at which their weights are largest.
     seen = np.column_stack([rows[:, :-1] / 2.0, rows[:, -1] * mechanism.step.target_weight])

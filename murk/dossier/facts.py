@@ -29,10 +29,7 @@ _FINDING: Mapping[str, Callable[[Any], Any]] = {
 
 @dataclass(frozen=True)
 class Audit:
-    """Results of an audit, with findings in the format of `murk audit --json`.
-
-    No bound exceeds the truth with probability ``confidence``; ``origin`` describes where the figures come from.
-    """
+    """Results of an audit in the format of `murk audit --json`; all bounds hold with probability ``confidence``."""
 
     findings: Sequence[Mapping[str, Any]]
     confidence: float

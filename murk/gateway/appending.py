@@ -176,10 +176,8 @@ class Appending:
                 if not self.misplaced:
                     self._append(group)
                     self.trouble = None
-            except (MurkError, OSError) as error:
-                self._report(str(error) if isinstance(error, MurkError) else f"the log failed: {type(error).__name__}")
             except Exception as error:  # noqa: BLE001 - one request must not end the process
-                self._report(unexpected(error))
+                self._report(error)
             self._answer(group)
         if time.monotonic() >= self._due:
             self._look()
@@ -252,9 +250,11 @@ class Appending:
                     self.closed = self.misplaced = True
                 self.trouble = None
         except (MurkError, OSError) as error:
-            self._report(str(error) if isinstance(error, MurkError) else f"the log failed: {type(error).__name__}")
+            self._report(error)
 
-    def _report(self, words: str) -> None:
+    def _report(self, error: Exception) -> None:
+        words = f"the log failed: {type(error).__name__}" if isinstance(error, OSError) else unexpected(error)
+        words = str(error) if isinstance(error, MurkError) else words
         if words != self.trouble:
             _log.warning("%s", words)
         self.trouble = words

@@ -57,10 +57,7 @@ class Knot(NamedTuple):
 
 
 class Pace:
-    """Mean speed and largest lag over at most 600 time spans of equal length.
-
-    Spans last ten seconds at first; when there are too many, neighbours are joined.
-    """
+    """Mean speed and largest lag over at most 600 equal time spans, ten seconds at first, then neighbours joined."""
 
     def __init__(self) -> None:
         self._knots: list[Knot] = []

@@ -10,7 +10,7 @@ from typing import Any
 from murk._printable import unseen_character
 from murk.errors import UserError
 from murk.stream.task.data.coding import is_constant
-from murk.stream.task.yaml import read_file, read_texts
+from murk.stream.task.yaml import read_texts
 
 MOST_BYTES = 4_000_000
 LONGEST_NAME = 300
@@ -64,9 +64,16 @@ def half_widths_asked(asked: Sequence[tuple[str | None, float]], names: Sequence
 
 
 def _content(path: Path) -> Any:
-    text = read_file(path, "reference")
-    if len(text) > MOST_BYTES:
-        raise UserError(f"{path}: {len(text)} characters; a reference file has at most {MOST_BYTES}")
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror}); give the path of a reference file") from None
+    if len(data) > MOST_BYTES:
+        raise UserError(f"{path}: {len(data)} bytes; a reference file has at most {MOST_BYTES}")
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise UserError(f"{path}: not UTF-8 text; save it as UTF-8") from None
     if unseen := unseen_character(text):
         raise UserError(f"{path}, line {unseen[0]}: {unseen[1]}")
     with suppress(ValueError, RecursionError):

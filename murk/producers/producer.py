@@ -471,10 +471,7 @@ _MARGIN = 8  # an eighth of the window for duplicates is for what others append 
 
 
 class Delivery:
-    """Sends a task's releases unchanged and in order, and tells the ledger which of them are on the log.
-
-    ``window`` is the size of the window for duplicates if a shuffler deletes what it has taken in, and otherwise 0.
-    """
+    """Sends releases unchanged and in order, and confirms them; ``window`` is a shuffler's for duplicates, or 0."""
 
     def __init__(self, log: Log, ledger: Ledger, task_hash: str, window: int = 0) -> None:
         self._log, self._ledger, self._task = log, ledger, task_hash

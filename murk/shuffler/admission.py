@@ -32,10 +32,7 @@ class Models(Protocol):
 
 
 class Admission:
-    """A learner's checks, without learning, for `murk.stream.worker.worker.Intake`.
-
-    ``versions`` are those of the relayed models, with 0; None if releases have no version.
-    """
+    """A learner's checks for `Intake`, without learning; ``versions`` of relayed models, None if releases have none."""
 
     publish_every = 2**62
 

@@ -417,10 +417,7 @@ class Shuffler:
         self._mark = mark
 
     def _drop_late(self) -> int:
-        """Drop the crowds that are still too small and whose first release has waited too long.
-
-        The store and the moment of dropping have the first arrival's time in the task's granularity only.
-        """
+        """Drop small crowds that waited too long; no moment is known better than to the task's granularity."""
         before = truncate_time(self._clock(), self._task.granularity) - self._settings.patience
         dropped = 0
         for crowd in self._store.open_crowds():

@@ -154,10 +154,7 @@ def design_of(private: Private, public: Covariates | None, covariance: str, repa
 def influence_of(
     sums: MomentSums, layout: Statistics, mechanisms: Mapping[str, Randomizer], *, by_rows: bool = False
 ) -> Influence | None:
-    """Return a bound on the influence of one forged release; None without releases.
-
-    ``by_rows``: second moments come from public rows alone, which nobody can forge.
-    """
+    """Return a bound on a forged release's influence, None without releases. With ``by_rows`` no matrix is forged."""
     if not sums.count:
         return None
     noise = sums.sums[kernels.NOISE : kernels.NOISE + 2].copy()

@@ -172,7 +172,9 @@ def draw_curve(
     aside: dict[str, Any] = {"xytext": (6, 0), **_ASIDE}
     if learned:
         last = float(shown(value[-1:])[0])
-        axes.annotate(_significant(last), (releases[-1], last), color=BLUE, fontweight="bold", **aside)
+        # At least three significant digits.
+        shown_last = number(last) if abs(last) >= 0.1 else f"{last:.3g}"
+        axes.annotate(shown_last, (releases[-1], last), color=BLUE, fontweight="bold", **aside)
     else:
         axes.annotate(NOT_LEARNED, (1.0, 0.5), xycoords="axes fraction", color=GREY, style="italic", **aside)
     axes.grid(alpha=0.25)
@@ -238,11 +240,6 @@ def _reach(points: list[tuple[float, tuple[float, float]]]) -> tuple[float, floa
     high = max([0.0, *(value + min(most - value, widest) for value, (_, most) in points)])
     room = 0.06 * (high - low) or 1.0
     return low - room, high + room
-
-
-def _significant(value: float) -> str:
-    """Return a number with at least three significant digits."""
-    return number(value) if abs(value) >= 0.1 else f"{value:.3g}"
 
 
 def _odds(value: Floats) -> Floats:

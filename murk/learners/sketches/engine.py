@@ -34,10 +34,7 @@ _TAIL = 70.0  # an honest sketch is refused with probability at most e^-70 = 4e-
 
 
 class WindowEngine(NeverPublished, ABC, Generic[S, M, T]):
-    """Running sums over released windows, O(d^2), and the regression from them; thread-safe.
-
-    Raises UserError if a level's mechanism does not fit the settings.
-    """
+    """Running sums over released windows, O(d^2), and their regression; raise UserError for a misfit mechanism."""
 
     kind: ClassVar[str]
     released: ClassVar[str]  # name of a release in errors

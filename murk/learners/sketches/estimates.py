@@ -87,10 +87,7 @@ def estimate_grams(
     sums: Sequence[GramSums],
     mechanisms: Mapping[str, GramMechanism] | None = None,
 ) -> MomentEstimate:
-    """Return coefficients from released moments of one or more learners.
-
-    With ``mechanisms``, by privacy level, the estimate states how far a forged window could have moved it.
-    """
+    """Return coefficients from released moments; with ``mechanisms`` by level, also a forged window's influence."""
     merged = sums[0].merged(*sums[1:])
     estimate = _of_grams(settings, target_weight, merged, len(sums))
     if mechanisms is None:

@@ -47,10 +47,7 @@ class WindowSums:
         return {"moment": self.moment}
 
     def counted(self, square: float) -> float:
-        """Return the number of people whom a fit uses, from the released sum of squares of their constants.
-
-        Records without a target are rows of zeros.
-        """
+        """Return the number of people whom a fit uses, by the squares of constants, which are 0 without a target."""
         return min(max(square, float(self.columns)), max(self.people, 1.0))
 
     def _add_common(self, moment: Matrix, records: int, weight: float) -> None:

@@ -35,7 +35,8 @@ def runbook_routes() -> dict[str, Route]:
     pages = {alert.name: _alert(alert, texts) for alert in ALERTS}
     items = [f'<li><a href="{alert.name}">{alert.name}</a> ({alert.severity})</li>' for alert in ALERTS]
     pages[""] = _PAGE.format(title="Alerts", body=f"<ul>{''.join(items)}</ul>")
-    return {f"{RUNBOOK}/{name}": partial(_page, page.encode()) for name, page in pages.items()}
+    responses = {name: Response(200, TYPES[".html"], page.encode()) for name, page in pages.items()}
+    return {f"{RUNBOOK}/{name}": partial(_fixed, response) for name, response in responses.items()}
 
 
 def sections(text: str) -> dict[str, str]:
@@ -79,10 +80,6 @@ def _alert(alert: Alert, texts: Mapping[str, str]) -> str:
 <pre class="card"><code>{escape(alert.expr)}</code></pre>
 {html(texts[alert.anchor])}"""
     return _PAGE.format(title=alert.name, body=body)
-
-
-def _page(page: bytes, headers: Message) -> Response:
-    return Response(200, "text/html; charset=utf-8", page)
 
 
 PAGE = Path(__file__).parent / "page"

@@ -12,7 +12,7 @@ import re
 import socket
 import sys
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from email.message import Message
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -68,10 +68,6 @@ class Hosts:
         if self._any or name == "localhost" or name in self._names or _is_address(name):
             return True
         return name.endswith((".localhost", *self._ends)) or (self._outside and "." not in name)
-
-    def allow_all(self, hosts: Iterable[str]) -> bool:
-        """Return whether all ``Host`` headers of a request are allowed; True without any, as browsers send one."""
-        return all(map(self.allows, hosts))
 
 
 def _plain(name: str) -> str:
@@ -259,7 +255,8 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer(text(405, "only GET and HEAD are answered"), Allow="GET, HEAD")
 
     def _response(self) -> Response:
-        if not self.server.hosts.allow_all(self.headers.get_all("Host", [])):
+        # A request without the header is not from a browser.
+        if not all(map(self.server.hosts.allows, self.headers.get_all("Host", []))):
             return text(421, "this server does not answer to that host name: use its address, or see --allowed-host")
         route = self.server.routes.get(self.path.partition("?")[0])
         if route is None:

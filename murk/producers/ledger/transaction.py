@@ -91,10 +91,7 @@ class WindowNotes:
 
 
 class Windows:
-    """Windows of a task whose records come from one file, or from none; made by `Ledger.windows`.
-
-    ``source`` is the stored name of the file (None for none); ``names`` returns the key of organisations' names.
-    """
+    """A task's windows with records from one file, ``source``, or from none; ``names`` returns the key of names."""
 
     def __init__(self, file: Database, task: int, source: str | None, names: Callable[[], NameKey]) -> None:
         self._file, self._task, self._source, self._names = file, task, source, names

@@ -49,10 +49,7 @@ def share(partitions: Sequence[int], owned: Mapping[str, Collection[int]]) -> di
 
 
 class Assignor(AbstractPartitionAssignor):  # type: ignore[misc]
-    """Cooperative assignor that distributes partitions with `share`, also among members of older versions.
-
-    ``owned`` returns the partitions that this member has; ``again`` requests another rebalance.
-    """
+    """Cooperative assignor by `share`; ``owned`` returns this member's partitions, ``again`` requests a rebalance."""
 
     name = "cooperative-sticky"
     version = 1
