@@ -21,7 +21,7 @@ from murk.planning import forecast as forecasting
 from murk.planning.choice import EQUAL, recommend
 from murk.planning.forecast import Forecast, as_written, budget_words
 from murk.planning.outlook import what_if_rare
-from murk.stream.task.data.coding import is_constant
+from murk.stream.task.data.coding import of_interest
 from murk.stream.task.errors import nearest
 from murk.stream.task.registry import PROTOCOLS
 from murk.stream.task.task import Task
@@ -93,8 +93,9 @@ class Plan:
 
     @property
     def units(self) -> dict[str, str]:
-        """Feature to the unit of its average effect, in words; empty for classes' contrasts."""
-        return {name: unit.label for name, unit in units(self.task).items() if not is_constant(name)}
+        """Feature to the unit of its average effect, in words; empty for classes' contrasts. Without any, of means."""
+        known = units(self.task)
+        return {name: known[name].label for name in of_interest(known)}
 
     @property
     def people(self) -> list[int]:
@@ -339,7 +340,7 @@ def remarks(found: Plan) -> Iterator[str]:
 def _effect(population: Population) -> float:
     """Return the average effect per standard deviation of the median feature, in points."""
     X, shares, theta = population.points, population.shares, population.theta
-    if theta.ndim > 1:
+    if theta.ndim > 1 or len(theta) == 1:
         return math.nan
     spreads = np.sqrt(np.maximum(shares @ X**2 - (shares @ X) ** 2, 0.0))[:-1]
     slope, scale = 1.0, 50.0

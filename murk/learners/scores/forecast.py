@@ -17,4 +17,7 @@ def effect_variance(problem: ScoreProblem, task: Task, people: int) -> float:
     """Return the variance of the effect of a standard deviation of a feature, for a target coded to -1 and +1."""
     factor = 2.7 if task.public is None else 1.7
     mechanism: Any = problem.mechanisms[DEFAULT_LEVEL]
+    if not task.features:
+        # Noise of twice a share: see `shares`.
+        return float(4.0 * (1.0 - 1.0 / problem.settings.answers) ** 2 * mechanism.score.variance / people)
     return factor**2 * vectors_variance(task.coding.size, mechanism.score.variance, people)

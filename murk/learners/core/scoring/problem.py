@@ -75,8 +75,8 @@ class ScoreProblem:
 
     @property
     def questions(self) -> tuple[Question, ...]:
-        """All questions."""
-        return QUESTIONS
+        """The questions asked."""
+        return QUESTIONS if self.settings.matrices else ("score",)
 
     def is_published(self, version: int) -> bool:
         """Return whether an epoch begins at a version."""
