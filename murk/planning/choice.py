@@ -144,7 +144,7 @@ def _reason(task: Task, best: str, ranked: Mapping[str, float], people: int, mea
             f"with sketch: {{method: {method}}}, which takes a model from the first records and a Newton step from all "
             "others: second moments alone do not determine a logistic model"
         )
-    elif best == "sketch" and task.target.kind == "binary":
+    elif best == "sketch" and task.features and task.target.kind == "binary":
         words.append(
             "the intervals of a binary target's effects are wide, as they hold for any distribution of the features"
         )

@@ -284,7 +284,7 @@ def choose(task: Task, cells: Sequence[Cell]) -> tuple[str, str]:
 def _by_alternative(task: Task, cells: Sequence[Cell], people: int, design: Population, draws: int) -> str:
     """Describe the protocol's other settings where their forecast is clearly better."""
     words = ""
-    for changed in PROTOCOLS[task.protocol].alternatives(task.block, task.target.kind):
+    for changed in PROTOCOLS[task.protocol].alternatives(task.block, task.target.kind) if task.features else ():
         own = next(one for one in cells if (one.protocol, one.people, one.budget) == (task.protocol, people, 1.0))
         settings = task.block.model_dump(mode="json") | changed
         [other] = _cells(task.with_protocol(task.protocol, **settings), task.protocol, [people], 1.0, design, draws)

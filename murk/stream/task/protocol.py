@@ -78,7 +78,7 @@ class TaskProtocol(ABC):
         """Raise `PydanticCustomError`, with the choices, if a task without public covariates needs some."""
 
     def check_without_features(self, block: Any, target: str) -> None:
-        """Raise `PydanticCustomError`, with the choice, if a task without features cannot use the protocol."""
+        """Raise `PydanticCustomError`, with the remedy, if a task without features cannot use the protocol or block."""
         raise task_error(
             f"{self.name} cannot learn {'a mean' if target == 'real' else 'shares'} without features: leave protocol "
             f"out, or say protocol: {'scores' if target == 'classes' else 'moments'}",

@@ -60,7 +60,8 @@ class Shares:
             (w * each.mean for w, each in zip(weights, self._answers, strict=True)), np.zeros(self.features)
         )
         self.all = even + self._back @ self._mean
-        self.present = min(max(1.0 - float(self.all[-1]), _LEAST), 1.0)
+        # Not cut to 1, so that the shares add up to 1 and their errors are as stated.
+        self.present = max(1.0 - float(self.all[-1]), _LEAST)
         self._of_present = self.all[:-1] / self.present
         self._reported = np.eye(self.features)[1:] if response.binary else np.eye(self.features)
         self.values = 2.0 * self._reported @ self._of_present - 1.0
