@@ -18,6 +18,7 @@ def effect_variance(problem: ScoreProblem, task: Task, people: int) -> float:
     factor = 2.7 if task.public is None else 1.7
     mechanism: Any = problem.mechanisms[DEFAULT_LEVEL]
     if not task.features:
-        # Noise of twice a share: see `shares`.
-        return float(4.0 * (1.0 - 1.0 / problem.settings.answers) ** 2 * mechanism.score.variance / people)
+        # Noise of twice the share of one of K even classes: see `shares`.
+        classes = problem.settings.answers - 1
+        return float(4.0 * (1.0 - 1.0 / (classes + 1)) * (1.0 - 1.0 / classes) * mechanism.score.variance / people)
     return factor**2 * vectors_variance(task.coding.size, mechanism.score.variance, people)

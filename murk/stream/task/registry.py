@@ -344,9 +344,9 @@ def check_parts(task: Any) -> None:
     check_names(task.features, task.target, task.coding.names_of, INTERCEPT)
     blocks = {name: getattr(task, name) for name in BLOCKS}
     if not task.features:
-        PROTOCOLS[task.protocol].check_without_features(task.block, task.target.kind)
         if task.public is not None:
             raise task_error("a task without features has no covariates that could be public; remove it", "public")
+        PROTOCOLS[task.protocol].check_without_features(task.block, task.target.kind)
     check_protocol(task.protocol, task.objective, task.target, blocks, task.learner, task.max_staleness)
     check_forgetting(task.protocol, task.forget)
     check_intervals(task.intervals, task.forget, task.learner)

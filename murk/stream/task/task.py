@@ -139,7 +139,8 @@ class Task(_ProtocolBlocks):
         default="scores",
         description="what is released: `scores` at an epoch's model, `gradients` at the newest one, `examples` or "
         "`moments` once, or an organisation's `sketch`. If omitted: `gradients` from 64 coded features, "
-        "and with `objective`, `learner` or `max_staleness`; else `scores`",
+        "and with `objective`, `learner` or `max_staleness`; `moments` without features, but for classes; else "
+        "`scores`",
     )
     objective: Literal["balanced", "logistic", "softmax", "huber", "squared", "median"] | None = Field(
         default=None,
