@@ -33,6 +33,7 @@ NAMES = {
     "rare": "average effects of rare outcomes without public rows, and their coverage (60 minutes; --only, --rates)",
     "class_lines": "the same of several classes, one of them rare (20 minutes)",
     "amounts": "the same of targets with heavy tails, beside other protocols (10 minutes)",
+    "means": "means and shares without features: coverage, and widths beside one randomized number (1 minute)",
     "always": "how often watched intervals ever exclude the truth, by protocol (15 minutes; --streams, --only)",
     "coverage": "how often intervals hold the truth at the demonstration's settings (5 minutes)",
 }

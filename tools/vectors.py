@@ -144,7 +144,9 @@ def _task(draw: random.Random, protocol: str, number: int) -> Task:
     """Return a random task that Murk accepts."""
     while True:
         target = _target(draw)
-        features = [_feature(draw, place) for place in range(draw.choice([1, 2, 2, 3, 4]))]
+        # Means and shares have no features.
+        sizes = [0, 1, 2, 2, 3, 4] if protocol in ("scores", "moments") else [1, 2, 2, 3, 4]
+        features = [_feature(draw, place) for place in range(draw.choice(sizes))]
         content: dict[str, Any] = {
             "name": f"{protocol}-{number}",
             "features": features,
@@ -157,10 +159,11 @@ def _task(draw: random.Random, protocol: str, number: int) -> Task:
             },
             "granularity": draw.choice(["1d", "12h", "90s"]),
             "log": {"partitions": draw.choice([1, 1, 2, 3, 7])},
-            **_settings(draw, protocol, target["kind"]),
+            **(_settings(draw, protocol, target["kind"]) if features else {}),
             **_of_learners(draw, features),
         }
         public = draw.random() < 0.3 or (protocol == "moments" and draw.random() < 0.9)
+        public = public and bool(features)
         if public:
             content["public"] = {"set_aside": 1000}
         try:
@@ -202,7 +205,7 @@ def _iterate(draw: random.Random, problem: Any, task: Task) -> tuple[list[float]
         p, start = problem.settings.features, np.array(problem.initial)
         start[: -p * p - 4] = [draw.gauss(0, 1) for _ in range(len(start) - p * p - 4)]
         start[-p * p - 4 : -4] += [draw.gauss(0, 0.3) for _ in range(p * p)]
-        start[-4:] = [draw.uniform(0.5, 4), draw.choice([0.0, 0.5, 1.0]), 0.25, 0.25]
+        start[-4:] = [draw.uniform(0.5, 4), draw.choice([0.0, 0.5, 1.0]), *[0.25 * problem.settings.matrices] * 2]
         version = problem.settings.epoch_start(draw.choice([3_000, 50_000, 10**6, 10**9]))
         return start.tolist(), version
     theta = np.array([draw.gauss(0, 1) for _ in range(problem.dimension)])
@@ -276,6 +279,13 @@ def _other_epochs(task: Task) -> dict[str, dict[str, Any]]:
     versions = (3_000 * 2 + step * (task.forget // 8) for step in range(1, 100))
     wrong = [version for version in versions if settings.epoch_start(version) != version]
     return {"an epoch of one partition": {"version": wrong[0]}} if wrong else {}
+
+
+def _of_matrices(problem: Any, numbers: list[float]) -> dict[str, dict[str, Any]]:
+    """Return a model that asks for matrices, if the task's people release none."""
+    if getattr(getattr(problem, "settings", None), "matrices", True):
+        return {}
+    return {"matrices": {"iterate": [*numbers[:-2], 0.0, 0.5]}}
 
 
 def _damaged_covariates(content: dict[str, Any]) -> dict[str, dict[str, Any]]:
@@ -404,7 +414,7 @@ class _Vectors:
         yield {"name": name, "why": "white space", "document": other, "hash": self.task.hash, "refused": "task"}
         damages: dict[str, dict[str, Any]] = {
             "simulated": {"simulated": True}, "schema": {"schema": 2}, "unknown key": {"further": 1},
-            "unknown protocol": {"protocol": "sketch"}, "no features": {"features": []},
+            "unknown protocol": {"protocol": "sketch"}, "no features": {"features": [], "protocol": "examples"},
             "damaged feature": {"features": [{"name": "a", "low": 2, "high": 1}]}, "expiry": {"expiry": "0d"},
             "partitions": {"log": {"partitions": 0}}, "target": {"target": {"name": "y", "kind": "binary"}},
             "unknown kind": {"target": {"name": "y", "kind": "toString"}}, "no privacy": {"privacy": None},
@@ -440,7 +450,7 @@ class _Vectors:
             "schema": {"schema": 2}, "kind": {"kind": "state"}, "task": {"task": "0" * 64}, "chain": {"chain": 9},
             "version": {"version": -1}, "fraction": {"version": 1.5}, "unpublished": {"version": 1_000_001},
             "short": {"iterate": numbers[:-1]}, "text": {"iterate": ["1", *numbers[1:]]}, "key": {"note": 1},
-            **_other_epochs(self.task),
+            **_other_epochs(self.task), **_of_matrices(self.problem, numbers),
             "huge": {"iterate": [1e9, *numbers[1:]]}, "endless": {"iterate": [10**400, *numbers[1:]]},
         }  # fmt: skip
         for why, changes in forgeries.items():

@@ -337,14 +337,19 @@ def draft(
     name: str, columns: Sequence[Column], target: Column, promise: dict[str, Any], rate: float | None = None,
     protocol: str | None = None, why: str = "",
 ) -> str:  # fmt: skip
-    """Return a task file's text, ``why`` being a comment on the protocol; raise `UserError` for unsuitable columns."""
-    features = [column for column in columns if not column.without and column.name != target.name]
-    if not features:
-        raise UserError("no column is left to learn from: name some with --columns")
+    """Return a task file's text, of a mean or shares if the target is the only column.
+
+    ``why`` is a comment on the protocol. Raises `UserError` if no other column is left, the target is unsuitable, or
+    ``rate`` is given for a target that is not binary.
+    """
+    others = [column for column in columns if column.name != target.name]
+    features = [column for column in others if not column.without]
+    if others and not features:
+        raise UserError("no column is left to learn from: name some with --columns, or only the target, for its mean")
     body = [_feature(column) for column in features] + [_target(target, rate)]
     width = min(max(len(line) for line, _ in body), 90)
     simulated = any("SIMULATION" in column.origin for column in (*columns, target))
-    lines = [_HEAD + (_SIMULATION if simulated else ""), f"name: {name}", "features:"]
+    lines = [_HEAD + (_SIMULATION if simulated else ""), f"name: {name}", "features:" if others else "features: []"]
     lines += [f"{line:<{width}}  # {origin}" for line, origin in body[:-1]]
     lines += [
         f"  # left out: {word(column.name)}, {column.without}  # {column.origin}"

@@ -145,8 +145,15 @@ def print_check(task: Task, crowd: PopulationConfig, as_json: bool) -> None:
 def brief(task: Task, estimate: Estimate, engines: Sequence[Any], level: float = 0.95, most: int = 2) -> str:
     """Return a progress line with the first coefficients, their half-widths, and the looks at which these hold."""
     from murk.learners.estimates.looks import looks_of, used_count
+    from murk.learners.estimates.units import units
 
     looks = looks_of(task, estimate, used_count(task, estimate, engines), live=True)
-    figures = zip(estimate.names, estimate.values, estimate.half_widths(looks.nominal(level)), strict=True)
+    figures: Any = zip(estimate.names, estimate.values, estimate.half_widths(looks.nominal(level)), strict=True)
+    if not task.features:
+        known = units(task)
+        figures = [
+            (known[name].label, known[name].factor * value + known[name].shift, known[name].factor * half)
+            for name, value, half in figures
+        ]
     parts = [f"{name} {number(float(value))} ± {number(float(half))}" for name, value, half in [*figures][:most]]
     return "  ".join([*parts, "at every look"] if looks.valid == "always" else parts)

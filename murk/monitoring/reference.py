@@ -9,7 +9,7 @@ from typing import Any
 
 from murk._printable import unseen_character
 from murk.errors import UserError
-from murk.stream.task.data.coding import is_constant
+from murk.stream.task.data.coding import of_interest
 from murk.stream.task.yaml import read_texts
 
 MOST_BYTES = 4_000_000
@@ -46,8 +46,8 @@ def check_reference(reference: Mapping[str, float], names: Sequence[str]) -> Non
 def half_widths_asked(asked: Sequence[tuple[str | None, float]], names: Sequence[str]) -> dict[str, float]:
     """Return the half-width at which each coefficient counts as known, from pairs of a name and a half-width.
 
-    A half-width without a name is of all coefficients but constants. Raises `UserError` for an unknown name, or a
-    half-width that is not positive.
+    A half-width without a name is of all coefficients of features or, without any, of the constants. Raises `UserError`
+    for an unknown name, or a half-width that is not positive.
 
     >>> half_widths_asked([("age", 0.05), (None, 0.1)], ["age", "sex=m", "intercept"])
     {'age': 0.05, 'sex=m': 0.1}
@@ -59,7 +59,7 @@ def half_widths_asked(asked: Sequence[tuple[str | None, float]], names: Sequence
             raise UserError(f"{_shown(name)}: no coefficient of the task; there are {_list(names, 20)}")
         if not half > 0.0:
             raise UserError(f"{half!r}: an interval has no such half-width; give one above 0, in coded units")
-        found |= dict.fromkeys([each for each in names if not is_constant(each)] if name is None else [name], half)
+        found |= dict.fromkeys(of_interest(names) if name is None else [name], half)
     return found
 
 

@@ -97,6 +97,8 @@ def recommend(
         raise UserError("no protocol suits the task: " + "; ".join(f"{name}: {why}" for name, why in refused.items()))
     least = min(expected.values())
     enough = EQUAL * least if half_widths is not None else max(EQUAL * least, _NOTHING)
+    # Without features no protocol needs public rows.
+    enough = enough if task.features else least
     best = min((name for name, error in expected.items() if error <= enough), key=lambda name: PROTOCOLS[name].rank)
     ranked = {best: expected[best]} | dict(sorted(expected.items(), key=lambda pair: pair[1]))
     measure: Literal["error", "half width"] = "error" if half_widths is None else "half width"
@@ -117,9 +119,9 @@ def expected_error(task: Task, protocol: str, people: int, **settings: str) -> f
 
 
 def _reason(task: Task, best: str, ranked: Mapping[str, float], people: int, measure: str, method: str | None) -> str:
-    each = "per standard deviation of a feature"
+    each = " per standard deviation of a feature" if task.features else ""
     words = [
-        f"{best}: an expected {measure.replace(' ', '-')} of {_points(ranked[best])} {each}, with {people:,} people"
+        f"{best}: an expected {measure.replace(' ', '-')} of {_points(ranked[best])}{each}, with {people:,} people"
     ]
     if ranked[best] > min(ranked.values()):
         words.append("within a quarter of the least, and it asks for fewer public rows or less trust")
@@ -131,7 +133,7 @@ def _reason(task: Task, best: str, ranked: Mapping[str, float], people: int, mea
             f"with sketch: {{method: {method}}}, which takes a model from the first records and a Newton step from all "
             "others: second moments alone do not determine a logistic model"
         )
-    elif best == "sketch" and task.target.kind == "binary":
+    elif best == "sketch" and task.features and task.target.kind == "binary":
         words.append(
             "the intervals of a binary target's effects are wide, as they hold for any distribution of the features"
         )
@@ -140,7 +142,7 @@ def _reason(task: Task, best: str, ranked: Mapping[str, float], people: int, mea
             "gradients of Huber's loss, the default of a real target, fit most targets and not outliers: where most "
             "targets lie close to a line, their error was several times smaller, without an interval"
         )
-    if best == "moments" and task.public is None:
+    if best == "moments" and task.features and task.public is None:
         words.append("without public covariates people release their second moments, whose noise grows with p^2")
     return "; ".join(words)
 

@@ -23,7 +23,7 @@ from murk.learners.estimates.units import units
 from murk.learners.problem import plausible, problem_for
 from murk.learners.results.numbers import rounded
 from murk.learners.results.report import average_effects
-from murk.stream.task.data.coding import is_constant
+from murk.stream.task.data.coding import of_interest
 from murk.stream.task.privacy import DEFAULT_LEVEL
 from murk.stream.task.registry import part
 from murk.stream.task.task import Task
@@ -219,11 +219,14 @@ def budget_words(task: Task, level: str = DEFAULT_LEVEL) -> str:
 
 
 def _effect_names(task: Task) -> list[str]:
-    return [name for name in units(task) if not is_constant(name)]
+    return of_interest(units(task))
 
 
 def _effects(task: Task, estimate: Estimate, level: float) -> Floats:
     """Return half-widths of average effects, in the order of `_effect_names`; empty where reports have none."""
+    if not task.features:
+        factors = [unit.factor for unit in units(task).values()]
+        return np.asarray(estimate.half_widths(level) * factors, dtype=np.float64)
     reported = average_effects(task.coefficient_scale, units(task), estimate, level)
     if reported is None:
         return np.zeros(0)
@@ -233,9 +236,11 @@ def _effects(task: Task, estimate: Estimate, level: float) -> Floats:
 
 
 def _per_deviation(task: Task, population: Population, effects: Mapping[str, float]) -> dict[str, float]:
-    """Return half-widths per standard deviation of a feature, in points."""
+    """Return half-widths per standard deviation of a feature, or of a mean or shares, in points."""
     coding, X, shares = task.coding, population.points, population.shares
     spreads = np.sqrt(np.maximum(shares @ X**2 - (shares @ X) ** 2, 0.0))
+    if not task.features:
+        spreads = np.ones(1)
     # A real target's coded range is 2.
     points = (50.0 if task.target.kind == "real" else 100.0) * spreads / coding.unit_factors
     # Each class has an effect of every feature, in order.
@@ -292,8 +297,11 @@ def people_for(
 
 
 def check_half_widths(task: Task, within: Mapping[str | None, float]) -> list[str]:
-    """Return the coefficients that have half-widths; raise UserError for ``within`` of others, or not above 0."""
-    names = [name for name in units(task) if not is_constant(name)]
+    """Return the names of the coefficients that have half-widths.
+
+    Raises UserError for a wanted half-width that is not above 0, or of a feature that the task does not have.
+    """
+    names = of_interest(units(task))
     for name, value in within.items():
         if name is not None and name not in names:
             known = ", ".join(names) or "none, as log odds of classes have no units"

@@ -61,6 +61,8 @@ def features_words(task: Task) -> str:
         return ""
     numbers = [feature for feature in task.features if not isinstance(feature, CategoryFeature)]
     stated = [feature for feature in numbers if feature.typical is not None]
+    if not task.features:
+        return ""
     if len(stated) == len(task.features):
         return "features as the task's typical ranges"
     others = "other features" if stated else "features"
@@ -130,6 +132,8 @@ def outlook(task: Task, people: int, level: str = DEFAULT_LEVEL, rate: float | N
     parts = [f"{factor * expected.effects[name]:.2g}{unit} ({unit_of[name].label})" for name in named[:_NAMED]]
     more = f" and {len(named) - _NAMED} more" if len(named) > _NAMED else ""
     noun = "half-width of the average effect" if len(parts) == 1 else "half-widths of average effects"
+    if not task.features:
+        noun = "half-width" if len(parts) == 1 else "half-widths"
     about = "about" if expected.settled and draws > 1 else "roughly"
     loose = "" if expected.settled else "; they differ from run to run"
     return (

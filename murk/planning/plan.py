@@ -21,7 +21,7 @@ from murk.planning import forecast as forecasting
 from murk.planning.choice import EQUAL, recommend
 from murk.planning.forecast import Forecast, as_written, budget_words
 from murk.planning.outlook import what_if_rare
-from murk.stream.task.data.coding import is_constant
+from murk.stream.task.data.coding import of_interest
 from murk.stream.task.errors import nearest
 from murk.stream.task.registry import PROTOCOLS
 from murk.stream.task.task import Task
@@ -93,8 +93,9 @@ class Plan:
 
     @property
     def units(self) -> dict[str, str]:
-        """Feature to the unit of its average effect, in words; empty for classes' contrasts."""
-        return {name: unit.label for name, unit in units(self.task).items() if not is_constant(name)}
+        """Feature to the unit of its average effect, in words; empty for classes' contrasts. Without any, of means."""
+        known = units(self.task)
+        return {name: known[name].label for name in of_interest(known)}
 
     @property
     def people(self) -> list[int]:
@@ -281,7 +282,7 @@ def choose(task: Task, cells: Sequence[Cell]) -> tuple[str, str]:
 def _by_alternative(task: Task, cells: Sequence[Cell], people: int, design: Population, draws: int) -> str:
     """Describe other settings of the protocol that have a clearly better forecast."""
     words = ""
-    for changed in PROTOCOLS[task.protocol].alternatives(task.block, task.target.kind):
+    for changed in PROTOCOLS[task.protocol].alternatives(task.block, task.target.kind) if task.features else ():
         own = next(one for one in cells if (one.protocol, one.people, one.budget) == (task.protocol, people, 1.0))
         settings = task.block.model_dump(mode="json") | changed
         [other] = _cells(task.with_protocol(task.protocol, **settings), task.protocol, [people], 1.0, design, draws)
@@ -338,7 +339,7 @@ def remarks(found: Plan) -> Iterator[str]:
 def _effect(population: Population) -> float:
     """Return the average effect per standard deviation of the median feature, in points."""
     X, shares, theta = population.points, population.shares, population.theta
-    if theta.ndim > 1:
+    if theta.ndim > 1 or len(theta) == 1:
         return math.nan
     spreads = np.sqrt(np.maximum(shares @ X**2 - (shares @ X) ** 2, 0.0))[:-1]
     slope, scale = 1.0, 50.0

@@ -41,7 +41,7 @@ def task_of(text: str) -> Task:
     missing = [key for key in ("features", "target") if key not in settings]
     if missing:
         raise UserError(f"--settings: {missing[0]}= is required, as in {EXAMPLE!r}")
-    names = [f"x{place + 1}" for place in range(_integer(settings, "features", 1, MOST_FEATURES))]
+    names = [f"x{place + 1}" for place in range(_integer(settings, "features", 0, MOST_FEATURES))]
     content: dict[str, Any] = {
         "name": "settings",
         "features": [{"name": name, "low": -1, "high": 1} for name in names],

@@ -246,6 +246,14 @@ def test_asks_at_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "left out: shoe, no description given" in text
 
 
+@pytest.mark.parametrize("words", [["--columns", "y:no|yes"], ["--target", "y:no|yes"]])
+def test_only_a_target(words: list[str]) -> None:
+    result = run("t", *words)
+    assert result.exit_code == 0, result.output
+    assert "y alone: its mean, or shares" in result.output
+    assert Task.load("t.yaml").features == ()
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -254,7 +262,6 @@ def test_asks_at_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
         (["--columns", "age:1..x"], "'1..x' does not describe the column 'age': write LOW..HIGH"),
         (["--columns", "age:1..2", "--target", "a, b"], "names 2 columns"),
         (["--columns", "age:1..2", "--target", "d:2024-01-01..2024-02-01"], "holds dates, which cannot be learned"),
-        (["--columns", "y:no|yes"], "no column is left to learn from"),
         (["--columns", "age:2..1, y:no|yes"], "low 2 is not below high 1 in the column 'age': write LOW..HIGH"),
         (["--columns", "age:1..1, y:no|yes"], "low 1 is not below high 1"),
         (["--columns", "born:2005-12-31..1950-01-01, y:no|yes"], "low 2005-12-31 is not below high 1950-01-01"),

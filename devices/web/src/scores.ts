@@ -15,7 +15,7 @@ import {
   whitening,
 } from "./protocol.js";
 import type { Task } from "./task.js";
-import { below, halves, Purpose } from "./words.js";
+import { below, halves, Purpose, Refused } from "./words.js";
 
 const FIRST = 3000;
 const REMEMBERED = 8;
@@ -111,7 +111,7 @@ function answer(
   return finite ? out : out.fill(0);
 }
 
-/** The score of K classes: (K - 1) p numbers. */
+/** The score of K classes: (K - 1) p numbers. Of the constant alone, the last class is that of people without a target. */
 function classScore({ x, y }: Pick<Coded, "x" | "y">, model: Model, basis: Vector, classes: number): Vector {
   const p = x.length;
   const c = classes - 1;
@@ -140,11 +140,12 @@ function classScore({ x, y }: Pick<Coded, "x" | "y">, model: Model, basis: Vecto
   }
   const largest = Math.sqrt(1 - 2 * least + square);
   const there = y >= 0 && y < classes;
-  let finite = there;
+  const label = there ? y : classes - 1;
+  let finite = there || p === 1;
   for (let a = 0; a < c; a++) {
     let residual = 0;
     for (let k = 0; k < classes; k++) residual -= basis[k * c + a]! * odds[k]!;
-    if (there) residual += basis[y * c + a]!;
+    if (there || p === 1) residual += basis[label * c + a]!;
     for (let j = 0; j < p; j++) {
       out[a * p + j] = (residual / largest) * unit[j]!;
       finite &&= out[a * p + j]! - out[a * p + j]! === 0;
@@ -159,11 +160,14 @@ function classScore({ x, y }: Pick<Coded, "x" | "y">, model: Model, basis: Vecto
 export function scores(task: Task, p: number, once = false): Protocol {
   const { target } = task;
   const binary = target.kind === "binary";
-  const classes = target.kind === "classes" ? target.classes!.length : 0;
+  // Without features people release their class, or that it is missing.
+  const alone = p === 1;
+  if (alone && target.kind === "real") throw new Refused("task", "scores of a real target need features");
+  const classes = alone ? (target.classes?.length ?? 2) + 1 : (target.classes?.length ?? 0);
   const c = Math.max(classes - 1, 1);
   const basis = contrasts(Math.max(classes, 1));
   const block = (task[task.protocol] ?? {}) as { exponent?: number | null; models?: string };
-  const matrices = !once || matrixSize(p) <= MOST_NUMBERS;
+  const matrices = !alone && (!once || matrixSize(p) <= MOST_NUMBERS);
   const moment = secondMoment(task, p);
   const mechanisms = levelsOf(task, (cap: Loss) => {
     const score = calibrate(kindFor(task, cap), cap, c * p, 1);
@@ -181,7 +185,7 @@ export function scores(task: Task, p: number, once = false): Protocol {
     const typical = Math.sqrt(p);
     let reach = 1e4;
     if (classes && moment) reach = 1.3 * typical;
-    else if (!moment && !once) {
+    else if (!moment && !once && !alone) {
       const { variance } = mechanisms.get("default")!.matrix!;
       reach = Math.min(2 * typical, Math.max(1.3 * typical, 32 / (p * Math.sqrt(variance))));
     }
@@ -214,6 +218,7 @@ export function scores(task: Task, p: number, once = false): Protocol {
       if (!(reach > 0 && reach <= 1e4)) hostile("its reach is not between 0 and 1e4");
       if (!(exponent >= 0 && exponent <= 1)) hostile("its exponent is not between 0 and 1");
       if (!(scatter >= 0 && curvature >= 0 && scatter + curvature <= 1)) hostile("its shares are not probabilities");
+      if (!matrices && scatter + curvature > 0) hostile("it asks for matrices, which nobody releases");
     },
     ask(flat, words) {
       const { scatter, curvature } = modelOf(flat, p);

@@ -266,7 +266,9 @@ function check(task: TaskDocument): void {
   for (const [block, keys] of Object.entries({ ...OF_BLOCK, [protocol]: OF_PROTOCOL[protocol]! })) known(task[block] as object, keys);
   if (!NAME.test(task.name)) refuse("its name is damaged");
   checkNumbers(task);
-  if (!within((features as unknown[] | null)?.length, 1, 10_000)) refuse("it has no list of features");
+  if (!within((features as unknown[] | null)?.length, 0, 10_000)) refuse("it has no list of features");
+  if (!features.length && (!["scores", "moments"].includes(protocol) || task.public != null))
+    refuse("its protocol needs features");
   for (const feature of features) if (!isFeature(feature)) refuse("a feature has neither bounds nor categories, or is damaged");
   if (!isTarget(target)) refuse("its target is damaged");
   if (!distinct([target, ...features].map(({ name }) => name))) refuse("two of its columns have one name");

@@ -31,7 +31,8 @@ _REMEDY = (
 @click.option("--columns", multiple=True, metavar="LIST",
               help="Public bounds or categories: age:21..35, sex:f|m, born:1950-01-01..2005-12-31.")  # fmt: skip
 @click.option("--target", metavar="COLUMN",
-              help="Column to learn, also worked:no|yes (yes is positive).  [default: the last column]")  # fmt: skip
+              help="Column to learn, also worked:no|yes (yes is positive); without --columns its mean, or shares.  "
+                   "[default: the last column]")  # fmt: skip
 @click.option("--public", metavar="FILE", help="File of public records to take columns, bounds and categories from.")
 @click.option("--source", metavar="FILE", help="The people's own file, instead of --public; only with --simulation.")
 @click.option(
@@ -63,7 +64,7 @@ def command(
         )
     known = _looked_at(public, source)
     chosen = [column for text in columns for column in given(text)] or list(known.values())
-    if not chosen:
+    if not chosen and target is None:
         raise UserError(f"there are no columns: {_REMEDY}")
     wanted = chosen[-1] if target is None else _target(target, chosen)
     if not _is_described(wanted) and known and wanted.name not in known:
@@ -94,7 +95,8 @@ def command(
         })  # fmt: skip
         return
     more = f", {len(left_out)} left out" if left_out else ""
-    click.echo(f"{path}: {wanted.name} learned from {len(found) - len(left_out)} columns{more}")
+    by = f"learned from {len(found) - len(left_out)} columns{more}" if found else "alone: its mean, or shares"
+    click.echo(f"{path}: {wanted.name} {by}")
     if why:
         click.echo(why)
     person = "" if named is None else f" --person {shlex.quote(named)}"

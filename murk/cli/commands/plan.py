@@ -170,8 +170,9 @@ def _assumptions(found: Plan, assumed: Effects) -> str:
     )
     size = f" (a standard deviation of a feature changes the target by {found.effect:.2g} points)"
     origin = "given" if assumed.each is not None or assumed.named else "assumed"
+    effects = f"{origin} effects{'' if math.isnan(found.effect) else size}, and " if found.task.features else ""
     return (
-        f"{found.task.name}: forecast for {of}, with {origin} effects{'' if math.isnan(found.effect) else size}, and "
+        f"{found.task.name}: forecast for {of}, with {effects}"
         f"{rate_words(found.task, assumed)}. A point is a hundredth of a probability, or of a real target's range."
     )
 
@@ -186,7 +187,8 @@ def _own_table(found: Plan) -> tuple[str, list[str], list[list[str]]]:
             cells = [found.cell(task.protocol, people, budget, design.name) for design in found.designs]
             forecasts = [None if cell is None else cell.forecast for cell in cells]
             rows.append([f"{people:,} at {words}", *(_in_units(forecasts, name, points) for name in columns)])
-    of = "average effects" if _has_effects(found) else "coefficients in coded units, with features from -1 to 1"
+    of = "average effects" if task.features else "mean" if task.target.kind == "real" else "shares"
+    of = of if _has_effects(found) else "coefficients in coded units, with features from -1 to 1"
     if points == 100.0:
         of += ", in percentage points"
     elif _has_effects(found):
@@ -243,7 +245,8 @@ def _comparison(found: Plan) -> tuple[str, list[str], list[list[str]]]:
         for budget, words in found.budgets.items():
             cells = [found.cell(protocol, people, budget, first) for protocol in found.protocols]
             rows.append([f"{people:,} at {words}", *map(_compared, cells)])
-    return "Half-widths in points per standard deviation of the median feature", ["people", *found.protocols], rows
+    each = " per standard deviation of the median feature" if found.task.features else ""
+    return f"Half-widths in points{each}", ["people", *found.protocols], rows
 
 
 def _compared(cell: Cell | None) -> str:

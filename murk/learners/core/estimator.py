@@ -8,7 +8,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,6 +46,9 @@ class StreamEstimator(base.Estimator):
     features: Sequence[Any] | None
     seed: int | None
     noise: NoiseSource | None
+
+    # Arguments about features, with the values that mean none; None if ``features=[]`` is impossible.
+    _settings_of_features: ClassVar[Mapping[str, tuple[Any, ...]] | None] = None
 
     def _keep(self, arguments: dict[str, Any]) -> None:
         """Store the constructor's arguments under their names, as River requires."""
@@ -132,11 +135,13 @@ class StreamEstimator(base.Estimator):
 
     def _coded_names(self, names: tuple[Any, ...]) -> tuple[str, ...]:
         coded = tuple(map(str, names))
-        if len(set(coded)) != len(coded) or any(map(is_constant, coded)) or not names:
+        if len(set(coded)) != len(coded) or any(map(is_constant, coded)):
             raise UserError(
-                f"features must be one or more names that are distinct as text; {INTERCEPT!r} and '...:{INTERCEPT}' "
-                f"are reserved for the constant: got {names!r}"
+                f"features must be names that are distinct as text; {INTERCEPT!r} and '...:{INTERCEPT}' are reserved "
+                f"for the constant: got {names!r}"
             )
+        if not names:
+            self._check_without_features()
         classes = tuple(map(str, getattr(self, "classes", ())))
         clash = class_clash(classes, (*coded, INTERCEPT)) if len(classes) > 2 else None
         if clash is not None:
@@ -146,6 +151,18 @@ class StreamEstimator(base.Estimator):
                 f"class {other!r}: rename a class or a feature"
             )
         return (*coded, INTERCEPT)
+
+    def _check_without_features(self) -> None:
+        """Raise UserError unless ``features=[]``, and the learner can learn a mean or shares."""
+        if self._settings_of_features is None or self.features is None:
+            raise UserError(
+                f"a {type(self).__name__} needs at least one feature. Without any, features=[], PublicGLMRegressor "
+                "learns a mean, PublicGLMClassifier the share of a label, and ScoreClassifier the shares of several"
+            )
+        for name, values in self._settings_of_features.items():
+            value = getattr(self, name, None)
+            if not any(value is each or (isinstance(value, str) and value == each) for each in values):
+                raise UserError(f"{name}= has no effect with features=[]: leave it out")
 
     def _calibrated(self, guarantee: Guarantee) -> Any:
         mechanism = self._mechanisms.get(guarantee)
@@ -167,7 +184,7 @@ class StreamEstimator(base.Estimator):
         if isinstance(X, np.ndarray):
             if X.ndim != 2 or X.shape[1] != len(names):
                 raise UserError(f"an array of features must have shape (n, {len(names)}), got {X.shape}")
-            if X.dtype.kind not in "biuf" or isinstance(X, np.ma.MaskedArray):
+            if (names and X.dtype.kind not in "biuf") or isinstance(X, np.ma.MaskedArray):
                 return keep(np.column_stack([numbers(column) for column in X.T]))
             # Not copied, as nothing writes to it.
             return X if X.dtype == np.float64 else keep(X.astype(np.float64))
@@ -175,6 +192,8 @@ class StreamEstimator(base.Estimator):
         # Not frame[name]: a column named by a number would be taken for a row.
         indices = {name: index for index, name in enumerate(frame.columns)}
         absent = np.zeros(len(frame))
+        if not names:
+            return np.zeros((len(frame), 0))
         columns = [
             numbers(frame[:, indices[name]].to_native(), what=f"X, column {name!r}") if name in indices else absent
             for name in names
@@ -229,7 +248,7 @@ class StreamEstimator(base.Estimator):
         self._names = names
         # With one name, an itemgetter returns a value and not a tuple.
         self._values_of: Callable[[Record], Sequence[Any]] = (
-            itemgetter(*names) if len(names) > 1 else partial(_only, names[0])
+            itemgetter(*names) if len(names) > 1 else partial(_only, names)
         )
         self._watch()
         self._engine = engine
@@ -355,8 +374,8 @@ class StreamEstimator(base.Estimator):
         return set()
 
 
-def _only(name: Any, x: Record) -> tuple[Any]:
-    return (x[name],)
+def _only(names: tuple[Any, ...], x: Record) -> list[Any]:
+    return [x[name] for name in names]
 
 
 def series(values: Any, X: Any, name: str | None) -> Any:

@@ -71,7 +71,7 @@ def _units(task: Task, scale: Scale, factor: float, shift: float) -> dict[str, U
         # Coefficients of classes are contrasts of log odds, which have no units.
         return {}
     return {
-        f"{label}:{name}": replace(unit, label=f"{label}: {unit.label}")
+        f"{label}:{name}": replace(unit, label=f"{label}: {unit.label}" if task.features else f"{unit.label} = {label}")
         for label in task.target.classes
         for name, unit in by_name.items()
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final, Literal, Self
+from typing import Any, ClassVar, Final, Literal, Self
 
 import numpy as np
 from river import base
@@ -199,6 +199,11 @@ class PublicMoments(PersonEstimator):
     intercept: bool
     inputs: Literal["records", "released"]
 
+    _settings_of_features: ClassVar[Any] = {
+        "public": (None,), "radius": (None,), "release": (None, "observed"), "intercept": (True,),
+        "loss": (None, "logistic"), "link": (None, "identity"),
+    }  # fmt: skip
+
     _curve: Curve  # mean function
     _response: Response  # meaning of coded targets
 
@@ -244,14 +249,16 @@ class PublicMoments(PersonEstimator):
         self, names: tuple[Any, ...], coded: tuple[str, ...], sample: PublicSample | None, noise: NoiseSource
     ) -> MomentEngine:
         k = len(names)
-        reach = math.sqrt(k) if self.radius is None else self.radius
+        # Without features the mean response is learned.
+        curve = self._curve if k else LINKS["identity"]
+        reach = math.sqrt(k or 1) if self.radius is None else self.radius
         if self.design == "gaussian" and sample is not None:
             moment = sample.moment[:-1, :-1]
             reach = normal_reach(moment, self.people, self.failure, published=self._released == "separate")
         if not (math.isfinite(reach) and reach > 0):
             raise UserError(f"radius={reach!r}, the bound on the features' norm, must be positive and finite")
         # Scaled so that the bound leaves 1 for each feature, as for the constant.
-        self._gain = math.sqrt(k) / reach
+        self._gain = math.sqrt(k or 1) / reach
         whole = self._released in WHOLE
         bound = math.sqrt(k + self.intercept)
         weight = self.target_weight
@@ -263,7 +270,7 @@ class PublicMoments(PersonEstimator):
         self._layout = Statistics(names, bound, weight, self.intercept, root, zero, units, observed)
         check_size(self._layout)
         public = None if sample is None else sample.coded(reach, self._gain, self.intercept)
-        model = MomentModel(self._curve, self._response, public, self.covariance, self.solver, self.repair)
+        model = MomentModel(curve, self._response, public, self.covariance, self.solver, self.repair)
         return MomentEngine(self._layout, model, self._level_mechanisms(), noise=noise)
 
     def _mechanism_for(self, guarantee: Guarantee) -> Randomizer:
@@ -530,7 +537,7 @@ class PublicGLMClassifier(PublicMoments, LabelEstimator, base.MiniBatchClassifie
         return cls(budget=budget, **{**published(budget), **more})
 
     def _scale(self) -> Scale:
-        return "log odds" if self.loss == "logistic" else "own"
+        return "slope" if not self._names else "log odds" if self.loss == "logistic" else "own"
 
     def _chances(self, rows: Floats) -> Floats:
         return two_chances(np.clip(self._responses(rows), 0.0, 1.0))

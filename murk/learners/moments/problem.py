@@ -156,8 +156,9 @@ def problem_for(task: Task) -> MomentProblem | DirectionProblem:
     covariates = covariates_of(task)
     public = None if covariates is None else Covariates.of(covariates)
     binary = task.target.kind == "binary"
-    curve = _curve_for(block, binary)
-    response = response_of(binary, curve)
+    # Without features the mean of the coded target is learned.
+    curve = _curve_for(block, binary) if task.features else LINKS["identity"]
+    response = response_of(binary and bool(task.features), curve)
     radius = math.sqrt(coding.largest_square)
     if block.design == "gaussian" and public is not None:
         reach = normal_reach(public.second_moment[:-1, :-1], published=block.release == "separate")

@@ -112,6 +112,15 @@ class MomentsProtocol(TaskProtocol):
                     key,
                 )
 
+    def check_without_features(self, block: Any, target: str) -> None:
+        """Check that no setting is about features or a curve, as means have neither."""
+        if target == "classes":
+            super().check_without_features(block, target)
+        wanted = {"release": "observed", "loss": "logistic", "link": "identity"} | OF_MOMENTS
+        for key, value in wanted.items():
+            if getattr(block, key) not in (None, value):
+                raise task_error("has no effect without features; remove it", "moments", key)
+
     def former_settings(self, block: Any, by_rule: Set[str]) -> dict[str, Any]:
         """Return the ``release`` of a log's ``block`` if an earlier version chose it by its default rule."""
         return {"release": block.release} if "release" in by_rule and block.release in FORMER_RELEASES else {}

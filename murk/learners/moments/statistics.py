@@ -7,7 +7,7 @@ between two features).
 
 With ``observed``, one more number is r if there is a target; if there is none, it is -r and all others are 0. Such a
 record is at most ``sqrt(r^4 - 1 + b^2 r^2 + 4 r^2)`` from one with a target: no more than the sensitivity at b = sqrt 2
-r, the default, where presence needs no additional noise.
+r, the default, where presence needs no additional noise. Without features (r = 1) the number is sqrt 1.5 instead of r.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class Statistics:
 
     def __post_init__(self) -> None:
         least = 1.0 if self.constant else 0.0
-        if not (math.isfinite(self.radius) and self.radius > least):
+        if not (math.isfinite(self.radius) and (self.radius > least or (self.alone and self.radius == 1.0))):
             raise UserError(f"the bound on ||x|| must be finite and above {least:g}, got {self.radius!r}")
         if not (math.isfinite(self.weight) and self.weight > 0):
             raise UserError(f"the target's scale must be positive and finite, got {self.weight!r}")
@@ -92,6 +92,11 @@ class Statistics:
     def size(self) -> int:
         """Number p of coded features, the constant included."""
         return len(self.names)
+
+    @property
+    def alone(self) -> bool:
+        """Whether the constant is the only feature."""
+        return self.constant and self.size == 1
 
     @property
     def cross(self) -> int:
@@ -122,7 +127,8 @@ class Statistics:
     @property
     def presence(self) -> float:
         """The number released if there is a target, and its negative if there is none; 0 if not observed."""
-        return self.radius if self.observed else 0.0
+        # A constant alone leaves room for more: values -b, b and none are then equally far apart.
+        return (math.sqrt(1.5) if self.alone else self.radius) if self.observed else 0.0
 
     @property
     def _square(self) -> float:

@@ -138,18 +138,28 @@ def describe_cap(task: Task, *, people_are_rows: bool = False) -> str:
 
 
 def per_unit(units: Mapping[str, Unit], estimate: Estimate, level: float) -> dict[str, dict[str, Any]]:
-    """Return coefficients and intervals per unit of each feature, with the ``factor`` and ``shift`` that convert."""
+    """Return coefficients and intervals per unit of each feature, with the ``factor`` and ``shift`` that convert.
+
+    Without features these are a mean or shares, within their bounds.
+    """
+    from murk.stream.task.data.coding import without_features
+
+    bounded = without_features(estimate.names)
     effects = zip(estimate.names, estimate.values, estimate.half_widths(level), strict=True)
     return {
-        name: {**_in_unit(unit, value, half, unit.shift), "factor": unit.factor, "shift": unit.shift}
+        name: {**_in_unit(unit, value, half, unit.shift, bounded=bounded), "factor": unit.factor, "shift": unit.shift}
         for name, value, half in effects
         if (unit := units.get(name)) is not None
     }
 
 
-def _in_unit(unit: Unit, value: float, half: float, shift: float = 0.0) -> dict[str, Any]:
-    effect, width = float(value) * unit.factor + shift, float(half) * unit.factor
-    return {"unit": unit.label, "value": effect, "interval": [effect - width, effect + width]}
+def _in_unit(
+    unit: Unit, value: float, half: float, shift: float = 0.0, *, bounded: bool = False
+) -> dict[str, Any]:  # fmt: skip
+    most = 1.0 if bounded else math.inf
+    coded = (float(value), float(value) - float(half), float(value) + float(half))
+    effect, low, high = (min(max(each, -most), most) * unit.factor + shift for each in coded)
+    return {"unit": unit.label, "value": effect, "interval": [low, high]}
 
 
 def average_effects(

@@ -19,7 +19,7 @@ from murk.learners.results.numbers import as_json
 from murk.learners.results.predictions import predict, predicted_intervals
 from murk.learners.results.report import describe_forgetting, describe_level, report_estimate
 from murk.learners.results.text import SIMULATED, as_text, describe_learned, describe_privacy
-from murk.stream.task.data.coding import is_constant
+from murk.stream.task.data.coding import of_interest
 from murk.stream.task.task import Task
 
 if TYPE_CHECKING:
@@ -227,7 +227,7 @@ class Result:
 
         if kind not in ("forest", "curve"):
             raise UserError(f'kind={kind!r} is not one of "forest", "curve"')
-        shown = [name for name in self.coefficients if not is_constant(name)] if names is None else names
+        shown = of_interest(list(self.coefficients)) if names is None else names
         chosen = [self[name] for name in shown]
         return forest(self.report, chosen) if kind == "forest" else curve(self.report, self.history, chosen)
 

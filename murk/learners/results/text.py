@@ -11,6 +11,7 @@ from typing import Any, Final
 from murk.learners.estimates.estimate import RANDOM_SCALING
 from murk.learners.estimates.units import odds_ratio
 from murk.learners.results.numbers import NOT_LEARNED, many, number, span
+from murk.stream.task.data.coding import without_features
 from murk.stream.task.shuffle import COLLUDING
 
 SIMULATED: Final = "SIMULATED: the noise was drawn from a seed, so nobody's privacy was protected."
@@ -49,7 +50,9 @@ def interval_words(report: Mapping[str, Any]) -> str:
 
 
 def effect_word(report: Mapping[str, Any]) -> str:
-    """Return the name of a report's effects per unit: "odds ratio", "probability" or "effect"."""
+    """Return what a report's effects per unit are called: "odds ratio", "probability" or "effect"."""
+    if without_features(report["coefficients"]):
+        return "share" if report["chances"] else "mean"
     return "odds ratio" if report["odds_ratios"] else "probability" if report["chances"] else "effect"
 
 
@@ -105,7 +108,9 @@ def promises(level: Mapping[str, Any]) -> list[str]:
 
 
 def coefficient_table(report: Mapping[str, Any]) -> Table:
-    """Return the table of coefficients, coded and per unit, with their intervals."""
+    """Return the table of coefficients, coded and per unit, with their intervals; of a mean or shares only these."""
+    if report["coefficients"] and without_features(report["coefficients"]):
+        return _table_of_means(report)
     odds, rows = report["odds_ratios"], []
     for name, value in report["coefficients"].items():
         if name in report["not_learned"]:
@@ -125,6 +130,17 @@ def coefficient_table(report: Mapping[str, Any]) -> Table:
     if not report["per_unit"]:
         columns, rows = columns[:3], [row[:3] for row in rows]
     return Table(title_of(report), columns, rows)
+
+
+def _table_of_means(report: Mapping[str, Any]) -> Table:
+    rows = []
+    for name, value in report["coefficients"].items():
+        each = {"unit": name, "value": value, "interval": report["confidence_intervals"][name]}
+        each |= report["per_unit"].get(name, {})
+        learned = name not in report["not_learned"]
+        cells = [number(each["value"]), span(*each["interval"])] if learned else [NOT_LEARNED, ""]
+        rows.append([each["unit"], *cells])
+    return Table(title_of(report), ["", "share" if report["chances"] else "mean", interval_words(report)], rows)
 
 
 def title_of(report: Mapping[str, Any]) -> str:

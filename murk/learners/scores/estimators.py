@@ -82,7 +82,7 @@ class Scores(PersonEstimator):
             coded, self._binary and not labels, covariates, self.exponent, labels, forget=self.forget,
             line=covariates is None,
         )  # fmt: skip
-        self._names, self._default = names, "default"
+        self._names, self._default, self._settings = names, "default", settings
         engine = LocalScores(
             settings,
             {**(self.levels or {}), "default": self.budget},
@@ -93,7 +93,10 @@ class Scores(PersonEstimator):
         return engine
 
     def _mechanism_for(self, guarantee: Guarantee) -> ScoreMechanisms:
-        return score_mechanisms(self.mechanism, guarantee, len(self._names) + 1, max(len(self._labels) - 1, 1))
+        settings = self._settings
+        return score_mechanisms(
+            self.mechanism, guarantee, settings.features, settings.contrasts, matrices=settings.matrices
+        )
 
     def _person_mechanism(self, budget: Guarantee) -> str:
         level: str = self._engine.level(budget)
@@ -144,6 +147,7 @@ class ScoreClassifier(Scores, LabelEstimator, base.MiniBatchClassifier):
         The labels; of two labels, the positive one last. Any other label counts as missing, and the fit is that of
         people with a label. For more than two labels, coefficients with ``public`` are contrasts of log odds. Without
         it, each class has a least-squares line through labels of -1 and +1, whose halved slopes change the probability.
+        With ``features=[]``, coefficients are the labels' shares.
     exponent
         g from 0 to 1, the share of a label's probability that a score subtracts; chosen by rule if omitted. 1, the
         balanced score, is valid for any features; less needs ``public``.
@@ -178,6 +182,7 @@ class ScoreClassifier(Scores, LabelEstimator, base.MiniBatchClassifier):
     """
 
     _binary: ClassVar[bool] = True
+    _settings_of_features: ClassVar[Any] = {"public": (None,), "exponent": (None,)}
 
     def __init__(
         self,
@@ -199,9 +204,18 @@ class ScoreClassifier(Scores, LabelEstimator, base.MiniBatchClassifier):
         self._prepare()
 
     def _scale(self) -> Scale:
+        if not self._names:
+            return "slope"
         if not self._labels:
             return "log odds"
         return "probability" if self.public is None else "own"
+
+    def _in_units(self, estimate: ScoreEstimate) -> ScoreEstimate:
+        if self._names:
+            return estimate
+        # Shares, not the line through labels of -1 and +1.
+        halved = TargetRange(-0.5, 0.5, 0.0, 0.5).in_units(estimate)
+        return replace(halved, values=halved.values + 0.5, unit=0.5)
 
     def _chances(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
         scores = self._linear(rows)

@@ -17,4 +17,8 @@ def effect_variance(problem: ScoreProblem, task: Task, people: int) -> float:
     """Return the variance of an effect per standard deviation of a feature, for a target coded to -1 and +1."""
     factor = 2.7 if task.public is None else 1.7
     mechanism: Any = problem.mechanisms[DEFAULT_LEVEL]
+    if not task.features:
+        # Noise of twice the share of one of K even classes: see `shares`.
+        classes = problem.settings.answers - 1
+        return float(4.0 * (1.0 - 1.0 / (classes + 1)) * (1.0 - 1.0 / classes) * mechanism.score.variance / people)
     return factor**2 * vectors_variance(task.coding.size, mechanism.score.variance, people)

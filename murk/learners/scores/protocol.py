@@ -70,6 +70,13 @@ class ScoresProtocol(TaskProtocol):
                 "exponent",
             )
 
+    def check_without_features(self, block: Any, target: str) -> None:
+        """Raise PydanticCustomError for a real target, or for an exponent."""
+        if target == "real":
+            super().check_without_features(block, target)
+        if block.exponent is not None:
+            raise task_error("has no effect without features; remove it", "scores", "exponent")
+
     def check_with_public(self, block: Any, target: str) -> None:
         """Raise PydanticCustomError, with the choices, for lines of several classes with public covariates."""
         if target == "classes" and block.effects == "line":

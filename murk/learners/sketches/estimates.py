@@ -21,6 +21,7 @@ from murk.learners.sketches.settings import GramSettings, SketchSettings
 from murk.learners.sketches.solver import FEWEST, GramSolution, Solution, solve, solve_gram
 from murk.learners.sketches.sums import GramSums, SketchSums
 from murk.learners.sketches.surrogate import by_normal_scores, by_quadratic
+from murk.stream.task.data.coding import INTERCEPT
 
 if TYPE_CHECKING:
     from murk.privacy.sketches import GramMechanism
@@ -106,7 +107,7 @@ def _of_grams(settings: GramSettings, target_weight: float, merged: GramSums, co
         note = f"{_HIDDEN.format(solution.directions, settings.features)}; otherwise {note}"
     spread = np.sqrt(np.maximum(np.diag(covariance), 0.0))
     spread[solution.hidden] = math.inf
-    if settings.kind == "real" or settings.reach is not None or not np.all(np.isfinite(covariance)):
+    if _is_line(settings) or settings.reach is not None or not np.all(np.isfinite(covariance)):
         return MomentEstimate(names, values, GRAM_METHOD, spread, note, count, merged.releases, covariance)
     features = solution.moment[:-1, :-1]
     beyond = allowance(solution.values, values, features, solution.inverse, settings.single_bound)
@@ -118,9 +119,14 @@ def _of_grams(settings: GramSettings, target_weight: float, merged: GramSums, co
     )  # fmt: skip
 
 
+def _is_line(settings: SketchSettings | GramSettings) -> bool:
+    """Return whether least squares is the model: of a real target, and of labels' shares without features."""
+    return settings.kind == "real" or settings.names == (INTERCEPT,)
+
+
 def _fitted(settings: SketchSettings | GramSettings, solution: Solution | GramSolution) -> tuple[Vector, Matrix, str]:
     fit, covariance = solution.values, solution.covariance
-    if settings.kind == "real":
+    if _is_line(settings):
         return fit, covariance, _LINEAR if settings.constant else _ALL_COUNTED + _LINEAR
     if settings.reach is not None:
         scale = by_quadratic(np.ones(1), settings.reach, settings.surrogate)[0]

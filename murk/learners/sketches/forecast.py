@@ -160,6 +160,8 @@ def effect_variance(problem: Any, task: Task, people: int) -> float:
     mechanism = problem.mechanisms[DEFAULT_LEVEL]
     if isinstance(mechanism, GramMechanism):
         scale = _local_scale(mechanism)
+        if not task.features:
+            return float(scale / mechanism.target_weight / people) ** 2 + 1.0 / people
         own = moments_variance(scale**2 / 2.0 / mechanism.target_weight**2, scale**2 / 2.0, people**2)
         return own + 1.0 / people + misfit_variance(task)
     if isinstance(mechanism, NewtonMechanism):

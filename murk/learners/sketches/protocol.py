@@ -144,6 +144,14 @@ class SketchProtocol(TaskProtocol):
                 "feature_bound",
             )
 
+    def check_without_features(self, block: Any, target: str) -> None:
+        """Check that second moments are released, of which a mean or a share follows."""
+        if target == "classes":
+            super().check_without_features(block, target)
+        for key, value in (("method", "moments"), ("range", None), ("feature_bound", None)):
+            if getattr(block, key) != value:
+                raise task_error("has no effect without features; remove it", "sketch", key)
+
     def _check_newton(self, block: Any, target: str) -> None:
         if target != "binary":
             raise task_error(

@@ -9,6 +9,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from murk.errors import UserError
+from murk.learners.estimates.units import units
 from murk.monitoring.metrics.catalogue import METRICS, Metric, Side
 from murk.monitoring.snapshot import Snapshot
 from murk.stream.messages.codec import REASONS
@@ -147,6 +148,15 @@ def _by_name(s: Snapshot, values: Sequence[float], *level: str) -> Iterable[Samp
     return [Sample((name, *level), value) for name, value in zip(s.figures.names, values, strict=True)]
 
 
+def _means(s: Snapshot, values: Sequence[float], *, shifted: bool = False) -> Iterable[Sample]:
+    """Return a mean or shares in the target's own units, or half-widths of them, named by what they are."""
+    known = {} if s.task.features else units(s.task)
+    return [
+        Sample((unit.label,), unit.factor * value + unit.shift * shifted)
+        for unit, value in zip(known.values(), values if known else (), strict=True)
+    ]
+
+
 VALUES: Mapping[str, Callable[[Snapshot], Iterable[Sample | Histogram]]] = {
     "murk_releases_total": _by_result,
     # All reasons from the start: Prometheus misses the first event of a counter that appears with it.
@@ -164,6 +174,8 @@ VALUES: Mapping[str, Callable[[Snapshot], Iterable[Sample | Histogram]]] = {
     "murk_contrast_e_value": lambda s: [
         Sample((each.name,), each.e_value) for each in s.figures.contrasts if each.e_value is not None
     ],
+    "murk_mean": lambda s: _means(s, s.figures.values, shifted=True),
+    "murk_mean_half_width": lambda s: _means(s, s.figures.shown_half_widths),
     "murk_parameter_error": lambda s: _alone(s.figures.parameter_error),
     "murk_estimated_error": lambda s: _alone(s.figures.estimated_error),
     "murk_estimate_releases": lambda s: _alone(s.figures.releases_used),

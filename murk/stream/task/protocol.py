@@ -77,6 +77,14 @@ class TaskProtocol(ABC):
     def check_without_public(self, block: Any, target: str) -> None:  # noqa: B027
         """Raise `PydanticCustomError`, with the choices, if a task without public covariates needs some."""
 
+    def check_without_features(self, block: Any, target: str) -> None:
+        """Raise `PydanticCustomError`, with the remedy, if a task without features cannot use the protocol or block."""
+        raise task_error(
+            f"{self.name} cannot learn {'a mean' if target == 'real' else 'shares'} without features: leave protocol "
+            f"out, or say protocol: {'scores' if target == 'classes' else 'moments'}",
+            "protocol",
+        )
+
     def former_settings(self, block: Any, by_rule: Set[str]) -> dict[str, Any]:
         """Return the former defaults of the keys ``by_rule``, for a log that an earlier version began."""
         return {}

@@ -187,12 +187,14 @@ def protocol_by_rule(data: Mapping[str, Any]) -> str:
     """Return the protocol of a task file that names none.
 
     It is `scores`, unless the file has settings that only `gradients` read, or so many coded features that their second
-    moments are too large a release.
+    moments are too large a release. Without features it is `moments`, except for several classes.
     """
     many = bool(PROTOCOLS["scores"].why_impractical(coded_features(data), public=False))
     if many or any(data.get(key) for key in _OF_GRADIENTS):
         return "gradients"
-    return "scores"
+    target = data.get("target")
+    kind = target.get("kind") if isinstance(target, dict) else getattr(target, "kind", None)
+    return "moments" if data.get("features") in ([], ()) and kind in ("binary", "real") else "scores"
 
 
 def with_delays(data: dict[str, Any]) -> tuple[dict[str, Any], set[str]]:
@@ -343,6 +345,10 @@ def check_parts(task: Any) -> None:
     """Raise `PydanticCustomError` if parts of a task do not fit each other."""
     check_names(task.features, task.target, task.coding.names_of, INTERCEPT)
     blocks = {name: getattr(task, name) for name in BLOCKS}
+    if not task.features:
+        if task.public is not None:
+            raise task_error("a task without features has no covariates that could be public; remove it", "public")
+        PROTOCOLS[task.protocol].check_without_features(task.block, task.target.kind)
     check_protocol(task.protocol, task.objective, task.target, blocks, task.learner, task.max_staleness)
     check_forgetting(task.protocol, task.forget)
     check_intervals(task.intervals, task.forget, task.learner)

@@ -126,8 +126,8 @@ class Task(_ProtocolBlocks):
     """
 
     name: Annotated[Text, AfterValidator(check_name)] = Field(description="its name: lowercase letters, digits and -")
-    features: Annotated[tuple[Feature, ...], Field(min_length=1, max_length=10_000)] = Field(
-        description="the columns to learn from, in order"
+    features: Annotated[tuple[Feature, ...], Field(max_length=10_000)] = Field(
+        description="the columns to learn from, in order; `[]` for the mean of the target, or the share of each class"
     )
     target: Target = Field(description="the column to learn")
     missing: Literal["midpoint", "error"] = Field(
@@ -139,7 +139,8 @@ class Task(_ProtocolBlocks):
         default="scores",
         description="what is released: `scores` at an epoch's model, `gradients` at the newest one, `examples` or "
         "`moments` once, or an organisation's `sketch`. If omitted: `gradients` from 64 coded features, "
-        "and with `objective`, `learner` or `max_staleness`; else `scores`",
+        "and with `objective`, `learner` or `max_staleness`; `moments` without features, but for classes; else "
+        "`scores`",
     )
     objective: Literal["balanced", "logistic", "softmax", "huber", "squared", "median"] | None = Field(
         default=None,
@@ -309,11 +310,14 @@ class Task(_ProtocolBlocks):
     @property
     def coefficient_scale(self) -> Scale:
         """Scale of the coefficients, such as ``"log odds"``."""
-        return PROTOCOLS[self.protocol].scale(self.block, self.target.kind)
+        scale = PROTOCOLS[self.protocol].scale(self.block, self.target.kind)
+        return scale if self.features or scale == "slope" else "probability"
 
     @property
     def fitted_model(self) -> str:
         """Name of the fitted model."""
+        if not self.features:
+            return "mean" if self.target.kind == "real" else "shares"
         # The balanced loss fits the same model.
         objective = None if self.objective == "balanced" else self.objective
         return objective or PROTOCOLS[self.protocol].model(self.block, self.target.kind)

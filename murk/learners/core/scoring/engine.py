@@ -418,7 +418,8 @@ class SharedScoreEngine(ScoreEngine):
     def _checked(self, version: int, flat: Sequence[float]) -> Model:
         if version != self.settings.epoch_start(version):
             raise HostileModelError(f"the model has version {version}, at which no model is published: refused")
-        return check_model(np.array(flat), self.settings.features, self.settings.contrasts)
+        settings = self.settings
+        return check_model(np.array(flat), settings.features, settings.contrasts, matrices=settings.matrices)
 
     # Releases
 

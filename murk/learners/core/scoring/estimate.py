@@ -30,6 +30,7 @@ from murk.learners.core.scoring.model import Expected, Model, Question, Response
 from murk.learners.core.scoring.moments import UNEVEN, extent_of, pooled
 from murk.learners.core.scoring.public import CurveSolution, PublicSolution
 from murk.learners.core.scoring.settings import AnySolution, Settings, disagreement
+from murk.learners.core.scoring.shares import Shares
 from murk.learners.core.scoring.solve import Solution
 from murk.learners.core.scoring.sums import Epoch, Summary, Tally, most_answers, share_of, step_of, summaries
 from murk.learners.estimates.effects import mean_slope
@@ -480,6 +481,8 @@ class ScoreEstimate(Estimate):
         """Return the features' second moments, from the public rows used or from released matrices."""
         if self.outlook is None or self.solution is None:
             return None
+        if isinstance(self.solution, Shares):
+            return None
         if self.solution.public:
             return super().extent()
         if isinstance(self.solution, ClassLines):
@@ -516,6 +519,8 @@ def estimate_of(names: tuple[str, ...], outlook: Outlook | None, chains: int, re
 def _note(solution: AnySolution, once: bool) -> str:
     if not solution.alike and isinstance(solution, ClassSolution | CurveSolution):
         note = "none: the public covariates are not like the people's, and this model is not learned without them"
+    elif isinstance(solution, Shares):
+        note = "of people with a target; noise and the sampling of people count"
     elif isinstance(solution, ClassLines):
         note = "by released second moments; infinite where a slope was not learned at this privacy"
     elif not solution.alike:
@@ -533,8 +538,8 @@ def _note(solution: AnySolution, once: bool) -> str:
         note = "public covariates pass the check that they are like the people's; intervals allow for what it misses"
     if solution.missing:
         note += f"; {solution.missing:.0%} of the targets are missing, and the estimate is of people who have one"
-    if once:
-        return f"{note}; {_ONCE}"
+    if once or isinstance(solution, Shares):
+        return note if isinstance(solution, Shares) else f"{note}; {_ONCE}"
     if isinstance(solution, ClassLines):
         return f"{note}; {_LINES_COVERED}"
     return f"{note}; {_COVERED[isinstance(solution, ClassSolution)]}"

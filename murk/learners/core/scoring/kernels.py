@@ -108,7 +108,10 @@ def vectors(
 def class_scores(
     X: Array, y: Array, origin: Array, transform: Array, reach: float, exponent: float, basis: Array, out: Array
 ) -> None:
-    """Write scores of K classes (see `classes`) into ``out`` (m, (K - 1) p): no longer than 1, 0 without a target."""
+    """Write scores of K classes (see `classes`) into ``out`` (m, (K - 1) p): no longer than 1, 0 without a target.
+
+    Of the constant alone (see `shares`), the last class is that of people without a target.
+    """
     p, classes, c = X.shape[1], basis.shape[0], basis.shape[1]
     unit, answer, odds = np.zeros((1, p)), np.zeros(c), np.zeros(classes)
     for i in range(X.shape[0]):
@@ -130,13 +133,15 @@ def class_scores(
             least = min(least, odds[k])
         largest = math.sqrt(1.0 - 2.0 * least + square)
         there = y[i] >= 0.0 and y[i] < classes
+        label = int(y[i]) if there else classes - 1
+        there |= p == 1
         finite = there
         for a in range(c):
             answer[a] = 0.0
             for k in range(classes):
                 answer[a] -= basis[k, a] * odds[k]
             if there:
-                answer[a] += basis[int(y[i]), a]
+                answer[a] += basis[label, a]
             for j in range(p):
                 out[i, a * p + j] = answer[a] / largest * unit[0, j]
                 finite &= out[i, a * p + j] - out[i, a * p + j] == 0.0

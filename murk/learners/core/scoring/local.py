@@ -216,7 +216,9 @@ class LocalScores(RecordEngine, ScoreEngine):
         """Return coefficients for predictions, shrunk more than the estimate, (p,); for K classes ((K - 1) p,)."""
         now = self._now
         solution = self._estimate(now.shown or now).solution
-        return np.zeros(self.settings.dimension) if solution is None else solution.origin
+        settings = self.settings
+        unknown = np.zeros(max(len(settings.labels) - 1, 1) * settings.features)
+        return unknown if solution is None else solution.origin
 
     def _estimate(self, chain: Chain) -> ScoreEstimate:
         solved = self._solved

@@ -102,7 +102,7 @@ def asked(words: NDArray[np.uint64], model: Model) -> NDArray[np.int64]:
     return np.where(words < scatter, 1, np.where(words < matrix, 2, 0))
 
 
-def check_model(flat: Floats, features: int, contrasts: int = 1) -> Model:
+def check_model(flat: Floats, features: int, contrasts: int = 1, *, matrices: bool = True) -> Model:
     """Return a published vector as a model; raise HostileModelError for one that no honest learner publishes."""
     flat = np.asarray(flat, dtype=np.float64)
     size = model_size(features, contrasts)
@@ -120,6 +120,8 @@ def check_model(flat: Floats, features: int, contrasts: int = 1) -> Model:
         raise HostileModelError(f"the model's exponent {model.exponent:g} is not between 0 and 1: refused")
     if not (model.scatter >= 0 and model.curvature >= 0 and model.scatter + model.curvature <= 1):
         raise HostileModelError("the model's shares of questions are negative or exceed 1: refused")
+    if model.thresholds[1] and not matrices:
+        raise HostileModelError("the model asks for matrices, which nobody releases in this task: refused")
     return model
 
 

@@ -75,8 +75,8 @@ class ScoreProblem:
 
     @property
     def questions(self) -> tuple[Question, ...]:
-        """All questions."""
-        return QUESTIONS
+        """The questions asked."""
+        return QUESTIONS if self.settings.matrices else ("score",)
 
     def is_published(self, version: int) -> bool:
         """Return whether an epoch begins at a version."""
@@ -92,7 +92,8 @@ class ScoreProblem:
 
     def check_iterate(self, theta: NDArray[np.float64]) -> None:
         """Raise HostileModelError for a model that no honest learner publishes, before any record is read."""
-        check_model(theta, self.settings.features, self.settings.contrasts)
+        settings = self.settings
+        check_model(theta, settings.features, settings.contrasts, matrices=settings.matrices)
 
     def check_state(self) -> None:
         """Raise UserError, naming a protocol that fits, if messages or a learner's state are too large for a log."""

@@ -209,7 +209,7 @@ class Answers(KernelMemory, Held):
     ) -> None:
         super().__init__(chain)
         self._level, self._known = level, (0, chain)
-        p, d, classes = settings.features, settings.dimension, len(settings.labels)
+        p, d, classes = settings.features, settings.dimension, settings.answers
         m = 0 if pair.matrix is None else pair.matrix.dimension
         wholes, _, reals = sizes(d, m, p, classes)
         self._allocate(wholes, reals)

@@ -22,6 +22,7 @@ from murk.learners.core.scoring.line import next_model
 from murk.learners.core.scoring.mechanism import ScoreMechanisms
 from murk.learners.core.scoring.model import LARGEST_REACH, Model, Response, Rows
 from murk.learners.core.scoring.public import CurveSolution, PublicSolution
+from murk.learners.core.scoring.shares import Shares
 from murk.learners.core.scoring.solve import Solution
 from murk.learners.core.scoring.sums import Summary
 from murk.learners.estimates.estimate import PublicCovariates
@@ -153,8 +154,18 @@ class Settings:
 
     @property
     def matrices(self) -> bool:
-        """Whether anybody is asked for a matrix: nobody is in a single epoch with many features."""
-        return not self.once or matrix_size(self.features) <= MOST_NUMBERS
+        """Whether anybody is asked for a matrix: nobody is without features, or in a single epoch with many."""
+        return not self.alone and (not self.once or matrix_size(self.features) <= MOST_NUMBERS)
+
+    @property
+    def alone(self) -> bool:
+        """Whether the constant is the only coded feature: people then release their class, or that it is missing."""
+        return self.features == 1
+
+    @property
+    def answers(self) -> int:
+        """Number of classes that scores tell apart; 0 for a target without any."""
+        return (len(self.labels) or 2) + 1 if self.alone else len(self.labels)
 
     @property
     def features(self) -> int:
@@ -164,7 +175,7 @@ class Settings:
     @property
     def contrasts(self) -> int:
         """Number of contrasts: K - 1 for K classes, else 1."""
-        return max(len(self.labels) - 1, 1)
+        return max(self.answers - 1, 1)
 
     @property
     def dimension(self) -> int:
@@ -179,7 +190,7 @@ class Settings:
     @cached_property
     def response(self) -> Response:
         """How the target enters a score."""
-        return Response(self.binary, len(self.labels), self.curve)
+        return Response(self.binary, self.answers, self.curve)
 
     @property
     def rows(self) -> Rows | None:
@@ -189,6 +200,8 @@ class Settings:
     def reach(self, public: bool, mechanisms: Mapping[str, ScoreMechanisms]) -> float:
         """Return the reach R of models: longer records have less weight, and released matrices' noise grows with R."""
         typical = math.sqrt(self.features)
+        if self.alone:
+            return LARGEST_REACH
         if self.labels and public:
             # For classes released matrices also determine missing targets, and must be precise.
             return REACH * typical
@@ -225,6 +238,8 @@ class Settings:
     def next_model(self, found: Sequence[Summary], count: int, mechanisms: Mapping[str, ScoreMechanisms]) -> Model:
         """Return the model of the epoch that begins at ``count``."""
         solution = solution_of(found, self.response, self.rows)
+        if isinstance(solution, Shares):
+            return self.first_model(mechanisms)
         pair: Any = mechanisms["default"]
         if isinstance(solution, ClassLines):
             noise = pair.score.variance, pair.matrix.variance
@@ -266,11 +281,13 @@ class Settings:
         return 0.0 if float(self.covariates.counts.sum()) >= needed else 0.5
 
 
-AnySolution = Solution | PublicSolution | ClassSolution | ClassLines
+AnySolution = Solution | PublicSolution | ClassSolution | ClassLines | Shares
 
 
 def solution_of(answers: Sequence[Summary], response: Response, rows: Rows | None) -> AnySolution:
     """Return the solution of answers over public rows, if people are like them; else by released moments alone."""
+    if response.classes and len(answers[-1].model.transform) == 1:
+        return Shares(answers, response)
     if response.classes:
         return ClassLines(answers, response.classes) if rows is None else ClassSolution(answers, response.classes, rows)
     if rows is None:
@@ -303,7 +320,7 @@ def disagreement(solution: AnySolution) -> float:
     if isinstance(solution, ClassLines):
         # Classes share their scores' noise: the largest factor counts.
         return max((_factor(line.misfits, solution.features) for line in solution.lines), default=1.0)
-    return _factor(solution.misfits, solution.features) if isinstance(solution, Solution) else 1.0
+    return _factor(solution.misfits, solution.features) if isinstance(solution, Solution | Shares) else 1.0
 
 
 def _factor(squares: NDArray[np.float64], features: int) -> float:

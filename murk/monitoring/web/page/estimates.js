@@ -3,14 +3,16 @@
 import { byId, element, fillRows, setText } from "./dom.js";
 import { count, significant } from "./format.js";
 import { lateExtent, makePlot, niceLogRange, niceRange } from "./plot.js";
-import { describeScale, hasUnits, scaleFor } from "./units.js";
+import { areMeans, describeScale, hasUnits, scaleFor } from "./units.js";
 
 const PAGE = 12;
 // Range of a plot around the estimate, in half-widths.
 const NEIGHBOURHOOD = 4;
 const NOT_LEARNED = "not learned";
 const cards = new Map();
-const chosen = { filter: "", page: 0, natural: false };
+// Means and shares are first shown in their own units, coefficients in coded ones.
+const chosen = { filter: "", page: 0, natural: null };
+const isNatural = () => chosen.natural ?? areMeans(latest.estimate);
 let latest = null;
 
 export function updateEstimates(status) {
@@ -26,8 +28,8 @@ export function updateEstimates(status) {
 function showScale({ estimate }) {
   const button = byId("natural");
   button.hidden = !hasUnits(estimate);
-  button.setAttribute("aria-checked", String(chosen.natural));
-  setText(byId("scale-words"), describeScale(estimate, chosen.natural));
+  button.setAttribute("aria-checked", String(isNatural()));
+  setText(byId("scale-words"), describeScale(estimate, isNatural()));
 }
 
 // Cards change only with the names or the choice, so that they stay in place.
@@ -66,7 +68,7 @@ function placeCards(names) {
   }
 }
 
-const scaleOf = (name) => scaleFor(latest.estimate, name, chosen.natural);
+const scaleOf = (name) => scaleFor(latest.estimate, name, isNatural());
 
 function makeCard(name, grid) {
   const { log } = scaleOf(name);
@@ -212,14 +214,14 @@ function showContrasts({ estimate }) {
 
 function showTable({ estimate, reference }) {
   if (!byId("all").open) return;
-  const natural = chosen.natural && hasUnits(estimate);
+  const natural = isNatural() && hasUnits(estimate);
   byId("reference-column").hidden = reference === null;
   byId("unit-column").hidden = !natural;
   const ratios = natural && estimate.effect === "odds ratio";
   setText(byId("value-column"), ratios ? "Odds ratio" : "Estimate");
   setText(byId("half-column"), ratios ? "Interval" : "Half-width");
   fillRows(byId("coefficients"), estimate.names.map((name, i) => {
-    const [value, half, scale] = [estimate.values[i], estimate.half_widths[i], scaleFor(estimate, name, chosen.natural)];
+    const [value, half, scale] = [estimate.values[i], estimate.half_widths[i], scaleFor(estimate, name, isNatural())];
     const guess = half === null && guesses(estimate);
     return [{ head: true, text: name, label: "Coefficient" }, ...(natural ? [{ text: scale.label, label: "Per" }] : []),
       { kind: "n", text: guess ? NOT_LEARNED : scale.beside(value, value, half), label: ratios ? "Odds ratio" : "Estimate" },
@@ -236,6 +238,6 @@ export function startEstimates() {
   byId("filter").addEventListener("input", choose(() => ({ filter: byId("filter").value, page: 0 })));
   byId("previous").addEventListener("click", choose(() => ({ page: Math.max(0, chosen.page - 1) })));
   byId("next").addEventListener("click", choose(() => ({ page: chosen.page + 1 })));
-  byId("natural").addEventListener("click", choose(() => ({ natural: !chosen.natural })));
+  byId("natural").addEventListener("click", choose(() => ({ natural: !isNatural() })));
   byId("all").addEventListener("toggle", choose(() => ({})));
 }

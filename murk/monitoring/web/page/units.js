@@ -45,4 +45,10 @@ const NATURAL = {
   effect: "as the effect per unit of its feature",
 };
 
-export const describeScale = (estimate, natural) => (natural && hasUnits(estimate) ? NATURAL[estimate.effect] : "in coded units");
+// A mean, or shares, of a task without features.
+export const areMeans = ({ names }) => names.every((name) => /(^|:)intercept$/.test(name));
+
+export function describeScale(estimate, natural) {
+  if (!natural || !hasUnits(estimate)) return "in coded units";
+  return areMeans(estimate) ? "in the target's own units" : NATURAL[estimate.effect];
+}

@@ -504,6 +504,20 @@ def is_constant(name: str) -> bool:
     return name.rpartition(":")[2] == INTERCEPT
 
 
+def of_interest(names: Collection[str]) -> list[str]:
+    """Return the names of coefficients that a task asks about: of features or, without any, the constants'.
+
+    >>> of_interest(["age", "intercept"]), of_interest(["a:intercept", "b:intercept"])
+    (['age'], ['a:intercept', 'b:intercept'])
+    """
+    return [name for name in names if not is_constant(name)] or list(names)
+
+
+def without_features(names: Collection[str]) -> bool:
+    """Return whether all coefficients are constants: a mean, or shares."""
+    return all(map(is_constant, names))
+
+
 def class_clash(classes: Sequence[str], names: Collection[str]) -> tuple[str, str, str] | None:
     """Return two classes and a feature for which two coefficients CLASS:FEATURE have the same name, or None.
 
@@ -700,8 +714,16 @@ class Coding:
         for feature in self._features:
             indicated = [(2.0, f"{feature.name}: missing against known")] * (feature.missing == INDICATOR)
             units += (*_units_of(feature), *indicated)
-        factors, labels = zip(*units, (1.0, "at the middle of every feature"), strict=True)
+        factors, labels = zip(*units, (1.0, self._constant_label()), strict=True)
         return np.array(factors) * self._output.half_range, labels
+
+    def _constant_label(self) -> str:
+        target = self._target
+        if self._features:
+            return "at the middle of every feature"
+        if isinstance(target, BinaryTarget):
+            return f"share of {target.name} = {target.positive}"
+        return f"{'share' if isinstance(target, ClassTarget) else 'mean'} of {target.name}"
 
 
 def indicator_of(feature: Feature) -> str:

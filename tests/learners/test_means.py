@@ -1,0 +1,326 @@
+"""Tasks without features: a mean, a share, or the shares of classes, of people who have a target."""
+
+import json
+import math
+import re
+
+import numpy as np
+import pytest
+from scipy.stats import binom
+
+import murk
+from murk.errors import UserError
+from murk.learners import (
+    GaussMixRegressor,
+    IWPSGDClassifier,
+    LDPSGDRegressor,
+    PublicGLMClassifier,
+    PublicGLMRegressor,
+    ScoreClassifier,
+    ScoreRegressor,
+)
+from murk.learners.core.design import Records
+from murk.learners.problem import HostileModelError, problem_for
+from murk.learners.results.result import Result
+from murk.monitoring import Monitor
+from murk.monitoring.metrics.exporter import VALUES
+from murk.planning.choice import recommend
+from murk.planning.plan import plan
+from murk.privacy import GaussianDP, PureDP
+from murk.stream import Task, open_log
+from murk.stream.task.registry import part
+from tests.kernels import compiled_at_once
+
+TARGETS = {
+    "binary": "{name: y, kind: binary, positive: 'yes', negative: 'no'}",
+    "real": "{name: y, kind: real, low: 10, high: 60}",
+    "classes": "{name: y, kind: classes, classes: [red, green, blue]}",
+}
+MU = GaussianDP(mu=1.0)
+
+
+def task(kind, more=""):
+    text = f"name: simple\nfeatures: []\ntarget: {TARGETS[kind]}\nprivacy: {{guarantee: {{gdp: {{mu: 1.0}}}}}}\n{more}"
+    return Task.parse(text)
+
+
+def rows(people):
+    return np.zeros((people, 0))
+
+
+# Tasks
+
+
+def test_protocol_by_rule():
+    assert [task(kind).protocol for kind in TARGETS] == ["moments", "moments", "scores"]
+    assert [task(kind).coefficient_scale for kind in TARGETS] == ["probability", "slope", "probability"]
+    assert [task(kind).coding.unit_labels[0] for kind in TARGETS] == ["share of y = yes", "mean of y", "share of y"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "more", "words"),
+    [
+        ("binary", "protocol: examples", "protocol: examples cannot learn shares without features"),
+        (
+            "real",
+            "protocol: gradients",
+            "cannot learn a mean without features: leave protocol out, or say protocol: mom",
+        ),
+        ("real", "protocol: scores", "say protocol: moments"),
+        ("classes", "protocol: moments", "say protocol: scores"),
+        ("classes", "protocol: sketch", "say protocol: scores"),
+        ("binary", "objective: logistic", "say protocol: moments"),
+        ("binary", "moments: {loss: poisson}\nprotocol: moments", "has no effect without features; remove it"),
+        ("real", "moments: {release: joint}\nprotocol: moments", "has no effect without features; remove it"),
+        ("real", "sketch: {method: mixing}\nprotocol: sketch", "has no effect without features; remove it"),
+        ("classes", "scores: {exponent: 1}", "has no effect without features; remove it"),
+        ("binary", "public: {set_aside: 100}", "no covariates that could be public; remove it"),
+    ],
+)
+def test_refused_with_remedy(kind, more, words):
+    with pytest.raises(UserError, match=re.escape(words)):
+        task(kind, more)
+
+
+# What a device releases
+
+
+@pytest.mark.parametrize("kind", ["binary", "real"])
+def test_moments_of_any_two_records_are_within_the_sensitivity(kind):
+    problem = problem_for(task(kind))
+    y = np.array([0.0, 1.0, np.nan]) if kind == "binary" else np.array([-1.0, 1.0, np.nan])
+    V = problem.vectors(np.ones((3, 1)), y)
+    apart = [np.linalg.norm(V[i] - V[j]) for i in range(3) for j in range(i)]
+    # A missing target is as far from both ends as these are from each other: nothing is wasted, and nothing shows.
+    assert np.allclose(apart, problem.layout.sensitivity)
+    assert problem.mechanisms["default"].sensitivity == problem.layout.sensitivity
+
+
+def test_scores_of_classes_are_evenly_apart():
+    problem = problem_for(task("classes"))
+    V = problem.vectors(np.ones((4, 1)), np.array([0.0, 1.0, 2.0, np.nan]))
+    assert np.allclose(np.linalg.norm(V, axis=1), 1.0)
+    assert np.allclose([V[i] @ V[j] for i in range(4) for j in range(i)], -1.0 / 3.0)
+    assert problem.questions == ("score",)
+
+
+def test_a_model_that_asks_for_matrices_is_refused():
+    problem = problem_for(task("classes"))
+    problem.check_iterate(problem.initial)
+    hostile = problem.initial.copy()
+    hostile[-1] = 0.5
+    with pytest.raises(HostileModelError, match="matrices"):
+        problem.check_iterate(hostile)
+
+
+# Coverage
+
+
+def made(kind, guarantee="gdp: {mu: 1.0}"):
+    return Task.parse(f"name: simple\nfeatures: []\ntarget: {TARGETS[kind]}\nprivacy: {{guarantee: {{{guarantee}}}}}\n")
+
+
+def covered(own, targets, shares, missing, factor=1.0, told=True, replications=400, people=1_500):
+    """Number of intervals of the last share or mean, ``factor`` times as wide, that hold the truth.
+
+    ``targets`` are coded. Unless ``told``, missing targets are in the middle and look like others.
+    """
+    problem, shares = problem_for(own), np.array(shares)
+    y = np.array([*targets, np.nan if told else 0.5])
+    records = Records(np.ones((len(y), 1)), y, np.append((1.0 - missing) * shares, missing))
+    truth = shares @ targets if own.target.kind == "real" else 2.0 * shares[-1] - 1.0
+    held = 0
+    for replication in range(replications):
+        rng = np.random.default_rng([7, replication])
+        [step] = part(own.protocol, "forecast").estimates(problem, records, [people], {"default": 1.0}, 1, rng)
+        found = step()
+        held += bool(abs(found.values[-1] - truth) <= factor * found.half_widths()[-1])
+    return held
+
+
+# Near the lower bound, with a long tail.
+SKEWED = [-1.0, -0.8, -0.4, 1.0], [0.8, 0.15, 0.04, 0.01]
+CASES = {
+    "a half": (made("binary"), [0.0, 1.0], [0.5, 0.5], 0.0),
+    "rare": (made("binary"), [0.0, 1.0], [0.99, 0.01], 0.0),
+    "rare, a pure guarantee": (made("binary", "pure: {epsilon: 4.0}"), [0.0, 1.0], [0.95, 0.05], 0.0),
+    "missing": (made("binary"), [0.0, 1.0], [0.8, 0.2], 0.3),
+    "skewed": (made("real"), *SKEWED, 0.0),
+    "skewed, missing": (made("real"), *SKEWED, 0.3),
+    "classes": (made("classes"), [0.0, 1.0, 2.0], [0.7, 0.25, 0.05], 0.0),
+    "classes, missing": (made("classes"), [0.0, 1.0, 2.0], [0.7, 0.25, 0.05], 0.3),
+}
+# With 95% coverage, fewer than 360 of 400 intervals hold with a probability below 1e-4. Those 0.65 times as wide hold
+# with 80%, and 360 or more of them with a probability below 1e-4, too.
+FEWEST = 360
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_intervals_hold(case):
+    assert binom.cdf(FEWEST - 1, 400, 0.95) < 1e-4
+    assert covered(*CASES[case]) >= FEWEST
+
+
+@pytest.mark.parametrize("case", ["missing", "classes, missing"])
+def test_narrower_intervals_do_not_hold(case):
+    assert binom.sf(FEWEST - 1, 400, 0.8) < 1e-4
+    assert covered(*CASES[case], factor=0.65) < FEWEST
+
+
+def test_missing_targets_in_the_middle_would_bias():
+    assert covered(*CASES["skewed, missing"], told=False, people=20_000) < FEWEST
+
+
+@pytest.mark.parametrize(("rate", "most"), [(0.5, 1.02), (0.05, 1.17), (0.01, 1.18)])
+def test_width_beside_one_randomized_number(rate, most):
+    people = 20_000
+    y = (np.arange(people) % 1000 < 1000 * rate).astype(int)
+    model = binary(3)
+    model.learn_many(rows(people), y)
+    # The sensitivity of a number in [0, 1] is 1, so that its Gaussian noise at mu = 1 has variance 1.
+    alone = 1.96 * math.sqrt((1.0 + rate * (1.0 - rate)) / people)
+    assert model.estimate().half_widths()[0] <= most * alone
+
+
+# River
+
+
+def binary(seed):
+    return PublicGLMClassifier(budget=MU, classes=(0, 1), features=[], seed=seed)
+
+
+def classes(seed):
+    return ScoreClassifier(budget=MU, classes=("a", "b", "c"), features=[], seed=seed)
+
+
+def test_one_record_at_a_time_learns_what_rows_do():
+    y = [label for label in ("a", "b", None, "c", "x") for _ in range(60)]
+    with compiled_at_once():
+        for make, values in ((classes, y), (binary, [1 if label == "a" else 0 for label in y])):
+            one, many = make(5), make(5)
+            for value in values:
+                one.learn_one({"ignored": 3}, value)
+            many.learn_many(rows(len(values)), np.array(values, dtype=object))
+            assert json.dumps(one.state_dict()) == json.dumps(many.state_dict())
+            assert one.predict_proba_one({}) == pytest.approx(many.predict_proba_one({}))
+
+
+def test_river_estimates():
+    rng = np.random.default_rng(2)
+    mean = PublicGLMRegressor(budget=PureDP(2.0), target_bounds=(0, 52), features=[], seed=1)
+    mean.learn_many(rows(20_000), rng.uniform(0, 20, 20_000))
+    low, high = mean.confidence_intervals()["intercept"]
+    assert low < 10.0 < high
+    assert high - low < 4.0
+    assert mean.predict_one({}) == pytest.approx(mean.coefficients()["intercept"])
+    shares = classes(2)
+    shares.learn_many(rows(20_000), rng.choice(["a", "b", "c"], 20_000, p=[0.6, 0.3, 0.1]))
+    assert list(shares.coefficients()) == ["a:intercept", "b:intercept", "c:intercept"]
+    assert sum(shares.coefficients().values()) == pytest.approx(1.0)
+    assert sum(shares.predict_proba_one({}).values()) == pytest.approx(1.0)
+    assert "a:intercept" in str(shares.summary())
+    again = classes(2)
+    again.load_state_dict(json.loads(json.dumps(shares.state_dict())))
+    assert again.coefficients() == shares.coefficients()
+    assert shares.merged([again]).n_releases == 40_000
+
+
+@pytest.mark.parametrize(
+    ("learner", "more"),
+    [
+        (LDPSGDRegressor, {}), (IWPSGDClassifier, {}), (ScoreRegressor, {}), (GaussMixRegressor, {}),
+        (ScoreClassifier, {"public": np.zeros((5, 0))}), (PublicGLMClassifier, {"loss": "poisson"}),
+        (PublicGLMRegressor, {"intercept": False}),
+    ],
+)  # fmt: skip
+def test_river_refusals(learner, more):
+    with pytest.raises(UserError, match=r"features=\[\]"):
+        learner(budget=MU, features=[], seed=1, **more)
+
+
+# From a file of people to the report
+
+
+def people(kind, count=6_000):
+    rng = np.random.default_rng(4)
+    if kind == "real":
+        return [{"y": value} for value in (10 + 50 * rng.beta(0.5, 4.5, count)).tolist()], [15.0]
+    names, shares = (["no", "yes"], [0.7, 0.3]) if kind == "binary" else (["red", "green", "blue"], [0.6, 0.39, 0.01])
+    return [{"y": name} for name in rng.choice(names, count, p=shares).tolist()], shares[kind == "binary" :]
+
+
+@pytest.fixture(scope="module", params=[*TARGETS, "sketch"])
+def learned(request, tmp_path_factory):
+    """A task that was learned from a file, its log, its result and the truth."""
+    kind = "binary" if request.param == "sketch" else request.param
+    own = task(kind, "protocol: sketch" if request.param == "sketch" else "log: {partitions: 2}")
+    folder, (records, truth) = tmp_path_factory.mktemp("means"), people(kind)
+    place = f"sqlite:///{folder / 'log.db'}"
+    result: Result = murk.run(own, records, seed=1, log=place, ledger=folder / "ledger.db")
+    return own, place, result, truth
+
+
+def test_report(learned):
+    own, _, result, truth = learned
+    report, text = result.report, str(result)
+    assert len(report["per_unit"]) == len(truth)
+    for each, value in zip(report["per_unit"].values(), truth, strict=True):
+        low, high = each["interval"]
+        least, most = (10.0, 60.0) if own.target.kind == "real" else (0.0, 1.0)
+        assert least <= low <= value <= high <= most
+        assert each["unit"] in text
+    word = "mean" if own.target.kind == "real" else "share"
+    assert re.search(rf"^ +{word} +95% interval$", text, re.M)
+    assert not re.search("coded|odds|nan", text)
+    assert next(iter(report["per_unit"].values()))["unit"] in result._repr_html_()
+    assert (result.to_frame()["effect"] >= 0.0).all()
+
+
+def test_pictures(learned):
+    _, _, result, _ = learned
+    assert result.plot().axes
+    assert result.plot("curve").axes
+
+
+def test_metrics(learned):
+    _, place, result, _ = learned
+    with open_log(place, create=False) as log:
+        monitor = Monitor(log, Task.from_document(log.document()))
+        monitor.poll()
+        samples = {sample.labels[0]: sample.value for sample in VALUES["murk_mean"](monitor._snapshot)}
+        halves = [sample.value for sample in VALUES["murk_mean_half_width"](monitor._snapshot)]
+        monitor.close()
+    assert list(samples) == [each["unit"] for each in result.report["per_unit"].values()]
+    assert list(samples.values()) == pytest.approx([each["value"] for each in result.report["per_unit"].values()])
+    assert all(0.0 < half < math.inf for half in halves)
+
+
+def test_missing_targets_are_reported(tmp_path):
+    records = [{"y": name} for name in ["red", "green", "blue", ""] * 1_500]
+    result = murk.run(task("classes"), records, seed=1, log=f"sqlite:///{tmp_path}/l.db", ledger=tmp_path / "a.db")
+    assert re.search("2[45678]% of the targets are missing", " ".join(str(result).split()))
+
+
+# Plans
+
+
+def test_plan_forecasts_half_widths(learned):
+    own, _, result, _ = learned
+    others = ["moments", "scores", "examples"]
+    found = plan(own, people=[6_000], budgets=[1.0], protocols=[own.protocol, *others], draws=2)
+    made = next(cell.forecast for cell in found.cells if cell.protocol == own.protocol)
+    for name, each in result.report["per_unit"].items():
+        low, high = each["interval"]
+        if low > 0.0:
+            assert made.effects[name] == pytest.approx((high - low) / 2.0, rel=0.15)
+    assert found.chosen[6_000][0] == own.protocol
+    cells = {cell.protocol: cell for cell in found.cells if cell.design == "typical"}
+    assert "cannot learn" in cells["examples"].refused
+
+
+def test_recommended():
+    assert [recommend(task(kind), 10_000).protocol for kind in TARGETS] == ["moments", "moments", "scores"]
+    assert recommend(task("real"), 10_000, organisation=True).protocol == "sketch"
+    # At a pure guarantee three values on a circle have less noise than two numbers.
+    pure = made("binary", "pure: {epsilon: 1.0}")
+    assert recommend(pure, 10_000).protocol == "scores"
