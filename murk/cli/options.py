@@ -104,8 +104,8 @@ _POPULATION = (
     click.option("--level", default="default", metavar="LEVEL",
                  help="A privacy level of the task, 'lot' (drawn uniformly) or 'column:NAME' (no feature or target)."),
     click.option("--budget", metavar="COLUMN",
-                 help="Column of people's own budgets (no feature or target), rounded down to the task's grid of levels; "
-                      "instead of --level."),
+                 help="Instead of --level: column of people's own budgets (no feature or target), rounded down to the "
+                      "task's grid."),
     click.option("--seed", type=click.IntRange(0, 2**64 - 1), help="Simulate the noise: protects nobody."),
     click.option("--rate", type=click.FloatRange(0.0, 1.0, min_open=True, max_open=True), metavar="SHARE",
                  help="Share of positive targets for the forecast.  [default: target.rate of the task, else 0.5]"),

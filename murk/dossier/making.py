@@ -34,7 +34,7 @@ def dossier_of(facts: Facts, *, now: datetime | None = None) -> Dossier:
 
 def _summary(facts: Facts) -> Iterator[tuple[str, str]]:
     task = facts.task
-    weakest = max(task.privacy.levels, key=facts.any_two)
+    weakest = max(facts.mechanisms, key=facts.any_two)
     promise, worst = task.privacy.levels[weakest], percent(facts.any_two(weakest))
     columns = ", ".join([*(feature.name for feature in task.features), task.target.name])
     yield "Asked", f"{columns}. Nothing else of a record is used."
@@ -147,9 +147,9 @@ def _of_task(facts: Facts) -> Iterator[str]:
         yield "The task is for SIMULATED releases, which protect nobody: release no real person's record to it."
     if audit is not None and not audit.holds:
         yield "An audit REFUTED a claim: releases disclose more than is guaranteed. Stop, and report it."
-    for level, one in task.privacy.levels.items():
+    for level in facts.mechanisms:
         if facts.any_two(level) > WEAK:
-            worst = percent(facts.any_two(level))
+            worst, one = percent(facts.any_two(level)), task.privacy.levels[level]
             yield f"Level {level!r} ({stated(one)}) is weak: records are told apart in up to {worst}."
     whole = task.privacy.per_person
     if whole is not None and whole.max_attack_accuracy > WEAK:

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from murk._lazy import map_levels
 from murk._scratch import copied, empty
 from murk.errors import UserError
 from murk.learners.core.arrays import Floats
@@ -129,6 +128,6 @@ def problem_for(task: Task) -> ExampleProblem:
         own = replace(settings, kind=task.privacy.kind_for(guarantee)) if settings.outer else settings
         return own.mechanism(guarantee)
 
-    mechanisms = map_levels(mechanism, task.privacy.levels)
+    mechanisms = task.privacy.by_level(mechanism)
     covariates = None if task.covariates is None else PublicCovariates(*task.covariates)
     return ExampleProblem(settle(settings, mechanisms), mechanisms, covariates)

@@ -9,7 +9,6 @@ from typing import ClassVar
 
 import numpy as np
 
-from murk._lazy import map_levels
 from murk._scratch import copied, empty
 from murk.errors import UserError
 from murk.learners.core.arrays import Floats
@@ -187,5 +186,5 @@ def problem_for(task: Task) -> GradientProblem:
         kind = task.privacy.kind_for(guarantee)
         return calibrate(kind, guarantee, dimension=settings.dimension, radius=settings.bound)
 
-    mechanisms = map_levels(mechanism, task.privacy.levels)
+    mechanisms = task.privacy.by_level(mechanism)
     return GradientProblem(settings, mechanisms, covariates, classes)

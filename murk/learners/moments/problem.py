@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from murk._lazy import map_levels
 from murk._scratch import keep
 from murk.errors import UserError
 from murk.learners.core.arrays import Floats, Integers
@@ -184,8 +183,8 @@ def problem_for(task: Task) -> MomentProblem | DirectionProblem:
     # Before mechanisms are calibrated, which may be impossible for so many numbers.
     check_size(layout)
     release, kind_for = block.release or "observed", task.privacy.kind_for
-    mechanisms = map_levels(
-        lambda guarantee: calibrated(guarantee, layout, release=release, kind=kind_for(guarantee)), task.privacy.levels
+    mechanisms = task.privacy.by_level(
+        lambda guarantee: calibrated(guarantee, layout, release=release, kind=kind_for(guarantee))
     )
     return MomentProblem(
         layout, MomentModel(curve, response, public, block.covariance, block.solver), mechanisms, binary

@@ -110,9 +110,9 @@ class FileSource:
     coded as on a device: missing and invalid ones (text instead of a number, NaN, an undeclared category or label)
     become 0, whatever the task's ``missing`` rule. A row without any value is released in place of one that cannot be
     read (wrong number of cells, not a JSON object), names nobody, or has an unknown level or a budget below the grid:
-    at the task's first level (``fallback_level``), from an account of its own. With a column of organisations such a row belongs to none and is
-    left out. In a simulation, and if ``strict``, each of these stops the reading; so do missing values under ``missing:
-    error``.
+    at the task's first level (``fallback_level``), from an account of its own. With a column of organisations such a
+    row belongs to none and is left out. In a simulation, and if ``strict``, each of these stops the reading; so do
+    missing values under ``missing: error``.
 
     ``digest`` is the SHA-256 of the file's bytes, or of a table's names and values; ``absent`` are columns that none of
     the first records has, if each record has keys of its own. Raises UserError if the file cannot be read, has no rows,
@@ -388,15 +388,11 @@ class FileSource:
             level = self._level(value)
             if level is None and self.strict:
                 privacy = self.task.privacy
-                wanted = f"a budget of {privacy.range_words}, or above" if self._budgets else "a level"
-                raise UserError(
-                    f"{self._location(row, self.level_column or '')}: not {wanted} of the task {self.task.name!r}"
-                    + (
-                        ". With less, a person does not take part"
-                        if self._budgets
-                        else f". Its levels are {privacy.choices}"
-                    )
-                )
+                wanted, remedy = f"a level of the task {self.task.name!r}", f"Its levels are {privacy.choices}"
+                if privacy.grid is not None and self._budgets:
+                    wanted = f"a budget of at least {privacy.parameter} = {privacy.grid.low:g}, the grid's lowest"
+                    remedy = "Leave out people who spend less"
+                raise UserError(f"{self._location(row, self.level_column or '')}: not {wanted}. {remedy}")
             if level is None:
                 unreadable.add(index)
             checked.append(self.fallback_level if level is None else level)

@@ -5,7 +5,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self, TypeVar
 
 from pydantic import (
     BeforeValidator,
@@ -18,7 +18,7 @@ from pydantic import (
     model_validator,
 )
 
-from murk._lazy import LazyLevels, bounding
+from murk._lazy import LazyLevels, bounding, map_levels
 from murk.errors import UserError
 from murk.privacy.guarantees import Guarantee, guarantee_from_dict
 from murk.privacy.mechanisms import BEST, KINDS, Currency, Mechanism, PrivacyLoss, calibrate, cap_of, former_kind
@@ -27,6 +27,7 @@ from murk.stream.task.block import Block, Number
 from murk.stream.task.errors import nearest, shown, task_error
 from murk.stream.task.registry import PROTOCOLS, check_guarantee
 
+M = TypeVar("M")
 DEFAULT_LEVEL: Final = "default"
 MOST_LEVELS: Final = 16
 MOST_POINTS: Final = 512  # of a grid
@@ -212,6 +213,15 @@ class PrivacyBlock(Block):
         assert isinstance(self.further_levels, LevelGrid)
         ((kind, figures),) = self.guarantee.to_dict().items()
         return guarantee_from_dict({kind: {**figures, self.parameter: self.further_levels.points[int(level)]}})
+
+    def by_level(self, make: Callable[[Guarantee], M]) -> Mapping[str, M]:
+        """Return what ``make`` makes of each level's guarantee, of a grid when it is used.
+
+        The ends of a grid are made at once, so that an impossible mechanism is refused before anything else.
+        """
+        made = map_levels(make, self.levels)
+        bounding(made)
+        return made
 
     @property
     def grid(self) -> LevelGrid | None:

@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk._jit import due
-from murk._lazy import map_levels
 from murk.errors import UserError
 from murk.learners.core.coordinates import matrix_size
 from murk.learners.core.scoring.engine import ScoreEngine, SharedScoreEngine, drift_of, lengths_of, merged
@@ -205,4 +204,4 @@ def level_mechanisms(task: Task, settings: Settings) -> Mapping[str, ScoreMechan
         kind, sizes = task.privacy.kind_for(guarantee), (settings.features, settings.contrasts)
         return score_mechanisms(kind, guarantee, *sizes, matrices=settings.matrices)
 
-    return map_levels(mechanisms, task.privacy.levels)
+    return task.privacy.by_level(mechanisms)
