@@ -392,8 +392,11 @@ def _groups(keys: Sequence[Key]) -> Iterator[tuple[slice | Ints, Key]]:
     if len(distinct) == 1:
         yield slice(None), distinct.pop()
         return
-    for key in distinct:
-        yield np.array([row for row, other in enumerate(keys) if other == key], dtype=np.int64), key
+    rows: dict[Key, list[int]] = {key: [] for key in distinct}
+    for row, key in enumerate(keys):
+        rows[key].append(row)
+    for key, own in rows.items():
+        yield np.array(own, dtype=np.int64), key
 
 
 @dataclass(frozen=True, slots=True)

@@ -300,7 +300,14 @@ class FileSource:
         )
         levels: Sequence[str] | None
         if self.level_column is not None:
+            known = frozenset(unreadable)
             levels = self._levels(columns[self.level_column], rows, unreadable)
+            if self._budgets and people is not None:
+                # Whoever spends less than the grid's lowest pays for no release, not even one without their values.
+                people = [
+                    self._nobody(rows[index]) if index in unreadable - known else name
+                    for index, name in enumerate(people)
+                ]
         else:
             levels = None if self.level == BY_LOT else [self.level] * len(rows)
         if unreadable:
@@ -378,8 +385,12 @@ class FileSource:
                 unreadable.add(index)
                 # A record without any value needs nobody's budget, and is released like all others.
                 nobody = name == self.organisation_column
-                names.append(NOBODY if nobody else f"row {row + 1} of {self.digest[:16]}")
+                names.append(NOBODY if nobody else self._nobody(row))
         return names
+
+    def _nobody(self, row: int) -> str:
+        """Return the account of a row whose person is unknown or does not take part."""
+        return f"row {row + 1} of {self.digest[:16]}"
 
     def _levels(self, column: Sequence[Any], rows: Sequence[int], unreadable: set[int]) -> list[str]:
         """Return the rows' levels, adding the indices of rows with an unknown one to ``unreadable``."""
