@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,13 @@ import numpy as np
 import pytest
 
 from murk.errors import UserError
+from murk.learners.core.design import Effects, designs
+from murk.learners.core.scoring.estimate import _budgets_words
 from murk.learners.core.scoring.sums import step_of, summaries
 from murk.learners.problem import SingleQuestionProblem, problem_for
+from murk.learners.results.report import describe_grid, describe_levels
+from murk.planning.outlook import outlook
+from murk.planning.plan import Plan, remarks
 from murk.privacy import ApproxDP, GaussianDP, PureDP, ZeroConcentratedDP
 from murk.privacy.noise import SimulatedNoise
 from murk.producers.populations.file_work import PopulationConfig
@@ -291,3 +297,30 @@ def test_errors_of_own_budgets_are_between_those_of_their_ends(tmp_path: Path) -
     # with probability below P(F(104, 104) > 7.2) = 1e-20.
     weighted, blind = errors("wide", "budget:wide", WIDE)
     assert blind > 2.0 * weighted
+
+
+# What is said of it
+
+
+def test_plans_and_reports_state_the_range_and_what_they_assume() -> None:
+    task = task_of(WIDE)
+    found = Plan(task, designs(task, Effects())[:1], (), {}, 1.0, {})
+    assert next(iter(remarks(found))) == (
+        "Everybody is assumed to have the budget of privacy.guarantee (mu = 1); people choose on the grid of mu = 0.25 "
+        "to 4 (142 levels). For the least that can be learned, state the smallest budget."
+    )
+    assert not [each for each in remarks(replace(found, task=task_of("{}"))) if "grid" in each]
+    assert outlook(task, 100_000, "lot") is None
+    assert list(describe_levels(task)) == ["default", "0", "141"]
+    assert describe_grid(task)["words"].endswith(
+        "on a grid of mu = 0.25 to 4 (142 levels): level 0 is the smallest budget, level 141 the largest."
+    )
+
+
+def test_forecasts_of_what_it_takes_have_one_range_of_budgets() -> None:
+    few, many = (
+        {"a": GaussianDP(1.0), "b": GaussianDP(2.0)},
+        {str(place): GaussianDP(1.0 + place) for place in range(30)},
+    )
+    assert _budgets_words(few) == "mu of about 1 (a) and mu of about 2 (b)"
+    assert _budgets_words(many) == "mu of about 1 to 30"
