@@ -122,8 +122,12 @@ class LevelGrid(Block):
     (142, (0.25, 0.254975, 0.260049), 4.0)
     """
 
-    low: Annotated[Number, Field(gt=0)] = Field(alias="from", description="the smallest budget")
-    high: Annotated[Number, Field(gt=0)] = Field(alias="to", description="the largest budget")
+    low: Annotated[Number, Field(gt=0)] = Field(
+        alias="from",
+        description="the budget of level `0`; that of each next level is 1.0199 times as large, rounded to six "
+        "significant digits",
+    )
+    high: Annotated[Number, Field(gt=0)] = Field(alias="to", description="the budget of the last level")
 
     @model_validator(mode="after")
     def _check_points(self) -> Self:
