@@ -1,8 +1,12 @@
-"""Lazy imports of a package's public names (PEP 562), so that a device starts fast."""
+"""Lazy imports of a package's public names (PEP 562), so that a device starts fast, and lazy values by level."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from importlib import import_module
-from typing import Any
+from typing import Any, TypeVar
+
+V = TypeVar("V")
+W = TypeVar("W")
 
 
 def lazy_exports(
@@ -22,3 +26,50 @@ def lazy_exports(
         return sorted({*homes, *loaded})
 
     return find, names
+
+
+class LazyLevels(Mapping[str, V]):
+    """Values by privacy level, each made by ``make(level)`` at its first use; ``ends`` are the levels that bound all.
+
+    >>> squares = LazyLevels(("0", "1", "2"), ("0", "2"), lambda level: int(level) ** 2)
+    >>> len(squares), squares["2"], bounding(squares)
+    (3, 4, {'0': 0, '2': 4})
+    """
+
+    def __init__(self, names: tuple[str, ...], ends: tuple[str, ...], make: Callable[[str], V]) -> None:
+        self.names, self.ends = dict.fromkeys(names), ends
+        self._make, self._made = make, dict[str, V]()
+
+    def __getitem__(self, level: str) -> V:
+        made = self._made
+        if level in made:
+            return made[level]
+        if level not in self.names:
+            raise KeyError(level)
+        # Of two threads, both get the first one's.
+        return made.setdefault(level, self._make(level))
+
+    def __contains__(self, level: object) -> bool:
+        return level in self.names
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+
+def map_levels(function: Callable[[V], W], values: Mapping[str, V]) -> Mapping[str, W]:
+    """Return ``function`` of each level's value; of `LazyLevels` only when it is used."""
+    if isinstance(values, LazyLevels):
+        return LazyLevels(tuple(values), values.ends, partial(_applied, function, values))
+    return {level: function(value) for level, value in values.items()}
+
+
+def _applied(function: Callable[[V], W], values: Mapping[str, V], level: str) -> W:
+    return function(values[level])
+
+
+def bounding(values: Mapping[str, V]) -> dict[str, V]:
+    """Return all values by level; of `LazyLevels` only those of the levels that bound all others."""
+    return {level: values[level] for level in getattr(values, "ends", values)}

@@ -35,7 +35,7 @@ from murk.stream.task.learner import (
     PublicBlock,
     StepSchedule,
 )
-from murk.stream.task.privacy import PARAMETERS, PrivacyBlock
+from murk.stream.task.privacy import PARAMETERS, LevelGrid, PrivacyBlock
 from murk.stream.task.shuffle import PromiseBlock, ShuffleBlock
 from murk.stream.task.task import Task
 from tools.task_file_text import GUARANTEES, HEAD, MINIMAL, TAIL
@@ -48,6 +48,7 @@ SECTIONS: Final[tuple[tuple[str, str, type[Block]], ...]] = (
     ("target: classes", "", ClassTarget),
     ("target: real", "", RealTarget),
     ("privacy", "privacy", PrivacyBlock),
+    ("privacy.levels: a grid", "", LevelGrid),
     ("learner", "learner", LearnerBlock),
     ("learner.step", "", StepSchedule),
     ("max_staleness", "max_staleness", MaxStaleness),

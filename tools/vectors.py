@@ -162,6 +162,8 @@ def _task(draw: random.Random, protocol: str, number: int) -> Task:
             **(_settings(draw, protocol, target["kind"]) if features else {}),
             **_of_learners(draw, features),
         }
+        if number % 40 == 30:
+            content["privacy"]["levels"] = {"from": 0.7, "to": 1.3}
         public = draw.random() < 0.3 or (protocol == "moments" and draw.random() < 0.9)
         public = public and bool(features)
         if public:
@@ -230,6 +232,7 @@ def _numbers(content: dict[str, Any], task: Task) -> dict[str, dict[str, Any]]:
     outside: dict[str, list[Any]] = {
         "learner.huber_c": [0, 1e13], "learner.scale": [-1, "median"], "learner.scale_floor": [0],
         "learner.scale_start": [1e-9, True], "learner.radius": [0, 1e200], "learner.clip": [0],
+        "privacy.levels": [{"from": 2, "to": 1}, {"from": 1, "to": 1e9}, {"from": 0, "to": 1}, {"from": 1}, {"to": 1}],
         "max_staleness.releases": [0, 1.5], "max_staleness.share": [0.6], "log.partitions": [4097, 1.5],
     }  # fmt: skip
     if task.protocol == "scores":

@@ -104,6 +104,9 @@ _POPULATION = (
     click.option("--person", metavar="COLUMN", help="Column of people's names.  [default: a row is a person]"),
     click.option("--level", default="default", metavar="LEVEL",
                  help="A privacy level of the task, 'lot' (drawn uniformly) or 'column:NAME' (no feature or target)."),
+    click.option("--budget", metavar="COLUMN",
+                 help="Instead of --level: column of people's own budgets (no feature or target), rounded down to the "
+                      "task's grid."),
     click.option("--seed", type=click.IntRange(0, 2**64 - 1), help="Simulate the noise: protects nobody."),
     click.option("--rate", type=click.FloatRange(0.0, 1.0, min_open=True, max_open=True), metavar="SHARE",
                  help="Share of positive targets for the forecast.  [default: target.rate of the task, else 0.5]"),
@@ -111,6 +114,13 @@ _POPULATION = (
     click.option("--check", is_flag=True, help="Check FILE against the task and send nothing."),
     make_public,
 )  # fmt: skip
+
+
+def level_or_budget(level: str, budget: str | None) -> str:
+    """Return the level of a `PopulationConfig` from --level and --budget, or raise `UserError` if both are given."""
+    if budget is not None and level != "default":
+        raise UserError(f"--level {level} and --budget {budget}: give one of them, a budget is rounded to a level")
+    return level if budget is None else f"budget:{budget}"
 
 
 def load_task(path: str) -> Task:

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from murk._lazy import bounding
 from murk.dossier.content import Block, Claim, Sample, Table
 from murk.dossier.example import caps_of
 from murk.dossier.facts import DELTA, Facts, row, stated, together
@@ -80,7 +81,7 @@ def guarantee(facts: Facts) -> Iterator[Block]:
     columns = ("", apart, "mu", "epsilon", "rho")
     levels = tuple(
         (f"{name} ({stated(level)}, {facts.mechanisms[name].kind})", *row(facts.given(name), level))
-        for name, level in task.privacy.levels.items()
+        for name, level in bounding(task.privacy.levels).items()
     )
     default, noise = task.privacy.guarantee, ("calibration", "noise", "bound")
     yield from claims(
@@ -95,6 +96,12 @@ def guarantee(facts: Facts) -> Iterator[Block]:
     elif not central:
         promise = promised(default, facts.mechanisms["default"].kind)
         yield Claim(f"Each release at the default level: {promise}", noise)
+    if task.privacy.grid is not None:
+        yield Claim(
+            f"A person with a budget of their own releases at the largest one of a public grid within it: "
+            f"{task.privacy.range_words}. The table has its ends; everybody can read the budget beside a release.",
+            ("calibration",),
+        )
     yield Table(("each release, at level", *columns[1:]), levels, ("calibration", "attack"))
     whole = task.privacy.per_person
     alternatives = whole is None and len(task.privacy.levels) > 1

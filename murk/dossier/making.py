@@ -38,7 +38,7 @@ def dossier_of(facts: Facts, *, now: datetime | None = None) -> Dossier:
 
 def _summary(facts: Facts) -> Iterator[tuple[str, str]]:
     task, whole = facts.task, facts.task.privacy.per_person
-    weakest = max(task.privacy.levels, key=facts.any_two)
+    weakest = max(facts.mechanisms, key=facts.any_two)
     promise, worst = task.privacy.levels[weakest], percent(facts.any_two(weakest))
     central = task.shuffle.central(promise) if task.shuffle is not None else None
     all_windows = facts.any_two_of(whole) if facts.is_central and whole is not None else None
@@ -80,9 +80,9 @@ def _to_settle(facts: Facts) -> Iterator[str]:
     # If a person may have several rows or records, figures are for a row.
     rows_possible = accounts is None or accounts.rows
     yield from questions("settle-people", facts, several_records=SEVERAL_RECORDS, rows_possible=rows_possible)
-    for level, one in task.privacy.levels.items():
+    for level in facts.mechanisms:
         if facts.any_two(level) > WEAK:
-            worst = percent(facts.any_two(level))
+            worst, one = percent(facts.any_two(level)), task.privacy.levels[level]
             yield f"Level {level!r} ({stated(one)}) is weak: records are told apart in up to {worst}."
     whole = task.privacy.per_person
     if whole is not None and whole.max_attack_accuracy > WEAK:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk._arrays import Floats
+from murk._lazy import LazyLevels, bounding
 from murk.errors import MurkError, UserError
 from murk.learners.estimates.estimate import Estimate
 from murk.privacy.mechanisms import Costed, Randomizer
@@ -147,7 +148,8 @@ class SingleQuestionProblem:
 
     def __init__(self, problem: AskingProblem, name: str) -> None:
         self.problem, self.name, self.kind, self.interactive = problem, name, problem.kind, problem.interactive
-        self.mechanisms = {level: problem.mechanism(level, name) for level in problem.mechanisms}
+        known = problem.mechanisms
+        self.mechanisms = LazyLevels(tuple(known), tuple(bounding(known)), lambda level: problem.mechanism(level, name))
         self.dimension = self.mechanisms[DEFAULT_LEVEL].dimension
 
     def vectors(self, X: Floats, y: Floats, theta: Floats | None = None) -> Floats:

@@ -6,9 +6,11 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from murk._arrays import Floats
+from murk._lazy import bounding
 from murk.learners.estimates.contrasts import Contrast, contrasts
 from murk.learners.estimates.drift import CurvePoint, Drift, drift_of, merged_curve
 from murk.learners.estimates.estimate import Estimate
@@ -203,7 +205,7 @@ def figures(
         staleness_sum=sum(each.staleness_sum for each in counters),
         levels=tuple(
             _level(name, each, problem.mechanisms[name], learned[name], task.shuffle)
-            for name, each in task.privacy.levels.items()
+            for name, each in _shown_levels(task, learned)
         ),
         chains=chains,
         names=found.names,
@@ -264,7 +266,7 @@ def _needed(task: Task, found: Estimate, halves: Sequence[float], nominal: float
         "not_learned": list(needs),
         "needed": needs,
         "releases": found.n_releases,
-        "levels": {name: {"guarantee": each.to_dict()} for name, each in task.privacy.levels.items()},
+        "levels": {name: {"guarantee": each.to_dict()} for name, each in bounding(task.privacy.levels).items()},
     }
     why = diagnose_task(task, report, found)
     return Needed(found.n_releases, needs, why["words"] if why else "")
@@ -287,6 +289,19 @@ def _ages(counters: Sequence[Counters]) -> tuple[int, ...]:
     return tuple(ages)
 
 
+def _shown_levels(task: Task, learned: Mapping[str, int]) -> list[tuple[str, Guarantee]]:
+    """Return a task's levels; of a grid its default, lowest and highest ones, and those of learned releases."""
+    levels = task.privacy.levels
+    shown = bounding(levels).keys() | learned.keys()
+    return [(name, levels[name]) for name in levels if name in shown]
+
+
+@lru_cache(maxsize=1024)
+def _in_words(guarantee: Guarantee) -> tuple[str, float]:
+    """Return a guarantee in words and its largest share of right guesses, which take long to compute."""
+    return guarantee.describe(), guarantee.max_attack_accuracy
+
+
 def _level(
     name: str, guarantee: Guarantee, mechanism: Costed, learned: int, shuffle: ShuffleBlock | None
 ) -> LevelFigures:
@@ -299,13 +314,14 @@ def _level(
         mu = guarantee.mu
     elif isinstance(guarantee, ZeroConcentratedDP):
         mu = math.sqrt(2.0 * guarantee.rho)
-    words, pair = guarantee.describe(), guarantee
+    words, right = _in_words(guarantee)
     if isinstance(mechanism, GaussMixMechanism | GramMechanism | NewtonMechanism):
         # The guarantee compares a record with a blank one; the accuracy compares two records.
         words, pair = described(mechanism)
+        right = pair.max_attack_accuracy
     if central is not None:
         words = f"{COLLUDING}: {words}. {central.describe()}"
-    return LevelFigures(name, words, guarantee.to_dict(), epsilon, mu, pair.max_attack_accuracy, learned)
+    return LevelFigures(name, words, guarantee.to_dict(), epsilon, mu, right, learned)
 
 
 def _unbiased_loss(chains: Sequence[ChainFigures]) -> tuple[float | None, float | None]:

@@ -10,7 +10,7 @@ from murk.learners.core.design import Effects, designs, rate_of
 from murk.learners.estimates.units import units
 from murk.planning.forecast import WIDEST, Forecast, budget_words, forecast
 from murk.stream.task.data.features import CategoryFeature, RealTarget
-from murk.stream.task.privacy import DEFAULT_LEVEL
+from murk.stream.task.privacy import DEFAULT_LEVEL, MOST_LEVELS
 from murk.stream.task.task import Task
 
 RARE: Final = 0.05  # rate of a rare outcome, for comparison with a guessed one
@@ -103,7 +103,8 @@ def outlook(task: Task, people: int, level: str = DEFAULT_LEVEL, rate: float | N
     """
     levels, unit_of = task.privacy.levels, units(task)
     shares = dict.fromkeys(levels, 1.0) if level == "lot" else {level: 1.0}
-    if people < 1 or not shares.keys() <= levels.keys():
+    # All levels of a grid take too long.
+    if people < 1 or not shares.keys() <= levels.keys() or len(shares) > MOST_LEVELS + 1:
         return None
     # Without covariates gradients have no interval, or one by random scaling, which is slow to simulate.
     if task.protocol == "gradients" and (task.public is None or people < MANY):

@@ -315,7 +315,12 @@ def why_not(cell: Cell) -> str:
 
 def remarks(found: Plan) -> Iterator[str]:
     """Yield notes on a plan: protocols without any half-width, and too few people."""
-    first, own = found.designs[0].name, found.task.protocol
+    first, own, privacy = found.designs[0].name, found.task.protocol, found.task.privacy
+    if privacy.grid is not None:
+        yield (
+            f"Everybody is assumed to have the budget of privacy.guarantee ({budget_words(found.task)}); people choose "
+            f"on the grid of {privacy.range_words}. For the least that can be learned, state the smallest budget."
+        )
     cells = [one for one in found.cells if one.design == first]
     for protocol in found.protocols:
         # Give the reason for the largest number of people at the largest budget.

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 import numpy as np
 
 from murk._arrays import Floats, Integers
+from murk._lazy import bounding
 from murk._scratch import empty, keep, wiped
 from murk.errors import MurkError, UserError
 from murk.privacy import CompositeMechanism, GaussMixMechanism, GramMechanism, NewtonMechanism, PrivacyLoss, cap_of
@@ -89,8 +90,11 @@ class Policy:
     )  # fmt: skip
     public_sample: bool = False
 
-    def admit(self, task: Task, mechanisms: Mapping[str, Costed]) -> Admission:
-        """Decide which levels of a task may be used, under which caps; raise a UserError if it asks for too much."""
+    def admit(self, task: Task, mechanisms: Mapping[str, Costed], levels: Collection[str] | None = None) -> Admission:
+        """Decide which levels of a task may be used, under which caps; raise a UserError if it asks for too much.
+
+        ``levels`` are those to decide on: by default all, or of a grid the default one, the lowest and the highest.
+        """
         lifetime = None if self.lifetime is None else cap_of(self.lifetime)
         most = None if self.per_task is None else cap_of(self.per_task)
         asked = None if task.privacy.per_person is None else cap_of(task.privacy.per_person)
@@ -100,8 +104,8 @@ class Policy:
                 f"allows {most} per task: lower the task's cap or raise the policy's"
             )
         charges, refused = {}, {}
-        for level, guarantee in task.privacy.levels.items():
-            mechanism = mechanisms[level]
+        for level in bounding(task.privacy.levels) if levels is None else levels:
+            guarantee, mechanism = task.privacy.levels[level], mechanisms[level]
             central = None if task.shuffle is None else task.shuffle.promised(guarantee)
             charge = Charge.of(level, guarantee, mechanism, central)
             reason = self._reason_refused(mechanism, {"over all tasks": lifetime, "for a task": most})
@@ -382,8 +386,11 @@ def _groups(keys: Sequence[Key]) -> Iterator[tuple[slice | Integers, Key]]:
     if len(distinct) == 1:
         yield slice(None), distinct.pop()
         return
-    for key in distinct:
-        yield np.array([row for row, other in enumerate(keys) if other == key], dtype=np.int64), key
+    rows: dict[Key, list[int]] = {key: [] for key in distinct}
+    for row, key in enumerate(keys):
+        rows[key].append(row)
+    for key, own in rows.items():
+        yield np.array(own, dtype=np.int64), key
 
 
 @dataclass(frozen=True, slots=True)
@@ -600,14 +607,19 @@ class Releaser(ABC, Generic[P]):
         check_carries(log, task)
         check_intake(log, task)
         self._problem: P = self._find_problem(task) if problem is None else problem
-        self._admission = admission = (policy or Policy()).admit(task, self._problem.mechanisms)
+        self._policy = policy or Policy()
+        self._admission = self._policy.admit(task, self._problem.mechanisms)
         ledger.bind(log.identity, task.hash, name=task.name, simulated=task.simulated)
-        charges = list(admission.charges.values())
-        ledger.book(task.hash, charges, caps=admission.caps, lifetime=admission.lifetime)
+        self._book()
         # Cache of the fields that all releases of one second share.
         self._moment: tuple[int | None, dict[str, Any]] = None, {}
         self._delivery = Delivery(log, ledger, task.hash, 0 if task.shuffle is None else task.duplicates)
         self._set_up()
+
+    def _book(self) -> None:
+        admission = self._admission
+        charges = list(admission.charges.values())
+        self._ledger.book(self.task.hash, charges, caps=admission.caps, lifetime=admission.lifetime)
 
     def _set_up(self) -> None:
         """Prepare what a subclass needs, once the task is admitted and booked."""
@@ -640,13 +652,20 @@ class Releaser(ABC, Generic[P]):
             )
         return noise
 
-    def _check_levels(self, levels: Sequence[str]) -> None:
-        for level in set(levels) - self._admission.charges.keys():
+    def _check_levels(self, levels: Iterable[str]) -> None:
+        """Raise UserError for an unknown or refused level; book levels of a grid that nobody has used here before."""
+        new = {*levels} - self._admission.charges.keys()
+        if new and self.task.privacy.grid is not None:
+            known = (*self._admission.charges, *self._admission.refused)
+            asked = dict.fromkeys((*known, *sorted(new & self.task.privacy.levels.keys())))
+            self._admission = self._policy.admit(self.task, self._problem.mechanisms, asked)
+            self._book()
+        for level in new - self._admission.charges.keys():
             reason = self._admission.refused.get(level)
             if reason is not None:
                 raise UserError(f"this device's policy does not allow the level {level!r}: {reason}")
-            levels = ", ".join(self.levels)
-            raise UserError(f"the task {self.task.name!r} has no level {level!r}: choose one of {levels}")
+            choices = ", ".join(self.levels) if self.task.privacy.grid is None else self.task.privacy.choices
+            raise UserError(f"the task {self.task.name!r} has no level {level!r}: choose one of {choices}")
 
     def _draw(self, indices: Integers, n: int, purpose: Purpose) -> Integers:
         if n == 1:
@@ -735,7 +754,8 @@ class Producer(Releaser["PersonProblem"]):
 
         ``record`` has raw values by column. ``person`` is the name of the person's account in the ledger. ``key``
         identifies the record if it comes again, and must not depend on its values; None for a record that comes once.
-        ``level`` is the privacy level that the person chose without looking at the record.
+        ``level`` is the privacy level that the person chose without looking at the record, for a budget on a grid of
+        levels ``task.privacy.level_of(budget)``.
 
         The outcome is "released" even if the log cannot be reached: the release then waits in the outbox. Raises
         UserError for an unknown or refused level, or a hostile model; MurkError if the log cannot be read or the ledger
@@ -782,10 +802,11 @@ class Producer(Releaser["PersonProblem"]):
         self._delivery.flush_backlog(self._clock())
         rows, simulated = block.rows, self._noise.simulated
         levels = self._random_levels(rows) if block.levels is None else block.levels
-        self._check_levels(levels)
+        keep_levels = block.levels is None and block.people is not None
+        # Levels that are kept may be any.
+        self._check_levels(self.task.privacy.levels if keep_levels else levels)
         chains = self._chains(rows)
         models = {chain: self._models.newest(chain) for chain in set(chains.tolist())}
-        keep_levels = block.levels is None and block.people is not None
         requests = ReleaseRequests(rows.tolist(), block.people, levels, source=block.source, keep_levels=keep_levels)
         with self._ledger.spending(self.task.hash, requests) as spend:
             granted = np.array(spend.granted, dtype=np.int64)

@@ -23,6 +23,7 @@ KILLS = int(os.environ.get("MURK_KILLS", "6"))
 PARTS = {-1, 0, 1, 2, 3}
 
 LEVELS = ", levels: {strict: {gdp: {mu: 0.5}}}"
+GRID = ", levels: {from: 0.5, to: 2}"
 # Of a person's records it allows two.
 TWO = ", per_person: {gdp: {mu: 1.5}}"
 CHAINS = "log: {partitions: 2}\n"
@@ -187,7 +188,7 @@ CASES = {
     "gradients": Case(GRADIENTS, KILLS, 3_500, "public: {set_aside: 1000}\n", LEVELS, ("--level", "lot")),
     "gradients, chains": Case(GRADIENTS, FEW, 2_500, CHAINS, TWO, WHO, 1_000),
     # Both chains together end their first epoch.
-    "scores": Case(SCORES, FEW // 2, 8_000, CHAINS, LEVELS, ("--level", "lot")),
+    "scores": Case(SCORES, FEW // 2, 8_000, CHAINS, GRID, ("--level", "lot")),
     "examples": Case(EXAMPLES, FEW, 4_000, CHAINS, TWO, WHO, 1_500),
     "moments, directions": Case(DIRECTIONS, FEW // 2, 3_000, CHAINS, LEVELS, ("--level", "lot")),
     "sketch": Case(SKETCH, FEW + 1, 3_000, CHAINS, "", (), 3),

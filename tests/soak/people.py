@@ -17,6 +17,7 @@ CHAINS = 2
 SEED = 7
 LOG = "third-child.db"
 LEVELS = ", levels: {strict: {gdp: {mu: 0.5}}}"
+GRID = ", levels: {from: 0.5, to: 2}"
 # Of a person's records it allows two; a third is refused.
 TWO = ", per_person: {gdp: {mu: 1.5}}"
 
@@ -66,14 +67,14 @@ CASES = {
     "file": (
         Case(GRADIENTS, 2_400, 4, TWO, WHO, 900),
         Case(EXAMPLES, 9_000, 2, TWO, WHO, 3_600),
-        Case(MOMENTS, 12_000, 2, LEVELS, ("--level", "lot")),
+        Case(MOMENTS, 12_000, 2, GRID, ("--level", "lot")),
         Case(SKETCH, 36_000, 60, groups=3),
         Case(SCORES, 12_000, 2, LEVELS, ("--level", "lot")),
     ),
     "kafka": (
         Case(GRADIENTS, 600, 4, TWO, WHO, 225),
         Case(EXAMPLES, 3_000, 2, TWO, WHO, 1_200),
-        Case(MOMENTS, 3_000, 2, LEVELS, ("--level", "lot")),
+        Case(MOMENTS, 3_000, 2, GRID, ("--level", "lot")),
         Case(SKETCH, 16_000, 60, groups=3),
         Case(SCORES, 8_000, 2, LEVELS, ("--level", "lot")),
     ),

@@ -62,7 +62,7 @@ RELEASE: Final = {
     "kind": "the message's kind, which follows from the task",
     "id": "128 random bits from the operating system, independent of person and record",
     "task": "SHA-256 of the [task](#a-task) without `log`",
-    "level": "privacy level of the release: `default` or a key of `privacy.levels`",
+    "level": "privacy level of the release: `default`, a key of `privacy.levels`, or the number of a point of its grid",
     "chain": "the partition, drawn uniformly and independently of person and record",
     "payload": "the integers that the mechanism released; for organisations base64 of little-endian 64-bit integers",
     "time": "seconds since 1970, rounded down to a multiple of the task's `granularity`",

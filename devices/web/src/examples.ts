@@ -1,8 +1,8 @@
 /** Features and target, randomized once (`protocol: examples`). */
 import { composite, divided, labelOf } from "./composite.js";
 import { added, quantise, type Vector } from "./lattice.js";
-import { calibrate, capOf, type Guarantee, isPure, type Loss } from "./mechanisms.js";
-import { kindFor, outerOf, type Protocol, type Randomizer, secondMoment, WITHOUT_MODEL } from "./protocol.js";
+import { calibrate, type Guarantee, isPure, type Loss } from "./mechanisms.js";
+import { kindFor, levelsOf, outerOf, type Protocol, type Randomizer, secondMoment, WITHOUT_MODEL } from "./protocol.js";
 import type { Task } from "./task.js";
 import { Refused } from "./words.js";
 
@@ -107,9 +107,7 @@ export function examples(task: Task, p: number): Protocol {
     const features = calibrate("gaussian", first, p - 1, inner);
     return composite([features, label ? labelOf(second) : calibrate("gaussian", second, 1, 1)], null);
   };
-  const mechanisms = new Map(
-    [...task.guarantees].map(([level, guarantee]) => [level, mechanism(capOf(guarantee), guarantee)]),
-  );
+  const mechanisms = levelsOf(task, mechanism);
   return {
     kind: "example",
     ...WITHOUT_MODEL,

@@ -1,8 +1,8 @@
 /** Second moments of a record, randomized once (`protocol: moments`). */
 import { composite, divided } from "./composite.js";
 import type { Vector } from "./lattice.js";
-import { calibrate, capOf, type Guarantee, isPure, type Loss, type Mechanism } from "./mechanisms.js";
-import { checkRoom, eigen, gaussianOf, kindFor, type Protocol, type Randomizer, secondMoment, WITHOUT_MODEL } from "./protocol.js";
+import { calibrate, type Guarantee, isPure, type Loss, type Mechanism } from "./mechanisms.js";
+import { checkRoom, eigen, gaussianOf, kindFor, levelsOf, type Protocol, type Randomizer, secondMoment, WITHOUT_MODEL } from "./protocol.js";
 import { scores } from "./scores.js";
 import type { Task } from "./task.js";
 import { Refused } from "./words.js";
@@ -130,9 +130,7 @@ export function moments(task: Task, p: number): Protocol {
     const noise = observed ? pure.variance : Math.max(...(pure.moments ?? [pure.variance]));
     return noise < 0.99 * own.variance ? pure : own;
   };
-  const mechanisms = new Map(
-    [...task.guarantees].map(([level, guarantee]) => [level, mechanism(capOf(guarantee), guarantee)]),
-  );
+  const mechanisms = levelsOf(task, mechanism);
   return {
     kind: "moment",
     ...WITHOUT_MODEL,

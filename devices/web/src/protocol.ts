@@ -6,12 +6,13 @@ import {
   capOf,
   type Currency,
   formerKind,
+  type Guarantee,
   type Loss,
   type Mechanism,
   gaussianCost,
 } from "./mechanisms.js";
 import { WIDTH } from "./noise.js";
-import type { Task } from "./task.js";
+import { gridOf, type Task } from "./task.js";
 import { Refused } from "./words.js";
 
 export type Question = "score" | "scatter" | "curvature";
@@ -73,9 +74,16 @@ export function kindFor(task: Task, cap: Loss): string {
   return task.privacy.mechanism ?? formerKind(cap);
 }
 
-/** Make something for each level of a task. */
-export function levelsOf<T>(task: Task, make: (cap: Loss) => T): Map<string, T> {
-  return new Map([...task.guarantees].map(([level, guarantee]) => [level, make(capOf(guarantee))]));
+/** Make something for each level of a task, when it is first used where levels are a grid. */
+export function levelsOf<T>(task: Task, make: (cap: Loss, guarantee: Guarantee) => T): { get(level: string): T | undefined } {
+  const made = new Map<string, T>();
+  const get = (level: string): T | undefined => {
+    const guarantee = task.guarantees.get(level);
+    if (guarantee && !made.has(level)) made.set(level, make(capOf(guarantee), guarantee));
+    return made.get(level);
+  };
+  for (const level of gridOf(task.privacy.levels) ? ["default"] : task.guarantees.keys()) get(level);
+  return { get };
 }
 
 /** Number of entries of a symmetric matrix's upper triangle. */

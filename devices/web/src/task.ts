@@ -28,6 +28,12 @@ export interface Target {
   typical?: unknown;
 }
 
+/** A geometric grid of budgets: each point is a level, and its number is the level's name. */
+export interface Grid {
+  from: number;
+  to: number;
+}
+
 /** A resolved task as a log carries it; keys that no device reads are left out. */
 export interface TaskDocument {
   name: string;
@@ -37,7 +43,7 @@ export interface TaskDocument {
   objective: string | null;
   privacy: {
     guarantee: Guarantee;
-    levels: Record<string, Guarantee>;
+    levels: Record<string, Guarantee> | Grid;
     per_person: Guarantee | null;
     mechanism: string | null;
   };
@@ -167,6 +173,38 @@ const NUMBERS: Record<string, readonly [number, number, 1?]> = {
   "scores.exponent": [0, 1],
 };
 const MOST_LEVELS = 16;
+const MOST_POINTS = 512;
+const RATIO = 1.0199;
+
+/** The grid of a task's levels, if it has one. */
+export function gridOf(levels: TaskDocument["privacy"]["levels"]): Grid | null {
+  return typeof levels.from === "number" || typeof levels.to === "number" ? (levels as Grid) : null;
+}
+
+/** The budgets of a grid, ascending. */
+function points({ from, to }: Grid): number[] {
+  const budgets = [];
+  for (let next = from; next < to; next = Number((next * RATIO).toPrecision(6))) budgets.push(next);
+  return [...budgets, to];
+}
+
+/** Each level's guarantee, by name. */
+function guarantees({ guarantee, levels }: TaskDocument["privacy"]): Map<string, Guarantee> {
+  const grid = gridOf(levels);
+  if (!grid) return new Map([["default", guarantee], ...Object.entries(levels as Record<string, Guarantee>)]);
+  const [[kind, figures]] = Object.entries(guarantee) as [[string, Record<string, number>]];
+  const name = { pure: "epsilon", approx: "epsilon", gdp: "mu", zcdp: "rho" }[kind]!;
+  const own = points(grid).map((budget, i): [string, Guarantee] => [`${i}`, { [kind]: { ...figures, [name]: budget } }]);
+  return new Map([["default", guarantee], ...own]);
+}
+
+/** The level of the largest budget of a task's grid that is no larger than a person's own. Raises `Refused`. */
+export function levelOf(task: TaskDocument, budget: number): string {
+  const grid = gridOf(task.privacy.levels);
+  if (!grid) throw new Refused("level", "the task has no grid of budgets");
+  if (!(budget >= grid.from)) throw new Refused("level", `the budget is below the task's smallest, ${grid.from}`);
+  return `${points(grid).filter((point) => point <= budget).length - 1}`;
+}
 const LAST_DAY = 3_652_059; // 9999-12-31, of days from 0001-01-01
 const NAME = /^[a-z0-9-]{1,64}$/;
 
@@ -274,7 +312,14 @@ function check(task: TaskDocument): void {
   if (!distinct([target, ...features].map(({ name }) => name))) refuse("two of its columns have one name");
   for (const contrast of (contrasts ?? []) as object[]) known(contrast, "against category feature");
   if (typeof privacy?.guarantee !== "object" || typeof privacy.levels !== "object") refuse("it has no guarantee");
-  const levels = Object.keys(privacy.levels);
+  const grid = gridOf(privacy.levels);
+  if (grid) {
+    known(grid, "from to");
+    capOf(privacy.guarantee);
+    const { from, to } = grid;
+    if (!(from > 0 && from < to && to < from * RATIO ** (MOST_POINTS - 1))) refuse("its grid of levels is damaged");
+  }
+  const levels = grid ? [] : Object.keys(privacy.levels);
   for (const level of levels) if (level === "default" || !LEVEL.test(level)) refuse("a level's name is damaged");
   if (levels.length > MOST_LEVELS) refuse("it has too many levels");
   if (privacy.per_person != null) capOf(privacy.per_person);
@@ -309,6 +354,6 @@ export async function readTask(text: string, hash?: string): Promise<Task> {
     hash: found,
     granularitySeconds: seconds(content.granularity),
     expirySeconds: seconds(content.expiry),
-    guarantees: new Map([["default", content.privacy.guarantee], ...Object.entries(content.privacy.levels)]),
+    guarantees: guarantees(content.privacy),
   };
 }

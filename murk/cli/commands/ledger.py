@@ -125,7 +125,10 @@ def _everybody(ledger: Ledger, as_json: bool) -> None:
         f"{totals.counted}, {many(totals.releases, 'release')} paid for, {totals.refused:,} refused, "
         f"{totals.queued:,} waiting in the outbox, {many(totals.withdrawn, 'withdrawal')}"
     )
-    rows = [[task, level, f"{count:,}"] for (task, level), count in totals.levels.items()]
+    rows = [[task, level, f"{count:,}"] for (task, level), count in totals.levels.items() if task not in totals.ranges]
+    for name, words in totals.ranges.items():
+        counts = [count for (task, _), count in totals.levels.items() if task == name]
+        rows.append([name, f"{len(counts)} levels, {words}", f"{sum(counts):,}"])
     table("", ["task", "level", "releases"], rows)
     for line in ledger.describe_together():
         paragraph(line)

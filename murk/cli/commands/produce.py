@@ -10,7 +10,7 @@ import click
 
 from murk.cli.logs import logging_options, start_logging
 from murk.cli.metrics import metrics_port, people_metrics
-from murk.cli.options import as_json, asking, patiently, population
+from murk.cli.options import as_json, asking, level_or_budget, patiently, population
 from murk.cli.output import print_json, progress
 from murk.cli.report import print_accounts, print_check, print_labels, print_windows, say_notice
 
@@ -29,7 +29,7 @@ _PAUSE = 0.5
 @as_json
 def command(
     task_path: str, source: str, log_url: str | None, ledger: str | None, person: str | None, level: str,
-    seed: int | None, rate: float | None, block: int | None, check: bool, make_public: int | None,
+    budget: str | None, seed: int | None, rate: float | None, block: int | None, check: bool, make_public: int | None,
     lifetime: Guarantee | None,
     patience: float, metrics_port: int | None, metrics_host: str, verbose: int, log_json: bool, as_json: bool,
 ) -> None:  # fmt: skip
@@ -48,7 +48,7 @@ def command(
 
     start_logging(verbose, log_json)
     task = Task.load(task_path)
-    crowd = PopulationConfig(Path(source), person, level, seed)
+    crowd = PopulationConfig(Path(source), person, level_or_budget(level, budget), seed)
     if check:
         print_check(task, crowd, as_json)
         return

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from murk.cli.commands.learn import COLLECT
-from murk.cli.options import as_json, asking, population
+from murk.cli.options import as_json, asking, level_or_budget, population
 from murk.cli.output import print_json, progress
 from murk.cli.report import brief, print_check, print_result, say_notice
 
@@ -29,7 +29,7 @@ Watch = Callable[["LocalRun", bool], None]
 @as_json
 def command(
     task_path: str, source: str, log_url: str | None, ledger: str | None, person: str | None, level: str,
-    seed: int | None, rate: float | None, block: int | None, check: bool, make_public: int | None,
+    budget: str | None, seed: int | None, rate: float | None, block: int | None, check: bool, make_public: int | None,
     lifetime: Guarantee | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Learn TASK from a file of people: devices, log and learner in one process.
@@ -42,7 +42,7 @@ def command(
     from murk.stream import Task
 
     task = Task.load(task_path)
-    crowd = PopulationConfig(Path(source), person, level, seed)
+    crowd = PopulationConfig(Path(source), person, level_or_budget(level, budget), seed)
     if check:
         print_check(task, crowd, as_json)
         return

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk._jit import jit, within
+from murk._lazy import bounding
 from murk._memory import words_at
 from murk._scratch import empty, keep, wiped
 from murk._turns import Turns, in_turn, occupied
@@ -229,12 +230,12 @@ class IterateEngine(RecordEngine):
     def __init__(
         self, settings: Any, mechanisms: Mapping[str, Any], memory: Any, seed: int | None, noise: NoiseSource | None
     ) -> None:
-        for level, mechanism in mechanisms.items():
+        for level, mechanism in bounding(mechanisms).items():
             if mechanism.dimension != settings.dimension:
                 raise UserError(
                     f"level {level!r} randomizes {mechanism.dimension} numbers, {self._vector} has {settings.dimension}"
                 )
-        self.settings, self.mechanisms, self.memory = settings, dict(mechanisms), memory
+        self.settings, self.mechanisms, self.memory = settings, mechanisms, memory
         self.dimension: int = settings.dimension
         """Number of integers in a release."""
         self._turns = Turns()
@@ -247,6 +248,7 @@ class IterateEngine(RecordEngine):
         self._direct = type(self._noise) is SecureNoise
         self._in_place = self._seeded or self._direct
         self._levels = {level: index for index, level in enumerate(self.mechanisms)}
+        self._prepared: set[str] = set()
 
     @in_turn
     def __getstate__(self) -> dict[str, Any]:
@@ -273,7 +275,15 @@ class IterateEngine(RecordEngine):
         return np.array(self.memory.rows[index])
 
     def _level_indices(self, levels: Sequence[str]) -> NDArray[np.int64]:
+        """Return the levels' rows in the tables that kernels read, which are filled at a level's first release."""
+        for level in {*levels} - self._prepared:
+            self._prepare(self._levels[level], self.mechanisms[level])
+            self._prepared.add(level)
         return np.array([self._levels[level] for level in levels], dtype=np.int64)
+
+    @abstractmethod
+    def _prepare(self, row: int, mechanism: Any) -> None:
+        """Fill a level's row of the tables."""
 
     def _learn_block(self, X: NDArray[np.float64], y: NDArray[np.float64]) -> None:
         self._learn_records(X, y, None)

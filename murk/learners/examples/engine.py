@@ -12,6 +12,7 @@ import numpy as np
 
 from murk._arrays import Floats, Integers
 from murk._jit import due
+from murk._lazy import bounding, map_levels
 from murk._scratch import copied, empty, keep, wiped
 from murk._turns import in_turn
 from murk.errors import MurkError
@@ -71,6 +72,11 @@ class Memory(KernelMemory):
         whole[k.COIN] = 0
 
 
+def _bounds_of(mechanism: ExampleMechanism) -> list[int] | None:
+    """Return the bound on each coordinate of a payload; None where one bound holds for all."""
+    return mechanism.magnitudes.tolist() if hasattr(mechanism, "magnitudes") else None
+
+
 class IWPEngine(NeverPublished, IterateEngine):
     """IWP-SGD on one chain, with ``settings`` from `settle`; noise is secure unless ``seed`` or ``noise`` is given."""
 
@@ -92,14 +98,19 @@ class IWPEngine(NeverPublished, IterateEngine):
     ) -> None:
         super().__init__(settings, mechanisms, Memory(settings), seed, noise)
         self._trials = 0 if self._seeded else trials_for(len(self.memory.noise))
-        self._level_table = level_rows(settings, list(self.mechanisms.values()))
+        self._level_table = (
+            np.zeros((len(mechanisms), k.LEVEL_REALS)), np.zeros((len(mechanisms), k.LEVEL_WHOLES), dtype=np.int64)
+        )  # fmt: skip
         self._labelled = settings.form == k.LABEL
         self._row_names = (*_ROWS, "first", "second") if settings.weighted else _ROWS
-        self._bounds = {
-            level: mechanism.magnitudes.tolist() if hasattr(mechanism, "magnitudes") else None
-            for level, mechanism in self.mechanisms.items()
-        }
+        self._bounds = map_levels(_bounds_of, mechanisms)
         self.current: ExampleMechanism | None = None
+        # Refuses a level that is too noisy for the loss before any release.
+        self._level_indices([*bounding(mechanisms)])
+
+    def _prepare(self, row: int, mechanism: ExampleMechanism) -> None:
+        for table, values in zip(self._level_table, level_rows(self.settings, [mechanism]), strict=True):
+            table[row] = values[0]
 
     @property
     def real(self) -> Floats:
@@ -355,10 +366,9 @@ class OuterEngine(IWPEngine):
         levels = self._level_indices(block.levels)
         self.current = None
         numbers = np.empty((len(block), self.dimension))
-        for level, mechanism in self.mechanisms.items():
+        for level in {*block.levels}:
             own = levels == self._levels[level]
-            if own.any():
-                numbers[own] = mechanism.decode(payloads[own])
+            numbers[own] = self.mechanisms[level].decode(payloads[own])
         learn_outer(self.real, self.whole, numbers, levels, *self._level_table)
 
     @in_turn

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from murk._arrays import Floats
+from murk._lazy import bounding
 from murk.learners.core.coordinates import matrix_size
 from murk.learners.core.engine import path_variance, weighted_mean
 from murk.learners.estimates.estimate import FEWEST, RANDOM_SCALING, Estimate, PublicCovariates
@@ -55,7 +56,7 @@ def _estimate(engines: Sequence[Any]) -> Estimate:
     polished, covariates = _sandwich(engines, average), engines[0].covariates
     if covariates is None or not settings.weighted or settings.regularization > 0.0:
         return polished
-    noisiest = max(settings.noise(mechanism).variance for mechanism in engines[0].mechanisms.values())
+    noisiest = max(settings.noise(mechanism).variance for mechanism in bounding(engines[0].mechanisms).values())
     sums = _sums(engines)
     unused = settings.directed and not fit.rows_are_used(settings, covariates, noisiest)
     if unused or not sums[k.POLISH_WEIGHT] > 0.0:

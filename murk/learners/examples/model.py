@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import combinations_with_replacement, groupby
 from typing import Any
 
@@ -27,6 +27,7 @@ import numpy as np
 import numpy.typing as npt
 
 from murk._arrays import Floats
+from murk._lazy import map_levels
 from murk._turns import in_turn
 from murk.learners.core.coordinates import matrix_size
 from murk.learners.core.part import Numbers, Part, all_numbers
@@ -137,9 +138,8 @@ def part_of(model: Model, task: Task, columns: Columns, whole: ExampleProblem) -
         note += f"; of people whose {task.target.name} is known"
     if released.outer:
         numbers = Numbers.of(*_of_matrix(columns, p))
-        parts = {
-            level: PartOfOuter.of(each, numbers, settings.features + 1) for level, each in whole.mechanisms.items()
-        }
+        size = settings.features + 1
+        parts = map_levels(lambda each: PartOfOuter.of(each, numbers, size), whole.mechanisms)
         return _part(derived, settings, parts, all_numbers, note)
     if released.directed and own and columns.places == tuple(range(p)):
         return _part(derived, settings, whole.mechanisms, all_numbers, note)
@@ -154,7 +154,7 @@ def part_of(model: Model, task: Task, columns: Columns, whole: ExampleProblem) -
         values["square"] = 2.0 if released.directed else released.square
         note = f"{WEIGHTED.format(released.weight)}{note}" if released.directed else note
         take = Numbers.of(places, [1] * (len(places) - 1) + [columns.sign])
-        vectors = {level: _vector(each, settings.features) for level, each in whole.mechanisms.items()}
+        vectors = map_levels(partial(_vector, features=settings.features), whole.mechanisms)
         return _part(derived, VectorSettings(**values), vectors, take, note, VectorProblem)
     if released.form == k.PRODUCT:
         take = Numbers.of(columns.places)
@@ -167,7 +167,7 @@ def part_of(model: Model, task: Task, columns: Columns, whole: ExampleProblem) -
         settings = replace(settings, square=released.square)
     else:
         settings = replace(settings, target="real", loss="squared", release="separate")
-    mechanisms = {level: _restricted(each, settings, own) for level, each in whole.mechanisms.items()}
+    mechanisms = map_levels(partial(_restricted, settings=settings, own=own), whole.mechanisms)
     # The features of a record without the task's own target are released as zeros.
     others = "" if own else f"; people whose {task.target.name} is missing count as the middle of every column"
     return _part(derived, settings, mechanisms, take, others)
@@ -224,7 +224,7 @@ def _part(
     problem: type[ExampleProblem] = ExampleProblem,
 ) -> Part:
     check_size(settings)
-    return Part(task, problem(settle(settings, mechanisms), dict(mechanisms)), take, note)
+    return Part(task, problem(settle(settings, mechanisms), mechanisms), take, note)
 
 
 def _vector(mechanism: ExampleMechanism, features: int) -> GaussianMechanism:

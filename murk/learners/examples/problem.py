@@ -17,6 +17,7 @@ from murk.learners.examples import layout as k
 from murk.learners.examples.outer import to_units
 from murk.learners.examples.polish import triangle
 from murk.learners.examples.settings import POLISHED, ExampleMechanism, ExampleSettings, released, settle
+from murk.privacy.guarantees import Guarantee
 from murk.stream.messages.codec import MAX_MESSAGE, MAX_STATE, longest_release
 from murk.stream.messages.state import trail_bytes
 from murk.stream.task.task import Task
@@ -30,7 +31,7 @@ class ExampleProblem:
     """The examples of a task: which vector of a record is randomized, and how a learner uses the release."""
 
     settings: ExampleSettings  # public settings, from `settle`
-    mechanisms: dict[str, ExampleMechanism]
+    mechanisms: Mapping[str, ExampleMechanism]
     covariates: PublicCovariates | None = None  # public covariates, for the learner alone
     kind = "example"
     interactive = False
@@ -121,11 +122,11 @@ def problem_for(task: Task) -> ExampleProblem:
     settings = settings_of(task)
     # Before mechanisms are made, whose errors would blame budgets.
     check_size(settings)
-    mechanisms: Mapping[str, ExampleMechanism] = {
-        level: replace(settings, kind=task.privacy.kind_for(guarantee)).mechanism(guarantee)
-        if settings.outer
-        else settings.mechanism(guarantee)
-        for level, guarantee in task.privacy.levels.items()
-    }
+
+    def mechanism(guarantee: Guarantee) -> ExampleMechanism:
+        own = replace(settings, kind=task.privacy.kind_for(guarantee)) if settings.outer else settings
+        return own.mechanism(guarantee)
+
+    mechanisms = task.privacy.by_level(mechanism)
     covariates = None if task.covariates is None else PublicCovariates(*task.covariates)
-    return ExampleProblem(settle(settings, mechanisms), dict(mechanisms), covariates)
+    return ExampleProblem(settle(settings, mechanisms), mechanisms, covariates)

@@ -12,6 +12,7 @@ from typing import Any, Literal
 import numpy as np
 
 from murk._arrays import Floats, Integers
+from murk._lazy import bounding
 from murk.errors import UserError
 from murk.learners.core.coordinates import matrix_size
 from murk.learners.core.options import Averaging, InverseScalingStep, Weighting
@@ -234,7 +235,7 @@ class ExampleSettings:
 
 def settle(settings: ExampleSettings, mechanisms: Mapping[str, ExampleMechanism]) -> ExampleSettings:
     """Return settings with radius and truncation for the noisiest level, or raise UserError for an invalid radius."""
-    worst = max(settings.noise(mechanism).variance for mechanism in mechanisms.values())
+    worst = max(settings.noise(mechanism).variance for mechanism in bounding(mechanisms).values())
     radius = losses.checked_radius(settings.loss, settings.radius, worst)
     terms = settings.truncation
     if settings.loss == "log" and terms is None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Mapping, Sequence
-from operator import le
+from operator import attrgetter, le
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from murk._arrays import Floats, Integers
+from murk._lazy import map_levels
 from murk._scratch import copied, empty, keep, wiped
 from murk._turns import in_turn
 from murk.errors import MurkError
@@ -185,17 +186,18 @@ class SGDEngine(IterateEngine):
         self.covariates = covariates
         self.classes = tuple(classes)
         self._known_version = 0
-        self._reach = {level: mechanism.reach for level, mechanism in self.mechanisms.items()}
+        self._reach = map_levels(attrgetter("reach"), mechanisms)
         # Attributes, as every release needs them.
         self._never_too_old, self._share_ppm = settings.staleness.releases, settings.staleness.share_ppm
         self._floor = settings.staleness.floor
         self._coins = np.zeros((1, 3), dtype=np.uint64)
         self._trials = 0 if self._seeded else k.trials_of(settings.dimension)
         self.current: Mechanism | None = None
-        offered = list(self.mechanisms.values())
-        self._kinds = np.array([m.code for m in offered], dtype=np.int64)
-        self._units = np.array([m.unit for m in offered])
-        self._variances = np.array([m.variance for m in offered])
+        self._kinds = np.zeros(len(mechanisms), dtype=np.int64)
+        self._units, self._variances = np.zeros(len(mechanisms)), np.zeros(len(mechanisms))
+
+    def _prepare(self, row: int, mechanism: Mechanism) -> None:
+        self._kinds[row], self._units[row], self._variances[row] = mechanism.code, mechanism.unit, mechanism.variance
 
     @property
     def features(self) -> Floats:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import ClassVar
@@ -21,6 +21,7 @@ from murk.learners.gradients.kernels import is_published, newest_published, spac
 from murk.learners.gradients.losses import Balanced, Huber, Logistic, Softmax
 from murk.learners.gradients.settings import Settings
 from murk.learners.problem import HostileModelError
+from murk.privacy.guarantees import Guarantee
 from murk.privacy.mechanisms import Mechanism, calibrate
 from murk.stream.messages.codec import MAX_STATE
 from murk.stream.messages.state import trail_bytes
@@ -48,7 +49,7 @@ class GradientProblem:
     """The gradients of a task: at which iterates they are taken, and how they are bounded and randomized."""
 
     settings: Settings
-    mechanisms: dict[str, Mechanism]
+    mechanisms: Mapping[str, Mechanism]
     covariates: PublicCovariates | None = None  # public covariates of the task
     classes: tuple[str, ...] = ()  # the target's classes, for names
     kind: ClassVar[str] = "gradient"
@@ -179,10 +180,10 @@ def problem_for(task: Task) -> GradientProblem:
         staleness=task.max_staleness,
         **{name: getattr(learner, name) for name in _SETTINGS},
     )
-    mechanisms = {
-        level: calibrate(
-            task.privacy.kind_for(guarantee), guarantee, dimension=settings.dimension, radius=settings.bound
-        )
-        for level, guarantee in task.privacy.levels.items()
-    }
+
+    def mechanism(guarantee: Guarantee) -> Mechanism:
+        kind = task.privacy.kind_for(guarantee)
+        return calibrate(kind, guarantee, dimension=settings.dimension, radius=settings.bound)
+
+    mechanisms = task.privacy.by_level(mechanism)
     return GradientProblem(settings, mechanisms, covariates, classes)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 
 from murk._arrays import Floats, Integers
 from murk._jit import due
+from murk._lazy import bounding, map_levels
 from murk._scratch import keep, wiped
 from murk._turns import Turns, in_turn
 from murk.errors import MurkError, UserError
@@ -129,7 +131,7 @@ class MomentEngine(NeverPublished, RecordEngine):
         *,
         noise: NoiseSource | None = None,
     ) -> None:
-        for level, mechanism in mechanisms.items():
+        for level, mechanism in bounding(mechanisms).items():
             if mechanism.dimension != layout.dimension:
                 raise UserError(
                     f"level {level!r} randomizes {mechanism.dimension} numbers, but a release has {layout.dimension}"
@@ -138,20 +140,14 @@ class MomentEngine(NeverPublished, RecordEngine):
         self.layout, self.model = layout, model
         self.dimension = layout.dimension
         """Number of integers in a release."""
-        self.mechanisms = dict(mechanisms)
+        self.mechanisms = mechanisms
         self._noise: NoiseSource = SecureNoise() if noise is None else noise
         self._seed = noise.seed if type(noise) is SimulatedNoise else None
         self._direct = self._seed is not None or type(self._noise) is SecureNoise
         self._trials = 0 if self._seed is not None else trials_for(layout.dimension)
         self._learned = MomentSums(np.zeros(layout.dimension), np.zeros(k.SUMS), 0)
-        self._places = {level: place for place, level in enumerate(self.mechanisms)}
-        self._level_table = _table([Level.of(mechanism, layout) for mechanism in self.mechanisms.values()])
-        self._bounds = {
-            level: np.asarray(mechanism.magnitudes, dtype=np.int64)
-            for level, mechanism in self.mechanisms.items()
-            if hasattr(mechanism, "magnitudes")
-        }
-        self._reach = {level: mechanism.reach for level, mechanism in self.mechanisms.items()}
+        self._bounds = map_levels(_bounds_of, mechanisms)
+        self._reach = map_levels(attrgetter("reach"), mechanisms)
         self._others: dict[int, tuple[Randomizer, _Table]] = {}
         self._fit: tuple[MomentSums, Fit] | None = None
 
@@ -261,7 +257,7 @@ class MomentEngine(NeverPublished, RecordEngine):
 
     def admit(self, release: MomentRelease, ahead: int = 0) -> None:
         """Raise RejectedError for a coordinate, or a length, that honest noise does not reach."""
-        bounds = self._bounds.get(release.level)
+        bounds = self._bounds[release.level]
         if bounds is not None and np.any(np.abs(np.array(release.payload, dtype=np.int64)) > bounds):
             raise RejectedError("magnitude", "a coordinate beyond the bound of its part of the mechanism")
         if not self._reach[release.level].holds(release.payload):
@@ -270,7 +266,7 @@ class MomentEngine(NeverPublished, RecordEngine):
     def admits(self, releases: Sequence[MomentRelease]) -> bool:
         """Return whether `admit` accepts all these releases."""
         for level, rows in block_of(releases).split("level").items():
-            bounds = self._bounds.get(level)
+            bounds = self._bounds[level]
             if bounds is not None and (np.abs(rows) > bounds).any():
                 return False
             if not self._reach[level].holds_all(rows):
@@ -283,13 +279,16 @@ class MomentEngine(NeverPublished, RecordEngine):
         if not releases:
             return
         block = block_of(releases)
-        levels = np.array([self._places[level] for level in block.levels], dtype=np.int64)
-        self._learn_batch(block.rows(self.dimension), levels, self._level_table)
+        places = {level: place for place, level in enumerate(dict.fromkeys(block.levels))}
+        levels = np.array([places[level] for level in block.levels], dtype=np.int64)
+        table = self._table_of([self.mechanisms[level] for level in places])
+        self._learn_batch(block.rows(self.dimension), levels, table)
 
     @in_turn
     def learn_payloads(self, payloads: Integers, level: str) -> None:
         """Learn from the released integers (m, d) of one level."""
-        self._learn_batch(payloads, np.full(len(payloads), self._places[level], dtype=np.int64), self._level_table)
+        table = self._table_of([self.mechanisms[level]])
+        self._learn_batch(payloads, np.zeros(len(payloads), dtype=np.int64), table)
 
     def _learn_batch(self, payloads: Integers, levels: Integers, table: _Table) -> None:
         balls, units, weights, variances = table
@@ -338,6 +337,11 @@ class MomentEngine(NeverPublished, RecordEngine):
 
 
 _Table = tuple[NDArray[np.bool_], Floats, Floats, Floats]
+
+
+def _bounds_of(mechanism: Randomizer) -> Integers | None:
+    """Return the bound on each coordinate of a payload; None where one bound holds for all."""
+    return np.asarray(mechanism.magnitudes, dtype=np.int64) if hasattr(mechanism, "magnitudes") else None
 
 
 def _table(levels: Sequence[Level]) -> _Table:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -42,7 +42,7 @@ class MomentProblem:
 
     layout: Statistics
     model: MomentModel
-    mechanisms: dict[str, Randomizer]
+    mechanisms: Mapping[str, Randomizer]
     binary: bool  # whether targets of 0 and 1 are first coded to -1 and +1
     kind: ClassVar[str] = "moment"
     interactive: ClassVar[bool] = False
@@ -170,10 +170,10 @@ def problem_for(task: Task) -> MomentProblem | DirectionProblem:
     )  # fmt: skip
     # Before mechanisms are calibrated, which may be impossible for so many numbers.
     check_size(layout)
-    mechanisms = {
-        level: calibrated(guarantee, layout, release=block.release or "observed", kind=task.privacy.kind_for(guarantee))
-        for level, guarantee in task.privacy.levels.items()
-    }
+    release, kind_for = block.release or "observed", task.privacy.kind_for
+    mechanisms = task.privacy.by_level(
+        lambda guarantee: calibrated(guarantee, layout, release=release, kind=kind_for(guarantee))
+    )
     return MomentProblem(
         layout, MomentModel(curve, response, public, block.covariance, block.solver), mechanisms, binary
     )

@@ -61,7 +61,8 @@ def _promise(report: Report) -> str:
         for level, each in report["levels"].items()
         for words in text.promises(each)
     )
-    promised = folded("What each release promises", f"{levels}<p>{escape(report['cap_words'])}</p>")
+    grid = f"<p>{escape(report['grid']['words'])}</p>" if "grid" in report else ""
+    promised = folded("What each release promises", f"{levels}{grid}<p>{escape(report['cap_words'])}</p>")
     forged = report.get("forged")
     return promised if forged is None else promised + folded("Forged releases", f"<p>{escape(forged['words'])}</p>")
 

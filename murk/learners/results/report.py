@@ -9,6 +9,8 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from murk._lazy import bounding
+
 if TYPE_CHECKING:
     from murk.learners.estimates.drift import CurvePoint, Drift
     from murk.learners.estimates.estimate import Estimate
@@ -71,16 +73,32 @@ def committed(
 
 
 def describe_levels(task: Task) -> dict[str, dict[str, Any]]:
-    """Describe each level's guarantee, as data and in words."""
+    """Describe each level's guarantee, as data and in words; of a grid the default, lowest and highest level's."""
     from murk.learners.problem import problem_for
 
     mechanisms = problem_for(task).mechanisms
-    levels = {level: describe_level(task.privacy.levels[level], mechanism) for level, mechanism in mechanisms.items()}
+    shown = bounding(mechanisms)
+    levels = {level: describe_level(task.privacy.levels[level], mechanism) for level, mechanism in shown.items()}
     if task.shuffle is not None:
         for level, entry in levels.items():
             central = task.shuffle.promised(task.privacy.levels[level])
             entry["central"] = {**central.to_dict(), "words": central.describe()}
     return levels
+
+
+def describe_grid(task: Task) -> dict[str, Any]:
+    """Return the range of a task's grid of levels, as data and in words."""
+    grid = task.privacy.grid
+    assert grid is not None
+    last = len(grid.points) - 1
+    return {
+        "parameter": task.privacy.parameter,
+        "from": grid.low,
+        "to": grid.high,
+        "levels": len(grid.points),
+        "words": f"A person with a budget of their own releases at the largest one within it on a grid of "
+        f"{task.privacy.range_words}: level 0 is the smallest budget, level {last} the largest.",
+    }
 
 
 SEVERAL_ROWS: Final = (
@@ -294,6 +312,7 @@ def report_log(
         **({"history": columns(points, estimate.names)} if history else {}),
         "guarantee": levels[DEFAULT_LEVEL]["guarantee"],
         "levels": levels,
+        **({"grid": describe_grid(task)} if task.privacy.grid is not None else {}),
         "cap": None if task.privacy.per_person is None else task.privacy.per_person.to_dict(),
         "cap_words": describe_cap(task, people_are_rows=people_are_rows),
         "public_sample": None if disclosure is None else disclosure.to_dict(),

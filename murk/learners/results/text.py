@@ -97,6 +97,8 @@ def describe_privacy(report: Mapping[str, Any]) -> Iterator[Block]:
         yield Paragraph(f"Promised for each release at level {level}: two guarantees.")
         for words in promises(promise):
             yield Paragraph(f"  {words}", "  ")
+    if "grid" in report:
+        yield Paragraph(report["grid"]["words"])
     yield Paragraph(report["cap_words"], "  ")
 
 

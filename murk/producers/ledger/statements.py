@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
@@ -21,6 +21,7 @@ from murk.producers.ledger.names import NameKey
 from murk.producers.ledger.prices import CURRENCIES, Price, Promise, parse_history, read_prices
 from murk.producers.ledger.recognition import Run
 from murk.producers.ledger.transaction import Owner, WindowCounts, count_by_owner, count_windows
+from murk.stream.task.privacy import MOST_LEVELS
 from murk.stream.task.shuffle import COLLUDING, CentralGuarantee
 
 _PERHAPS = "perhaps after sending"
@@ -155,8 +156,9 @@ class Account:
 class Totals:
     """Sums over everyone in a ledger; they identify nobody and depend on no value.
 
-    ``dropped`` counts releases deleted unconfirmed; ``levels`` maps (task name, level) to releases; ``files`` counts
-    files that people released from, and ``rows`` the people who are rows of a file.
+    ``dropped`` counts releases deleted unconfirmed; ``levels`` maps (task name, level) to releases; ``ranges`` maps
+    tasks whose releases are at more levels than have names, so on a grid, to the range of their budgets in words;
+    ``files`` counts files that people released from, and ``rows`` the people who are rows of a file.
     """
 
     people: int
@@ -166,6 +168,7 @@ class Totals:
     dropped: int
     withdrawn: int
     levels: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    ranges: Mapping[str, str] = field(default_factory=dict)
     files: int = 0
     rows: int = 0
     organisations: int = 0
@@ -368,10 +371,27 @@ def totals(file: Database) -> Totals:
         queued=count("count(*) FROM outbox"),
         withdrawn=count("count(*) FROM withdrawals"),
         levels={(name, level): number for name, level, number in by_level},
+        ranges=dict(_ranges(file, [name for name, _, _ in by_level])),
         files=count("count(DISTINCT source) FROM runs"),
         rows=count(f"count(*) FROM ({_ACCOUNTS} WHERE home > 0)"),
         organisations=count(f"count(*) FROM ({_ACCOUNTS} {of_organisations})", *CENTRAL),
     )
+
+
+def _ranges(file: Database, names: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield each task with many levels, and the range of the budgets that its people released at."""
+    many = [name for name, count in Counter(names).items() if count > MOST_LEVELS + 1]
+    if not many:
+        return
+    used = file.query(
+        """SELECT DISTINCT tasks.name, tariff FROM spending
+           JOIN tariffs ON tariffs.number = spending.tariff JOIN tasks ON tasks.number = tariffs.task"""
+    )
+    prices = read_prices(file)
+    for name in many:
+        stated = [prices[number].guarantee.to_dict() for own, number in used if own == name]
+        budgets = sorted(next(iter(next(iter(each.values())).items()))[::-1] for each in stated)
+        yield name, f"{budgets[0][1]} = {budgets[0][0]:g} to {budgets[-1][0]:g}"
 
 
 def _level(price: Price, row: Sequence[int], waiting: int, receipts: Sequence[int]) -> LevelAccount:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import math
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -62,6 +63,9 @@ class Block:
         return len(self.rows)
 
 
+_GRID: Final = "{from: 0.25, to: 4}"
+
+
 def check_columns(task: Task, level: str | None, organisation: str | None) -> None:
     """Raise a UserError if a column of levels or organisations is a feature or the target."""
     values = (*task.coding.columns, task.coding.target)
@@ -105,10 +109,10 @@ class FileSource:
     With real noise no value stops the reading, since observers of a log see whether releases arrive. Every value is
     coded as on a device: missing and invalid ones (text instead of a number, NaN, an undeclared category or label)
     become 0, whatever the task's ``missing`` rule. A row without any value is released in place of one that cannot be
-    read (wrong number of cells, not a JSON object), names nobody, or has an unknown level: at the task's first level
-    (``fallback_level``), from an account of its own. With a column of organisations such a row belongs to none and is
-    left out. In a simulation, and if ``strict``, each of these stops the reading; so do missing values under ``missing:
-    error``.
+    read (wrong number of cells, not a JSON object), names nobody, or has an unknown level or a budget below the grid:
+    at the task's first level (``fallback_level``), from an account of its own. With a column of organisations such a
+    row belongs to none and is left out. In a simulation, and if ``strict``, each of these stops the reading; so do
+    missing values under ``missing: error``.
 
     ``digest`` is the SHA-256 of the file's bytes, or of a table's names and values; ``absent`` are columns that none of
     the first records has, if each record has keys of its own. Raises UserError if the file cannot be read, has no rows,
@@ -140,6 +144,8 @@ class FileSource:
         The level of every person (one of the task's), or "lot" for one drawn uniformly.
     level_column
         The column that names each person's level, instead of ``level``.
+    budgets
+        Whether that column has budgets, which are rounded down to the task's grid of levels.
     organisation_column
         The column that names each record's organisation, if organisations release.
     strict
@@ -154,6 +160,7 @@ class FileSource:
         person_column: str | None = None,
         level: str = "default",
         level_column: str | None = None,
+        budgets: bool = False,
         organisation_column: str | None = None,
         strict: bool | None = None,
     ) -> None:
@@ -162,10 +169,12 @@ class FileSource:
         self.strict = task.simulated if strict is None else strict
         self.person_column, self.organisation_column = person_column, organisation_column
         self._name_column = person_column or organisation_column
-        self.level, self.level_column = level, level_column
+        self.level, self.level_column, self._budgets = level, level_column, budgets
         levels = task.privacy.levels
         if level_column is None and level != BY_LOT and level not in levels:
-            raise UserError(f"the task {task.name!r} has no level {level!r}: choose one of {', '.join(levels)}")
+            raise UserError(f"the task {task.name!r} has no level {level!r}: choose one of {task.privacy.choices}")
+        if budgets and task.privacy.grid is None:
+            raise UserError(f"the task {task.name!r} has no grid of budgets: write privacy: {{levels: {_GRID}}}")
         if BY_LOT in levels and level == BY_LOT and level_column is None:
             raise UserError(f"the task {task.name!r} has a level named {BY_LOT!r}, which means at random: rename it")
         check_columns(task, level_column, organisation_column)
@@ -291,7 +300,14 @@ class FileSource:
         )
         levels: Sequence[str] | None
         if self.level_column is not None:
+            known = frozenset(unreadable)
             levels = self._levels(columns[self.level_column], rows, unreadable)
+            if self._budgets and people is not None:
+                # Whoever spends less than the grid's lowest pays for no release, not even one without their values.
+                people = [
+                    self._nobody(rows[index]) if index in unreadable - known else name
+                    for index, name in enumerate(people)
+                ]
         else:
             levels = None if self.level == BY_LOT else [self.level] * len(rows)
         if unreadable:
@@ -369,23 +385,39 @@ class FileSource:
                 unreadable.add(index)
                 # A record without any value needs nobody's budget, and is released like all others.
                 nobody = name == self.organisation_column
-                names.append(NOBODY if nobody else f"row {row + 1} of {self.digest[:16]}")
+                names.append(NOBODY if nobody else self._nobody(row))
         return names
+
+    def _nobody(self, row: int) -> str:
+        """Return the account of a row whose person is unknown or does not take part."""
+        return f"row {row + 1} of {self.digest[:16]}"
 
     def _levels(self, column: Sequence[Any], rows: Sequence[int], unreadable: set[int]) -> list[str]:
         """Return the rows' levels, adding the indices of rows with an unknown one to ``unreadable``."""
-        levels, checked = self.task.privacy.levels, list(column)
+        checked = []
         for index, (row, value) in enumerate(zip(rows, column, strict=True)):
-            if isinstance(value, str) and value in levels:
-                continue
-            if self.strict:
-                raise UserError(
-                    f"{self._location(row, self.level_column or '')}: not a level of the task "
-                    f"{self.task.name!r}. Its levels are {', '.join(levels)}"
-                )
-            unreadable.add(index)
-            checked[index] = self.fallback_level
+            level = self._level(value)
+            if level is None and self.strict:
+                privacy = self.task.privacy
+                wanted, remedy = f"a level of the task {self.task.name!r}", f"Its levels are {privacy.choices}"
+                if privacy.grid is not None and self._budgets:
+                    wanted = f"a budget of at least {privacy.parameter} = {privacy.grid.low:g}, the grid's lowest"
+                    remedy = "Leave out people who spend less"
+                raise UserError(f"{self._location(row, self.level_column or '')}: not {wanted}. {remedy}")
+            if level is None:
+                unreadable.add(index)
+            checked.append(self.fallback_level if level is None else level)
         return checked
+
+    def _level(self, value: Any) -> str | None:
+        """Return the level that a cell names, or the largest one within the budget that it holds; None if none."""
+        if not self._budgets:
+            return value if isinstance(value, str) and value in self.task.privacy.levels else None
+        try:
+            budget = math.nan if isinstance(value, bool) else float(value)
+            return self.task.privacy.level_of(budget) if math.isfinite(budget) else None
+        except (TypeError, ValueError, OverflowError, UserError):
+            return None
 
     def _check_unchanged(self) -> None:
         if self.records.changed(self._survey):

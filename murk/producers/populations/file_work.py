@@ -182,7 +182,7 @@ class CodedSurvey:
             if columns:
                 parts.append(f"{_CELL_WORDS[cell]}: {', '.join(columns)}")
         if self._unreadable:
-            rows = "rows that cannot be read, name nobody, or have no level of the task"
+            rows = "rows that cannot be read, name nobody, or have no level of the task or a budget below its grid"
             parts.append(f"{rows}: {self._unreadable:,}")
         if parts:
             found.append(
@@ -264,8 +264,8 @@ class PopulationConfig:
     """Configuration of a population.
 
     ``source`` is the path of the people's file, or the result of `open_records`. ``person`` is the column that names
-    them (None if each row is a person). ``level`` is a level of the task, ``"lot"``, or ``"column:NAME"``. Without a
-    ``seed``, noise is real.
+    them (None if each row is a person). ``level`` is a level of the task, ``"lot"``, ``"column:NAME"`` or, on a grid of
+    levels, ``"budget:NAME"``. Without a ``seed``, noise is real.
     """
 
     source: str | Path | Records
@@ -285,8 +285,11 @@ class PopulationConfig:
             column = task.block.organisation
             return FileSource(self.source, task, level=self.level, organisation_column=column, strict=strict)
         kind, colon, column = self.level.partition(":")
-        if colon and kind == "column":
-            return FileSource(self.source, task, person_column=self.person, level_column=column, strict=strict)
+        if colon and kind in ("column", "budget"):
+            return FileSource(
+                self.source, task, person_column=self.person, level_column=column, budgets=kind == "budget",
+                strict=strict,
+            )  # fmt: skip
         return FileSource(self.source, task, person_column=self.person, level=self.level, strict=strict)
 
     def _check_organisations(self, task: Task) -> None:
@@ -299,7 +302,7 @@ class PopulationConfig:
         if self.level not in levels:
             raise UserError(
                 f"--level {self.level}: all organisations of a task release at one of its levels "
-                f"(protocol: sketch). Choose one of {', '.join(levels)}"
+                f"(protocol: sketch). Choose one of {task.privacy.choices}"
             )
 
 

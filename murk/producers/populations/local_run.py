@@ -179,7 +179,8 @@ def run(
     person
         The column that names people; by default each row is one.
     level
-        A level of the task, ``"lot"`` (drawn uniformly) or ``"column:NAME"``.
+        A level of the task, ``"lot"`` (drawn uniformly), ``"column:NAME"`` for a column of levels, or ``"budget:NAME"``
+        for a column of budgets, which are rounded down to the task's grid of levels.
     lifetime
         Each person's cap over all tasks in the ledger: a guarantee, or text such as ``"gdp:2"``.
     publish

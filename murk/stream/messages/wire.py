@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property, lru_cache
 from operator import attrgetter
@@ -18,6 +18,7 @@ import msgspec
 import numpy as np
 
 from murk._arrays import Integers
+from murk._lazy import LazyLevels
 from murk.errors import MurkError
 from murk.stream.messages.codec import RejectedError, WireRules, decode, encode, parse
 from murk.stream.messages.releases import KINDS, SCHEMA_VERSION, PackedRelease, Release
@@ -187,9 +188,8 @@ def receiver(rules: WireRules) -> Callable[[bytes], Release]:
     if issubclass(model, PackedRelease):
         # An organisation's releases are few and long: parsing is not the bottleneck.
         return lambda data: decode(data, rules)
-    magnitudes, lengths, longest = dict(rules.magnitudes), frozenset(rules.lengths), rules.max_bytes
+    (magnitudes, _, widest), lengths, longest = _magnitudes(rules), frozenset(rules.lengths), rules.max_bytes
     task, simulated, partitions, fields = rules.task_hash, rules.simulated, rules.partitions, len(model.model_fields)
-    widest = max(magnitudes.values(), default=0)
     parse: Callable[[bytes], Any] = msgspec.json.Decoder(struct_of(model, widest)).decode
 
     def receive(data: bytes) -> Release:
@@ -223,9 +223,8 @@ def block_receiver(rules: WireRules) -> Callable[[Sequence[bytes]], Block | None
     model = KINDS[rules.kind]
     if issubclass(model, PackedRelease) or not rules.magnitudes:
         return lambda values: None
-    magnitudes, lengths, longest = dict(rules.magnitudes), frozenset(rules.lengths), rules.max_bytes
+    (magnitudes, narrowest, widest), lengths, longest = _magnitudes(rules), frozenset(rules.lengths), rules.max_bytes
     simulated, partitions, fields = {rules.simulated}, rules.partitions, len(model.model_fields)
-    narrowest, widest = min(magnitudes.values()), max(magnitudes.values())
     shape = struct_of(model, widest, task=(rules.task_hash,), level=tuple(magnitudes))
     parse: Callable[[bytes], list[Any]] = msgspec.json.Decoder(list[shape]).decode  # type: ignore[valid-type]
 
@@ -259,6 +258,15 @@ def block_receiver(rules: WireRules) -> Callable[[Sequence[bytes]], Block | None
         return block if plain else None
 
     return read
+
+
+def _magnitudes(rules: WireRules) -> tuple[Mapping[str, int], int, int]:
+    """Return the largest plausible coordinate by level, and bounds on these."""
+    if isinstance(rules.magnitudes, LazyLevels):
+        # Known only once a level's mechanism is made, at its first release.
+        return rules.magnitudes, 0, LARGEST
+    magnitudes = dict(rules.magnitudes)
+    return magnitudes, min(magnitudes.values(), default=0), max(magnitudes.values(), default=0)
 
 
 def _within(bound: int, payloads: Sequence[Sequence[int]]) -> bool:

@@ -52,7 +52,8 @@ _MESSAGES: Final = {
 }
 
 # Tags of unions, which pydantic includes in an error's location although they are not keys.
-TAGS: Final = {"<date>", "<number>", "<categories>", "<binary>", "<classes>", "<real>", "<word>", "<schedule>"}
+TAGS: Final = {"<date>", "<number>", "<categories>", "<binary>", "<classes>", "<real>", "<word>", "<schedule>",
+         "<named>", "<grid>"}  # fmt: skip
 
 
 def shown(value: object, limit: int = 60) -> str:

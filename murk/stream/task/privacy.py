@@ -1,23 +1,37 @@
 """The privacy block of a task: the default guarantee, the levels and a person's cap."""
 
 import re
-from collections.abc import Callable, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self, TypeVar
 
-from pydantic import BeforeValidator, Field, PlainSerializer, PlainValidator, field_validator
+from pydantic import (
+    BeforeValidator,
+    Discriminator,
+    Field,
+    PlainSerializer,
+    PlainValidator,
+    Tag,
+    field_validator,
+    model_validator,
+)
 
+from murk._lazy import LazyLevels, bounding, map_levels
 from murk.errors import UserError
 from murk.privacy.guarantees import Guarantee, guarantee_from_dict
 from murk.privacy.mechanisms import BEST, KINDS, Currency, Mechanism, PrivacyLoss, calibrate, cap_of, former_kind
 from murk.stream.messages.releases import LEVEL_PATTERN
-from murk.stream.task.block import Block
+from murk.stream.task.block import Block, Number
 from murk.stream.task.errors import nearest, shown, task_error
 from murk.stream.task.registry import PROTOCOLS, check_guarantee
 
+M = TypeVar("M")
 DEFAULT_LEVEL: Final = "default"
 MOST_LEVELS: Final = 16
+MOST_POINTS: Final = 512  # of a grid
+RATIO: Final = 1.0199  # of neighbouring points: 1.02 with the rounding to six digits
 _MECHANISMS: Final = (BEST, *KINDS)
 _NAMED: Final = ", ".join(f"`{kind}`" for kind in KINDS[:-1]) + f" and `{KINDS[-1]}`"
 PARAMETERS: Final = {"pure": ("epsilon",), "approx": ("epsilon", "delta"), "gdp": ("mu",), "zcdp": ("rho",)}
@@ -96,6 +110,56 @@ def _own_cost(guarantee: Guarantee, currency: Currency) -> PrivacyLoss:
     return cost
 
 
+class LevelGrid(Block):
+    """A geometric grid of budgets: each point is a level, and its number is the level's name.
+
+    The first point is ``low``. Each further one is 1.0199 times the one before, rounded to six significant digits, and
+    the last is ``high``: rounding a budget down to the grid costs less than 2% of it.
+
+    >>> grid = LevelGrid.model_validate({"from": 0.25, "to": 4})
+    >>> len(grid.points), grid.points[:3], grid.points[-1]
+    (142, (0.25, 0.254975, 0.260049), 4.0)
+    """
+
+    low: Annotated[Number, Field(gt=0)] = Field(
+        alias="from",
+        description="the budget of level `0`; that of each next level is 1.0199 times as large, rounded to six "
+        "significant digits",
+    )
+    high: Annotated[Number, Field(gt=0)] = Field(alias="to", description="the budget of the last level")
+
+    @model_validator(mode="after")
+    def _check_points(self) -> Self:
+        if not self.low < self.high:
+            raise task_error(f"{self.high:g} is not above from: {self.low:g}; raise it", "to")
+        if not self.high < self.low * RATIO ** (MOST_POINTS - 1):
+            raise task_error(
+                f"{self.high:g} is too far above from: {self.low:g}: a grid has at most {MOST_POINTS} levels; lower it",
+                "to",
+            )
+        return self
+
+    @cached_property
+    def points(self) -> tuple[float, ...]:
+        """The budgets, ascending."""
+        points, following = [], self.low
+        # One product, correctly rounded: the same numbers in every language.
+        while following < self.high:
+            points.append(following)
+            following = float(f"{following * RATIO:.6g}")
+        return (*points, self.high)
+
+
+def _form(levels: Any) -> str:
+    """Return which form a task's levels have."""
+    if isinstance(levels, LevelGrid):
+        return "<grid>"
+    numbers = isinstance(levels, dict) and {"from", "to"} & {
+        key for key, value in levels.items() if not isinstance(value, dict | Guarantee)
+    }
+    return "<grid>" if numbers else "<named>"
+
+
 class PrivacyBlock(Block):
     """The guarantee of each release, and a person's cap for the task."""
 
@@ -103,10 +167,13 @@ class PrivacyBlock(Block):
         description="the guarantee of a release at the default level: `{pure: {epsilon: }}`, `{approx: {epsilon: , "
         "delta: }}`, `{gdp: {mu: }}` or `{zcdp: {rho: }}`"
     )
-    further_levels: dict[str, AGuarantee] = Field(
+    further_levels: Annotated[
+        Annotated[dict[str, AGuarantee], Tag("<named>")] | Annotated[LevelGrid, Tag("<grid>")], Discriminator(_form)
+    ] = Field(
         default={},
         alias="levels",
-        description="further levels by name, at most 16; `default` is `guarantee`",
+        description="further levels by name, at most 16; `default` is `guarantee`. Or `{from: 0.25, to: 4}`: a grid of "
+        "budgets in the guarantee's parameter, in steps below 2%, for people with budgets of their own",
     )
     per_person: AGuarantee | None = Field(
         default=None,
@@ -123,7 +190,7 @@ class PrivacyBlock(Block):
     @field_validator("further_levels", mode="before")
     @classmethod
     def _check_levels(cls, levels: Any) -> Any:
-        if not isinstance(levels, dict):
+        if not isinstance(levels, dict) or _form(levels) == "<grid>":
             return levels
         if len(levels) > MOST_LEVELS:
             raise task_error(f"has {len(levels)} levels: at most {MOST_LEVELS}")
@@ -134,19 +201,92 @@ class PrivacyBlock(Block):
                 raise task_error("a level's name has at most 32 letters, digits, - and _; rename it", name)
         return levels
 
+    @cached_property
+    def levels(self) -> Mapping[str, Guarantee]:
+        """All levels by name, the default one as ``default``, and those of a grid by number, made when used."""
+        further = self.further_levels
+        if not isinstance(further, LevelGrid):
+            return {DEFAULT_LEVEL: self.guarantee, **further}
+        numbers = tuple(map(str, range(len(further.points))))
+        return LazyLevels((DEFAULT_LEVEL, *numbers), (DEFAULT_LEVEL, numbers[0], numbers[-1]), self._at)
+
+    def _at(self, level: str) -> Guarantee:
+        if level == DEFAULT_LEVEL:
+            return self.guarantee
+        assert isinstance(self.further_levels, LevelGrid)
+        ((kind, figures),) = self.guarantee.to_dict().items()
+        return guarantee_from_dict({kind: {**figures, self.parameter: self.further_levels.points[int(level)]}})
+
+    def by_level(self, make: Callable[[Guarantee], M]) -> Mapping[str, M]:
+        """Return what ``make`` makes of each level's guarantee, of a grid when it is used.
+
+        The ends of a grid are made at once, so that an impossible mechanism is refused before anything else.
+        """
+        made = map_levels(make, self.levels)
+        bounding(made)
+        return made
+
     @property
-    def levels(self) -> dict[str, Guarantee]:
-        """All levels by name, the default one as ``default``."""
-        return {DEFAULT_LEVEL: self.guarantee, **self.further_levels}
+    def grid(self) -> LevelGrid | None:
+        """The grid of levels, if the task has one."""
+        return self.further_levels if isinstance(self.further_levels, LevelGrid) else None
+
+    @property
+    def parameter(self) -> str:
+        """The guarantee's parameter, in which a grid's budgets are: ``epsilon``, ``mu`` or ``rho``."""
+        return PARAMETERS[next(iter(self.guarantee.to_dict()))][0]
+
+    def level_of(self, budget: float) -> str:
+        """Return the level of the largest budget of the grid that is no larger than a person's own.
+
+        Raises UserError if the task has no grid, or the budget is below it or no number.
+
+        >>> privacy = PrivacyBlock.model_validate({"guarantee": {"gdp": {"mu": 1}}, "levels": {"from": 0.25, "to": 4}})
+        >>> level = privacy.level_of(1.5)
+        >>> level, privacy.levels[level]
+        ('90', GaussianDP(mu=1.47269))
+        """
+        if self.grid is None:
+            raise UserError("the task has no grid of budgets: write privacy: {levels: {from: 0.25, to: 4}}")
+        if not budget >= self.grid.low:
+            raise UserError(
+                f"a budget is below the grid's lowest ({self.parameter} = {self.grid.low:g}), or no number: with less, "
+                "a person does not take part"
+            )
+        return str(bisect_right(self.grid.points, budget) - 1)
+
+    @property
+    def choices(self) -> str:
+        """The levels' names in words."""
+        if self.grid is None:
+            return ", ".join(self.levels)
+        return f"{DEFAULT_LEVEL}, or 0 to {len(self.grid.points) - 1} for {self.range_words}"
+
+    @property
+    def range_words(self) -> str:
+        """The grid's range in words, empty without one, such as ``mu = 0.25 to 4 (142 levels)``."""
+        grid = self.grid
+        return "" if grid is None else f"{self.parameter} = {grid.low:g} to {grid.high:g} ({len(grid.points)} levels)"
 
     def times(self, factor: float) -> dict[str, Any]:
         """Return the block as plain data without a cap, all budgets multiplied by ``factor`` (rho: by its square)."""
         privacy = self.model_dump(mode="json", by_alias=True) | {"per_person": None}
-        for guarantee in (privacy["guarantee"], *privacy["levels"].values()):
+        levels = privacy["levels"]
+        if self.grid is not None:
+            by = factor**2 if self.parameter == "rho" else factor
+            privacy["levels"] = {end: by * budget for end, budget in levels.items()}
+            levels = {}
+        for guarantee in (privacy["guarantee"], *levels.values()):
             (figures,) = guarantee.values()
             for name in figures:
                 figures[name] *= {"delta": 1.0, "rho": factor**2}.get(name, factor)
         return privacy
+
+    def key_of(self, level: str) -> tuple[str, ...]:
+        """Return the key of a level in the block, for errors."""
+        if level == DEFAULT_LEVEL:
+            return ("guarantee",)
+        return ("levels", level if self.grid is None else "from" if level == "0" else "to")
 
     def kind_for(self, guarantee: Guarantee) -> str:
         """Return the kind of mechanism for a level's guarantee; a document without one has the former default."""
@@ -158,8 +298,11 @@ class PrivacyBlock(Block):
         ``dimension`` is the approximate number of numbers in a release; ``released`` its kind, if the protocol has
         several. Raises `PydanticCustomError`, naming the level, its problem and the remedy.
         """
-        for level, guarantee in self.levels.items():
-            at = ("guarantee",) if level == DEFAULT_LEVEL else ("levels", level)
+        if self.grid is not None and PROTOCOLS[protocol].of_organisations:
+            raise task_error("a grid is of people's own budgets, and here organisations release; name levels", "levels")
+        # Noise decreases and cost grows with the budget: the ends of a grid bound all its levels.
+        for level, guarantee in bounding(self.levels).items():
+            at = self.key_of(level)
             try:
                 check_guarantee(protocol, guarantee, released)
             except UserError as error:

@@ -34,7 +34,7 @@ from murk.stream.task.learner import (
     PublicCovariates,
     covariates,
 )
-from murk.stream.task.privacy import DEFAULT_LEVEL, PrivacyBlock, filled_in
+from murk.stream.task.privacy import PrivacyBlock, filled_in
 from murk.stream.task.protocol import Scale
 from murk.stream.task.registry import (
     BLOCKS,
@@ -287,9 +287,14 @@ class Task(_ProtocolBlocks):
                 "the central guarantee holds for people who are in one crowd, once; remove the cap, which allows more",
                 *("privacy", "per_person"),
             )
+        if self.privacy.grid is not None:
+            raise task_error(
+                f"crowds are of one level, and few people share one of a grid's {len(self.privacy.levels)}; name a few "
+                "levels, or remove shuffle",
+                *("privacy", "levels"),
+            )
         for level, guarantee in self.privacy.levels.items():
-            at = ("guarantee",) if level == DEFAULT_LEVEL else ("levels", level)
-            shuffle.check_level(guarantee, "privacy", *at)
+            shuffle.check_level(guarantee, "privacy", *self.privacy.key_of(level))
         shuffle.check_promise(self.privacy.guarantee, "shuffle")
 
     @cached_property

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Protocol
 
+from murk._lazy import map_levels
 from murk.stream.messages.codec import WireRules
 from murk.stream.messages.state import Estimating
 
@@ -52,7 +54,7 @@ class StreamLearner(Estimating, Protocol):
 def wire_rules(task: Task, learner: StreamLearner) -> WireRules:
     """Return what a release must satisfy for a task's learner."""
     lengths = payload_lengths(learner)
-    magnitudes = {level: mechanism.magnitude for level, mechanism in learner.mechanisms.items()}
+    magnitudes = map_levels(attrgetter("magnitude"), learner.mechanisms)
     return WireRules(task.hash, task.simulated, lengths, magnitudes, task.log.partitions, kind=learner.kind)
 
 

@@ -34,7 +34,7 @@ from murk.stream.task.learner import (
     PublicBlock,
     StepSchedule,
 )
-from murk.stream.task.privacy import PrivacyBlock
+from murk.stream.task.privacy import LevelGrid, PrivacyBlock
 from murk.stream.task.shuffle import PromiseBlock, ShuffleBlock
 from murk.stream.task.task import Task, canonical_json, differences
 from tests.stream.tasks import HUBER, LOGISTIC, SOFTMAX, content, parse
@@ -141,6 +141,10 @@ BLOCKS: dict[type[Block], tuple[dict[str, Any], tuple[str | int, ...]]] = {
     ClassTarget: (content(SOFTMAX), ("target",)),
     RealTarget: (content(HUBER), ("target",)),
     PrivacyBlock: (content(), ("privacy",)),
+    LevelGrid: (
+        content() | {"privacy": {"guarantee": {"gdp": {"mu": 1.0}}, "levels": {"from": 0.5, "to": 2}}},
+        ("privacy", "levels"),
+    ),
     LearnerBlock: (content(HUBER), ("learner",)),
     StepSchedule: (SCHEDULE, ("learner", "step")),
     MaxStaleness: (content(), ("max_staleness",)),
@@ -218,6 +222,7 @@ OTHERS: dict[type[Block], dict[str, Any]] = {
         "per_person": {"gdp": {"mu": 4.0}},
         "mechanism": "gaussian",
     },
+    LevelGrid: {"from": 0.6, "to": 3},
     LearnerBlock: {
         "weights": "mallows",
         "clip": {SEVERAL: {"weights": "clip", "clip": 1.0}},

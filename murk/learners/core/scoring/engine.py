@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from murk._lazy import map_levels
 from murk._turns import Turns, in_turn
 from murk.errors import MurkError
 from murk.learners.core.coordinates import matrix_size
@@ -57,7 +58,7 @@ class ScoreEngine:
         self.settings = settings
         self.dimension = settings.dimension  # length of a score
         self.lengths = lengths_of(settings)  # lengths of a score's and, if any are asked for, a matrix's payload
-        self.mechanisms = dict(mechanisms)
+        self.mechanisms = mechanisms
         self._turns = Turns()
         self._now = Chain(0, (Epoch(0, settings.first_model(mechanisms)),))
         self._reach = reaches(mechanisms)
@@ -111,7 +112,7 @@ class ScoreEngine:
             raise RejectedError("dimension", "a matrix, but this task asks nobody for one")
         if len(release.payload) != self.lengths[matrix]:
             raise RejectedError("dimension", f"{len(release.payload)} numbers for a {release.question}")
-        if not self._reach[release.level, matrix].holds(release.payload):
+        if not self._reach[release.level][matrix].holds(release.payload):
             raise RejectedError("magnitude", FORGED)
 
     def admits(self, releases: Sequence[ScoreRelease]) -> bool:
@@ -123,7 +124,7 @@ class ScoreEngine:
         if {(release.question != "score", len(release.payload)) for release in releases} - {*enumerate(self.lengths)}:
             return False
         answers = block_of(releases).split(*_ANSWERED)
-        return all(self._reach[level, asked != "score"].holds_all(rows) for (_, level, asked), rows in answers.items())
+        return all(self._reach[level][asked != "score"].holds_all(rows) for (_, level, asked), rows in answers.items())
 
     def _check_version(self, version: int, count: int) -> None:
         """Refuse a release's version if a chain of ``count`` releases does not know its model."""
@@ -274,13 +275,13 @@ def lengths_of(settings: Settings) -> tuple[int, ...]:
     return (settings.dimension, matrix_size(settings.features))[: 1 + settings.matrices]
 
 
-def reaches(mechanisms: Mapping[str, ScoreMechanisms]) -> dict[tuple[str, bool], Reach]:
-    """Return the largest norm of an honest payload, by level and by whether the payload is a matrix."""
-    return {
-        (level, matrix): pair.mechanism("curvature" if matrix else "score").reach
-        for level, pair in mechanisms.items()
-        for matrix in (False, True)
-    }
+def reaches(mechanisms: Mapping[str, ScoreMechanisms]) -> Mapping[str, tuple[Reach, Reach]]:
+    """Return the largest norms of honest payloads by level: of a score's and of a matrix's."""
+    return map_levels(_reaches_of, mechanisms)
+
+
+def _reaches_of(pair: ScoreMechanisms) -> tuple[Reach, Reach]:
+    return pair.score.reach, pair.mechanism("curvature").reach
 
 
 def merged(engines: Sequence[ScoreEngine]) -> ScoreEstimate:
@@ -295,7 +296,9 @@ def merged_of(settings: Settings, known: Sequence[Learned]) -> ScoreEstimate:
     outlook, forgery = None, None
     if found:
         solution = solution_of(found, settings.response, settings.rows)
-        mechanisms = {level: pair for _, levels in chains for level, pair in levels.items()}
+        mechanisms = chains[0][1]
+        if any(levels is not mechanisms for _, levels in chains):
+            mechanisms = {level: pair for _, levels in chains for level, pair in levels.items()}
         forgery = Forgery.of([epoch for chain, _ in chains for epoch in chain.epochs], mechanisms)
         outlook = Outlook(settings, solution, found, mechanisms, _level_counts(chains))
     estimate = estimate_of(settings.reported, outlook, len(known), sum(chain.count for chain, _ in chains))

@@ -38,6 +38,7 @@ from murk.learners.estimates.estimate import Estimate, Extent, People
 from murk.learners.estimates.forgers import SLACK, Influence, longest, noise_of_number
 from murk.learners.results.numbers import rounded
 from murk.privacy.guarantees import Guarantee
+from murk.stream.task.privacy import MOST_LEVELS
 
 MOST: Final = 256  # largest multiple of the present number of people that is forecast
 
@@ -96,6 +97,10 @@ class Need:
 
 
 def _budgets_words(budgets: Mapping[str, Guarantee]) -> str:
+    if len(budgets) > MOST_LEVELS + 1:
+        # Those of a grid.
+        pairs = sorted(next(iter(next(iter(each.to_dict().values())).items()))[::-1] for each in budgets.values())
+        return f"{pairs[0][1]} of about {pairs[0][0]:g} to {pairs[-1][0]:g}"
     words = []
     for level, budget in budgets.items():
         (parameters,) = budget.to_dict().values()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
@@ -20,6 +20,7 @@ from murk.learners.core.scoring.model import QUESTIONS, Model, Question, asked, 
 from murk.learners.core.scoring.settings import REMEMBERED, Settings
 from murk.learners.estimates.drift import Drift
 from murk.learners.estimates.estimate import PublicCovariates
+from murk.privacy.guarantees import Guarantee
 from murk.privacy.mechanisms.base import Randomizer
 from murk.privacy.noise import NoiseSource, Purpose
 from murk.stream.messages.codec import MAX_MESSAGE, MAX_STATE, longest_release
@@ -39,7 +40,7 @@ class ScoreProblem:
     """The questions of a task of scores, their bounds and mechanisms."""
 
     settings: Settings  # the public settings
-    mechanisms: dict[str, ScoreMechanisms]  # level name to the two mechanisms of that level
+    mechanisms: Mapping[str, ScoreMechanisms]  # level name to the two mechanisms of that level
     kind: ClassVar[str] = "score"
     interactive: ClassVar[bool] = True
     _last: list[tuple[NDArray[np.float64], Model] | None] = field(
@@ -174,10 +175,13 @@ def check_size(settings: Settings, levels: int, interactive: bool) -> None:
         instead = "" if settings.dimension <= _MANY_NUMBERS else " with max_staleness: {releases: 20}"
         if instead and not settings.labels:
             instead += ", or examples"
+        # Sums are kept for each level, as their noise and lattices differ.
+        at_levels, fewer = (f" at each of {levels} levels", ", a narrower grid of levels") if levels > 17 else ("", "")
         raise UserError(
             f"{p:,} coded features (the constant is one, and so is each category but the first) have "
-            f"{matrix_size(p):,} second moments: a learner's state would take up to {state / 2**20:.1f} MB, and a "
-            f"log accepts {MAX_STATE / 2**20:g} MB. Give the task fewer features, or protocol: gradients{instead}"
+            f"{matrix_size(p):,} second moments{at_levels}: a learner's state would take up to {state / 2**20:.1f} MB, "
+            f"and a log accepts {MAX_STATE / 2**20:g} MB. Give the task fewer features{fewer}, or protocol: "
+            f"gradients{instead}"
         )
 
 
@@ -194,12 +198,11 @@ def covariates_of(task: Task) -> PublicCovariates | None:
     return covariates
 
 
-def level_mechanisms(task: Task, settings: Settings) -> dict[str, ScoreMechanisms]:
+def level_mechanisms(task: Task, settings: Settings) -> Mapping[str, ScoreMechanisms]:
     """Return a task's mechanisms by level; raise UserError if one cannot provide its level's guarantee."""
-    return {
-        level: score_mechanisms(
-            task.privacy.kind_for(guarantee), guarantee, settings.features, settings.contrasts,
-            matrices=settings.matrices,
-        )
-        for level, guarantee in task.privacy.levels.items()
-    }  # fmt: skip
+
+    def mechanisms(guarantee: Guarantee) -> ScoreMechanisms:
+        kind, sizes = task.privacy.kind_for(guarantee), (settings.features, settings.contrasts)
+        return score_mechanisms(kind, guarantee, *sizes, matrices=settings.matrices)
+
+    return task.privacy.by_level(mechanisms)

@@ -167,11 +167,11 @@ def _answer(
     weight, noise, share, whole = 0.0, 0.0, 0.0, 0.0
     size = next(iter(mechanisms.values())).mechanism(question).dimension
     total = np.zeros(size)
-    for level, pair in mechanisms.items():
+    for level in mechanisms:
         tally = epoch.tallies.get((level, question))
         if tally is None or tally.count == 0:
             continue
-        mechanism = pair.mechanism(question)
+        mechanism = mechanisms[level].mechanism(question)
         variance, along = direction_spread(mechanism)
         precision = 1.0 / (variance + 1.0 / size)
         count = counted_answers(epoch, level, question, tally)

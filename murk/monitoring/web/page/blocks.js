@@ -5,6 +5,7 @@ import { count, dayOf, decimals, estimatePlaces, NONE, rate, share, significant 
 
 const FEWEST_BUCKETS = 6;
 const MOST_BUCKETS = 11;
+const MOST_LEVELS = 17;
 
 // Meanings of reasons; an unknown reason is shown without one.
 const MEANINGS = {
@@ -157,9 +158,11 @@ function showChains(chains) {
   ]));
 }
 
-function showLevels(levels) {
+function showLevels(all) {
   const grid = byId("levels");
-  const learned = levels.reduce((sum, level) => sum + level.learned, 0);
+  const learned = all.reduce((sum, level) => sum + level.learned, 0);
+  // Of a grid of budgets, its default, smallest and largest.
+  const levels = all.length > MOST_LEVELS ? [all[0], all[1], all.at(-1)] : all;
   while (grid.children.length > levels.length) grid.lastElementChild.remove();
   levels.forEach((level, i) => showLevel(grid.children[i] ?? grid.appendChild(levelCard()), level, learned));
 }
