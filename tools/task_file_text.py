@@ -91,9 +91,11 @@ A release never has more privacy loss than its guarantee: calibration rounds tow
 | `sketch` | by each organisation, once a window | approx; `moments` also gdp, zcdp | [GaussMix](gaussmix.md) |
 
 A task accepts only the block of its own protocol. Of the keys of `learner`, `examples` use `step`, `averaging`,
-`weighting` and `radius`. `moments` and `sketch` accept only `radius`, and ignore it. `scores` accept none. `examples`,
-`moments` and `sketch` learn a binary or a real target. `scores` also learn several classes: log odds with public
-covariates, else average effects.
+`weighting` and `radius`, and `sketch` uses `weighting`. `moments` and `sketch` accept `radius`, and ignore it. `scores`
+accept none. `examples` and `sketch` learn a binary or a real target, the others also several classes. Of these,
+`scores` and `moments` learn log odds with public covariates, else average effects.
+
+Keys that contradict `as_published: true` are refused; those that a paper leaves open are not, as the step's numbers.
 
 ## Public covariates
 

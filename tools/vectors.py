@@ -113,11 +113,15 @@ def _settings(draw: random.Random, protocol: str, target: str) -> dict[str, Any]
     if protocol == "gradients":
         objective = {"binary": ["balanced", "logistic"], "classes": ["softmax"], "real": ["huber", "squared", "median"]}
         weights = draw.choice(["norm", "mallows", "clip"])
-        learner: dict[str, Any] = {"weights": weights, "radius": draw.choice([None, 2.0])}
+        learner: dict[str, Any] = {"weights": weights, "radius": draw.choice([None, 2.0, "unbounded"])}
+        learner |= {"step": {"eta": 0.2}} if learner["radius"] == "unbounded" else {}
         learner |= {"clip": 0.7} if weights == "clip" else {}
         chosen = draw.choice(objective[target])
         if chosen == "huber":
             learner |= {"huber_c": draw.choice([0.5, 1.345]), "scale": draw.choice(["estimate", 0.4])}
+            learner["scale_multiplier"] = draw.choice([4.0, 1.0])
+        if chosen == "softmax":
+            learner["coordinates"] = draw.choice(["contrasts", "classes"])
         return {"objective": chosen, "learner": learner}
     if protocol == "examples":
         release = draw.choice([None, "outer", "directions", "joint", "separate"])
@@ -212,7 +216,7 @@ def _iterate(draw: random.Random, problem: Any, task: Task) -> tuple[list[float]
         return start.tolist(), version
     theta = np.array([draw.gauss(0, 1) for _ in range(problem.dimension)])
     slopes = problem.dimension - problem.settings.scaled
-    theta[:slopes] *= draw.random() * problem.settings.radius / np.linalg.norm(theta[:slopes])
+    theta[:slopes] *= draw.random() * min(problem.settings.radius, 5.0) / np.linalg.norm(theta[:slopes])
     if problem.settings.scaled:
         theta[-1] = draw.uniform(0.05, 3.9) / problem.settings.multiplier
     version = draw.choice([1, 2, 128, 4096, 2**20])

@@ -25,6 +25,7 @@ from murk.stream.task.task import Task
 Record = dict[str, Any]
 
 POOL, ITERATES, MODELS, STARTS, SWEEPS = 96, 96, 24, 3, 12
+FAR = 10.0  # longest iterate to try where a task does not bound them
 _OTHER = "(any other value)"
 
 
@@ -179,7 +180,7 @@ def _iterates(
     directions = [*np.eye(slopes), *-np.eye(slopes), *rng.normal(size=(ITERATES, slopes))]
     for direction in directions:
         theta = np.empty(d)
-        theta[:slopes] = settings.radius * direction / np.linalg.norm(direction)
+        theta[:slopes] = min(settings.radius, FAR) * direction / np.linalg.norm(direction)
         if settings.scaled:
             theta[-1] = scales[rng.integers(3)] / settings.multiplier
         iterates.append(theta)
@@ -219,7 +220,7 @@ def _around(problem: Releasing, theta: Floats, step: float, rng: np.random.Gener
     moved = []
     for _ in range(24):
         other = theta.copy()
-        other[:slopes] += step * settings.radius * rng.normal(size=slopes) / np.sqrt(slopes)
+        other[:slopes] += step * min(settings.radius, FAR) * rng.normal(size=slopes) / np.sqrt(slopes)
         norm = np.linalg.norm(other[:slopes])
         if norm > settings.radius:
             other[:slopes] *= settings.radius / norm

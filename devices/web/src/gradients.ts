@@ -6,7 +6,8 @@ import { contrasts, eigen, hostile, kindFor, levelsOf, type Protocol, secondMome
 import type { Task } from "./task.js";
 import { Refused } from "./words.js";
 
-const MULTIPLIER = 4; // raises an estimated scale's coordinate above the noise
+const MULTIPLIER = 4; // default unit of an estimated scale's coordinate, above the noise
+const UNBOUNDED = 1e6; // largest scale where iterates are not projected
 
 /** Distance from a published version to the next one. */
 function spacing(version: number, floor: number): number {
@@ -40,11 +41,13 @@ export function gradients(task: Task, p: number): Protocol {
   const c = known ? known[0]! : huber ? positive(learner.huber_c, "huber_c") : 0;
   const scaled = objective === "huber" && learner.scale === "estimate";
   const fixed = known ? known[1]! : huber && !scaled ? positive(learner.scale, "scale") : 0;
-  const d = K ? (K - 1) * p : p + Number(scaled);
+  const multiplier = positive(learner.scale_multiplier ?? MULTIPLIER, "scale_multiplier");
+  const rows = learner.coordinates === "classes" ? K : K - 1;
+  const d = K ? rows * p : p + Number(scaled);
   const centre = scaled ? kappa(c) / 2 - (c * c) / 4 : 0;
   const moment = secondMoment(task, p);
   const transform = moment && whitening(moment, p);
-  const basis = contrasts(Math.max(K, 1));
+  const basis = rows === K ? Float64Array.from({ length: K * K }, (_, at) => Number(at % (K + 1) === 0)) : contrasts(Math.max(K, 1));
 
   // The bound of a gradient, from the features' box.
   let [small, large] = [1, p];
@@ -59,22 +62,23 @@ export function gradients(task: Task, p: number): Protocol {
     reach = Math.sqrt(large) < peak ? Math.sqrt(large) : Math.sqrt(small) > peak ? 2 / Math.sqrt(small) : peak;
   }
   let bound = reach * (K ? Math.SQRT2 : huber ? c : 1);
-  if (scaled) bound = Math.sqrt(bound * bound + ((MULTIPLIER * c * c) / 4) ** 2);
+  if (scaled) bound = Math.sqrt(bound * bound + ((multiplier * c * c) / 4) ** 2);
   if (weights === "clip") bound = positive(learner.clip, "clip");
 
   const mechanisms = levelsOf(task, (cap) => calibrate(kindFor(task, cap), cap, d, bound));
-  const radius = learner.radius == null ? (huber ? 1.5 : 3) : positive(learner.radius, "radius");
+  const unbounded = learner.radius === "unbounded";
+  const radius = unbounded ? Infinity : learner.radius == null ? (huber ? 1.5 : 3) : positive(learner.radius, "radius");
   const start = positive(learner.scale_start, "scale_start");
   const floor = Math.floor(task.max_staleness.releases / 64);
   const initial = new Float64Array(d);
-  if (scaled) initial[p] = start / MULTIPLIER;
+  if (scaled) initial[p] = start / multiplier;
 
   const softmax = (theta: Vector, z: Vector, y: number, weight: number, out: Vector): void => {
     const odds = new Float64Array(K);
-    for (let r = 0; r < K - 1; r++) {
+    for (let r = 0; r < rows; r++) {
       let score = 0;
       for (let j = 0; j < p; j++) score += theta[r * p + j]! * z[j]!;
-      for (let k = 0; k < K; k++) odds[k]! += basis[k * (K - 1) + r]! * score;
+      for (let k = 0; k < K; k++) odds[k]! += basis[k * rows + r]! * score;
     }
     let top = odds[0]!;
     for (const each of odds) top = Math.max(top, each);
@@ -83,9 +87,9 @@ export function gradients(task: Task, p: number): Protocol {
       odds[k] = Math.exp(odds[k]! - top);
       total += odds[k]!;
     }
-    for (let r = 0; r < K - 1; r++) {
+    for (let r = 0; r < rows; r++) {
       let residual = 0;
-      for (let k = 0; k < K; k++) residual += basis[k * (K - 1) + r]! * (odds[k]! / total - (k === y ? 1 : 0));
+      for (let k = 0; k < K; k++) residual += basis[k * rows + r]! * (odds[k]! / total - (k === y ? 1 : 0));
       for (let j = 0; j < p; j++) out[r * p + j] = residual * z[j]! * weight;
     }
     odds.fill(0);
@@ -105,9 +109,10 @@ export function gradients(task: Task, p: number): Protocol {
       for (let j = 0; j < d - Number(scaled); j++) square += (theta[j]! / largest) ** 2;
       if (!(largest * Math.sqrt(square) <= radius * (1 + 1e-9))) hostile("its norm exceeds the task's radius");
       if (!scaled) return;
-      const scale = theta[p]! * MULTIPLIER;
+      const scale = theta[p]! * multiplier;
+      const most = unbounded ? UNBOUNDED : Math.max(4, start);
       const least = positive(learner.scale_floor, "scale_floor");
-      if (!(scale >= least * (1 - 1e-9) && scale <= Math.max(4, start) * (1 + 1e-9))) hostile("its scale is out of bounds");
+      if (!(scale >= least * (1 - 1e-9) && scale <= most * (1 + 1e-9))) hostile("its scale is out of bounds");
     },
     ask: () => undefined,
     vector({ x, y }, theta) {
@@ -128,15 +133,15 @@ export function gradients(task: Task, p: number): Protocol {
       const weight =
         weights === "norm" ? 1 / Math.max(1, Math.sqrt(square)) : weights === "mallows" ? Math.min(1, 2 / square) : 1;
       if (y !== y || fit !== fit) {
-        if (scaled) out[p] = -MULTIPLIER * centre;
+        if (scaled) out[p] = -multiplier * centre;
       } else if (K) softmax(theta, z, y, weight, out);
       else if (huber) {
-        const u = (y - fit) / (scaled ? theta[p]! * MULTIPLIER : fixed);
+        const u = (y - fit) / (scaled ? theta[p]! * multiplier : fixed);
         const slope = -Math.min(Math.max(u, -c), c) * weight;
         for (let j = 0; j < p; j++) out[j] = slope * z[j]!;
         if (scaled) {
           const half = centre + 0.25 * c * c;
-          out[p] = MULTIPLIER * ((-0.5 * Math.min(u * u, c * c) + half) * weight - centre);
+          out[p] = multiplier * ((-0.5 * Math.min(u * u, c * c) + half) * weight - centre);
         }
       } else {
         const miss =

@@ -129,7 +129,9 @@ const KEYS =
 const OF_BLOCK: Record<string, string> = {
   covariates: "counts points size",
   intervals: "tightest_at valid",
-  learner: "averaging clip delays huber_c intervals radius scale scale_floor scale_start step weighting weights",
+  learner:
+    "averaging clip coordinates delays huber_c intervals radius scale scale_floor scale_multiplier scale_start step " +
+    "weighting weights",
   log: "partitions retention",
   max_staleness: "releases share",
   privacy: "guarantee levels mechanism per_person",
@@ -137,8 +139,8 @@ const OF_BLOCK: Record<string, string> = {
 };
 const OF_PROTOCOL: Record<string, string> = {
   scores: "effects exponent models",
-  examples: "batch intercept loss regularization release split truncation",
-  moments: "covariance design link loss release solver",
+  examples: "batch intercept loss polish regularization release split truncation",
+  moments: "covariance design link loss release repair solver",
   gradients: "",
 };
 const OF_TARGET = {
@@ -164,6 +166,7 @@ const NUMBERS: Record<string, readonly [number, number, 1?]> = {
   "learner.radius": [TINY, LARGEST],
   "learner.scale": [TINY, LARGEST],
   "learner.scale_floor": [TINY, LARGEST],
+  "learner.scale_multiplier": [TINY, LARGEST],
   "learner.scale_start": [TINY, LARGEST],
   "learner.step.alpha": [0, 1],
   "learner.step.eta": [TINY, LARGEST],
@@ -246,7 +249,8 @@ function checkNumbers(task: TaskDocument): void {
   for (const [path, [low, high, whole]] of Object.entries(NUMBERS)) {
     let value: unknown = task;
     for (const key of path.split(".")) value = Object.hasOwn(Object(value), key) ? (value as Record<string, unknown>)[key] : null;
-    const word = path === "learner.scale" && value === "estimate";
+    const words: Record<string, unknown> = { "learner.scale": "estimate", "learner.radius": "unbounded" };
+    const word = Object.hasOwn(words, path) && value === words[path];
     if (value !== null && !word && !(within(value, low, high) && (!whole || Number.isInteger(value))))
       refuse(`its ${path} is not between ${low} and ${high}`);
   }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import math
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -39,10 +40,17 @@ class Covariates:
     total: float | None = None  # number of rows read; None if all are kept
 
     @classmethod
-    def of(cls, public: PublicCovariates) -> Covariates:
-        """Return the covariates of a task."""
-        people = float(public.counts.sum())
-        return cls(public.points, public.counts / people, people, public.second_moment)
+    def of(cls, public: PublicCovariates, reach: float = math.inf, *, constant: bool = True) -> Covariates:
+        """Return a task's points, shortened to ``reach`` without the constant, and counts; or without a constant."""
+        points, people = public.points, float(public.counts.sum())
+        shares, moment = public.counts / people, public.second_moment
+        if reach < math.inf:
+            points = points.copy()
+            for row in points:
+                confine(row, reach, True, False)
+            moment = (points * shares[:, None]).T @ points
+        size = points.shape[1] - (not constant)
+        return cls(points[:, :size], shares, people, moment[:size, :size])
 
     @cached_property
     def scatter(self) -> Floats:

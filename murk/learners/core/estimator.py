@@ -31,7 +31,7 @@ from murk.stream.task.data.containers import column_array
 
 if TYPE_CHECKING:
     from murk.learners.results.result import Result
-    from murk.stream.task.protocol import Scale
+    from murk.stream.task.protocol import Scale, TaskProtocol
 
 Record = Mapping[Any, Any]
 
@@ -451,6 +451,14 @@ class SGDEstimator(PersonEstimator):
     def average(self) -> NDArray[np.float64]:
         """The average bar_t of the iterates, in working coordinates."""
         return np.asarray(self._require().average)
+
+
+def published(protocol: TaskProtocol, target: str, budget: Guarantee) -> dict[str, Any]:
+    """Return the settings that ``as_published: true`` gives a task, as arguments of an estimator."""
+    found = {path[-1]: value for path, value in protocol.published(target, getattr(budget, "kind", "")).items()}
+    if "step" in found:
+        found["step"] = InverseScalingStep(**found["step"])
+    return found
 
 
 def step_setting(step: Any) -> Any:

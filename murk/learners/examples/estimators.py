@@ -18,6 +18,7 @@ from murk.learners.core.estimator import (
     Record,
     SGDEstimator,
     TargetEstimator,
+    published,
     step_setting,
     two_chances,
     two_labels,
@@ -33,7 +34,7 @@ from murk.learners.examples.evaluation import Example
 from murk.learners.examples.inference import estimate
 from murk.learners.examples.losses import Noise, probabilities
 from murk.learners.examples.outer import matrix_of
-from murk.learners.examples.protocol import FORMER_RELEASES, BinaryLoss
+from murk.learners.examples.protocol import FORMER_RELEASES, PROTOCOL, BinaryLoss
 from murk.learners.examples.settings import POLISHED, ExampleMechanism, ExampleSettings, released, settle
 from murk.privacy import ApproxDP, GaussianDP, Guarantee, PureDP
 from murk.privacy.noise import NoiseSource
@@ -289,19 +290,6 @@ class IWPSGD(SGDEstimator):
         return np.asarray(np.column_stack([rows, np.ones(len(rows))]) @ self._require().reference)
 
 
-def published(gamma: float) -> dict[str, Any]:
-    """Return the paper's settings, on which `as_published` of both estimators is based."""
-    return {
-        "release": "separate",
-        "step": InverseScalingStep(gamma, 0.0),
-        "averaging": None,
-        "weighting": "uniform",
-        "regularization": 5.0,
-        "batch": 128,
-        "polish": False,
-    }
-
-
 @documented
 class IWPSGDClassifier(IWPSGD, LabelEstimator, base.MiniBatchClassifier):
     """Linear classification by inverse Weierstrass private SGD (IWP-SGD) from examples released once.
@@ -388,7 +376,8 @@ class IWPSGDClassifier(IWPSGD, LabelEstimator, base.MiniBatchClassifier):
         Features and label are released separately, with half of epsilon each; batches of 128, lambda = 5.
         ``calibration="classic"`` gives the paper's noise, where valid (epsilon_x up to 8 at delta = 1e-5).
         """
-        return cls(budget=budget, **{**published(gamma), "loss": "exponential", **more})
+        settings = published(PROTOCOL, "binary", budget) | {"step": InverseScalingStep(gamma, 0.0)}
+        return cls(budget=budget, **{**settings, **more})
 
     def _scale(self) -> Scale:
         scales: dict[str, Scale] = {"log": "log odds", "quadratic": "probability"}
@@ -492,10 +481,10 @@ class IWPSGDRegressor(IWPSGD, TargetEstimator, base.MiniBatchRegressor):
     @classmethod
     def as_published(cls, *, budget: Guarantee, gamma: float = 1e-4, **more: Any) -> Self:
         """Return a learner with the paper's settings: separate releases, constant steps, the last iterate."""
-        return cls(
-            budget=budget,
-            **{**published(gamma), "target_bounds": None if "target_bound" in more else (-1.0, 1.0), **more},
-        )
+        settings = published(PROTOCOL, "real", budget) | {"step": InverseScalingStep(gamma, 0.0)}
+        del settings["loss"]
+        settings["target_bounds"] = None if "target_bound" in more else (-1.0, 1.0)
+        return cls(budget=budget, **{**settings, **more})
 
     def _released_target(self, x: Record, y: Any) -> float:
         return target(y)

@@ -108,7 +108,8 @@ def settings_of(task: Task) -> ExampleSettings:
         release=block.release or released(None, block.loss or default, task.privacy.levels.values(), coding.size - 1),
         loss=block.loss or default,
         step=step if step == "noise-aware" else InverseScalingStep(step.eta, step.alpha),
-        polish=coding.size <= POLISHED or block.release == "outer",
+        polish=(coding.size <= POLISHED or block.release == "outer") if block.polish is None else block.polish,
+        calibration=task.privacy.calibration,
         **{name: getattr(block, name) for name in ("intercept", "split", "truncation", "regularization", "batch")},
         **{name: getattr(learner, name) for name in ("radius", "averaging", "weighting")},
     )

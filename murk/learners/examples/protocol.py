@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Mapping, Set
-from typing import Annotated, Any, Final, Literal, get_args
+from typing import Annotated, Any, ClassVar, Final, Literal, get_args
 
 from pydantic import Field
 
@@ -54,6 +54,11 @@ class ExamplesBlock(Block):
         default=0.0, description="lambda of the ridge penalty lambda/2 |theta|^2"
     )
     batch: Annotated[Integer, Field(ge=1, le=65_536)] = Field(default=1, description="releases averaged per step")
+    polish: Annotated[bool, Field(strict=True)] | None = Field(
+        default=None,
+        description="whether a Newton step completes the estimate and gives intervals; `false` as published; `null`: "
+        "up to 64 coefficients, and with `outer`",
+    )
 
 
 def example_release(
@@ -129,6 +134,10 @@ class ExamplesProtocol(TaskProtocol):
     )
     learner_keys = ("step", "averaging", "weighting", "radius")
     estimates_loss = True
+    classic = "example"
+    left_open: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "loss": ("log", "quadratic"), "regularization": (), "batch": (), "step": (),
+    }  # fmt: skip
 
     def offered(self, block: Any) -> str:
         """Return the kind of release: outer products have mechanisms of their own."""
@@ -148,6 +157,19 @@ class ExamplesProtocol(TaskProtocol):
             label, rows = target == "binary", _rows(task.get("public"))
             filled["release"] = example_release(filled.get("loss"), levels, coded_features(task), label, rows)
         return filled
+
+    def published(self, target: str, guarantee: str) -> dict[tuple[str, ...], Any]:
+        """Return the settings of IWP-SGD: separate releases, constant steps of batches and the last iterate."""
+        return {
+            ("examples", "release"): "separate",
+            ("examples", "loss"): "squared" if target == "real" else "exponential",
+            ("examples", "regularization"): 5.0,
+            ("examples", "batch"): 128,
+            ("examples", "polish"): False,
+            ("learner", "step"): {"eta": 1e-4, "alpha": 0.0},
+            ("learner", "averaging"): None,
+            ("learner", "weighting"): "uniform",
+        }
 
     def check(self, block: Any, target: str) -> None:
         """Check that the loss fits the target, and the release the loss."""

@@ -18,6 +18,7 @@ from murk.learners.core.estimator import (
     LabelEstimator,
     SGDEstimator,
     TargetEstimator,
+    published,
     several_labels,
     step_setting,
     two_chances,
@@ -32,6 +33,7 @@ from murk.learners.gradients.engine import SGDEngine
 from murk.learners.gradients.inference import estimate
 from murk.learners.gradients.losses import Balanced, FullSoftmax, Huber, Logistic, Softmax
 from murk.learners.gradients.problem import SCALE_MULTIPLIER
+from murk.learners.gradients.protocol import PROTOCOL
 from murk.learners.gradients.settings import Settings, Weights
 from murk.privacy import GaussianDP, Guarantee, PureDP
 from murk.privacy.mechanisms import Mechanism, calibrate
@@ -166,17 +168,6 @@ class LDPSGD(SGDEstimator):
         return scores
 
 
-def published(budget: Guarantee, eta: float, alpha: float) -> dict[str, Any]:
-    """Return the paper's settings, on which `as_published` of both estimators is based."""
-    return {
-        "mechanism": "laplace" if isinstance(budget, PureDP) else "gaussian",
-        "weights": "mallows",
-        "step": InverseScalingStep(eta, alpha),
-        "weighting": "uniform",
-        "radius": math.inf,
-    }
-
-
 @documented
 class LDPSGDClassifier(LDPSGD, LabelEstimator, base.MiniBatchClassifier):
     """Logistic or softmax regression by locally private SGD, with averaging (LDP-SGD / LDP-ASGD).
@@ -264,7 +255,8 @@ class LDPSGDClassifier(LDPSGD, LabelEstimator, base.MiniBatchClassifier):
     @classmethod
     def as_published(cls, *, budget: Guarantee, eta: float = 0.2, alpha: float = 0.5, **more: Any) -> Self:
         """Return a learner as published: Mallows weights, steps ``eta i^-alpha``, no projection, K rows."""
-        settings = {**published(budget, eta, alpha), "objective": "logistic", "coordinates": "classes"}
+        settings = published(PROTOCOL, "classes", budget) | published(PROTOCOL, "binary", budget)
+        settings |= {"step": InverseScalingStep(eta, alpha), "radius": math.inf}
         return cls(budget=budget, **{**settings, **more})
 
     def _scale(self) -> Scale:
@@ -391,7 +383,9 @@ class LDPSGDRegressor(LDPSGD, TargetEstimator, base.MiniBatchRegressor):
     @classmethod
     def as_published(cls, *, budget: Guarantee, eta: float = 0.2, alpha: float = 0.5, **more: Any) -> Self:
         """Return a learner as published: Mallows weights, c = 1.345, steps ``eta i^-alpha``, no projection."""
-        settings = {**published(budget, eta, alpha), "c": 1.345, "scale_multiplier": 1.0}
+        settings = published(PROTOCOL, "real", budget)
+        del settings["objective"]
+        settings |= {"c": settings.pop("huber_c"), "step": InverseScalingStep(eta, alpha), "radius": math.inf}
         return cls(budget=budget, **{**settings, **more})
 
     def _objective(self) -> Huber:

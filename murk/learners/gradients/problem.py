@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -18,7 +19,7 @@ from murk.learners.gradients import kernels as k
 from murk.learners.gradients.engine import Memory, SGDEngine
 from murk.learners.gradients.inference import estimate
 from murk.learners.gradients.kernels import is_published, newest_published, spacing
-from murk.learners.gradients.losses import Balanced, Huber, Logistic, Softmax
+from murk.learners.gradients.losses import Balanced, FullSoftmax, Huber, Logistic, Softmax
 from murk.learners.gradients.settings import Settings
 from murk.learners.problem import HostileModelError
 from murk.privacy.guarantees import Guarantee
@@ -160,20 +161,20 @@ def problem_for(task: Task) -> GradientProblem:
     elif task.objective == "softmax":
         assert isinstance(task.target, ClassTarget)
         classes = tuple(task.target.classes)
-        objective = Softmax(len(classes))
+        objective = (FullSoftmax if learner.coordinates == "classes" else Softmax)(len(classes))
     else:
         known = None if learner.scale == "estimate" else float(learner.scale)
-        objective = Huber(learner.huber_c, known, SCALE_MULTIPLIER if known is None else 1.0)
+        objective = Huber(learner.huber_c, known, learner.scale_multiplier if known is None else 1.0)
     covariates = None if task.covariates is None else PublicCovariates(*task.covariates)
     step = learner.step
-    radius = FIT_RADIUS if isinstance(objective, Huber) else LOGIT_RADIUS
+    unbounded, radius = learner.radius == "unbounded", FIT_RADIUS if isinstance(objective, Huber) else LOGIT_RADIUS
     settings = Settings(
         objective=objective,
         names=coding.names,
         step=step if step == "noise-aware" else InverseScalingStep(step.eta, step.alpha),
-        radius=radius if learner.radius is None else learner.radius,
+        radius=math.inf if unbounded else radius if learner.radius is None else float(learner.radius),
         # A scale beyond the coded target's range is meaningless.
-        scale_ceiling=max(4.0, learner.scale_start),
+        scale_ceiling=Settings.scale_ceiling if unbounded else max(4.0, learner.scale_start),
         second_moment=None if covariates is None else covariates.second_moment,
         smallest_square=coding.smallest_square,
         largest_square=coding.largest_square,
@@ -182,8 +183,11 @@ def problem_for(task: Task) -> GradientProblem:
     )
 
     def mechanism(guarantee: Guarantee) -> Mechanism:
-        kind = task.privacy.kind_for(guarantee)
-        return calibrate(kind, guarantee, dimension=settings.dimension, radius=settings.bound)
+        privacy = task.privacy
+        return calibrate(
+            privacy.kind_for(guarantee), guarantee, dimension=settings.dimension, radius=settings.bound,
+            method=privacy.calibration,
+        )  # fmt: skip
 
     mechanisms = task.privacy.by_level(mechanism)
     return GradientProblem(settings, mechanisms, covariates, classes)

@@ -20,6 +20,7 @@ from murk.learners.core.estimator import (
     PersonEstimator,
     Record,
     TargetEstimator,
+    published,
     two_chances,
     two_labels,
 )
@@ -43,7 +44,7 @@ from murk.learners.moments.problem import check_size, own_curve
 from murk.learners.moments.protocol import FORMER_RELEASES
 from murk.learners.moments.root import NoRootError
 from murk.learners.moments.statistics import Statistics, balanced, normal_reach
-from murk.privacy import ApproxDP, GaussianDP, Guarantee, PureDP
+from murk.privacy import GaussianDP, Guarantee, PureDP
 from murk.privacy.mechanisms.base import Randomizer
 from murk.privacy.mechanisms.payload_limits import FORGED
 from murk.privacy.noise import NoiseSource
@@ -55,21 +56,15 @@ from murk.stream.task.protocol import Scale
 OF_MOMENTS: Final[Mapping[str, Any]] = {
     **moments.OF_MOMENTS,
     "calibration": "analytic",
-    "radius": None,
-    "beyond": "scale",
     "target_weight": None,
-    "repair": True,
-    "intercept": True,
     "inputs": "records",
 }
-
-TOLD: Final = (*moments.TOLD, "exp")  # Curves whose coefficients directions identify; tasks have no link exp
 
 
 def release_by_rule(arguments: Mapping[str, Any], curve: str) -> str:
     """Return the default release: directions with public covariates and no argument that only moments use."""
     unasked = all(arguments[name] == default for name, default in OF_MOMENTS.items())
-    if arguments["public"] is not None and curve in TOLD and unasked:
+    if arguments["public"] is not None and curve in moments.TOLD and unasked:
         return "directions"
     return "observed" if arguments["intercept"] else "joint"
 
@@ -81,8 +76,8 @@ def check_directions(arguments: Mapping[str, Any], curve: str) -> None:
         raise UserError(
             f"release='directions' needs public covariates to solve for coefficients: give public=, or {remedy}"
         )
-    if curve not in TOLD:
-        raise UserError(f"directions identify {', '.join(TOLD)} models, not {curve!r}: {remedy}")
+    if curve not in moments.TOLD:
+        raise UserError(f"directions identify {', '.join(moments.TOLD)} models, not {curve!r}: {remedy}")
     for name, default in OF_MOMENTS.items():
         if arguments[name] != default:
             raise UserError(f"{name}={arguments[name]!r} has no effect on directions: leave it out, or {remedy}")
@@ -434,18 +429,6 @@ class PublicMoments(PersonEstimator):
         return np.asarray(engine.model.curve.mean(X @ fitted.values))
 
 
-def published(budget: Guarantee) -> dict[str, Any]:
-    """Return the paper's settings, on which `as_published` of both estimators is based."""
-    return {
-        "release": "separate",
-        "calibration": "classic" if isinstance(budget, ApproxDP) else "analytic",
-        "covariance": "pooled",
-        "repair": False,
-        "intercept": False,
-        "beyond": "zero",
-    }
-
-
 @documented
 class PublicGLMClassifier(PublicMoments, LabelEstimator, base.MiniBatchClassifier):
     """Logistic, Poisson or boosting GLM of a binary target, from moments released once.
@@ -534,7 +517,7 @@ class PublicGLMClassifier(PublicMoments, LabelEstimator, base.MiniBatchClassifie
         Give ``radius=`` (the paper's r) or ``design="gaussian"``. The classic calibration must be valid for half of an
         ``ApproxDP`` budget: epsilon up to 17 at delta = 1e-6.
         """
-        return cls(budget=budget, **{**published(budget), **more})
+        return cls(budget=budget, **{**published(moments.PROTOCOL, "binary", budget), **more})
 
     def _scale(self) -> Scale:
         return "slope" if not self._names else "log odds" if self.loss == "logistic" else "own"
@@ -657,7 +640,7 @@ class PublicGLMRegressor(PublicMoments, TargetEstimator, base.MiniBatchRegressor
         if radius is None and "target_bounds" not in more:
             raise UserError("as_published bounds the target by lipschitz * radius: give radius= or target_bounds=")
         size = lipschitz * (radius or 0.0) + abs(start) + error
-        settings = published(budget) | {"target_bounds": (-size, size)} | more
+        settings = published(moments.PROTOCOL, "real", budget) | {"target_bounds": (-size, size)} | more
         return cls(budget=budget, link=link, radius=radius, **settings)
 
     def _scale(self) -> Scale:

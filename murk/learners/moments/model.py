@@ -72,6 +72,8 @@ def part_of(model: Model, task: Task, columns: Columns, whole: Any) -> Part:
             f"the log of {task.name!r} releases directions of its own target, which serve no other model; moments: "
             "{release: observed} in a task serves any of its features",
         )
+    if not whole.layout.constant:
+        raise model.refuse("name", f"the log of {task.name!r} has no constant (moments.intercept: false)")
     if columns.uses_own_target:
         raise model.refuse(
             "features",
@@ -88,7 +90,7 @@ def part_of(model: Model, task: Task, columns: Columns, whole: Any) -> Part:
     derived = task_of(model, task, columns, block)
     curve = curve_of(getattr(derived.block, key), known, key)
     used = PartModel(
-        curve, response_of(binary, curve), _covariates(whole.model.public, columns), task.block.covariance,
+        curve, response_of(columns.target, curve), _covariates(whole.model.public, columns), task.block.covariance,
         model.solver,
         columns=columns, names=tuple(derived.coding.names), labels=task.target.kind == "binary",
     )  # fmt: skip

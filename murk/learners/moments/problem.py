@@ -14,7 +14,7 @@ from murk._scratch import keep
 from murk.errors import UserError
 from murk.learners.core.covariates import Covariates
 from murk.learners.core.curves import LINKS, LOSSES, CodedCurve, Curve, curve_of
-from murk.learners.core.scoring.model import Question
+from murk.learners.core.scoring.model import QUESTIONS, Question
 from murk.learners.core.scoring.problem import ScoreProblem, covariates_of, level_mechanisms
 from murk.learners.core.scoring.settings import Settings
 from murk.learners.estimates.estimate import Estimate
@@ -26,14 +26,16 @@ from murk.privacy.mechanisms.base import Randomizer
 from murk.privacy.noise import NoiseSource
 from murk.stream.messages.codec import MAX_MESSAGE, MAX_STATE
 from murk.stream.messages.state import trail_bytes
+from murk.stream.task.data.features import ClassTarget, RealTarget
 
 if TYPE_CHECKING:
     from murk.learners.core.scoring.record import OneAnswer
+    from murk.stream.task.data.features import Target
     from murk.stream.task.task import Task
 
 _ENVELOPE, _NUMBER = 512, 22  # bytes of the longest release: other fields, and a number with sign, comma and space
 _STATE_NUMBER = 11  # bytes of a float64 in base64
-_COVERS_HALF = {"sigmoid", "softplus", "exp"}
+_COVERS_HALF = {"sigmoid", "softplus"}
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,7 @@ class MomentProblem:
     def vectors(self, X: Floats, y: Floats, theta: Floats | None = None) -> Floats:
         """Return moments of coded records, (m, d), for any ``theta``; the layout determines how NaN targets count."""
         targets = np.asarray(y, dtype=np.float64)
-        return self.layout.vectors(X, keep(2.0 * targets - 1.0) if self.binary else targets)
+        return self.layout.vectors(X[:, : self.layout.size], keep(2.0 * targets - 1.0) if self.binary else targets)
 
     def engine(self) -> MomentEngine:
         """Return a learner for this task's releases, at version 0."""
@@ -91,12 +93,23 @@ def _curve_for(block: Any, binary: bool) -> Curve:
     return curve_of(block.link or "identity", LINKS, "link")
 
 
-def response_of(binary: bool, curve: Curve) -> Response:
+def response_of(target: Target, curve: Curve, intercept: bool = True) -> Response:
     """Return the response, as a function of the coded target, to which a curve is fitted.
 
-    Curves of positive values apply to a real target's position in its range, others to the coded target.
+    A sigmoid or softplus applies to a real target's position in its range, an exponential to the target itself, and
+    others to the coded target. Without an intercept, labels are 0 and 1, and all curves but the line apply to the
+    target itself, whose range must be centred.
     """
-    return Response(0.0, 1.0) if binary or curve.name in _COVERS_HALF else Response(-1.0, 1.0)
+    if isinstance(target, RealTarget):
+        if not intercept and target.low != -target.high:
+            raise UserError(
+                f"moments.intercept: false needs a target with bounds of -b and b, but {target.name!r} is from "
+                f"{target.low:g} to {target.high:g}: give such bounds, or intercept: true"
+            )
+        if curve.name == "exp" or not (intercept or curve.name == "identity"):
+            return Response(target.low, target.high)
+        return Response(0.0, 1.0) if curve.name in _COVERS_HALF else Response(-1.0, 1.0)
+    return Response(0.0, 1.0) if intercept else Response(-1.0, 1.0)
 
 
 @dataclass(frozen=True)
@@ -113,6 +126,8 @@ class DirectionProblem(ScoreProblem):
     @property
     def questions(self) -> tuple[Question, ...]:
         """The questions asked."""
+        if self.settings.labels and self.settings.covariates is None:
+            return QUESTIONS
         return ("score", "curvature") if self.settings.matrices else ("score",)
 
     def ask(self, noise: NoiseSource, indices: Integers, model: Floats) -> list[Question]:
@@ -135,11 +150,24 @@ def own_curve(curve: Curve, middle: float, half: float) -> CodedCurve | None:
 
 def directions_of(task: Task) -> DirectionProblem:
     """Return the directions of a task with ``release: directions``, or raise UserError like `problem_for`."""
-    block, binary = task.block, task.target.kind == "binary"
+    block, target = task.block, task.target
     assert block is not None
-    # Links apply to the target's position in its range, from 0 to 1.
-    curve = own_curve(_curve_for(block, binary), *((0.0, 1.0) if binary else (0.5, 0.5)))
-    settings = Settings(task.coding.names, binary, covariates_of(task), once=True, curve=curve)
+    labels: tuple[str, ...] = ()
+    own: CodedCurve | None = None
+    if isinstance(target, ClassTarget):
+        labels = tuple(target.classes)
+    else:
+        curve = _curve_for(block, target.kind == "binary")
+        response = response_of(target, curve)
+        own = own_curve(curve, *((response.middle, response.half) if target.kind == "real" else (0.0, 1.0)))
+    settings = Settings(
+        task.coding.names, target.kind == "binary", covariates_of(task), labels=labels, once=True, curve=own
+    )
+    if labels and not settings.matrices:
+        raise UserError(
+            f"moments of several classes are for few features, and the task {task.name!r} has {task.coding.size} coded "
+            "ones, whose second moments are too noisy: give the task fewer features, or protocol: gradients"
+        )
     return DirectionProblem(settings, level_mechanisms(task, settings))
 
 
@@ -154,26 +182,29 @@ def problem_for(task: Task) -> MomentProblem | DirectionProblem:
     if block.release == "directions":
         return directions_of(task)
     covariates = covariates_of(task)
-    public = None if covariates is None else Covariates.of(covariates)
-    binary = task.target.kind == "binary"
+    binary, intercept = task.target.kind == "binary", block.intercept
+    reach = math.inf if block.radius is None else block.radius
+    public = None if covariates is None else Covariates.of(covariates, reach, constant=intercept)
     # Without features the mean of the coded target is learned.
     curve = _curve_for(block, binary) if task.features else LINKS["identity"]
-    response = response_of(binary and bool(task.features), curve)
-    radius = math.sqrt(coding.largest_square)
+    response = response_of(task.target, curve, intercept) if task.features else Response(-1.0, 1.0)
+    radius = math.sqrt(min(coding.largest_square - 1.0, reach**2) + intercept)
     if block.design == "gaussian" and public is not None:
-        reach = normal_reach(public.second_moment[:-1, :-1], published=block.release == "separate")
-        radius = min(radius, math.sqrt(1.0 + reach**2))
+        own = public.second_moment[:-1, :-1] if intercept else public.second_moment
+        reach = normal_reach(own, published=block.release == "separate")
+        radius = min(radius, math.sqrt(intercept + reach**2))
     whole = block.release in WHOLE
     layout = Statistics(
-        coding.names, radius, balanced(radius) if whole else 1.0, root=math.sqrt(2.0) if whole else 1.0,
-        observed=block.release == "observed",
+        coding.names if intercept else coding.names[:-1], radius, balanced(radius) if whole else 1.0, intercept,
+        root=math.sqrt(2.0) if whole else 1.0, zero=block.beyond == "zero", observed=block.release == "observed",
     )  # fmt: skip
     # Before mechanisms are calibrated, which may be impossible for so many numbers.
     check_size(layout)
-    release, kind_for = block.release or "observed", task.privacy.kind_for
-    mechanisms = task.privacy.by_level(
-        lambda guarantee: calibrated(guarantee, layout, release=release, kind=kind_for(guarantee))
+    release, privacy = block.release or "observed", task.privacy
+    mechanisms = privacy.by_level(
+        lambda guarantee: calibrated(
+            guarantee, layout, release=release, kind=privacy.kind_for(guarantee), method=privacy.calibration
+        )
     )
-    return MomentProblem(
-        layout, MomentModel(curve, response, public, block.covariance, block.solver), mechanisms, binary
-    )
+    model = MomentModel(curve, response, public, block.covariance, block.solver, block.repair)
+    return MomentProblem(layout, model, mechanisms, binary and intercept)

@@ -1,19 +1,27 @@
 """Released moments, for public-data GLM (`protocol: moments`)."""
 
 from collections.abc import Mapping, Set
-from typing import Any, Final, Literal
+from typing import Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import Field
 
 from murk.privacy.mechanisms import BEST, KINDS
 from murk.stream.task.block import Block
-from murk.stream.task.errors import task_error
+from murk.stream.task.errors import nearest, task_error
+from murk.stream.task.learner import Positive
 from murk.stream.task.protocol import ALL_GUARANTEES, Offer, Scale, TaskProtocol
 
 # Losses and links that directions identify; the cubic link is flat at coefficients of zero.
-TOLD: Final = ("logistic", "poisson", "boosting", "identity", "sigmoid", "softplus")
+TOLD: Final = ("logistic", "poisson", "boosting", "identity", "sigmoid", "softplus", "exp")
+# Losses by kind of target.
+LOSSES: Final[dict[str, tuple[str, ...]]] = {
+    "binary": ("logistic", "poisson", "boosting"), "classes": ("softmax", "squared"),
+}  # fmt: skip
 # Settings that only second moments use, with their defaults.
-OF_MOMENTS: Final = {"design": "bounded", "covariance": "both", "solver": "stein"}
+OF_MOMENTS: Final = {
+    "design": "bounded", "covariance": "both", "solver": "stein", "radius": None, "beyond": "scale", "repair": True,
+    "intercept": True,
+}  # fmt: skip
 FORMER_RELEASES: Final = ("joint",)  # Default releases of earlier versions
 
 
@@ -28,11 +36,15 @@ class MomentsBlock(Block):
         "`null`: `directions` with public covariates, unless the link is cubic or a key below needs "
         "second moments; else `observed`",
     )
-    loss: Literal["logistic", "poisson", "boosting"] | None = Field(
-        default=None, description="loss for a binary target; `null`: logistic"
+    loss: Literal["logistic", "poisson", "boosting", "softmax", "squared"] | None = Field(
+        default=None,
+        description="loss for a binary target (`null`: logistic); for classes `softmax` with public covariates, else "
+        "`squared`",
     )
-    link: Literal["identity", "sigmoid", "cubic", "softplus"] | None = Field(
-        default=None, description="link for a real target; `null`: identity"
+    link: Literal["identity", "sigmoid", "cubic", "softplus", "exp"] | None = Field(
+        default=None,
+        description="link for a real target; `exp` is Poisson regression of counts, in their own unit; `null`: "
+        "identity",
     )
     design: Literal["bounded", "gaussian"] = Field(
         default="bounded",
@@ -48,6 +60,22 @@ class MomentsBlock(Block):
         description="`stein`, as published, turns least squares into the model's coefficients; `score` solves the "
         "model's equations over the public features, without bias where these are like the people's",
     )
+    radius: Positive | None = Field(
+        default=None, description="public bound on the length of the coded features; `null`: their box's"
+    )
+    beyond: Literal["scale", "zero"] = Field(
+        default="scale",
+        description="features beyond the bound are shortened to it (`scale`), or the record becomes zeros, as "
+        "published (`zero`)",
+    )
+    repair: Annotated[bool, Field(strict=True)] = Field(
+        default=True, description="whether second moments below their noise are raised to it; `false` as published"
+    )
+    intercept: Annotated[bool, Field(strict=True)] = Field(
+        default=True,
+        description="whether there is a constant; `false` as published, for labels of 0 and 1 or a target within -b "
+        "and b, in its own unit unless the link is identity",
+    )
 
 
 class MomentsProtocol(TaskProtocol):
@@ -58,7 +86,10 @@ class MomentsProtocol(TaskProtocol):
     block = MomentsBlock
     releases = "moment"
     offer = Offer((*KINDS, BEST), ALL_GUARANTEES)
+    targets = ("binary", "classes", "real")
     learner_keys = ("radius",)
+    classic = "moment"
+    left_open: ClassVar[Mapping[str, tuple[str, ...]]] = {"calibration": ("analytic", "classic")}
 
     def release_kind(self, block: Any) -> str:
         """Return the kind of release: scores for directions, else moments."""
@@ -67,24 +98,57 @@ class MomentsProtocol(TaskProtocol):
     def fill_in(self, block: Mapping[str, Any], target: str, task: Mapping[str, Any]) -> dict[str, Any]:
         """Fill in an omitted loss or link, by the kind of target, and an omitted release."""
         filled = dict(block)
-        for key, kind, value in (("loss", "binary", "logistic"), ("link", "real", "identity")):
+        of_classes = "softmax" if task.get("public") else "squared"
+        rules = (("loss", "binary", "logistic"), ("loss", "classes", of_classes), ("link", "real", "identity"))
+        for key, kind, value in rules:
             if target == kind and filled.get(key) is None:
                 filled[key] = value
+        if target == "classes" and filled.get("release") is None:
+            filled["release"] = "directions"
         if filled.get("release") is None:
             # Directions with public covariates and no setting for second moments.
             needed = any(filled.get(key, value) != value for key, value in OF_MOMENTS.items())
             identified = filled.get("loss") in TOLD or filled.get("link") in TOLD
-            filled["release"] = "directions" if task.get("public") and identified and not needed else "observed"
+            privacy = task.get("privacy")
+            needed |= isinstance(privacy, dict) and privacy.get("calibration") == "classic"
+            whole = "joint" if filled.get("intercept") is False else "observed"
+            filled["release"] = "directions" if task.get("public") and identified and not needed else whole
         return filled
+
+    def published(self, target: str, guarantee: str) -> dict[tuple[str, ...], Any]:
+        """Return the paper's settings: separate releases without a constant, pooled with public second moments."""
+        return {
+            ("moments", "release"): "separate",
+            ("moments", "covariance"): "pooled",
+            ("moments", "repair"): False,
+            ("moments", "intercept"): False,
+            ("moments", "beyond"): "zero",
+            ("privacy", "calibration"): "classic" if guarantee == "approx" else "analytic",
+        }
 
     def check(self, block: Any, target: str) -> None:
         """Check that the model fits the target, and the release the model."""
-        wrong, right = ("link", "loss") if target == "binary" else ("loss", "link")
+        wrong, right = ("loss", "link") if target == "real" else ("link", "loss")
         if getattr(block, wrong) is not None:
             raise task_error(f"has no effect on a {target} target; remove it, or give {right}", "moments", wrong)
+        known = LOSSES.get(target, ())
+        if known and block.loss not in known:
+            words = f"{block.loss!r} is not a loss of a {target} target; {nearest(str(block.loss), known)}"
+            raise task_error(words, "moments", "loss")
+        if target == "classes" and block.release != "directions":
+            raise task_error(
+                f"{block.release} is not for several classes; say release: directions, or leave release out",
+                "moments", "release",
+            )  # fmt: skip
+        if block.release == "observed" and not block.intercept:
+            raise task_error(
+                "false leaves no number for who has a target; say release: joint, or remove it", "moments", "intercept"
+            )
+        if block.design == "gaussian" and block.radius is not None:
+            raise task_error(f"{block.radius:g} has no effect with design: gaussian; remove one", "moments", "radius")
         if block.release != "directions":
             return
-        if getattr(block, right) not in TOLD:
+        if target != "classes" and getattr(block, right) not in TOLD:
             raise task_error(
                 f"{getattr(block, right)} cannot be learned from directions, only {', '.join(TOLD)} models; say "
                 "release: observed, or leave release out",
@@ -101,6 +165,8 @@ class MomentsProtocol(TaskProtocol):
         wanted = {"release": "directions", "design": "gaussian", "covariance": "pooled"}
         if block.link != "identity":
             wanted["solver"] = "score"
+        if target == "classes":
+            wanted = {"loss": "softmax"}
         for key, value in wanted.items():
             if getattr(block, key) == value:
                 raise task_error(
@@ -121,6 +187,11 @@ class MomentsProtocol(TaskProtocol):
             if getattr(block, key) not in (None, value):
                 raise task_error("has no effect without features; remove it", "moments", key)
 
+    def check_with_public(self, block: Any, target: str) -> None:
+        """Check that lines of several classes are not given public covariates, which they do not use."""
+        if target == "classes" and block.loss == "squared":
+            raise task_error("squared uses no public covariates, but the task has some; remove one", "moments", "loss")
+
     def former_settings(self, block: Any, by_rule: Set[str]) -> dict[str, Any]:
         """Return the ``release`` of a log's ``block`` if an earlier version chose it by its default rule."""
         return {"release": block.release} if "release" in by_rule and block.release in FORMER_RELEASES else {}
@@ -130,13 +201,17 @@ class MomentsProtocol(TaskProtocol):
         return bool(block.link != "identity")
 
     def scale(self, block: Any, target: str) -> Scale:
-        """Return "log odds" for the logistic loss, "slope" for the identity link, else "own"."""
+        """Return "log odds" for the logistic loss, "probability" for the squared, "slope" for a line, else "own"."""
+        if block.loss == "squared":
+            return "probability"
         if block.loss == "logistic":
             return "log odds"
         return "slope" if block.link == "identity" else "own"
 
     def model(self, block: Any, target: str) -> str:
-        """Return the link or the loss."""
+        """Return the link or the loss, and for several classes that of scores."""
+        if target == "classes":
+            return "least squares" if block.loss == "squared" else "softmax"
         return f"{block.link} link" if block.loss is None else f"{block.loss} loss"
 
 

@@ -57,19 +57,21 @@ def predicted_intervals(task: Task, estimate: Estimate, records: Any, level: flo
             "`learner: {intervals: ...}`"
         )
     X = _coded(task, records)
-    places = [
-        [estimate.names.index(f"{label}{name}") for name in task.coding.names]
-        if f"{label}{task.coding.names[0]}" in estimate.names
-        else []
+    # Without an intercept, or without coefficients of a class, columns are left out.
+    columns = [
+        [place for place, name in enumerate(task.coding.names) if f"{label}{name}" in estimate.names]
         for label in _labels(task)
     ]
-    lines = np.column_stack([X @ estimate.values[place] if place else np.zeros(len(X)) for place in places])
+    places = [
+        [estimate.names.index(f"{label}{task.coding.names[place]}") for place in own]
+        for label, own in zip(_labels(task), columns, strict=True)
+    ]
+    lines = np.column_stack([X[:, own] @ estimate.values[place] for own, place in zip(columns, places, strict=True)])
 
     def halves(factors: Floats) -> Floats:
         weights = np.zeros((len(X), len(estimate.names)))
-        for factor, place in zip(factors.T, places, strict=True):
-            if place:
-                weights[:, place] = factor[:, None] * X
+        for factor, own, place in zip(factors.T, columns, places, strict=True):
+            weights[:, place] = factor[:, None] * X[:, own]
         return combined_half_widths(estimate, weights, level)
 
     if not isinstance(task.target, ClassTarget):

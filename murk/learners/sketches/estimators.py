@@ -20,6 +20,7 @@ from murk.learners.core.estimator import (
     Record,
     StreamEstimator,
     TargetEstimator,
+    published,
     two_chances,
     two_labels,
 )
@@ -30,6 +31,7 @@ from murk.learners.estimates.estimate import Estimate
 from murk.learners.estimates.links import logistic
 from murk.learners.sketches import problem
 from murk.learners.sketches.engine import GramEngine, NewtonEngine, SketchEngine
+from murk.learners.sketches.protocol import PROTOCOL
 from murk.learners.sketches.settings import GramSettings, Kind, NewtonSettings, SketchSettings, Weighting, default_rows
 from murk.learners.sketches.surrogate import Surrogate
 from murk.privacy import ApproxDP, GaussianDP, Guarantee, ZeroConcentratedDP
@@ -295,9 +297,6 @@ class GaussMix(StreamEstimator):
         return scores
 
 
-PUBLISHED: dict[str, Any] = {"analysis": "published", "debiased": False, "weighting": "uniform"}
-
-
 @documented
 class GaussMixRegressor(GaussMix, TargetEstimator, base.MiniBatchRegressor):
     r"""Linear regression from an organisation's releases: noisy second moments, or random mixtures, of its records.
@@ -379,7 +378,11 @@ class GaussMixRegressor(GaussMix, TargetEstimator, base.MiniBatchRegressor):
         return cls(
             budget=budget,
             rows=rows,
-            **{"target_bounds": None if "target_bound" in more else (-1.0, 1.0), **PUBLISHED, **more},
+            **{
+                "target_bounds": None if "target_bound" in more else (-1.0, 1.0),
+                **published(PROTOCOL, "real", budget),
+                **more,
+            },
         )
 
     def _earlier_bounds(self) -> list[float] | None:
@@ -483,7 +486,7 @@ class GaussMixClassifier(GaussMix, LabelEstimator, base.MiniBatchClassifier):
     @classmethod
     def as_published(cls, *, budget: ApproxDP, rows: int, range: float = 3.0, **more: Any) -> Self:
         """Return the paper's LinearMixing with k = ``rows`` and the quadratic surrogate on [-``range``, ``range``]."""
-        return cls(budget=budget, rows=rows, range=range, **{**PUBLISHED, **more})
+        return cls(budget=budget, rows=rows, **{**published(PROTOCOL, "binary", budget), "range": range, **more})
 
     def _scale(self) -> Scale:
         return "log odds" if self.range is None else "own"

@@ -197,6 +197,7 @@ def problem_for(task: Task) -> SketchProblem | GramProblem | NewtonProblem:
         "kind": "binary" if binary else "real",
         "reach": block.range if binary else None,
         "window": block.window,
+        "weighting": task.learner.weighting,
     }
     mixing: dict[str, Any] = {"method": block.method, "analysis": block.analysis}
 
@@ -222,7 +223,7 @@ def problem_for(task: Task) -> SketchProblem | GramProblem | NewtonProblem:
     if rows is None:
         # More rows than records cost time without gain.
         rows = max(min(default_rows(columns), block.window or default_rows(columns)), 2 * columns)
-    settings = SketchSettings(rows=rows, **shared)
+    settings = SketchSettings(rows=rows, debiased=block.debiased, **shared)
     return SketchProblem(settings, mechanisms(settings))
 
 

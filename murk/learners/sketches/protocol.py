@@ -1,7 +1,7 @@
 """Settings of the sketches that organisations release, for GaussMix (`protocol: sketch`)."""
 
 from collections.abc import Mapping, Sequence, Set
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import Field
 
@@ -13,7 +13,7 @@ from murk.stream.task.protocol import Offer, Scale, TaskProtocol
 GRAM: Final = "gram"  # kind of the releases of second moments
 NEWTON: Final = "newton"  # kind of the releases of second moments and a Newton step
 FORMER_METHOD: Final = "linear-mixing"  # default method up to version 0.3, which logs of that time keep
-_OF_MIXING: Final = ("rows", "analysis")
+_OF_MIXING: Final = ("rows", "analysis", "debiased")
 _KINDS: Final = {"moments": GRAM, "newton": NEWTON}
 _OF_MOMENTS: Final = Offer(
     ("gaussian",), ("approx", "gdp", "zcdp"), "second moments have Gaussian noise, which gives no pure guarantee"
@@ -61,6 +61,10 @@ class SketchBlock(Block):
         "integrates over the eigenvalue's noise, `joint` (until 0.3) adds Renyi divergences, "
         "`published` two pairs of (epsilon, delta)",
     )
+    debiased: Annotated[bool, Field(strict=True)] = Field(
+        default=True,
+        description="whether the noise of mixtures is subtracted; `false` as published, which shrinks coefficients",
+    )
     neighbours: Literal["zero-out", "replace-one"] = Field(
         default="zero-out",
         description="what the guarantee hides: whether a record exists (`zero-out`, as published), or which one it "
@@ -91,7 +95,8 @@ class SketchProtocol(TaskProtocol):
     releases = "sketch"
     # For mixtures, which have a mechanism of their own.
     offer = Offer((), ("approx",), "random mixtures of records have only an (epsilon, delta) guarantee")
-    learner_keys = ("radius",)
+    learner_keys = ("radius", "weighting")
+    left_open: ClassVar[Mapping[str, tuple[str, ...]]] = {"method": ("mixing",), "range": ()}
     of_organisations = True
     why_not_shuffled = "come from a few organisations"
 
@@ -109,6 +114,16 @@ class SketchProtocol(TaskProtocol):
             return dict(block)
         mixes = any(block.get(key) is not None for key in _OF_MIXING)
         return {**block, "method": FORMER_METHOD if mixes else "moments"}
+
+    def published(self, target: str, guarantee: str) -> dict[tuple[str, ...], Any]:
+        """Return the settings of LinearMixing, and the range of the quadratic surrogate for two labels."""
+        shared: dict[tuple[str, ...], Any] = {
+            ("sketch", "method"): FORMER_METHOD,
+            ("sketch", "analysis"): "published",
+            ("sketch", "debiased"): False,
+            ("learner", "weighting"): "uniform",
+        }
+        return shared if target == "real" else {**shared, ("sketch", "range"): 3.0}
 
     def check(self, block: Any, target: str) -> None:
         """Check the block's keys against its method and the target."""

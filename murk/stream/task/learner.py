@@ -33,11 +33,22 @@ Step = Annotated[
 ]
 _Estimated = Annotated[Literal["estimate"], Tag("<word>")]
 Scale = Annotated[_Estimated | Annotated[Positive, Tag("<number>")], _word_or("<number>")]
+_Unbounded = Annotated[Literal["unbounded"], Tag("<word>")]
+Radius = Annotated[_Unbounded | Annotated[Positive, Tag("<number>")], _word_or("<number>")]
 
 
 ADDED: Final[dict[tuple[str, str], object]] = {
     ("learner", "intervals"): None,
     ("learner", "delays"): None,
+    ("learner", "scale_multiplier"): 4.0,
+    ("learner", "coordinates"): "contrasts",
+    ("privacy", "calibration"): "analytic",
+    ("examples", "polish"): None,
+    ("moments", "intercept"): True,
+    ("moments", "radius"): None,
+    ("moments", "beyond"): "scale",
+    ("moments", "repair"): True,
+    ("sketch", "debiased"): True,
     ("examples", "intercept"): True,
     ("sketch", "first"): None,
     ("sketch", "person"): None,
@@ -49,6 +60,7 @@ ADDED: Final[dict[tuple[str, str], object]] = {
 # Keys of the task that a document omits at these defaults.
 ADDED_TO_TASK: Final[dict[str, object]] = {
     **dict.fromkeys(("forget", "shuffle", "people", "intervals")),
+    "as_published": False,
     "contrasts": [],
 }
 
@@ -106,6 +118,15 @@ class LearnerBlock(Block):
     scale_start: Positive = Field(
         default=1.0, description="start of the estimated scale, in coded units (`huber` only)"
     )
+    scale_multiplier: Positive = Field(
+        default=4.0,
+        description="unit of the estimated scale's coordinate, above the noise; 1 as published (`huber` only)",
+    )
+    coordinates: Literal["contrasts", "classes"] = Field(
+        default="contrasts",
+        description="`contrasts`: K - 1 rows for K classes; `classes`: K rows, as published, with more noise "
+        "(`softmax` only)",
+    )
     step: Step = Field(default="noise-aware", description="`noise-aware`, or `{eta: , alpha: }` for steps eta i^-alpha")
     delays: Literal["adaptive"] | None = Field(
         default=None,
@@ -124,10 +145,10 @@ class LearnerBlock(Block):
         "`complete`: the same for complete targets, half as wide; `random-scaling`: from the average's "
         "path (`gradients` only), with less coverage than nominal",
     )
-    radius: Positive | None = Field(
+    radius: Radius | None = Field(
         default=None,
         description="iterates are projected to this length, and steps are proportional to it, in coded units; "
-        "`null`: 1.5 for a real target, else 3",
+        "`unbounded`: no projection (`gradients` with given steps only); `null`: 1.5 for a real target, else 3",
     )
 
     @model_validator(mode="after")
@@ -140,6 +161,11 @@ class LearnerBlock(Block):
             )
         if self.delays is not None and self.step != "noise-aware":
             raise task_error("has no effect on steps that are given; remove it, or say step: noise-aware", "delays")
+        if self.radius == "unbounded" and self.step == "noise-aware":
+            raise task_error(
+                "unbounded leaves noise-aware steps without a size; give a number, or steps as in step: {eta: 0.2}",
+                "radius",
+            )
         if self.scale_start < self.scale_floor:
             raise task_error(f"{self.scale_start:g} is below scale_floor {self.scale_floor:g}; raise it", "scale_start")
         return self

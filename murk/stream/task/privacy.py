@@ -187,6 +187,12 @@ class PrivacyBlock(Block):
         "for gdp and zcdp, and for approx where `per_person` is in gdp or zcdp; else `best`",
     )
 
+    calibration: Literal["analytic", "classic"] = Field(
+        default="analytic",
+        description="Gaussian noise for approx: `analytic` is the least with the guarantee, `classic` the papers' "
+        "formula, where valid",
+    )
+
     @field_validator("further_levels", mode="before")
     @classmethod
     def _check_levels(cls, levels: Any) -> Any:
@@ -290,7 +296,9 @@ class PrivacyBlock(Block):
 
     def kind_for(self, guarantee: Guarantee) -> str:
         """Return the kind of mechanism for a level's guarantee; a document without one has the former default."""
-        return former_kind(guarantee) if self.mechanism is None else self.mechanism
+        if self.mechanism is None or (self.mechanism == BEST and self.calibration == "classic"):
+            return former_kind(guarantee)
+        return self.mechanism
 
     def check_feasible(self, protocol: str, dimension: int, released: str | None = None) -> None:
         """Check that every level has a mechanism, and that a person's cap allows it.
@@ -298,6 +306,8 @@ class PrivacyBlock(Block):
         ``dimension`` is the approximate number of numbers in a release; ``released`` its kind, if the protocol has
         several. Raises `PydanticCustomError`, naming the level, its problem and the remedy.
         """
+        if self.calibration == "classic":
+            self._check_classic(PROTOCOLS[protocol].classic, released)
         if self.grid is not None and PROTOCOLS[protocol].of_organisations:
             raise task_error("a grid is of people's own budgets, and here organisations release; name levels", "levels")
         # Noise decreases and cost grows with the budget: the ends of a grid bound all its levels.
@@ -315,6 +325,18 @@ class PrivacyBlock(Block):
                 self._check_cap(level, partial(_own_cost, guarantee))
                 continue
             self._check_cap(level, self._calibrate(kinds, guarantee, dimension, at).cost)
+
+    def _check_classic(self, able: str, released: str | None) -> None:
+        others = [level for level, guarantee in self.levels.items() if guarantee.kind != "approx"]
+        if not able or released not in (None, able):
+            why = f"this protocol's releases of kind {released}"
+        elif others:
+            why = f"the guarantee of the level {others[0]}, which is not approx"
+        elif self.mechanism not in (None, BEST, "gaussian"):
+            why = f"mechanism: {self.mechanism}"
+        else:
+            return
+        raise task_error(f"classic has no effect on {why}; remove it", "calibration")
 
     def _calibrate(self, kinds: Sequence[str], guarantee: Guarantee, dimension: int, at: Sequence[str]) -> Mechanism:
         if self.mechanism is not None and self.mechanism not in kinds:

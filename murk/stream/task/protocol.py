@@ -53,6 +53,9 @@ class TaskProtocol(ABC):
     reads_models: ClassVar[bool] = False  # whether devices read a model before they release
     of_organisations: ClassVar[bool] = False  # whether organisations release, not people
     why_not_shuffled: ClassVar[str] = ""  # why its releases form no crowds; empty if they do
+    classic: ClassVar[str] = ""  # kind of release whose Gaussian noise can have `calibration: classic`; empty if none
+    # Keys of `published` that the paper leaves open, with the words that it allows; any numbers.
+    left_open: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     estimates_loss: ClassVar[bool] = False  # whether its learner estimates its loss without bias from releases alone
 
     def release_kind(self, block: Any) -> str:
@@ -70,6 +73,10 @@ class TaskProtocol(ABC):
     def fill_in(self, block: Mapping[str, Any], target: str, task: Mapping[str, Any]) -> dict[str, Any]:
         """Return a task file's block with defaults that depend on the kind of target and the rest of the file."""
         return dict(block)
+
+    def published(self, target: str, guarantee: str) -> dict[tuple[str, ...], Any]:
+        """Return the paper's settings, by path in a task file, for kinds of target and guarantee; none by default."""
+        return {}
 
     def check(self, block: Any, target: str) -> None:  # noqa: B027 - most blocks need no more than their model
         """Check a block against the task's kind of target; raise `PydanticCustomError`, naming the key."""

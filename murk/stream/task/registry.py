@@ -30,7 +30,7 @@ OBJECTIVES: Final = {
 }
 """Objectives of `gradients` by kind of target, the default first."""
 FORMER_OBJECTIVE: Final = "logistic"  # default objective of a binary target up to version 0.3
-HUBER_KEYS: Final = ("huber_c", "scale", "scale_floor", "scale_start")
+HUBER_KEYS: Final = ("huber_c", "scale", "scale_floor", "scale_start", "scale_multiplier")
 
 
 def check_names(
@@ -73,8 +73,9 @@ def check_objective(objective: str | None, target: Target, learner: LearnerBlock
             "or leave it out",
             "objective",
         )
-    key = learner.beyond_defaults(HUBER_KEYS)
-    if objective != "huber" and key:
+    key = learner.beyond_defaults(HUBER_KEYS) if objective != "huber" else None
+    key = key or (learner.beyond_defaults(("coordinates",)) if objective != "softmax" else None)
+    if key:
         raise task_error(f"has no effect with objective {objective!r}; remove it", "learner", key)
 
 
@@ -197,6 +198,46 @@ def protocol_by_rule(data: Mapping[str, Any]) -> str:
     return "moments" if data.get("features") in ([], ()) and kind in ("binary", "real") else "scores"
 
 
+def with_published(data: dict[str, Any]) -> dict[str, Any]:
+    """Return a task file's content with the paper's settings in place of ``as_published: true``.
+
+    Raises `PydanticCustomError` for a setting of the file that contradicts them.
+    """
+    if data.get("as_published") is not True:
+        return data
+    protocol = PROTOCOLS.get(str(data.get("protocol")))
+    if protocol is None:
+        return data
+    privacy, target = data.get("privacy"), data.get("target")
+    guarantee = privacy.get("guarantee") if isinstance(privacy, dict) else None
+    kind = target.get("kind") if isinstance(target, dict) else None
+    settings = protocol.published(str(kind), next(iter(guarantee), "") if isinstance(guarantee, dict) else "")
+    if not settings:
+        able = [name for name, each in PROTOCOLS.items() if each.published("binary", "")]
+        raise task_error(
+            f"has no effect with protocol: {protocol.name}, which is of no paper; say protocol: {' or '.join(able)}",
+            "as_published",
+        )
+    content = {key: value for key, value in data.items() if key != "as_published"}
+    for (*blocks, key), value in settings.items():
+        block = content
+        for name in blocks:
+            if not isinstance(content.get(name), dict | None):
+                return data
+            block = content[name] = dict(content.get(name) or {})
+        given = value if block.get(key) is None else block[key]
+        if isinstance(value, dict) and isinstance(given, dict):
+            given = value | given
+        words = protocol.left_open.get(key)
+        if given != value and (words is None or (isinstance(given, str) and given not in words)):
+            raise task_error(
+                f"{shown(given)} contradicts as_published: true, with which it is {shown(value)}; remove one",
+                *blocks, key,
+            )  # fmt: skip
+        block[key] = given
+    return content
+
+
 def with_delays(data: dict[str, Any]) -> tuple[dict[str, Any], set[str]]:
     """Fill in ``delays``, the default of new tasks of gradients; return the file's content and the keys filled in."""
     learner = data.get("learner")
@@ -274,9 +315,11 @@ def check_protocol(
         )
     if target.kind not in protocol.targets:
         raise task_error(
-            f"{name} learns binary or real targets, not {target.kind!r}; use scores or gradients", "protocol"
+            f"{name} learns binary or real targets, not {target.kind!r}; use scores, gradients or moments", "protocol"
         )
     protocol.check(blocks[name], target.kind)
+    if learner.radius == "unbounded":
+        raise task_error(f"unbounded has no effect with protocol: {name}; remove it", "learner", "radius")
     key = learner.beyond_defaults(tuple(key for key in LearnerBlock.model_fields if key not in protocol.learner_keys))
     if key:
         raise task_error(f"has no effect with protocol: {name}; remove it", "learner", key)

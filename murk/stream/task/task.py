@@ -46,6 +46,7 @@ from murk.stream.task.registry import (
     release_named,
     resolved,
     with_delays,
+    with_published,
     with_rules_of_scores,
 )
 from murk.stream.task.shuffle import DUPLICATES, ShuffleBlock, with_promises
@@ -142,6 +143,10 @@ class Task(_ProtocolBlocks):
         "and with `objective`, `learner` or `max_staleness`; `moments` without features, but for classes; else "
         "`scores`",
     )
+    as_published: Annotated[bool, Field(strict=True)] = Field(
+        default=False,
+        description="`true`: all settings of the protocol's paper (LDP-SGD, IWP-SGD, public-data GLM, GaussMix)",
+    )
     objective: Literal["balanced", "logistic", "softmax", "huber", "squared", "median"] | None = Field(
         default=None,
         description="for `gradients`: `balanced` (log odds from fewer people) or `logistic` (as published) for a "
@@ -214,6 +219,11 @@ class Task(_ProtocolBlocks):
                 raise UserError(f"{source}, line {lines[(key,)]}: {key}: {remedy}")
         if "protocol" in (by_rule := {key for key in ("protocol", "objective") if content.get(key) is None}):
             content["protocol"] = protocol_by_rule(content)
+        try:
+            content = with_published(content)
+        except PydanticCustomError as error:
+            wrong = ValidationError.from_exception_data(source, [{"type": error, "input": None}])
+            raise user_error(wrong, source, lines) from None
         content, filled = with_delays(content)
         content, shared = with_rules_of_scores(content)
         content = with_promises(content)
@@ -409,7 +419,7 @@ class Task(_ProtocolBlocks):
             content.pop(key, None)
         content |= {"protocol": protocol} | ({protocol: settings} if settings else {})
         content, _ = with_rules_of_scores(content)
-        privacy, released = dict(content["privacy"]), release_named(content)
+        privacy, released = content["privacy"] | {"calibration": "analytic"}, release_named(content)
         offer = PROTOCOLS[protocol].offer_of(released) if protocol in PROTOCOLS else None
         if offer is None or privacy.get("mechanism") not in offer.mechanisms:
             privacy["mechanism"] = None
