@@ -250,7 +250,7 @@ class PrivacyBlock(Block):
         >>> privacy = PrivacyBlock.model_validate({"guarantee": {"gdp": {"mu": 1}}, "levels": {"from": 0.25, "to": 4}})
         >>> level = privacy.level_of(1.5)
         >>> level, privacy.levels[level]
-        ('90', GaussianDP(mu=1.47269))
+        ('90', GaussianDP(mu=1.47275))
         """
         if self.grid is None:
             raise UserError("the task has no grid of budgets: write privacy: {levels: {from: 0.25, to: 4}}")
