@@ -460,6 +460,8 @@ class _Vectors:
             **_other_epochs(self.task), **_of_matrices(self.problem, numbers),
             "huge": {"iterate": [1e9, *numbers[1:]]}, "endless": {"iterate": [10**400, *numbers[1:]]},
         }  # fmt: skip
+        if self.task.learner.radius == "unbounded":
+            del forgeries["huge"]
         for why, changes in forgeries.items():
             yield {
                 "name": self.task.name, "why": f"model: {why}", "chain": 0, "refused": "model",
