@@ -182,7 +182,8 @@ class MomentsProtocol(TaskProtocol):
         """Check that no setting is about features or a curve, as means have neither."""
         if target == "classes":
             super().check_without_features(block, target)
-        wanted = {"release": "observed", "loss": "logistic", "link": "identity"} | OF_MOMENTS
+        # The release last: by default it depends on other keys.
+        wanted = OF_MOMENTS | {"loss": "logistic", "link": "identity", "release": "observed"}
         for key, value in wanted.items():
             if getattr(block, key) not in (None, value):
                 raise task_error("has no effect without features; remove it", "moments", key)

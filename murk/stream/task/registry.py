@@ -208,6 +208,8 @@ def with_published(data: dict[str, Any]) -> dict[str, Any]:
     protocol = PROTOCOLS.get(str(data.get("protocol")))
     if protocol is None:
         return data
+    if data.get("features") in ([], ()):
+        raise task_error("the papers' algorithms need features; name some, or remove it", "as_published")
     privacy, target = data.get("privacy"), data.get("target")
     guarantee = privacy.get("guarantee") if isinstance(privacy, dict) else None
     kind = target.get("kind") if isinstance(target, dict) else None
