@@ -29,6 +29,8 @@ def test_only_four_keys_are_required_and_the_rest_has_defaults() -> None:
         "scale": "estimate",
         "scale_floor": 0.01,
         "scale_start": 1.0,
+        "scale_multiplier": 4.0,
+        "coordinates": "contrasts",
         "step": "noise-aware",
         "delays": "adaptive",
         "averaging": "polyak",
