@@ -2,6 +2,7 @@
 
 import gc
 import logging
+import os
 import signal
 from collections import Counter
 from contextlib import ExitStack
@@ -13,7 +14,7 @@ from hypothesis import settings
 from tests import forking
 from tests.services.fixtures import *  # noqa: F403
 from tests.services.services import LACKING
-from tests.turns import place
+from tests.turns import place, takes_waiting
 
 # No test may depend on how fast the machine is; and a failure must come again when it is looked for.
 # Few examples each: the same ones every time, and what needs many has numbers of its own.
@@ -45,6 +46,13 @@ def pytest_xdist_setupnodes(config, specs):
     for spec in specs:
         if spec.popen and spec.python is None:
             spec.python = python
+
+
+def pytest_configure(config):
+    """Processes that compute yield to those that wait: what these wait for has limits of time."""
+    worker = getattr(config, "workerinput", None)
+    if worker is not None and not takes_waiting(worker["workerid"]):
+        os.nice(5)
 
 
 @pytest.hookimpl(optionalhook=True)

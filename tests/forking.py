@@ -79,10 +79,13 @@ def forked(listener: socket.socket, prepare: Callable[[], None]) -> socket.socke
 
 def collect(folder: str, *arguments: str) -> None:
     """Import the tests as pytest does, which writes their assertions anew."""
+    import numba
     import pytest
 
     os.chdir(folder)
     pytest.main(["--collect-only", "-qq", "-p", "no:cacheprovider", *arguments])
+    # With its first kernel numba reads all that it knows of types.
+    numba.njit("int64(int64)")(lambda number: number)
 
 
 def run_program(channel: socket.socket) -> None:

@@ -2,7 +2,7 @@
 
 from collections import OrderedDict
 
-from tests.turns import ORDER, place, take, waits
+from tests.turns import ORDER, place, take, takes_waiting, waits
 
 FILES = ["services/test_topics.py", "soak/test_soak.py", "test_docs.py", "stream/log/test_contract.py", "test_files.py"]
 
@@ -25,6 +25,10 @@ def test_files_that_wait_and_files_that_compute_are_taken_in_turn():
 def test_who_has_none_left_of_a_kind_takes_the_other():
     assert taken(True, True, True, False, True) == [0, 1, 2, 3, 4]
     assert taken(False, False, False, False, True) == [2, 3, 4, 0, 1]
+
+
+def test_half_of_the_processes_wait():
+    assert [takes_waiting(f"gw{number}") for number in range(12)] == [True, False] * 6
 
 
 def test_files_are_in_order():

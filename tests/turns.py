@@ -45,6 +45,11 @@ def waits(path):
     return place(path) < len(WAITING)
 
 
+def takes_waiting(worker):
+    """Return whether a process of a run, by its name (gw0, gw1, ...), takes files that wait while there are any."""
+    return worker[-1] in "02468"
+
+
 def take(queue, waiting):
     """Move the first file of the wanted kind to the front of an ordered dictionary, if there is one left."""
     wanted = next((path for path in queue if waits(path.removeprefix("tests/")) is waiting), None)
@@ -61,7 +66,7 @@ def scheduler(config, log):
 
     class Turns(LoadFileScheduling):
         def _assign_work_unit(self, node):
-            take(self.workqueue, self.nodes.index(node) % 2 == 0)
+            take(self.workqueue, takes_waiting(node.gateway.id))
             super()._assign_work_unit(node)
 
     return Turns(config, log)
