@@ -4,6 +4,7 @@ import gc
 import logging
 import os
 import signal
+import sys
 from collections import Counter
 from contextlib import ExitStack
 from pathlib import Path
@@ -20,6 +21,12 @@ from tests.turns import place, takes_waiting
 # Few examples each: the same ones every time, and what needs many has numbers of its own.
 settings.register_profile("murk", deadline=None, derandomize=True, max_examples=50)
 settings.load_profile("murk")
+
+# Whatever the environment says: every process of the tests imports much of them, with byte code that another has left.
+# Mistakes that are made on purpose leave none.
+if "MURK_MUTATED" not in os.environ:
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    sys.dont_write_bytecode = False
 
 # A shell's background job ignores Ctrl-C, and so would every process that is started and stopped here.
 signal.signal(signal.SIGINT, signal.default_int_handler)
