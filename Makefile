@@ -28,7 +28,7 @@ $(STAMP): pyproject.toml
 demo: install
 	$(BIN)/murk demo
 
-# More processes than two cores have work for: the tests of services come first, and wait for most of their time.
+# More processes than two cores have work for: half of them run tests of services, which wait for most of their time.
 test: install
 	$(BIN)/python -m tests.compiling
 	$(BIN)/python -m pytest -n 6 --dist loadfile --no-loadscope-reorder --durations 40

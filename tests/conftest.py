@@ -2,7 +2,9 @@
 
 import gc
 import logging
+import os
 import signal
+import sys
 from collections import Counter
 from contextlib import ExitStack
 from pathlib import Path
@@ -13,42 +15,21 @@ from hypothesis import settings
 from tests import forking
 from tests.services.fixtures import *  # noqa: F403
 from tests.services.services import LACKING
+from tests.turns import place, takes_waiting
 
 # No test may depend on how fast the machine is; and a failure must come again when it is looked for.
 # Few examples each: the same ones every time, and what needs many has numbers of its own.
 settings.register_profile("murk", deadline=None, derandomize=True, max_examples=50)
 settings.load_profile("murk")
 
+# Whatever the environment says: every process of the tests imports much of them, with byte code that another has left.
+# Mistakes that are made on purpose leave none.
+if "MURK_MUTATED" not in os.environ:
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    sys.dont_write_bytecode = False
+
 # A shell's background job ignores Ctrl-C, and so would every process that is started and stopped here.
 signal.signal(signal.SIGINT, signal.default_int_handler)
-
-# Files whose tests wait for servers and killed processes rather than compute, the longest first; then those that
-# compute for long. All others end soon after they begin, so that no process is left alone with much to do.
-FIRST = (
-    "services/test_compose",
-    "services/test_faults",
-    "soak/",
-    "services/",
-    "devices/",
-    "cli/test_kill",
-    "stream/worker/test_crashes",
-    "learners/test_river",
-    "reproduce/test_experiments",
-    "cli/test_crash_points",
-    "test_docs",
-    "tools/test_notebooks",
-    "upgrade/",
-    "cli/",
-    "dossier/",
-    "learners/iwp_sgd/test_outer",
-    "privacy/noise/test_distribution",
-    "learners/scores/",
-    "stream/",
-    "fuzz/",
-    "learners/",
-    "producers/",
-    "monitoring/",
-)
 
 
 @pytest.fixture(autouse=True)
@@ -74,6 +55,23 @@ def pytest_xdist_setupnodes(config, specs):
             spec.python = python
 
 
+def pytest_configure(config):
+    """Processes that compute yield to those that wait: what these wait for has limits of time."""
+    worker = getattr(config, "workerinput", None)
+    if worker is not None and not takes_waiting(worker["workerid"]):
+        os.nice(5)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """Files that wait run beside files that compute: see tests/turns.py."""
+    if config.option.dist != "loadfile":
+        return None
+    from tests.turns import scheduler
+
+    return scheduler(config, log)
+
+
 def pytest_collection():
     """Collecting makes close to a million objects, all of which stay: see pytest_collection_finish."""
     gc.disable()
@@ -82,12 +80,7 @@ def pytest_collection():
 def pytest_collection_modifyitems(items):
     """The longest files first: whichever comes last is waited for by one process while the others are done."""
     root = Path(__file__).parent
-
-    def place(item):
-        name = item.path.relative_to(root).as_posix()
-        return next((place for place, start in enumerate(FIRST) if name.startswith(start)), len(FIRST))
-
-    items.sort(key=place)
+    items.sort(key=lambda item: place(item.path.relative_to(root).as_posix()))
 
 
 def pytest_collection_finish():

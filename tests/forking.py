@@ -2,7 +2,8 @@
 
 ``python -m tests.forking DESCRIPTOR KIND ARGUMENTS`` has a listening socket, by its descriptor, and forks a process for
 each one that connects; it ends with its standard input, and these with it. Of kind ``commands`` they are those of
-tests/cli/forks.py; of kind ``tests`` they run tests for xdist, and ARGUMENTS are pytest's, after its folder.
+tests/cli/forks.py; of kind ``tests`` they run tests for xdist, and ARGUMENTS are pytest's, after its folder; of kind
+``kernels`` they run the cells of notebooks, and ARGUMENTS are modules that these import.
 """
 
 import atexit
@@ -32,14 +33,15 @@ def shared(folder: Path, tests: Sequence[str]) -> Iterator[str]:
     with contextlib.ExitStack() as stack:
         # Nobody else may connect.
         place = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="murk-")))
-        os.environ[SHARED] = stack.enter_context(_begun(place / "commands"))
+        os.environ[SHARED] = stack.enter_context(begun(place / "commands"))
         stack.callback(os.environ.pop, SHARED)
-        path = stack.enter_context(_begun(place / "tests", str(folder), *tests))
+        path = stack.enter_context(begun(place / "tests", str(folder), *tests))
         yield shlex.join([sys.executable, "-I", "-S", str(WORKER), path])
 
 
 @contextlib.contextmanager
-def _begun(path: Path, *arguments: str) -> Iterator[str]:
+def begun(path: Path, *arguments: str) -> Iterator[str]:
+    """Start one that listens at a path, whose name is its kind."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
         listener.bind(str(path))
         listener.listen(64)
@@ -77,14 +79,17 @@ def forked(listener: socket.socket, prepare: Callable[[], None]) -> socket.socke
 
 def collect(folder: str, *arguments: str) -> None:
     """Import the tests as pytest does, which writes their assertions anew."""
+    import numba
     import pytest
 
     os.chdir(folder)
     pytest.main(["--collect-only", "-qq", "-p", "no:cacheprovider", *arguments])
+    # With its first kernel numba reads all that it knows of types.
+    numba.njit("int64(int64)")(lambda number: number)
 
 
-def run_tests(channel: socket.socket) -> None:
-    """Be what execnet has started, with the descriptors and the program that tests/worker.py was given."""
+def run_program(channel: socket.socket) -> None:
+    """Be what tests/worker.py was started as, with the descriptors and the program that it was given."""
     program, descriptors, *_ = socket.recv_fds(channel, MOST, 3)
     for place, descriptor in enumerate(descriptors):
         os.dup2(descriptor, place)
@@ -101,6 +106,9 @@ def main(descriptor: str, kind: str, *arguments: str) -> None:
     def prepare() -> None:
         if kind == "tests":
             collect(*arguments)
+        elif kind == "kernels":
+            for name in arguments:
+                import_module(name)
         else:
             import_module("tests.cli.forks").ready()
 
@@ -108,7 +116,7 @@ def main(descriptor: str, kind: str, *arguments: str) -> None:
         channel = forked(listener, prepare)
     if channel is not None:
         with channel:
-            (run_tests if kind == "tests" else import_module("tests.cli.forks").serve)(channel)
+            (import_module("tests.cli.forks").serve if kind == "commands" else run_program)(channel)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from tests.conftest import FIRST
+from tests.turns import ORDER
 
 ROOT = Path(__file__).parents[1]
 FOLDERS = ("murk", "tools", "docs", "deploy", "benchmarks")
@@ -63,4 +63,4 @@ def test_the_map_shows_every_folder_of_the_house():
 
 
 def test_files_of_tests_that_come_first_are_there():
-    assert [start for start in FIRST if not list((ROOT / "tests").glob(f"{start}*"))] == []
+    assert [start for start in ORDER if not list((ROOT / "tests").glob(f"{start}*"))] == []

@@ -1,4 +1,4 @@
-"""What xdist starts in place of Python: it lets a process be forked that does as told (tests/forking.py), and waits."""
+"""What is started in place of Python: it lets a process be forked that does as told (tests/forking.py), and waits."""
 
 import os
 import socket

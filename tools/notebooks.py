@@ -19,7 +19,7 @@ SECONDS: Final = 600
 _CELL: Final = re.compile(r"/\S*/ipykernel_\d+/\d+\.py:")
 
 
-def executed(path: Path, folder: Path) -> Any:
+def executed(path: Path, folder: Path, kernel: str = "python3") -> Any:
     """Return a notebook as it is after all its cells have run, in a kernel of its own that works in ``folder``.
 
     Raises
@@ -32,7 +32,7 @@ def executed(path: Path, folder: Path) -> Any:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(where)}
     client = NotebookClient(
         notebook,
-        kernel_name="python3",
+        kernel_name=kernel,
         timeout=SECONDS,
         record_timing=False,
         coalesce_streams=True,

@@ -84,8 +84,8 @@ def test_second_moments_stand_and_with_half_the_noise_they_do_not(neighbours, re
     [
         ("first part", "zero-out", 600, Half),
         ("first part", "replace-one", 600, Half),
-        ("step", "zero-out", 240, Quarter),
-        ("step", "replace-one", 240, Quarter),
+        ("step", "zero-out", 160, Quarter),
+        ("step", "replace-one", 160, Quarter),
     ],
 )
 def test_newton_steps_stand_and_with_less_noise_they_do_not(part, neighbours, draws, less):

@@ -3,7 +3,9 @@
 import os
 import subprocess
 import sys
+import tempfile
 import tomllib
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -15,15 +17,28 @@ TRIED = ("kafka", "monitor", "frames")
 STEPS = ["commands", "messages", "kernels", "monitor", "kafka"]
 
 
+def installed(needed):
+    """The folder that they are in, installed once for all runs of the tests; `make clean` removes it."""
+    digest = sha256("\n".join([sys.version, *needed]).encode()).hexdigest()[:16]
+    place = ROOT / "build" / "floors" / digest
+    if not place.is_dir():
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=place.parent) as unfinished:
+            target = Path(unfinished) / "packages"
+            subprocess.run(
+                [sys.executable, "-m", "pip", "install", "--quiet", "--no-compile", "--only-binary", ":all:",
+                 "--target", str(target), *needed],
+                check=True, timeout=300,
+            )  # fmt: skip
+            if not place.is_dir():
+                target.rename(place)
+    return place
+
+
 @pytest.mark.skipif(os.environ.get("MURK_REQUIRE_SERVICES") != "1", reason="the packages' index may be out of reach")
 def test_the_oldest_declared_versions_work(tmp_path):
     """In a folder of their own, seen by the interpreter without what this environment has."""
-    place = tmp_path / "packages"
-    subprocess.run(
-        [sys.executable, "-m", "pip", "install", "--quiet", "--no-compile", "--only-binary", ":all:",
-         "--target", str(place), *floors(TRIED)],
-        check=True, timeout=300,
-    )  # fmt: skip
+    place = installed(floors(TRIED))
     python = Path(sys.base_prefix) / "bin" / "python3"
     done = subprocess.run(
         # -S: nothing of this interpreter's own packages.

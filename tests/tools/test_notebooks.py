@@ -3,6 +3,7 @@
 import json
 import math
 import re
+import sys
 from statistics import NormalDist
 
 import pytest
@@ -11,14 +12,24 @@ from murk.planning.choice import recommend
 from murk.privacy import GaussianDP
 from murk.privacy.explain import percent
 from murk.stream import Task
+from tests import forking
 from tools import gallery
 from tools.notebooks import NOTEBOOKS, executed, written
 from tools.site.notebooks import as_markdown
 
 NAMES = ["comparing-protocols", "first-answer", "own-data", "reading-intervals"]
 DOCS = NOTEBOOKS.parent
-
-
+# What they import, and what comes with a kernel and its pictures.
+MODULES = ("ipykernel.kernelapp", "ipykernel.ipkernel", "matplotlib_inline.backend_inline", "matplotlib.pyplot",
+           "pandas", "statsmodels.api", "murk", "murk.learners", "murk.producers.populations.local_run")  # fmt: skip
+PROGRAM = """
+import os, pandas
+from ipykernel.kernelapp import launch_new_instance
+# As where pandas is first imported in a kernel: it takes a process without one for a terminal.
+pandas.set_option("display.max_columns", 20)
+os.chdir({folder!r})
+launch_new_instance(argv=["-f", {file!r}])
+"""
 DECIMAL = re.compile(r"-?\d[\d,]*\.\d+(?:e[+-]?\d+)?")
 
 
@@ -60,30 +71,49 @@ def test_what_notebooks_show_is_compared_by_words_and_numbers():
     assert cells("age  0.346 of 25,000 at 0x7f00\n", "execute_result") != before
 
 
+@pytest.fixture(scope="module")
+def nursery(tmp_path_factory):
+    """Where kernels are forked that have everything imported."""
+    with forking.begun(tmp_path_factory.mktemp("forked") / "kernels", *MODULES) as path:
+        yield path
+
+
+@pytest.fixture
+def run(nursery, tmp_path, monkeypatch):
+    """A function that runs a notebook in such a kernel."""
+    program = PROGRAM.format(folder=str(tmp_path), file="{connection_file}")
+    spec = {"argv": [sys.executable, "-I", "-S", str(forking.WORKER), nursery, program], "display_name": "forked"}
+    place = tmp_path / "jupyter" / "kernels" / "forked" / "kernel.json"
+    place.parent.mkdir(parents=True)
+    place.write_text(json.dumps({**spec, "language": "python"}))
+    monkeypatch.setenv("JUPYTER_PATH", str(tmp_path / "jupyter"))
+    return lambda path: executed(path, tmp_path, "forked")
+
+
 def test_there_are_four_notebooks():
     assert sorted(path.stem for path in NOTEBOOKS.glob("*.ipynb")) == NAMES
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
 @pytest.mark.parametrize("name", NAMES)
-def test_notebooks_run_and_show_what_they_showed(name, tmp_path):
+def test_notebooks_run_and_show_what_they_showed(name, run):
     path = NOTEBOOKS / f"{name}.ipynb"
     stored = json.loads(path.read_text())
-    again = json.loads(written(executed(path, tmp_path)))
+    again = json.loads(written(run(path)))
     assert shown(again) == close(shown(stored))
     assert any(shown(stored))
     assert [cell["source"] for cell in again["cells"]] == [cell["source"] for cell in stored["cells"]]
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
-def test_a_cell_that_fails_is_an_error(tmp_path):
+def test_a_cell_that_fails_is_an_error(run, tmp_path):
     cells = [
         {"cell_type": "code", "execution_count": None, "id": "a", "metadata": {}, "outputs": [], "source": "1 / 0"}
     ]
     path = tmp_path / "bad.ipynb"
     path.write_text(json.dumps({"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}))
     with pytest.raises(Exception, match="ZeroDivisionError"):
-        executed(path, tmp_path)
+        run(path)
 
 
 def test_pages_of_notebooks_show_code_text_tables_and_pictures():

@@ -10,7 +10,7 @@ from murk.learners.models.fit import model_problem_for
 from murk.learners.problem import problem_for
 from murk.stream.task.model import Model
 from murk.stream.task.task import Task
-from tests.learners.models.worlds import LABEL, REAL, coded, fitted, made, released, truth
+from tests.learners.models.worlds import LABEL, REAL, coded, fitted, made, model_problem, released, truth
 
 TASKS = {
     "outer": made(REAL, release="outer"),
@@ -125,7 +125,7 @@ def test_intervals_of_other_models_hold_the_fit_over_all_people(name):
     """The truth is exact: people are drawn from 256 records. False alarm: 1 in 10,000 for each model."""
     which, model = MODELS[name]
     task = TASKS[which]
-    expected = truth(model_problem_for(Model.parse(model), task), weights(task))
+    expected = truth(model_problem(task, model), weights(task))
     assert (holds(task, model, expected) >= fewest(len(expected))).all()
 
 
@@ -150,13 +150,13 @@ def test_intervals_do_not_hold_another_fit():
 def test_the_noise_of_a_release_of_the_models_columns_alone_is_wrong():
     """The twin of the wrong noise: with fewer features, a task of its own would release less of it."""
     task, model = TASKS["joint"], MODELS["joint, another column"][1]
-    problem = model_problem_for(Model.parse(model), task)
+    problem = model_problem(task, model)
+    own, unit = problem_for(problem.task), next(iter(problem_for(task).mechanisms.values())).unit
 
     def assumed(task, model, seed, people):
-        own = problem_for(problem.task)
         engine = IWPEngine(own.settings, own.mechanisms)
         releases = problem.used.take(released(task, seed, people))
-        decoded = next(iter(problem_for(task).mechanisms.values())).unit * releases.rows(own.dimension)
+        decoded = unit * releases.rows(own.dimension)
         vectors = np.column_stack([decoded[:, :-1], np.ones(people)])
         engine.learn_decoded(vectors, decoded[:, -1], own.mechanisms["default"])
         return None, engine.estimate()

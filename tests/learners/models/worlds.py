@@ -1,5 +1,6 @@
 """A public population of 256 records, from which people are drawn, and releases of theirs to any task."""
 
+from functools import cache
 from types import SimpleNamespace
 
 import numpy as np
@@ -52,24 +53,41 @@ def made(text, protocol="examples", guarantee="gdp: {mu: 4.0}", **settings):
 
 def coded(task, rows=slice(None)):
     """Coded features (m, p) and target of the population's rows."""
-    columns = {name: EVERYBODY[name][rows].tolist() for name in (*task.coding.columns, task.coding.target)}
-    block = task.coding.encode(columns)
+    x, y = _everybody(task)
+    return x[rows], y[rows]
+
+
+@cache
+def _everybody(task):
+    block = task.coding.encode({name: EVERYBODY[name].tolist() for name in (*task.coding.columns, task.coding.target)})
     return block.x, block.y
+
+
+@cache
+def model_problem(task, model):
+    """The problem of a model, given as text, on a log of the task."""
+    return model_problem_for(Model.parse(model), task)
 
 
 def released(task, seed, people):
     """Releases of people who are drawn from the population."""
-    rows = np.random.default_rng(seed).integers(0, len(EVERYBODY["age"]), people)
-    X, y = coded(task, rows)
+    X, y = coded(task, np.random.default_rng(seed).integers(0, len(EVERYBODY["age"]), people))
     problem = problem_for(task)
-    mechanism = problem.mechanisms["default"]
-    payloads = mechanism.randomize(problem.vectors(X, y), SimulatedNoise(seed), np.arange(people))
-    return Block(SimpleNamespace(level="default", payload=payload) for payload in payloads.tolist())
+    payloads = problem.mechanisms["default"].randomize(problem.vectors(X, y), SimulatedNoise(seed), np.arange(people))
+    return block(payloads)
+
+
+def block(payloads):
+    """Releases at the default level with these payloads (m, size)."""
+    found = Block(SimpleNamespace(level="default", payload=payload) for payload in payloads)
+    # What it would make of them, which takes most of the time.
+    found._rows = payloads
+    return found
 
 
 def fitted(task, model, seed, people):
     """A model's estimate from one draw of people."""
-    problem = model_problem_for(Model.parse(model), task)
+    problem = model_problem(task, model)
     engine = problem.engine()
     engine.learn_releases(released(task, seed, people))
     return problem, problem.estimate([engine])
