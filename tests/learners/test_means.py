@@ -72,7 +72,7 @@ def test_protocol_by_rule():
         ("binary", "objective: logistic", "say protocol: moments"),
         ("binary", "moments: {loss: poisson}\nprotocol: moments", "has no effect without features; remove it"),
         ("real", "moments: {release: joint}\nprotocol: moments", "has no effect without features; remove it"),
-        ("binary", "moments: {intercept: false}\nprotocol: moments", "moments.intercept: has no effect without features"),
+        ("binary", "moments: {intercept: false}\nprotocol: moments", "moments.intercept: has no effect"),
         ("binary", "as_published: true\nprotocol: moments", "as_published: the papers' algorithms need features"),
         ("real", "sketch: {method: mixing}\nprotocol: sketch", "has no effect without features; remove it"),
         ("classes", "scores: {exponent: 1}", "has no effect without features; remove it"),
