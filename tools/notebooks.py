@@ -34,6 +34,7 @@ def executed(path: Path, folder: Path, kernel: str = "python3") -> Any:
         notebook,
         kernel_name=kernel,
         timeout=SECONDS,
+        startup_timeout=SECONDS,
         record_timing=False,
         coalesce_streams=True,
         resources={"metadata": {"path": folder}},
