@@ -28,6 +28,7 @@ from typing import Any, NoReturn
 from murk.cli import cli, main
 from murk.errors import MurkError
 from murk.learners.problem import problem_for
+from murk.planning.advice import advise
 from murk.stream import Task
 from tests.cli.harness import TASK, largest_file, unprivileged, world
 from tests.cli.processes import MOST
@@ -77,23 +78,26 @@ def warm(task: str = TASK, noise: bool = False) -> None:
 def prepare(folder: Path, arguments: Sequence[str]) -> None:
     """Import and calibrate here, once, what every command on a folder's task does first, and on a Kafka log.
 
-    It was most of what a small run of a sketch took. What is wrong with a task, commands say themselves.
+    It was most of what a small run of a sketch took, and so was what its report advises. What is wrong with a task,
+    commands say themselves.
     """
     if any("kafka://" in one for one in arguments):
         import_module("murk.stream.log.kafka.log")
         import_module("murk.stream.worker.pool")
     with suppress(OSError, ValueError):
-        _prepare((folder / "task.yaml").read_text())
+        _prepare((folder / "task.yaml").read_text(), "run" in arguments)
 
 
 @cache
-def _prepare(text: str) -> None:
+def _prepare(text: str, reports: bool) -> None:
     # A warning that was given here would not be given again in a child.
     with suppress(MurkError), warnings.catch_warnings(action="ignore"):
         task = Task.parse(text)
         problem_for(task)
         if task.protocol in ("moments", "sketch"):
             import_module("scipy.optimize")
+        if reports and task.of_organisations:
+            advise(task, 1_000)
 
 
 def started(

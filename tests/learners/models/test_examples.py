@@ -1,5 +1,7 @@
 """Models of released examples: the task's own fit to the bit, unbiased fits of other columns, and refusals."""
 
+from functools import cache
+
 import numpy as np
 import pytest
 from scipy.stats import binom
@@ -106,13 +108,17 @@ def weights(task):
     return {"outer": 1.0 / (1.0 + squares), "directions": 1.0 / squares}.get(task.block.release, np.ones(len(X)))
 
 
+@cache
+def fits(task, model, fit=fitted):
+    """Coefficients and half-widths of 95% intervals of the repeats."""
+    found = [fit(task, model, seed, PEOPLE)[1] for seed in range(REPEATS)]
+    return np.array([each.values for each in found]), np.array([each.half_widths(0.95) for each in found])
+
+
 def holds(task, model, expected, *, fit=fitted):
     """How many of the repeats' 95% intervals hold what is expected, for each coefficient."""
-    held = 0
-    for seed in range(REPEATS):
-        _, estimate = fit(task, model, seed, PEOPLE)
-        held = held + (np.abs(estimate.values - expected) <= estimate.half_widths(0.95))
-    return held
+    values, widths = fits(task, model, fit)
+    return (np.abs(values - expected) <= widths).sum(axis=0)
 
 
 def fewest(coefficients):

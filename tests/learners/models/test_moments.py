@@ -1,5 +1,7 @@
 """Models of released moments: the task's own fit to the bit, unbiased fits of other columns, and refusals."""
 
+from functools import cache
+
 import numpy as np
 import pytest
 from scipy.stats import binom
@@ -48,6 +50,7 @@ def fewest(coefficients):
     return binom.ppf(1e-4 / coefficients, REPEATS, 0.93)
 
 
+@cache
 def fits(name):
     task, model = TASKS[MODELS[name][0]], MODELS[name][1]
     problem = model_problem_for(Model.parse(model), task)

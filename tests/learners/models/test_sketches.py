@@ -1,5 +1,7 @@
 """Models of released windows: the task's own fit to the bit, fits of other columns, and refusals."""
 
+from functools import cache
+
 import numpy as np
 import pytest
 from scipy.stats import binom
@@ -57,6 +59,7 @@ MODELS = {
 }
 
 
+@cache
 def fits(name):
     task, model = TASKS[MODELS[name][0]], MODELS[name][1]
     problem = model_problem_for(Model.parse(model), task)
