@@ -70,6 +70,18 @@ def _applied(function: Callable[[V], W], values: Mapping[str, V], level: str) ->
     return function(values[level])
 
 
+def of_each_kind(values: Mapping[str, V], kind: Callable[[V], object]) -> dict[str, V]:
+    """Return all values by level; of `LazyLevels` those of the levels that bound all others and of further kinds."""
+    found = bounding(values)
+    if isinstance(values, LazyLevels):
+        kinds = set(map(kind, found.values()))
+        for level, value in values.items():
+            if kind(value) not in kinds:
+                kinds.add(kind(value))
+                found[level] = value
+    return found
+
+
 def bounding(values: Mapping[str, V]) -> dict[str, V]:
     """Return all values by level; of `LazyLevels` only those of the levels that bound all others."""
     return {level: values[level] for level in getattr(values, "ends", values)}

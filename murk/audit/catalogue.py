@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from murk._lazy import bounding
+from murk._lazy import of_each_kind
 from murk.audit.trials import Trial, mechanism_trial, task_trial
 from murk.errors import UserError
 from murk.learners.problem import AskingProblem, Problem, SingleQuestionProblem, problem_for
@@ -36,7 +36,7 @@ def cases_of(task: Task) -> list[Case]:
     """Return a case for each level and question of a task."""
     cases = []
     for question, problem in _questions(problem_for(task)):
-        for level in bounding(problem.mechanisms):
+        for level in of_each_kind(problem.mechanisms, lambda each: each.kind):
             words = [level] * (len(problem.mechanisms) > 1) + [question] * bool(question)
             name = f"{task.name}: {', '.join(words)}" if words else task.name
             cases.append(Case(name, partial(_level, task, problem, level)))

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from murk._lazy import bounding
+from murk._lazy import of_each_kind
 from murk.learners.problem import problem_for
 from murk.privacy import cap_of
 from murk.producers import Ledger, Policy, Producer, SketchProducer
@@ -130,5 +130,5 @@ def caps_of(task: Task) -> str:
 
 
 def levels_of(task: Task) -> Mapping[str, Any]:
-    """Return the mechanism of each level, as devices use it; of a grid's default, lowest and highest one."""
-    return bounding(problem_for(with_sample(task)).mechanisms)
+    """Return the mechanism of each level, as devices use it; of a grid those that bound all, and one of each kind."""
+    return of_each_kind(problem_for(with_sample(task)).mechanisms, lambda each: each.kind)

@@ -44,9 +44,12 @@ def advise(task: Task, people: int, extent: Extent | None = None, sizes: bool = 
         return []
     population = _population(task, extent)
     try:
-        before = forecast(task, population, people, draws=_DRAWS, more=False, even_unlearned=False).points
+        now = forecast(task, population, people, draws=_DRAWS, more=False, even_unlearned=False)
     except UserError:
         return []
+    if now.learned and not now.spread:
+        return []  # no average effects to compare
+    before = now.points
     advice = []
     for words, other, their_population, count in _changes(task, population, people, sizes):
         try:

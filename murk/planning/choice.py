@@ -142,7 +142,7 @@ def _reason(task: Task, best: str, ranked: Mapping[str, float], people: int, mea
             "gradients of Huber's loss, the default of a real target, fit most targets and not outliers: where most "
             "targets lie close to a line, their error was several times smaller, without an interval"
         )
-    if best == "moments" and task.features and task.public is None:
+    if best == "moments" and task.features and task.public is None and task.target.kind != "classes":
         words.append("without public covariates people release their second moments, whose noise grows with p^2")
     return "; ".join(words)
 

@@ -610,16 +610,22 @@ class Releaser(ABC, Generic[P]):
         self._policy = policy or Policy()
         self._admission = self._policy.admit(task, self._problem.mechanisms)
         ledger.bind(log.identity, task.hash, name=task.name, simulated=task.simulated)
-        self._book()
+        self._book(self._admission)
         # Cache of the fields that all releases of one second share.
         self._moment: tuple[int | None, dict[str, Any]] = None, {}
         self._delivery = Delivery(log, ledger, task.hash, 0 if task.shuffle is None else task.duplicates)
         self._set_up()
 
-    def _book(self) -> None:
-        admission = self._admission
+    def _book(self, admission: Admission) -> None:
         charges = list(admission.charges.values())
         self._ledger.book(self.task.hash, charges, caps=admission.caps, lifetime=admission.lifetime)
+
+    def allowed_levels(self) -> list[str]:
+        """Return the task's levels that the policy allows, also those of a grid that nobody has used here yet."""
+        if self.task.privacy.grid is None:
+            return list(self.levels)
+        everything = self._policy.admit(self.task, self._problem.mechanisms, list(self.task.privacy.levels))
+        return list(everything.charges)
 
     def _set_up(self) -> None:
         """Prepare what a subclass needs, once the task is admitted and booked."""
@@ -658,8 +664,10 @@ class Releaser(ABC, Generic[P]):
         if new and self.task.privacy.grid is not None:
             known = (*self._admission.charges, *self._admission.refused)
             asked = dict.fromkeys((*known, *sorted(new & self.task.privacy.levels.keys())))
-            self._admission = self._policy.admit(self.task, self._problem.mechanisms, asked)
-            self._book()
+            admission = self._policy.admit(self.task, self._problem.mechanisms, asked)
+            # If booking fails, the levels are still new at the next release.
+            self._book(admission)
+            self._admission = admission
         for level in new - self._admission.charges.keys():
             reason = self._admission.refused.get(level)
             if reason is not None:
@@ -737,6 +745,13 @@ class Producer(Releaser["PersonProblem"]):
     problem
         The task's problem, if it exists already.
     """
+
+    def allowed_levels(self) -> list[str]:
+        """Return the task's levels that the policy allows, also those of a grid that nobody has used here yet."""
+        if self.task.privacy.grid is None:
+            return list(self.levels)
+        everything = self._policy.admit(self.task, self._problem.mechanisms, list(self.task.privacy.levels))
+        return list(everything.charges)
 
     def _set_up(self) -> None:
         self.counts = Counts()

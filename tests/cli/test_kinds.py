@@ -153,4 +153,4 @@ def test_levels_that_the_task_does_not_have(folder: Path) -> None:
     refused(murk(*command, "column:nothing", folder=folder), "no key 'nothing'")
     done = murk(*command, "column:choice", folder=folder)
     assert done.json["releases"] == 50
-    assert "have no level of the task: 1" in done.err
+    assert "have no level of the task or a budget below its grid: 1" in done.err

@@ -156,7 +156,8 @@ def test_where_few_protocols_will_do(of, online, chosen):
 
 def test_what_no_protocol_gives_is_said():
     with pytest.raises(UserError, match=r"no protocol suits the task.*gradients: devices would"):
-        recommend(task(3, kind="classes"), 1000, online=False)
+        recommend(task(99, kind="classes", public=0), 1000, online=False)
+    assert recommend(task(3, kind="classes"), 1000, online=False).protocol == "moments"
     with pytest.raises(UserError, match="people=0"):
         recommend(task(), 0)
 

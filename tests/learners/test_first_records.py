@@ -142,6 +142,13 @@ def test_targets_beyond_their_bounds_count_as_the_nearest(many):
     assert learned[0] == learned[1]
 
 
+def test_code_without_a_module_name_is_warned_too():
+    model = IWPSGDRegressor(budget=GaussianDP(1.0), seed=1)
+    with pytest.warns(DataWarning, match="targets are beyond -1 and 1"):
+        exec("for x in xs: model.learn_one(x, 30.0)", {"model": model, "xs": records()})
+    assert model.n_releases == len(records())
+
+
 def test_missing_targets_are_fine():
     xs = records()
     [found] = said(ScoreRegressor(budget=GaussianDP(1.0), features=["a", "b"], seed=1), xs, [None] * len(xs))

@@ -10,6 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from murk._lazy import bounding
+from murk.audit.catalogue import cases_of
+from murk.dossier.example import levels_of
 from murk.errors import UserError
 from murk.learners.core.design import Effects, designs
 from murk.learners.core.scoring.estimate import _budgets_words
@@ -27,7 +30,7 @@ from murk.stream import Task
 from murk.stream.messages.codec import RejectedError, decode, encode
 from murk.stream.messages.releases import KINDS
 from murk.stream.messages.wire import block_receiver, receiver
-from murk.stream.task.privacy import PrivacyBlock
+from murk.stream.task.privacy import MOST_POINTS, RATIO, LevelGrid, PrivacyBlock
 from murk.stream.worker.learner import wire_rules
 
 FEATURES, ROWS = 12, 900
@@ -108,11 +111,40 @@ def test_the_document_holds_the_ends_alone_and_survives_a_round_trip() -> None:
         ("{from: 1, to: 2, by: 3}", r"privacy.levels.by: unknown key"),
         ("{from: one, to: 2}", r"privacy.levels.from: 'one' is text"),
         ("{from: 1.0e-9, to: 2.0e-9}", r"privacy.levels.from: "),
+        ("{from: 1.0e-322, to: 1.0e-320}", r"privacy.levels.from: .* is below 1e-09"),
     ],
 )
 def test_a_bad_grid_is_refused(levels: str, why: str) -> None:
     with pytest.raises(UserError, match=why):
         task_of(levels)
+
+
+@pytest.mark.parametrize("low", [1e-9, 0.3, 0.5, 1.0, 7.77e5])
+def test_the_largest_grid_has_the_largest_number_of_levels(low: float) -> None:
+    high = low * RATIO ** (MOST_POINTS - 2)
+    assert len(LevelGrid.model_validate({"from": low, "to": high * (1 - 1e-9)}).points) <= MOST_POINTS
+    with pytest.raises(ValueError, match="at most 512 levels"):
+        LevelGrid.model_validate({"from": low, "to": high * (1 + 1e-9)})
+
+
+def test_every_kind_of_mechanism_of_a_grid_is_stated_and_audited() -> None:
+    task = Task.parse(
+        "name: t\nfeatures: [{name: a, low: -1, high: 1}]\ntarget: {name: y, kind: binary, positive: 'y'}\n"
+        "privacy: {guarantee: {pure: {epsilon: 0.4}}, levels: {from: 0.25, to: 16}}"
+    )
+    kinds = {each.kind for each in problem_for(task).mechanisms.values()}
+    assert {each.kind for each in levels_of(task).values()} == kinds
+    assert len(kinds) > len({each.kind for each in bounding(problem_for(task).mechanisms).values()})
+    assert len(cases_of(task)) >= len(levels_of(task))
+
+
+def test_the_default_release_of_examples_considers_the_ends_of_a_grid() -> None:
+    text = (
+        "name: t\nfeatures: [{name: a, low: -1, high: 1}]\ntarget: {name: y, kind: binary, positive: 'y'}\n"
+        "protocol: examples\npublic: {set_aside: 1000}\nprivacy: {guarantee: {gdp: {mu: 2.5}}, levels: LEVELS}"
+    )
+    named, grid = "{strict: {gdp: {mu: 0.5}}, open: {gdp: {mu: 4}}}", "{from: 0.5, to: 4}"
+    assert [Task.parse(text.replace("LEVELS", each)).block.release for each in (named, grid)] == ["directions"] * 2
 
 
 def test_a_grid_is_refused_where_it_cannot_be() -> None:

@@ -77,7 +77,14 @@ def estimated(**more):
         ("people: 50000", 50_000, True, None, "fixed", "the task has ended at its 50,000 people"),
         ("people: 50000", 50_501, True, None, "always", ""),
         ("people: 50000\nintervals: {valid: always}", 50_000, True, None, "always", ""),
-        ("forget: 24000", 50_000, True, "always", "fixed", "old releases are forgotten, so that what is estimated"),
+        (
+            "forget: 24000",
+            50_000,
+            True,
+            "always",
+            "fixed",
+            "old releases are forgotten, so that the estimated coefficients may change",
+        ),
     ],
 )
 def test_which_looks_intervals_hold_at(keys, count, live, asked, valid, why):

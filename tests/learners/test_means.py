@@ -75,6 +75,7 @@ def test_protocol_by_rule():
         ("binary", "moments: {intercept: false}\nprotocol: moments", "moments.intercept: has no effect"),
         ("binary", "as_published: true\nprotocol: moments", "as_published: the papers' algorithms need features"),
         ("real", "sketch: {method: mixing}\nprotocol: sketch", "has no effect without features; remove it"),
+        ("binary", "protocol: scores\nscores: {effects: curve}", "a share has no curve; remove it"),
         ("classes", "scores: {exponent: 1}", "has no effect without features; remove it"),
         ("binary", "public: {set_aside: 100}", "no covariates that could be public; remove it"),
     ],
@@ -276,6 +277,29 @@ def test_report(learned):
     assert not re.search("coded|odds|nan", text)
     assert next(iter(report["per_unit"].values()))["unit"] in result._repr_html_()
     assert (result.to_frame()["effect"] >= 0.0).all()
+
+
+def test_predictions_are_the_estimate(learned):
+    _, _, result, _ = learned
+    values = [each["value"] for each in result.report["per_unit"].values()]
+    predicted = np.asarray(result.predict([{}, {}]), dtype=float)
+    intervals = np.asarray(result.predict_intervals([{}, {}]), dtype=float).reshape(2, -1, 2)
+    assert predicted.reshape(2, -1)[0] == pytest.approx(values)
+    assert (intervals[:, :, 0] <= values).all()
+    assert (intervals[:, :, 1] >= values).all()
+
+
+@pytest.mark.parametrize(("kind", "more"), [("classes", ""), ("binary", "protocol: scores")])
+def test_a_stream_that_has_just_begun_has_no_interval_yet(kind, more, tmp_path):
+    own = task(kind, more)
+    place = f"sqlite:///{tmp_path / 'log.db'}"
+    result = murk.run(own, people(kind, 20)[0], seed=1, log=place, ledger=tmp_path / "ledger.db")
+    assert "20" in str(result)
+    with open_log(place, create=False) as log:
+        monitor = Monitor(log, Task.from_document(log.document()))
+        monitor.poll()
+        assert monitor.snapshot.problem is None
+        monitor.close()
 
 
 def test_pictures(learned):

@@ -223,7 +223,7 @@ def test_states_of_other_bounds_are_refused_and_former_ones_go_on(name):
         made(name, 4.0, target_bounds=(-1.0, 1.0), seed=1).load_state_dict(state)
 
 
-EARLIER = {"scores": BOUNDS, "gradients": (-1.0, 1.0), "outer products": (-74.0, 74.0), "moments": BOUNDS,
+EARLIER = {"scores": (-1.0, 1.0), "gradients": (-1.0, 1.0), "outer products": (-74.0, 74.0), "moments": BOUNDS,
            "windows' moments": (-1.0, 1.0)}  # fmt: skip
 """Bounds of the target that the learners had when their states did not contain them."""
 
@@ -237,7 +237,7 @@ def test_earlier_states_without_bounds_go_on(name, bounds):
     assert again.coefficients() == model.coefficients()
 
 
-@pytest.mark.parametrize("name", ["gradients", "outer products", "windows' moments"])
+@pytest.mark.parametrize("name", ["scores", "gradients", "outer products", "windows' moments"])
 def test_earlier_states_never_had_such_bounds(name):
     state = {key: value for key, value in learned(name, CODES, (-1, 1)).state_dict().items() if key != "target_bounds"}
     with pytest.raises(MurkError, match="other settings: target bounds"):

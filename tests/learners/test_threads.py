@@ -196,7 +196,7 @@ def test_a_record_that_uses_the_learner_which_reads_it_is_refused(name):
 
     model.learn_one({"a": Interrupting(act), "b": 0.25}, y)
     assert refused or learned
-    assert all("within another call" in str(error) for error in refused)
+    assert all("already in use by this thread" in str(error) for error in refused)
     # While it was read before or after it was the learner's turn: then both were learned, one after the other.
     order = [{"a": 0.5, "b": 0.25}]
     for before in learned:

@@ -424,7 +424,7 @@ def test_gaussian_noise_is_refused(local):
         lambda: shuffled_delta(local, 10**5, 1.0),
         lambda: smallest_crowd(local, 1.0, 1e-6),
     ):
-        with pytest.raises(UserError, match=r"no pure epsilon.*rare outcomes of Gaussian noise.*`privunit`"):
+        with pytest.raises(UserError, match=r"no pure epsilon.*a rare outcome of Gaussian noise.*`privunit`"):
             refused()
 
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from murk.errors import UserError
+from murk.errors import MurkError, UserError
 from murk.privacy import GaussianDP, cap_of
-from murk.producers import FileSource, Policy
+from murk.producers import FileSource, Ledger, Policy
 from murk.producers.populations.file_work import PopulationConfig
 from murk.stream import Task
 from tests.cli.harness import query
@@ -97,7 +97,7 @@ def test_with_real_noise_nothing_of_such_a_row_is_released_but_a_blank_in_its_pl
     people = write(tmp_path / "people.csv", ["1", "0.1", "1.5"])
     source = opened(task, people)
     [block] = source.blocks()
-    assert block.levels == [task.privacy.level_of(1), "default", task.privacy.level_of(1.5)]
+    assert block.levels == [task.privacy.level_of(1), "0", task.privacy.level_of(1.5)]
     assert block.unreadable == 1
     assert (block.x[1] == 0).sum() >= len(block.x[1]) - 1
     assert block.people is not None
@@ -125,6 +125,61 @@ def test_the_policy_holds_for_each_budget(tmp_path: Path) -> None:
             world.producer.release(RECORD, person="bob", level="60")
         # A refusal changes nothing for others.
         assert world.producer.release(RECORD, person="eve", level=task.privacy.level_of(0.9)).outcome == "released"
+
+
+def test_budgets_are_rounded_down_to_what_the_policy_allows(tmp_path: Path) -> None:
+    """One person who would spend more than a device may stops nobody."""
+    task = grid_task()
+    people = write(tmp_path / "people.csv", ["1", "1.1", "1.9", "0.7"])
+    with World(tmp_path, task, policy=Policy(lifetime=GaussianDP(1.5))) as world:
+        source = opened(task, people)
+        source.allow(world.producer.allowed_levels())
+        run_blocks(world, source)
+        levels = {json.loads(message.value)["level"] for message in world.messages()}
+    assert levels == {task.privacy.level_of(budget) for budget in (1, 1.1, 1.5, 0.7)}
+
+
+def test_two_producers_of_one_ledger_keep_each_others_levels(tmp_path: Path) -> None:
+    task = grid_task()
+    with World(tmp_path, task) as world:
+        other, [one, two] = world.produce(), [task.privacy.level_of(budget) for budget in (1.2, 1.3)]
+        assert world.producer.release(RECORD, person="ann", level=one).outcome == "released"
+        assert other.release(RECORD, person="bob", level=two).outcome == "released"
+        assert world.producer.release(RECORD, person="eve", level=one).outcome == "released"
+
+
+def test_a_level_whose_booking_failed_is_booked_at_the_next_release(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = grid_task()
+    with World(tmp_path, task) as world:
+        level = task.privacy.level_of(1.2)
+        with monkeypatch.context() as patch:
+            patch.setattr(world.ledger, "book", lambda *given, **named: _locked())
+            with pytest.raises(MurkError, match="locked"):
+                world.producer.release(RECORD, person="ann", level=level)
+        assert world.producer.release(RECORD, person="ann", level=level).outcome == "released"
+
+
+def _locked() -> None:
+    raise MurkError("another process kept the ledger locked")
+
+
+def test_ranges_of_two_tasks_of_one_name_are_in_their_own_units(tmp_path: Path) -> None:
+    pure = Task.parse(GRID.replace("gdp: {mu: 1.0}", "pure: {epsilon: 1.0}")).with_simulated(True)
+    for folder, task in (("gdp", grid_task()), ("pure", pure)):
+        (tmp_path / folder).mkdir()
+        with World(tmp_path / folder, task) as world:
+            if folder == "pure":
+                world.ledger.close()
+                world.ledger = Ledger(tmp_path / "gdp" / "ledger.db")
+                world.producer = world.produce()
+            for place in range(0, 72, 4):
+                level = str(place)
+                assert world.producer.release(RECORD, person=f"{folder}{place}", level=level).outcome == "released"
+            ranges = world.ledger.totals().ranges
+            world.ledger.close()
+    assert ranges == {"third-child": "epsilon = 0.5 to 1.90936; mu = 0.5 to 1.90936"}
 
 
 def test_by_lot_a_person_keeps_their_level_after_a_restart(tmp_path: Path) -> None:

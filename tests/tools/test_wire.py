@@ -203,7 +203,7 @@ def test_a_message_without_a_field_or_with_one_more_is_refused_by_schema_and_cod
         ("task", "name", ...),
         ("task", "colour", "blue"),
         ("task", "objective", "guess"),
-        ("task", "features", []),
+        ("task", "features", {}),
         ("task", "max_staleness.share", 0.9),
         ("task", "learner.step", "huge"),
         ("task", "learner.radius", -1),

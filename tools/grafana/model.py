@@ -8,10 +8,12 @@ from tools.grafana.board import Line, Section, dashboard, label_values, variable
 from tools.grafana.panels import Json, band, stat, table, target, timeseries
 
 LEARNED = 'sum(max by (partition) (murk_model_version{task="$task"}))'
-ESTIMATE = 'max by (name) (murk_parameter{task="$task"})'
+# Of a task without features the mean or the shares, in their own units.
+ESTIMATE = '(max by (name) (murk_mean{task="$task"}) or max by (name) (murk_parameter{task="$task"}))'
 # Intervals that hold at every look, and fixed ones only where there are none.
 HALF_WIDTH = (
-    '(max by (name) (murk_parameter_sequence_half_width{task="$task"})'
+    '(max by (name) (murk_mean_half_width{task="$task"})'
+    ' or max by (name) (murk_parameter_sequence_half_width{task="$task"})'
     ' or max by (name) (murk_parameter_half_width{task="$task"}))'
 )
 USED = 'max(murk_estimate_releases{task="$task"})'
@@ -81,8 +83,9 @@ def _now() -> list[Json]:
 def _table() -> Json:
     return table(
         "Estimates now",
-        "Each coefficient in coded units (a real feature runs from -1 to 1 over its public bounds). Where low and "
-        "high lie on the same side of zero, the sign of the effect is settled: the intervals are 95% at every look. "
+        "Each coefficient in coded units (a real feature runs from -1 to 1 over its public bounds); without features, "
+        "the mean or each share in its own unit. Where low and high lie on the same side of "
+        "zero, the sign of the effect is settled: the intervals are 95% at every look. "
         "Only where there are no such ones (with forget, or by random scaling) are they 95% at a single planned look.",
         {"estimate": ESTIMATE, "low": f"{ESTIMATE} - {HALF_WIDTH}", "high": f"{ESTIMATE} + {HALF_WIDTH}"},
         "name",

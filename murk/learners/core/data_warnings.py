@@ -149,6 +149,6 @@ class BeyondBounds:
 def _warn(finding: str) -> None:
     """Warn at the line that called the package."""
     frame, level = sys._getframe(1), 2
-    while frame.f_back is not None and frame.f_globals["__name__"].startswith("murk."):
+    while frame.f_back is not None and str(frame.f_globals.get("__name__", "")).startswith("murk."):
         frame, level = frame.f_back, level + 1
     warnings.warn(finding, DataWarning, stacklevel=level)

@@ -36,7 +36,7 @@ LEAST_QUANTILE = NormalDist().inv_cdf(0.9)
 """Divisor of the unknown part of a coefficient, so that intervals of 80% or more include this part in full."""
 NOT_ASKED = (
     "none: without the polish there is only random scaling, which holds the truth far less often than its level says "
-    "before the iterates settle. polish=True gives better intervals, and intervals='random-scaling' gives these"
+    "before the iterates settle. The polish gives better intervals; `intervals` of random-scaling asks for these"
 )
 LIGHT = 0.002  # smallest weight at which a hypothesis enters intervals
 _NEAR = 0.98

@@ -104,8 +104,14 @@ def _mu(guarantee: object) -> float:
 def _guarantees(privacy: object) -> list[object]:
     if not isinstance(privacy, dict):
         return []
-    levels = privacy.get("levels")
-    return [privacy.get("guarantee"), *(levels.values() if isinstance(levels, dict) else ())]
+    levels, default = privacy.get("levels"), privacy.get("guarantee")
+    found = list(levels.values()) if isinstance(levels, dict) else []
+    if isinstance(default, dict) and len(default) == 1:
+        # The ends of a grid are numbers, in the parameter of the default's kind.
+        [(kind, block)] = default.items()
+        key = next(iter(block), "") if isinstance(block, dict) else ""
+        found = [{kind: {key: each}} if isinstance(each, int | float) else each for each in found]
+    return [default, *found]
 
 
 def _rows(public: object) -> float:

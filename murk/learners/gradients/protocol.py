@@ -37,6 +37,7 @@ class GradientsProtocol(TaskProtocol):
             ("learner", "step"): {"eta": 0.2, "alpha": 0.5},
             ("learner", "weighting"): "uniform",
             ("learner", "radius"): "unbounded",
+            ("public",): None,
         } | own.get(target, {})
 
     def scale(self, block: Any, target: str) -> Scale:

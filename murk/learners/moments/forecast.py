@@ -54,13 +54,16 @@ def estimates(
 
 def effect_variance(problem: Any, task: Task, people: int) -> float:
     """Return the variance of an effect per standard deviation of a feature, for a target coded to -1 and +1."""
-    factor, mechanism = 1.4 if task.public is None else 1.7, problem.mechanisms[DEFAULT_LEVEL]
+    mechanism = problem.mechanisms[DEFAULT_LEVEL]
     if not isinstance(problem, MomentProblem):
+        # Scores in one epoch, as in their own forecast.
+        factor = 2.7 if task.public is None else 1.7
         return factor**2 * design.vectors_variance(task.coding.size, mechanism.score.variance, people)
     squares, cross = Level.of(mechanism, problem.layout).variances
     # With observed targets, ``x y`` has as much noise as ``x x'``.
     cross = squares if problem.layout.observed else cross
     if problem.layout.alone:
         return float(cross / problem.layout.weight**2 / people)
+    factor = 1.4 if task.public is None else 1.7
     own = design.moments_variance(cross / problem.layout.weight**2, squares / 2.0, people)
     return factor**2 * own + design.misfit_variance(task)

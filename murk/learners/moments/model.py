@@ -91,7 +91,7 @@ def part_of(model: Model, task: Task, columns: Columns, whole: Any) -> Part:
     curve = curve_of(getattr(derived.block, key), known, key)
     used = PartModel(
         curve, response_of(columns.target, curve), _covariates(whole.model.public, columns), task.block.covariance,
-        model.solver,
+        model.solver, task.block.repair,
         columns=columns, names=tuple(derived.coding.names), labels=task.target.kind == "binary",
     )  # fmt: skip
     problem = MomentProblem(whole.layout, used, whole.mechanisms, whole.binary)

@@ -121,6 +121,7 @@ class MomentsProtocol(TaskProtocol):
             ("moments", "release"): "separate",
             ("moments", "covariance"): "pooled",
             ("moments", "repair"): False,
+            ("moments", "solver"): "stein",
             ("moments", "intercept"): False,
             ("moments", "beyond"): "zero",
             ("privacy", "calibration"): "classic" if guarantee == "approx" else "analytic",

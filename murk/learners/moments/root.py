@@ -128,7 +128,7 @@ def _intercept(curve: Curve, scores: Floats, shares: Floats, mean: float, ends: 
 
 def _no_factor(curve: Curve, most: float, bare: bool = False) -> str:
     cause = (
-        "without an intercept this is usual on features that are not centred at 0: give intercept=True"
+        "without an intercept this is usual on features that are not centred at 0: give it one"
         if bare
         else "noise still makes the least-squares slopes too large, or the response is nearly a function of the "
         "features, or the features are far from normal"

@@ -100,6 +100,10 @@ def describe_prediction(task: Task, estimate: Estimate, record: Mapping[str, str
     declared or beyond its bounds: a typing error would otherwise count as a missing value.
     """
     columns = task.coding.columns
+    if not columns:
+        raise UserError(
+            "predict: the task has no features, so that its estimate is the prediction; leave --predict out"
+        )
     for name in (*columns, *record):
         if name not in columns or name not in record:
             what = "not a feature of the task" if name not in columns else "not given"
@@ -124,6 +128,8 @@ def _coded(task: Task, records: Any) -> Floats:
         raise UserError(
             f"the coefficients of {task.name!r} are in the unit of its loss, and predict no probability or mean"
         )
+    if not task.features:
+        return np.ones((len(records), 1))
     return np.asarray(task.coding.encode(_columns(records, task.coding.columns), target=False).x)
 
 

@@ -51,7 +51,7 @@ def interval_words(report: Mapping[str, Any]) -> str:
 
 def effect_word(report: Mapping[str, Any]) -> str:
     """Return what a report's effects per unit are called: "odds ratio", "probability" or "effect"."""
-    if without_features(report["coefficients"]):
+    if report.get("coefficients") and without_features(report["coefficients"]):
         return "share" if report["chances"] else "mean"
     return "odds ratio" if report["odds_ratios"] else "probability" if report["chances"] else "effect"
 

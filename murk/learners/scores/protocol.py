@@ -71,11 +71,13 @@ class ScoresProtocol(TaskProtocol):
             )
 
     def check_without_features(self, block: Any, target: str) -> None:
-        """Raise PydanticCustomError for a real target, or for an exponent."""
+        """Raise PydanticCustomError for a real target, an exponent or curves."""
         if target == "real":
             super().check_without_features(block, target)
         if block.exponent is not None:
             raise task_error("has no effect without features; remove it", "scores", "exponent")
+        if block.effects == "curve":
+            raise task_error("a share has no curve; remove it", *_EFFECTS)
 
     def check_with_public(self, block: Any, target: str) -> None:
         """Raise PydanticCustomError, with the choices, for lines of several classes with public covariates."""

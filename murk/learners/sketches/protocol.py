@@ -121,6 +121,7 @@ class SketchProtocol(TaskProtocol):
             ("sketch", "method"): FORMER_METHOD,
             ("sketch", "analysis"): "published",
             ("sketch", "debiased"): False,
+            ("sketch", "neighbours"): "zero-out",
             ("learner", "weighting"): "uniform",
         }
         return shared if target == "real" else {**shared, ("sketch", "range"): 3.0}

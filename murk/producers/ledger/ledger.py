@@ -10,6 +10,7 @@ import secrets
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from sqlite3 import Connection
 from typing import Any, NoReturn, Self
@@ -297,7 +298,11 @@ class Ledger:
         ``lifetime`` is a cap over all tasks. Raises UserError if a cap is larger than the one promised before.
         """
         self._common.forget()
-        self._tasks[task_hash] = book(self._file, self._prices, task_hash, charges, caps, lifetime)
+        booked = book(self._file, self._prices, task_hash, charges, caps, lifetime)
+        # Another producer may have booked other levels of a grid.
+        before = self._tasks.get(task_hash)
+        levels = {**before.levels, **booked.levels} if before is not None else booked.levels
+        self._tasks[task_hash] = replace(booked, levels=levels)
 
     def loosen(self, cap: PrivacyLoss, *, task_hash: str | None = None, level: str = "") -> None:
         """Raise a cap in its currency, with its owners' consent; without a task, the cap over all tasks."""

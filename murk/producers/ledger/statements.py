@@ -390,8 +390,12 @@ def _ranges(file: Database, names: Sequence[str]) -> Iterator[tuple[str, str]]:
     prices = read_prices(file)
     for name in many:
         stated = [prices[number].guarantee.to_dict() for own, number in used if own == name]
-        budgets = sorted(next(iter(next(iter(each.values())).items()))[::-1] for each in stated)
-        yield name, f"{budgets[0][1]} = {budgets[0][0]:g} to {budgets[-1][0]:g}"
+        budgets: dict[str, list[float]] = {}
+        for each in stated:
+            [guarantee] = each.values()
+            parameter, budget = next(iter(guarantee.items()))
+            budgets.setdefault(parameter, []).append(budget)
+        yield name, "; ".join(f"{key} = {min(each):g} to {max(each):g}" for key, each in sorted(budgets.items()))
 
 
 def _level(price: Price, row: Sequence[int], waiting: int, receipts: Sequence[int]) -> LevelAccount:

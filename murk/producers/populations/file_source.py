@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import math
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,6 +23,7 @@ from murk.producers.populations.records.tables import KEYS_LOOKED_AT, is_blank, 
 from murk.stream.task.data.coding import Cell, as_boolean
 from murk.stream.task.data.features import BinaryTarget, CategoryFeature, ClassTarget, DateFeature, NumberFeature
 from murk.stream.task.errors import shown
+from murk.stream.task.privacy import DEFAULT_LEVEL
 
 if TYPE_CHECKING:
     from murk.privacy.noise import NoiseSource
@@ -181,7 +183,7 @@ class FileSource:
         self._owner_column = task.block.person if task.of_organisations else None
         self._named = [name for name in (self._name_column, level_column, self._owner_column) if name is not None]
         self._survey = self.records.survey()
-        self.fallback_level = next(iter(levels))
+        self.allow(list(levels))
         wanted = [*task.coding.columns, task.coding.target, *self._named]
         self._table = self.records.table(wanted, strict=self.strict)
         self.absent: tuple[str, ...] = getattr(self._table, "absent", ())
@@ -409,13 +411,24 @@ class FileSource:
             checked.append(self.fallback_level if level is None else level)
         return checked
 
+    def allow(self, levels: Sequence[str]) -> None:
+        """Restrict the levels to those that a policy allows, in the task's order.
+
+        Budgets are rounded down to them. An unreadable row is released at the lowest budget or, if levels are named, at
+        the first level: at a level that other people have.
+        """
+        grid = [level for level in levels if level != DEFAULT_LEVEL] if self._budgets else []
+        self._points = [int(level) for level in grid]
+        self.fallback_level = (grid or levels)[0]
+
     def _level(self, value: Any) -> str | None:
         """Return the level that a cell names, or the largest one within the budget that it holds; None if none."""
         if not self._budgets:
             return value if isinstance(value, str) and value in self.task.privacy.levels else None
         try:
             budget = math.nan if isinstance(value, bool) else float(value)
-            return self.task.privacy.level_of(budget) if math.isfinite(budget) else None
+            index = bisect_right(self._points, int(self.task.privacy.level_of(budget))) if math.isfinite(budget) else 0
+            return str(self._points[index - 1]) if index else None
         except (TypeError, ValueError, OverflowError, UserError):
             return None
 

@@ -99,7 +99,7 @@ class Population(FilePopulation):
         self.producer = Producer(
             self.task, self.log, self.ledger, noise=self.crowd.noise, policy=self._policy, problem=self.problem
         )
-        self.source.fallback_level = self.producer.levels[0]
+        self.source.allow(self.producer.allowed_levels())
         self._load_progress()
 
     def _load_progress(self) -> None:

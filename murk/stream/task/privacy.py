@@ -31,6 +31,7 @@ M = TypeVar("M")
 DEFAULT_LEVEL: Final = "default"
 MOST_LEVELS: Final = 16
 MOST_POINTS: Final = 512  # of a grid
+LEAST_POINT: Final = 1e-9  # a subnormal number would not grow when it is multiplied and rounded
 RATIO: Final = 1.0199  # of neighbouring points: 1.02 with the rounding to six digits
 _MECHANISMS: Final = (BEST, *KINDS)
 _NAMED: Final = ", ".join(f"`{kind}`" for kind in KINDS[:-1]) + f" and `{KINDS[-1]}`"
@@ -132,7 +133,9 @@ class LevelGrid(Block):
     def _check_points(self) -> Self:
         if not self.low < self.high:
             raise task_error(f"{self.high:g} is not above from: {self.low:g}; raise it", "to")
-        if not self.high < self.low * RATIO ** (MOST_POINTS - 1):
+        if self.low < LEAST_POINT:
+            raise task_error(f"{self.low:g} is below {LEAST_POINT:g}, which nobody learns from; raise it", "from")
+        if not self.high < self.low * RATIO ** (MOST_POINTS - 2):
             raise task_error(
                 f"{self.high:g} is too far above from: {self.low:g}: a grid has at most {MOST_POINTS} levels; lower it",
                 "to",

@@ -233,7 +233,8 @@ def with_published(data: dict[str, Any]) -> dict[str, Any]:
         words = protocol.left_open.get(key)
         if given != value and (words is None or (isinstance(given, str) and given not in words)):
             raise task_error(
-                f"{shown(given)} contradicts as_published: true, with which it is {shown(value)}; remove one",
+                f"{shown(given)} contradicts as_published: true, with which it is "
+                f"{'null' if value is None else shown(value)}; remove one",
                 *blocks, key,
             )  # fmt: skip
         block[key] = given
@@ -389,6 +390,8 @@ def former_defaults(task: Any, carried: Any, by_rule: Set[str]) -> dict[str, Any
 def check_parts(task: Any) -> None:
     """Raise `PydanticCustomError` if parts of a task do not fit each other."""
     check_names(task.features, task.target, task.coding.names_of, INTERCEPT)
+    if task.as_published:
+        raise task_error("stands for settings where a task file is read; give these, or use Task.parse", "as_published")
     blocks = {name: getattr(task, name) for name in BLOCKS}
     if not task.features:
         if task.public is not None:

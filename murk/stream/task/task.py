@@ -145,7 +145,8 @@ class Task(_ProtocolBlocks):
     )
     as_published: Annotated[bool, Field(strict=True)] = Field(
         default=False,
-        description="`true`: all settings of the protocol's paper (LDP-SGD, IWP-SGD, public-data GLM, GaussMix)",
+        description="`true`: the settings of the protocol's paper (LDP-SGD, IWP-SGD, public-data GLM, GaussMix); of "
+        "`gradients` and `examples` with the least Gaussian noise of a guarantee (see `calibration`)",
     )
     objective: Literal["balanced", "logistic", "softmax", "huber", "squared", "median"] | None = Field(
         default=None,

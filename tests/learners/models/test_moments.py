@@ -17,6 +17,7 @@ TASKS = {
     "observed, approx": made(REAL, "moments", "approx: {epsilon: 8.0, delta: 1.0e-6}", release="observed"),
     "joint": made(REAL, "moments", "gdp: {mu: 6.0}", release="joint"),
     "separate": made(REAL, "moments", "gdp: {mu: 6.0}", release="separate"),
+    "without repair": made(REAL, "moments", "gdp: {mu: 0.5}", release="separate", repair="false"),
     "label": made(LABEL, "moments", "gdp: {mu: 6.0}", release="observed"),
 }
 REPEATS, PEOPLE = 150, 3_000

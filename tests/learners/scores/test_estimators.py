@@ -158,7 +158,7 @@ def test_a_budget_of_ones_own_is_a_level(monkeypatch):
     assert again.state_dict() == model.state_dict()
     # Sums are of integers whose unit is their level's: other budgets would read them wrongly.
     for other in ({"budget": GaussianDP(1.0)}, {"levels": None}, {"mechanism": "l2-ball", "budget": PureDP(1.0)}):
-        with pytest.raises(MurkError, match="same budget, levels and mechanism"):
+        with pytest.raises(MurkError, match="make the learner with the budget, levels and mechanism of the state"):
             model.clone(other).load_state_dict(state)
 
 

@@ -57,6 +57,12 @@ def test_the_switch_is_short_for_the_settings(target: str, protocol: str, more: 
     assert Task.from_document(switched.document()) == switched
 
 
+def test_the_switch_stands_in_files_only() -> None:
+    content = json.loads(Task.parse(text("binary", "gradients")).document())
+    with pytest.raises(UserError, match="as_published: stands for settings where a task file is read"):
+        Task.from_document(json.dumps(content | {"as_published": True}))
+
+
 def test_a_pure_guarantee_has_laplace_noise() -> None:
     pure = text("binary", "gradients", "as_published: true").replace("approx: {epsilon: 4.0, delta: 1.0e-5}", PURE)
     assert Task.parse(pure).privacy.mechanism == "laplace"
@@ -90,6 +96,9 @@ def test_what_a_paper_leaves_open_is_kept(target: str, protocol: str, line: str,
         ("binary", "examples", "learner: {averaging: polyak}", "learner.averaging: 'polyak' contradicts as_published"),
         ("binary", "examples", "examples: {loss: probit}", "examples.loss: 'probit' contradicts as_published: true"),
         ("binary", "moments", "moments: {intercept: true}", "moments.intercept: True contradicts as_published: true"),
+        ("binary", "gradients", PUBLIC.strip(), "contradicts as_published: true, with which it is null"),
+        ("binary", "moments", "moments: {solver: score}", "moments.solver: 'score' contradicts as_published"),
+        ("binary", "sketch", "sketch: {neighbours: replace-one}", "neighbours: 'replace-one' contradicts as_published"),
         ("binary", "sketch", "sketch: {method: moments}", "sketch.method: 'moments' contradicts as_published: true"),
         (
             "real",

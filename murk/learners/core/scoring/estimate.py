@@ -197,6 +197,8 @@ class Outlook:
         """Return one person's expected answer, in units of the release."""
         solution, response, rows = self.solution, self.settings.response, self.solution.rows
         if question == "score":
+            if isinstance(solution, Shares):
+                return solution.mean
             if response.classes:
                 basis = contrasts(response.classes)
                 at = classes.probabilities(rows.points, solution.origin, basis)

@@ -56,10 +56,10 @@ class Shares:
         weights = np.array([1.0 / (each.noise + each.share + each.whole) for each in self._answers])
         weights /= weights.sum()
         self._weights = weights
-        self._mean = sum(
+        self.mean = sum(
             (w * each.mean for w, each in zip(weights, self._answers, strict=True)), np.zeros(self.features)
         )
-        self.all = even + self._back @ self._mean
+        self.all = even + self._back @ self.mean
         # Not cut to 1, so that the shares add up to 1 and their errors are as stated.
         self.present = max(1.0 - float(self.all[-1]), _LEAST)
         self._of_present = self.all[:-1] / self.present
@@ -112,7 +112,7 @@ class Shares:
     @cached_property
     def misfits(self) -> Array:
         """Squared distance of each epoch's mean score from that of all, in units of its variance, (k,)."""
-        left = [each.mean - self._mean for each in self._answers]
+        left = [each.mean - self.mean for each in self._answers]
         return np.array(
             [one @ np.linalg.solve(self._noise(each), one) for one, each in zip(left, self._answers, strict=True)]
         )
