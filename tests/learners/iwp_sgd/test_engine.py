@@ -354,7 +354,7 @@ def test_without_a_polish_intervals_are_given_where_they_are_asked_for_alone():
         made.learn_records(*records(20_000))
         found = made.estimate()
         assert np.all(np.isfinite(found.half_widths())) == (asked is not None)
-        assert ("polish=True" in found.note) == (asked is None)
+        assert ("The polish gives better intervals" in found.note) == (asked is None)
         digests.add(made.settings.digest)
     # A question to the same state.
     assert len(digests) == 1

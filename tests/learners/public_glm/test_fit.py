@@ -226,7 +226,7 @@ def test_without_repair_the_matrix_is_inverted_as_it_is_and_no_interval_is_given
     np.testing.assert_allclose(found.values, np.linalg.solve(private.matrix, private.cross))
     assert not np.allclose(found.values, fit(sums, layout, LINKS["identity"], OWN, None, "private").values)
     assert np.all(np.isinf(found.estimate.spread))
-    assert "repair=False" in found.estimate.note
+    assert "which are not repaired" in found.estimate.note
     # Where noise does not outweigh them there is nothing to fix, and intervals are as ever.
     quiet = exact(layout, X, np.sign(X @ truth))
     both = [fit(quiet, layout, LINKS["identity"], OWN, None, "private", repair=repair) for repair in (True, False)]
