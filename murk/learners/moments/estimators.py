@@ -627,7 +627,7 @@ class PublicGLMRegressor(PublicMoments, TargetEstimator, base.MiniBatchRegressor
         ----------
         budget
             Guarantee of each release. The classic calibration needs a small enough ``ApproxDP``: epsilon up to 17 at
-        delta = 1e-6.
+            delta = 1e-6.
         link, radius
             The paper's f and r. ``design="gaussian"`` takes no radius but needs ``target_bounds``.
         lipschitz, error
