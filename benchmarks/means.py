@@ -33,15 +33,18 @@ WORLDS = {
 }
 
 
-def bare(kind, spread, budget, people):
-    """Half-width of a mean of one number in [0, 1], or of shares of classes, with people's own variance ``spread``."""
+def bare(kind, shares, spread, budget, people):
+    """Half-width of a mean of one number in [0, 1], or of ``shares`` of classes, with people's own variance."""
     name, size = budget
     if name == "mu":
         noise = (2.0 if kind == "classes" else 1.0) / size**2
     elif kind == "real":
         noise = 2.0 / size**2
     else:
-        noise = math.exp(size) / (math.exp(size) - 1.0) ** 2
+        # Randomized response: a class is kept with probability p, and each other becomes it with probability q.
+        q = 1.0 / (math.exp(size) + max(len(shares), 2) - 1.0)
+        p = math.exp(size) * q
+        noise = (q * (1.0 - q) + shares * (p - q) * (1.0 - p - q)) / (p - q) ** 2 - shares * (1.0 - shares)
     return QUANTILE * np.sqrt((noise + spread) / people)
 
 
@@ -52,7 +55,7 @@ def measured(world, protocol, budget, missing, people, replications):
     problem, y, shares = problem_for(own), np.array([*values, np.nan]), np.array(shares)
     records = Records(np.ones((len(y), 1)), y, np.append((1.0 - missing) * shares, missing))
     if own.target.kind == "real":
-        truth = np.array([shares @ values])
+        of = truth = np.array([shares @ values])
         spread = (shares @ np.square(values) - truth**2) / 4.0
     else:
         of = shares[1:] if own.target.kind == "binary" else shares
@@ -65,7 +68,7 @@ def measured(world, protocol, budget, missing, people, replications):
         halves.append(found.half_widths())
         held.append(np.abs(found.values - truth) <= halves[-1])
     width = np.median(halves, axis=0) / 2.0
-    return np.mean(held, axis=0), width, width / bare(own.target.kind, spread, BUDGETS[budget], people)
+    return np.mean(held, axis=0), width, width / bare(own.target.kind, of, spread, BUDGETS[budget], people)
 
 
 def main(argv):

@@ -6,6 +6,7 @@ and their standard errors. Log odds are (1, -0.6) and 0.2; examples fit the line
 """
 
 import argparse
+import sys
 
 import numpy as np
 import pandas as pd
@@ -43,12 +44,12 @@ def coefficients(learner: str, dependence: str, people: int, seed: int) -> list[
     return [found[name] for name in (*NAMES, "intercept")]
 
 
-def main() -> None:
+def main(argv: list[str]) -> None:
     """Print a row for each learner and dependence."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.own_budgets", description=__doc__.split("\n")[0])
     parser.add_argument("--people", type=int, default=100_000, help="people of each replication (default 100000)")
     parser.add_argument("--replications", type=int, default=8, help="replications (default 8)")
-    settings = parser.parse_args()
+    settings = parser.parse_args(argv)
     print("| learner | budgets depend on | x | z | constant |\n| --- | --- | --- | --- | --- |")
     for learner in LEARNERS:
         for dependence in DEPENDENCES:
@@ -60,4 +61,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

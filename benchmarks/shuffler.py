@@ -90,7 +90,7 @@ def main(argv):
     gc.set_threshold(*COLLECT)  # as `murk learn` does
     measured(20_000, 2_000)  # kernels are compiled
     print("us a release (CPU, in all)\n")
-    print("  crowd     shuffler         worker           shuffler / worker (CPU)")
+    print("  crowd     shuffler: CPU, wall   worker: CPU, wall   shuffler / worker (CPU)")
     for crowd in options.crowds:
         released, shuffled, learned = measured(options.releases, crowd)
         each = [1e6 * value / released for value in (shuffled.cpu, shuffled.wall, learned.cpu, learned.wall)]

@@ -164,7 +164,10 @@ def shuffling_thread(
         yield made[0], check
     finally:
         ended.set()
-        thread.join(GRACE)
+        # Before it has begun there is nothing to finish.
+        thread.join(GRACE if made else 0.0)
+    if failed:
+        raise failed[0]
 
 
 def _beside(intake: Log, task: Task) -> Path:

@@ -40,5 +40,5 @@ def questions(part: str, facts: Facts, **figures: Any) -> Iterator[str]:
 def _applies(condition: str, fields: dict[str, Any]) -> bool:
     name, *attributes = condition.removeprefix("not ").split(".")
     # What was not read has no attributes.
-    value = reduce(lambda owner, attribute: getattr(owner, attribute, None), attributes, fields[name])
+    value = reduce(lambda owner, attribute: owner and getattr(owner, attribute), attributes, fields[name])
     return bool(value) is not condition.startswith("not ")

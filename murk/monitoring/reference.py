@@ -57,8 +57,8 @@ def half_widths_asked(asked: Sequence[tuple[str | None, float]], names: Sequence
     for name, half in sorted(asked, key=lambda pair: pair[0] is not None):
         if name is not None and name not in names:
             raise UserError(f"{_shown(name)}: no coefficient of the task; there are {_list(names, 20)}")
-        if not half > 0.0:
-            raise UserError(f"{half!r}: an interval has no such half-width; give one above 0, in coded units")
+        if not 0.0 < half < math.inf:
+            raise UserError(f"{half!r}: an interval has no such half-width; give a finite one above 0, in coded units")
         found |= dict.fromkeys(of_interest(names) if name is None else [name], half)
     return found
 

@@ -746,13 +746,6 @@ class Producer(Releaser["PersonProblem"]):
         The task's problem, if it exists already.
     """
 
-    def allowed_levels(self) -> list[str]:
-        """Return the task's levels that the policy allows, also those of a grid that nobody has used here yet."""
-        if self.task.privacy.grid is None:
-            return list(self.levels)
-        everything = self._policy.admit(self.task, self._problem.mechanisms, list(self.task.privacy.levels))
-        return list(everything.charges)
-
     def _set_up(self) -> None:
         self.counts = Counts()
         self._models = models_of(self._log, self.task, self._problem)

@@ -417,8 +417,9 @@ class Shuffler:
         self._mark = mark
 
     def _drop_late(self) -> int:
-        """Drop small crowds that waited too long; no moment is known better than to the task's granularity."""
-        before = truncate_time(self._clock(), self._task.granularity) - self._settings.patience
+        """Drop small crowds after their patience; the time of it shows arrivals to the task's granularity only."""
+        # Arrivals are truncated as well: nothing is dropped early, and all of a granule at once.
+        before = truncate_time(self._clock() - self._settings.patience, self._task.granularity)
         dropped = 0
         for crowd in self._store.open_crowds():
             if crowd.since < before:

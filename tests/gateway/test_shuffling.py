@@ -103,8 +103,10 @@ def test_nothing_acknowledged_is_lost_repeated_or_split(tmp_path):
         with open_log(f"sqlite:///{tmp_path}/{OUT}", create=False) as log, devices.at(address):
             watch = watch or Watch(log, CROWD)
             watch.log = log
-            before = len(devices.acknowledged)
+            before, patience = len(devices.acknowledged), time.monotonic() + 300.0
             while len(devices.acknowledged) < before + CROWD:
+                assert process.poll() is None, "the gateway ended by itself"
+                assert time.monotonic() < patience
                 time.sleep(0.01)
             time.sleep(draw.uniform(0.0, 0.3))
             process.kill()

@@ -116,3 +116,9 @@ def test_bad_input_is_refused():
         true_means(RandomizedResponse.calibrate(PureDP(1.0), classes=3), 0.5)
     assert [float(end) for end in mean_sequence(0.5, 10, 100)] == [0.0, 1.0]
     assert [float(end) for end in mean_sequence(0, 0, 100)] == [0.0, 1.0]
+
+
+def test_a_difference_of_sums_that_begin_between_whole_numbers_is_refused():
+    """There the sum over q is not convex: golden sections would find 0.29 where the least is -13."""
+    with pytest.raises(UserError, match="is not whole: begin after more releases"):
+        difference_evidence((0.5, 3.5), (9, 4), -0.2, 30)

@@ -294,7 +294,9 @@ def test_a_stream_that_has_just_begun_has_no_interval_yet(kind, more, tmp_path):
     own = task(kind, more)
     place = f"sqlite:///{tmp_path / 'log.db'}"
     result = murk.run(own, people(kind, 20)[0], seed=1, log=place, ledger=tmp_path / "ledger.db")
-    assert "20" in str(result)
+    assert "20 releases learned" in str(result)
+    assert "No intervals:" in str(result)
+    assert all(tuple(each["interval"]) == (0.0, 1.0) for each in result.report["per_unit"].values())
     with open_log(place, create=False) as log:
         monitor = Monitor(log, Task.from_document(log.document()))
         monitor.poll()

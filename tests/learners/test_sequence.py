@@ -52,7 +52,7 @@ def test_it_is_as_wide_as_promised():
 
 
 def test_critical_values_solve_the_equation():
-    """An independent root of the formula, as MATHS prints it."""
+    """An independent root of the formula, as docs/mathematics.md prints it."""
     c = -2 * math.log(0.05) + math.log(1 - 2 * math.log(0.05))
     for v in (0.02, 0.3, 1.0, 7.0, 200.0):
         ratios = np.array([c * v / 10**k for k in (-1.5, -0.75, 0, 0.75, 1.5)])

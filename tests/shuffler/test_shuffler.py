@@ -127,6 +127,9 @@ def test_what_waits_too_long_is_dropped_and_counted(tmp_path):
             # The moment says the first arrival's time in the task's granularity only.
             now[0] = truncate_time(now[0], task.granularity) + task.granularity - 1
             assert one.step().dropped == 0
+            # Whoever arrived just before the end of that period has waited for a second, and has an hour.
+            now[0] += 3600
+            assert one.step().dropped == 0
             now[0] += 1
             assert one.step().dropped == CROWD - 1
             put(intake, [message(task, 1_000)])

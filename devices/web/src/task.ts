@@ -321,7 +321,7 @@ function check(task: TaskDocument): void {
     known(grid, "from to");
     capOf(privacy.guarantee);
     const { from, to } = grid;
-    if (!(from >= 1e-9 && from < to && to < from * RATIO ** (MOST_POINTS - 2))) refuse("its grid of levels is damaged");
+    if (!(from >= 1e-9 && from < to && to <= 1e3 && to < from * RATIO ** (MOST_POINTS - 2))) refuse("its grid of levels is damaged");
   }
   const levels = grid ? [] : Object.keys(privacy.levels);
   for (const level of levels) if (level === "default" || !LEVEL.test(level)) refuse("a level's name is damaged");

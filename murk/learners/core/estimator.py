@@ -97,11 +97,12 @@ class StreamEstimator(base.Estimator):
             self._first_records = FirstRecords(self._names, *self._expected(), labels=hasattr(self, "classes"))
 
     def _surveyed(self, rows: Iterable[tuple[Sequence[Any], float]], keys: Iterable[Any]) -> None:
-        survey = self._first_records
-        if survey is not None:  # another thread may have checked the last one
-            survey.look(rows, keys)
-            if not survey.left:
-                self._first_records = None
+        with _BEGINNING:
+            survey = self._first_records
+            if survey is not None:  # another thread may have checked the last one
+                survey.look(rows, keys)
+                if not survey.left:
+                    self._first_records = None
 
     def _head(self, X: Any, y: NDArray[np.float64]) -> tuple[Iterable[tuple[Sequence[Any], float]], Iterable[Any]]:
         """Return the first rows as they were given, with coded targets, and the names of their features."""

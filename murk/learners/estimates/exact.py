@@ -95,11 +95,14 @@ def difference_evidence(
 ) -> Floats:  # fmt: skip
     """Return the log e-value of a difference of two means: the least ``log M(q + difference) + log M(q)`` over q.
 
-    ``tightest_at`` counts the releases of both samples. The product of two independent supermartingales is one.
+    ``tightest_at`` counts the releases of both samples. The product of two independent supermartingales is one. Raises
+    UserError for a sum that is not whole within 1 of 0 or of the count, where the sum over q is not convex.
 
     >>> round(float(np.exp(difference_evidence((340, 260), (600, 600), 0.0, 1_000))), 1)
     366.6
     """
+    if any(_fractional(*_sums(total, count)).any() for total, count in zip(totals, counts, strict=True)):
+        raise UserError("a sum within 1 of 0 or of the count is not whole: begin after more releases")
     away = np.asarray(difference, dtype=np.float64)
 
     def joint(q: Floats) -> Floats:
@@ -124,16 +127,14 @@ def difference_sequence(
 ) -> tuple[Floats, Floats]:
     """Return the ends of the intervals of the first mean minus the second, from sums and numbers after each look.
 
-    They hold at all looks together with probability ``level`` at least. Raises UserError like `mean_sequence`, and for
-    a sum that is not whole within 1 of 0 or of the count.
+    They hold at all looks together with probability ``level`` at least. Raises UserError like `mean_sequence` and
+    `difference_evidence`.
 
     >>> low, high = difference_sequence((340, 260), (600, 600), tightest_at=1_000)
     >>> round(float(low), 3), round(float(high), 3)
     (0.024, 0.241)
     """
     pairs = [_sums(total, count) for total, count in zip(totals, counts, strict=True)]
-    if any(_fractional(S, n).any() for S, n in pairs):
-        raise UserError("a sum within 1 of 0 or of the count is not whole: begin after more releases")
     (one, many), (other, others) = np.broadcast_arrays(*pairs[0]), np.broadcast_arrays(*pairs[1])
     middle = one / np.maximum(many, 1) - other / np.maximum(others, 1)
     alpha = _error_of(level)

@@ -135,8 +135,8 @@ ALERTS: Final = (
         " <= on (task, name) max by (task, name) (murk_parameter_known_within)",
         "The effect of {{ $labels.name }} in {{ $labels.task }} is known to within {{ printf \"%.3g\" $value }}",
         "Its interval that holds at every look is as narrow as `murk monitor --known-within` asks for, in coded units. "
-        "It holds the truth with its 95% although this moment was not planned. Nothing is wrong: end the task, or let "
-        "it continue for narrower intervals."),
+        "Such an interval keeps its 95% at a moment that nobody planned. Nothing is wrong: end the task, or let it "
+        "continue for narrower intervals."),
     Alert("MurkStaleGradients", "10m", "warning", "gradients-are-stale",
         f"{_STALENESS} > on (task) {SHARE_STALE} * {_VERSION} and on (task) {_STALENESS} > {FEW}",
         "Gradients for {{ $labels.task }} are {{ $value | humanize }} releases old on average",

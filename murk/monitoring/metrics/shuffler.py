@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from murk.monitoring.metrics.catalogue import Metric
@@ -75,7 +75,10 @@ class ShufflerMetrics(Exporter):
         """Export these sums as soon as they are due, and ``trouble``: why the shuffler cannot work, or empty."""
         self._trouble = trouble
         period = int(self._clock()) // self._granularity
-        if self._sums is None or sums.crowds != self._sums.crowds or period != self._period:
+        if self._sums is None:
+            # Nor does the difference of two starts in a period: what has arrived is told when it is due.
+            self._sums, self._period = replace(sums, waiting=0, duplicates=0, refused={}), period
+        elif sums.crowds != self._sums.crowds or period != self._period:
             self._sums, self._period = sums, period
 
     def _values(self) -> Callable[[Metric], Iterable[Sample]]:

@@ -418,6 +418,11 @@ class FileSource:
         the first level: at a level that other people have.
         """
         grid = [level for level in levels if level != DEFAULT_LEVEL] if self._budgets else []
+        if self._budgets and not grid:
+            raise UserError(
+                f"this device's policy allows no level of the grid of {self.task.name!r}: raise the policy's caps, or "
+                "give a --level"
+            )
         self._points = [int(level) for level in grid]
         self.fallback_level = (grid or levels)[0]
 

@@ -31,6 +31,7 @@ M = TypeVar("M")
 DEFAULT_LEVEL: Final = "default"
 MOST_LEVELS: Final = 16
 MOST_POINTS: Final = 512  # of a grid
+LARGEST_POINT: Final = 1e3  # a product of a larger one may be a tie, which languages round differently
 LEAST_POINT: Final = 1e-9  # a subnormal number would not grow when it is multiplied and rounded
 RATIO: Final = 1.0199  # of neighbouring points: 1.02 with the rounding to six digits
 _MECHANISMS: Final = (BEST, *KINDS)
@@ -135,6 +136,8 @@ class LevelGrid(Block):
             raise task_error(f"{self.high:g} is not above from: {self.low:g}; raise it", "to")
         if self.low < LEAST_POINT:
             raise task_error(f"{self.low:g} is below {LEAST_POINT:g}, which nobody learns from; raise it", "from")
+        if self.high > LARGEST_POINT:
+            raise task_error(f"{self.high:g} is above {LARGEST_POINT:g}, which protects nobody; lower it", "to")
         if not self.high < self.low * RATIO ** (MOST_POINTS - 2):
             raise task_error(
                 f"{self.high:g} is too far above from: {self.low:g}: a grid has at most {MOST_POINTS} levels; lower it",

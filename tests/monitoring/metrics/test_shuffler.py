@@ -54,8 +54,11 @@ def test_they_are_those_of_the_catalogue(metrics):
 
 def test_one_arrival_more_changes_nothing_until_a_crowd_leaves(metrics, clock):
     """Whatever it was: admitted, refused, a duplicate, or the end of somebody's patience."""
+    metrics.update(NONE, "")
+    clock.now += 3_600
     metrics.update(replace(NONE, waiting=199), "")
     before = shown(metrics)
+    assert b'murk_shuffler_waiting_releases{task="crowds"} 100.0' in before
     for one in (
         replace(NONE, waiting=200),
         replace(NONE, waiting=199, duplicates=1),
@@ -70,6 +73,15 @@ def test_one_arrival_more_changes_nothing_until_a_crowd_leaves(metrics, clock):
     # The twin: with a crowd everything is told.
     assert b'murk_shuffler_refusals_total{reason="stale",task="crowds"} 1.0' in shown(metrics)
     assert b'murk_shuffler_dropped_releases_total{task="crowds"} 1.0' in shown(metrics)
+
+
+def test_a_restart_within_a_period_tells_no_arrival(metrics, clock):
+    found = []
+    for one in (replace(NONE, waiting=199, duplicates=3), replace(NONE, waiting=200, duplicates=4)):
+        again = ShufflerMetrics(TASK, clock=clock)
+        again.update(one, "")
+        found.append(shown(again))
+    assert found[0] == found[1]
 
 
 def test_without_a_crowd_sums_are_told_once_a_period(metrics, clock):

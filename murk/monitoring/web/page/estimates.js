@@ -111,8 +111,11 @@ function makeCard(name, grid) {
     state.guessed = guesses(status.estimate);
     state.reference = status.reference?.[name] ?? null;
     state.scale = scaleOf(name);
+    // Without features the estimate is a mean or shares, and their labels say which.
+    const whole = state.scale.label !== "" && status.estimate.names.every((each) => /(^|:)intercept$/.test(each));
+    setText(title, whole ? state.scale.label : name);
     setText(unit, state.scale.label);
-    unit.hidden = state.scale.label === "";
+    unit.hidden = whole || state.scale.label === "";
     const { of } = state.scale;
     const around = (sign) => state.values.map((v, k) => (v === null || state.halves[k] === null ? null : of(v + sign * state.halves[k])));
     plot.update([state.releases, state.values.map(of), around(-1), around(1), state.releases.map(() => of(state.reference))]);
