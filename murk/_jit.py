@@ -7,7 +7,6 @@ A kernel is compiled, or loaded from numba's cache, on its first call. That take
 import os
 import pickle
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar, copy_context
 from functools import cache, update_wrapper
@@ -17,6 +16,7 @@ from typing import Any, TypeVar, cast
 
 from murk._memory import register
 from murk._scratch import numbers_were_used
+from murk._turns import Turns
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -27,7 +27,7 @@ PATIENCE = 300_000
 KEPT = 15_000
 """Numbers that a deferred kernel processes before it is loaded from numba's cache, if numba is imported already."""
 _CALL = 64  # numbers that a call counts as, besides those that it processes
-_CREATING = threading.RLock()
+_CREATING = Turns()
 
 
 def source_stamp(package: Path) -> str:

@@ -239,3 +239,20 @@ def test_public_names_are_there():
         for name in wanted.split():
             assert hasattr(module, name)
             assert name in module.__all__
+
+
+# Only commands use these, and they do not fork.
+OTHER_LOCKS = {"gateway/appending.py", "monitoring/web/server.py", "stream/worker/pool.py"}
+
+
+def test_locks_outlive_a_fork():
+    """A lock that another thread holds at a fork stays held in the child for ever, unless it is one of `Turns`."""
+    locks = {"Lock", "RLock", "Condition", "Semaphore", "BoundedSemaphore"}
+    found = {
+        path.relative_to(PACKAGE).as_posix()
+        for path in PACKAGE.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if (isinstance(node, ast.Attribute) and node.attr in locks)
+        or (isinstance(node, ast.alias) and node.name in locks)
+    }
+    assert found == OTHER_LOCKS | {"_turns.py"}

@@ -164,7 +164,7 @@ def test_the_monitor_shows_what_status_says(url):
         task = Task.from_document(log.document())
         with pytest.raises(UserError, match="leg: no coefficient"):
             Monitor(log, task, known_within={"leg": 0.1})
-        with pytest.raises(UserError, match="half-width; give one above 0"):
+        with pytest.raises(UserError, match="half-width; give a finite one above 0"):
             Monitor(log, task, known_within={"age": 0.0})
         monitor = Monitor(log, task, known_within={"arm=b": 0.25})
         assert monitor.poll()

@@ -255,9 +255,13 @@ def test_a_child_process_goes_on_with_a_learner_that_a_thread_was_using():
                 warnings.simplefilter("ignore", DeprecationWarning)
                 child = os.fork()
             if not child:
-                before = model.n_releases
-                model.learn_one(RECORD, True)
-                os._exit(0 if model.n_releases == before + 1 else 1)
+                code = 1
+                try:
+                    before = model.n_releases
+                    model.learn_one(RECORD, True)
+                    code = 0 if model.n_releases == before + 1 else 2
+                finally:
+                    os._exit(code)
             deadline = time.monotonic() + 20
             while (ended := os.waitpid(child, os.WNOHANG)) == (0, 0) and time.monotonic() < deadline:
                 time.sleep(0.001)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import threading
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -16,6 +15,7 @@ from river import base
 from river.utils import dataframe
 
 from murk._scratch import keep, lasting, wiping
+from murk._turns import Turns
 from murk.errors import MurkError, UserError
 from murk.learners.core.data_warnings import FIRST, BeyondBounds, FirstRecords
 from murk.learners.core.options import InverseScalingStep, chosen_noise
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 Record = Mapping[Any, Any]
 
-_BEGINNING = threading.RLock()  # of two threads with a first record, only one fixes the features
+_BEGINNING = Turns()  # of two threads with a first record, only one fixes the features
 
 
 class StreamEstimator(base.Estimator):
