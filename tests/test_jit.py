@@ -54,13 +54,19 @@ INNER = "from murk._jit import jit\n\n@jit\ndef inner(x):\n    return x + {}\n"
 OUTER = "from murk._jit import jit\nfrom murk.inner import inner\n\n@jit\ndef outer(x):\n    return inner(x)\n"
 
 
-def test_a_changed_callee_in_another_file_recompiles_its_callers(tmp_path):
-    """With numba's own rule the second answer would be the cached 2."""
-    package = tmp_path / "murk"
+def decorators_alone(folder):
+    """Make a package murk of the decorators and what they import."""
+    package = folder / "murk"
     package.mkdir()
     (package / "__init__.py").write_text("")
-    for name in ("_jit.py", "_memory.py", "_scratch.py"):
-        shutil.copy(Path(__file__).parent.parent / "murk" / name, package)
+    for name in ("_jit", "_memory", "_scratch", "_turns", "error_codes", "errors"):
+        shutil.copy(Path(__file__).parent.parent / "murk" / f"{name}.py", package)
+    return package
+
+
+def test_a_changed_callee_in_another_file_recompiles_its_callers(tmp_path):
+    """With numba's own rule the second answer would be the cached 2."""
+    package = decorators_alone(tmp_path)
     (package / "outer.py").write_text(OUTER)
     answers = []
     for added in (1, 2):
@@ -94,11 +100,7 @@ def test_the_stamp_sees_every_file_that_may_hold_a_kernel(tmp_path):
 
 def test_sources_that_changed_since_they_were_loaded_leave_no_kernel_behind(tmp_path):
     """It would be the old one, kept under the new sources' digest."""
-    package = tmp_path / "murk"
-    package.mkdir()
-    (package / "__init__.py").write_text("")
-    for name in ("_jit.py", "_memory.py", "_scratch.py"):
-        shutil.copy(Path(__file__).parent.parent / "murk" / name, package)
+    package = decorators_alone(tmp_path)
     (package / "inner.py").write_text(INNER.format(1))
     change = f"open('murk/inner.py', 'w').write({INNER.format(2)!r});"
     answers = []

@@ -153,7 +153,8 @@ def plan(
     Public covariates must be resolved, or a number of people to set aside. ``budgets`` are factors of the task's own,
     ``protocols`` those to compare, by default all, and ``effects`` assumptions about the target. ``within`` maps
     features (None: all) to the wanted half-width of their average effect per unit. ``draws`` is the number of draws for
-    each forecast, and ``tick`` is called with the number of forecasts made and the current protocol and population.
+    forecasts of the task itself, one more than for others. ``tick`` is called with the number of forecasts made and the
+    current protocol and population.
     Raises UserError for fewer people than 1, an unknown protocol, or an effect of an unknown feature.
     """
     for count in people:
@@ -173,8 +174,8 @@ def plan(
             # The largest budget first: smaller ones learn no more.
             for factor in sorted(budgets if design is found[0] else _own_budget(budgets), reverse=True):
                 own = _variant(task, name, factor)
-                # Other budgets than the task's own need one draw less.
-                repeats = draws if factor == 1.0 else max(draws - 1, 1)
+                # Other budgets and protocols than the task's own need one draw less.
+                repeats = draws if (name, factor) == (task.protocol, 1.0) else max(draws - 1, 1)
                 made += _cells(own, name, people, factor, design, repeats, made)
                 if tick is not None:
                     tick(len(cells) + len(made), f"{name}, {design.name} people")
