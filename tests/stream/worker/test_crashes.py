@@ -272,3 +272,9 @@ def test_old_messages_leave_once_they_are_learned(path: Path) -> None:
         with Worker(log, task, SumLearner(task), clock=lambda: now[0]) as worker:
             drain(worker)
             assert sums(worker.counters) == {"learned": 101, "duplicates": 2, "dead": {}}
+        # Sent again when it has left the window and the log: no sooner than retention, and so expired.
+        now[0] += 7_200.0
+        put(log, [message(task, 5, expires=int(now[0]) - 1)])
+        with Worker(log, task, SumLearner(task), clock=lambda: now[0]) as worker:
+            drain(worker)
+            assert sums(worker.counters) == {"learned": 101, "duplicates": 2, "dead": {"expired": 1}}
