@@ -8,6 +8,10 @@ import { connect, percent } from "./murk.js";
 const TASK = "rested";
 const EVERY = 1000;
 const WIDEST = 30; // points at the ends of a track
+const TROUBLE = {
+  storage: "This browser keeps no storage for the page, so nothing can be shared from it.",
+  unavailable: "The demonstration does not answer: start it again. What you have shared is not lost.",
+};
 const EFFECTS = { sleep: "One more hour of sleep", coffee: "Coffee after noon" };
 
 const card = document.querySelector("murk-consent");
@@ -34,12 +38,14 @@ async function look() {
   try {
     // A browser that is cleared begins anew: here nobody has an account by which to notice.
     if (!device) card.device = device = await connect({ gateway: location.origin, task: TASK, first: async () => true });
-    await showOwn();
+    const waits = await showOwn();
     const answer = await fetch("live/api/status", { cache: "no-store", signal: AbortSignal.timeout(10_000) });
     showCrowd(await answer.json());
     byId("trouble").hidden = true;
-  } catch {
-    setText(byId("trouble"), "The demonstration does not answer: start it again. What you have shared is not lost.");
+    // It answers again: what waits need not wait for the device's own next attempt.
+    if (waits) await device.flush();
+  } catch (error) {
+    setText(byId("trouble"), TROUBLE[error.reason] ?? TROUBLE.unavailable);
     byId("trouble").hidden = false;
   }
   look.timer = setTimeout(look, EVERY);
@@ -55,11 +61,14 @@ async function showOwn() {
   // Another tab, or the device itself, may have changed the account.
   if (now !== before) await card.update();
   before = now;
+  return waiting > 0;
 }
 
 function delivery(waiting, sent) {
   if (waiting) return "Your answer waits in this browser. It is sent, once, as soon as the demonstration answers.";
-  return sent ? "Your answer was sent, as these bytes and nothing else." : "Your answer was not sent, and never will be.";
+  if (!sent) return "Your answer was not sent, and never will be.";
+  const kept = !byId("bytes").hidden;
+  return kept ? "Your answer was sent, as these bytes and nothing else." : "Your answer was sent; this browser keeps no copy.";
 }
 
 function row(label) {
