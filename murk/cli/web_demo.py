@@ -46,6 +46,8 @@ def serve(folder: Path, port: int | None, as_json: bool) -> None:
     from murk.producers.populations.people import PopulationConfig
     from murk.stream import Task
 
+    if not as_json:
+        click.echo("Starting. The first start compiles for a while.", err=True)
     people = PopulationConfig(open_records(crowd(CROWD)))
     with ExitStack() as stack:
         log, ledger = f"sqlite:///{folder / 'web.db'}", folder / "web.ledger.db"
