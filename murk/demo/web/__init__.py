@@ -23,7 +23,7 @@ def crowd(size: int) -> list[dict[str, object]]:
     """Return the records of made-up people, the same in every process, so that a stopped demonstration continues.
 
     >>> crowd(2)
-    [{'sleep': 4.8, 'coffee': 'no', 'rested': 'no'}, {'sleep': 7.0, 'coffee': 'yes', 'rested': 'no'}]
+    [{'sleep': 4.8, 'coffee': 'no', 'rested': 'no'}, {'sleep': 4.4, 'coffee': 'yes', 'rested': 'no'}]
     """
     draw = random.Random(1)
     records: list[dict[str, object]] = []
