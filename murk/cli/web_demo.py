@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 PORT = 8480
 """Port by default. A browser keeps a ledger for each address, so a demonstration that continues needs the same one."""
 
-CROWD, BLOCK = 100_000, 50
+CROWD, BLOCK = 100_000, 100
 """Number of simulated people, and how many of them answer at a time."""
 
 PERIOD = 0.25
@@ -46,8 +46,6 @@ def serve(folder: Path, port: int | None, as_json: bool) -> None:
     from murk.producers.populations.people import PopulationConfig
     from murk.stream import Task
 
-    if not as_json:
-        click.echo("Starting. The first start compiles for a while.", err=True)
     people = PopulationConfig(open_records(crowd(CROWD)))
     with ExitStack() as stack:
         log, ledger = f"sqlite:///{folder / 'web.db'}", folder / "web.ledger.db"
@@ -63,7 +61,9 @@ def serve(folder: Path, port: int | None, as_json: bool) -> None:
         stack.callback(gateway.close)
         steps, due = run.steps(), 0.0
         with between_steps() as asked, suppress(KeyboardInterrupt):
-            # The first answers compile what devices and learners need.
+            if not as_json:
+                click.echo("Starting. The first start compiles for a while.", err=True)
+            # Before visitors come, the first answers compile what devices and learners need.
             next(steps)
             next(steps, None)
             gateway.start()

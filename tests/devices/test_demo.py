@@ -100,6 +100,7 @@ def test_profiles_and_a_service_that_is_killed(profiles, tmp_path):
         figures = "return document.querySelector('.effect .figures').textContent"
         first.sees(lambda: "from" in first.script(figures))
         assert first.script(figures).endswith("truth +8.0")
+        assert "interval, 95% at every look" in first.page
         first.driver.get(where["live_page"])
         first.sees(lambda: first.script("return document.querySelector('#status').dataset.state") == "live")
         # Nothing was refused by the content security policy.

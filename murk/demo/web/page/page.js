@@ -91,6 +91,7 @@ const signed = (points) => (points > 0 ? "+" : "") + decimals(points, 1);
 
 function showCrowd({ releases, estimate, reference }) {
   setText(byId("releases"), count(releases));
+  setText(byId("interval"), `interval, ${estimate.looks.words}`);
   estimate.names.forEach((name, at) => {
     const shown = rows.get(name);
     if (!shown) return;
