@@ -9,6 +9,7 @@ import math
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
+from email.message import Message
 from functools import cached_property
 from hashlib import sha256
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -19,6 +20,7 @@ import msgspec
 from murk.errors import unexpected
 from murk.gateway.appending import Appending, Submission
 from murk.gateway.limits import RateLimit
+from murk.monitoring.web.server import HEADERS, Hosts, Route
 from murk.stream.messages.codec import Reason
 
 if TYPE_CHECKING:
@@ -102,9 +104,14 @@ _ARRAY: Final = msgspec.json.Decoder(Annotated[list[msgspec.Raw], msgspec.Meta(m
 
 
 class Door:
-    """Answer requests about one log's ``task``, registered as ``document``; ``requests`` counts answers by status."""
+    """Answer requests about one log's ``task``, registered as ``document``; ``requests`` counts answers by status.
 
-    def __init__(self, task: Task, document: bytes, settings: Settings) -> None:
+    ``pages`` are further paths, answered under ``hosts`` only.
+    """
+
+    def __init__(
+        self, task: Task, document: bytes, settings: Settings, pages: Mapping[str, Route], hosts: Hosts
+    ) -> None:
         self.requests: Counter[int] = Counter()
         self._task = task
         self._document = document
@@ -112,6 +119,7 @@ class Door:
         self._settings = settings
         self._token = None if settings.token is None else f"Bearer {settings.token}".encode()
         self._limit = RateLimit(settings.rate)
+        self._pages, self._hosts = pages, hosts
         self._appending: Appending | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._held = 0
@@ -195,7 +203,13 @@ class Door:
             f"{self._base}/model": self._model,
             "/openapi.json": self._openapi,
             "/healthz": self._healthz,
-        }.get(path)
+        }.get(path, self._page if path in self._pages else None)
+
+    def _page(self, scope: Scope, headers: Mapping[bytes, bytes]) -> Answer:
+        if not self._hosts.allows(headers.get(b"host", b"").decode("latin-1")):
+            raise RefusedError(421, "host", **_CLOSE)
+        status, kind, body = self._pages[scope["path"]](Message())
+        return Answer(status, body, kind, HEADERS)
 
     def _check_token(self, headers: Mapping[bytes, bytes]) -> None:
         if self._token is not None and not hmac.compare_digest(headers.get(b"authorization", b""), self._token):
@@ -347,7 +361,7 @@ _SAFE: Final = {
     "X-Content-Type-Options": "nosniff",
 }
 _CLOSE: Final = {"Connection": "close"}
-_READ: Final = frozenset((b"authorization", b"content-length", b"content-type", b"if-none-match", b"origin"))
+_READ: Final = frozenset((b"authorization", b"content-length", b"content-type", b"host", b"if-none-match", b"origin"))
 
 
 def _away() -> RefusedError:

@@ -7,13 +7,14 @@ import logging
 import socket
 import ssl
 import threading
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Self
 
 from murk.errors import MurkError, UserError
 from murk.gateway.app import Door, Settings
 from murk.gateway.appending import Appending
 from murk.gateway.metrics import GatewayMetrics
-from murk.monitoring.web.server import listening_error, local_url, reason_of
+from murk.monitoring.web.server import Hosts, Route, listening_error, local_url, reason_of
 from murk.stream.worker.recovery import check_intake
 
 if TYPE_CHECKING:
@@ -44,6 +45,10 @@ class Gateway:
         Largest number of open connections.
     certificate, key
         Files in PEM for TLS, both or neither.
+    pages
+        Further paths to serve, for a page on the gateway's own origin.
+    options
+        Names of the options for port and host, for messages.
 
     Raises
     ------
@@ -71,6 +76,8 @@ class Gateway:
         connections: int = 1_000,
         certificate: str | None = None,
         key: str | None = None,
+        pages: Mapping[str, Route] | None = None,
+        options: tuple[str, str] = ("--port", "--host"),
     ) -> None:
         try:
             import uvicorn
@@ -85,7 +92,7 @@ class Gateway:
         assert document is not None
         check_intake(log, task)
         self._log, self._task = log, task
-        self._door = Door(task, document, settings or Settings())
+        self._door = Door(task, document, settings or Settings(), pages or {}, Hosts(host))
         config = uvicorn.Config(
             self._door, http=connection(connections), ws="none", lifespan="off", loop="asyncio",
             log_config=None, access_log=False, proxy_headers=False, server_header=False, backlog=_BACKLOG,
@@ -104,7 +111,7 @@ class Gateway:
         self._door.serve(self.appending)
         self.registry = GatewayMetrics(task.name, self.appending, self._door.requests).registry
         self._server = uvicorn.Server(config)
-        self._socket = _listen(host, port)
+        self._socket = _listen(host, port, options)
         self.host, self.port = host, int(self._socket.getsockname()[1])
         self._scheme = "http" if certificate is None else "https"
         self._thread = threading.Thread(target=self._serve, name="murk-gateway", daemon=True)
@@ -155,7 +162,7 @@ class Gateway:
         self.close()
 
 
-def _listen(host: str, port: int) -> socket.socket:
+def _listen(host: str, port: int, options: tuple[str, str]) -> socket.socket:
     try:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         listening = socket.socket(family, socket.SOCK_STREAM)
@@ -169,4 +176,4 @@ def _listen(host: str, port: int) -> socket.socket:
             raise
         return listening
     except (OSError, OverflowError, UnicodeError) as error:
-        raise listening_error(error, host, port) from None
+        raise listening_error(error, host, port, options) from None

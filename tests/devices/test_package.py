@@ -9,6 +9,7 @@ import tarfile
 
 import pytest
 
+from murk.demo.web import PAGE
 from tests.devices import web
 from tests.devices.pages import served
 
@@ -80,6 +81,12 @@ def test_content_and_size(package):
     for name, most in LARGEST.items():
         assert len(gzip.compress((unpacked / "dist" / name).read_bytes(), 9)) <= most
     assert not list((unpacked / "dist" / "types").glob("testing*"))
+
+
+def test_the_demonstration_has_this_build():
+    for name in ("card.js", "murk.js"):
+        same = (PAGE / name).read_bytes() == (web.built() / "dist" / name).read_bytes()
+        assert same, f"murk/demo/web/page/{name} is of other sources: run npm run demo in devices/web"
 
 
 def test_a_program_type_checks_and_runs(package):

@@ -22,6 +22,7 @@ from murk.gateway.app import STATUS_OF, Settings, split
 from murk.gateway.limits import RateLimit
 from murk.learners.problem import problem_for
 from murk.monitoring.metrics.catalogue import METRICS
+from murk.monitoring.web.server import Response
 from murk.stream import Task, Worker, open_log
 from murk.stream.log.base import UnreachableError
 from murk.stream.log.sqlite import SqliteLog
@@ -679,3 +680,19 @@ def test_metrics_are_those_of_the_catalogue(door):
         assert (family.type, family.documentation) == (metric.kind, metric.help)
         assert family.samples
         assert all(sample.labels.keys() == set(metric.labels) for sample in family.samples)
+
+
+def test_pages_are_served_on_this_machine_only(tmp_path):
+    """A hostile site that resolves its name to this machine reads none."""
+    pages = {"/page": lambda headers: Response(200, "text/html; charset=utf-8", b"<p>Hello")}
+    with serving(announced(tmp_path, task()), settings=OPEN, pages=pages) as gateway, Client(gateway.url) as client:
+        answer = client.get("/page?query")
+        assert (answer.status, answer.body) == (200, b"<p>Hello")
+        assert answer.headers["content-type"] == "text/html; charset=utf-8"
+        assert answer.headers["content-security-policy"].startswith("default-src 'self';")
+        assert client.ask("HEAD", "/page").headers["content-length"] == "8"
+        assert client.get("/page", Host="localhost:8480").status == 200
+        assert client.get("/page", Host="hostile.example").status == 421
+        assert client.ask("POST", "/page").status == 405
+        assert client.get("/pages").status == 404
+        assert "default-src 'none'" in client.get(BASE).headers["content-security-policy"]

@@ -146,7 +146,9 @@ export function defineCard(name = "murk-consent"): void {
 
       private wordsOf(receipt: Receipt): string {
         const { texts } = this;
-        if (receipt.outcome === "released") return fill(texts[receipt.delivery], { reason: receipt.reason });
+        // The account says what waits, also later.
+        if (receipt.outcome === "released")
+          return receipt.delivery === "queued" ? "" : fill(texts[receipt.delivery], { reason: receipt.reason });
         if (receipt.outcome === "known" || receipt.outcome === "unavailable") return texts[receipt.outcome];
         // The account says the rest.
         return "";
@@ -208,12 +210,18 @@ export function defineCard(name = "murk-consent"): void {
           live,
           actions,
         );
-        const style = root.querySelector("style") ?? root.appendChild(element("style", STYLE));
         const old = root.querySelector("section");
         if (old) {
           old.replaceChildren(...section.childNodes);
-        } else root.append(style, section);
-        live.textContent = [this.said, still].filter((each) => each !== "").join(" ");
+        } else {
+          // A content security policy may forbid style elements.
+          const sheet = new CSSStyleSheet();
+          sheet.replaceSync(STYLE);
+          root.adoptedStyleSheets = [sheet];
+          root.append(section);
+        }
+        const waits = status.waiting > 0 ? texts.queued : "";
+        live.textContent = [this.said, waits, still].filter((each) => each !== "").join(" ");
         if (focused) root.getElementById(focused)?.focus();
       }
     },

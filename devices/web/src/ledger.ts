@@ -81,6 +81,8 @@ export interface Account {
   readonly name: string;
   readonly released: number;
   readonly waiting: number;
+  /** Releases that the gateway has accepted. */
+  readonly sent: number;
   /** Spent and the cap in the cap's currency, in units of 1e-12 (delta: 1e-15); spent is null if it is not known there. */
   readonly caps: readonly { readonly cap: Loss; readonly spent: bigint | null; readonly spentDelta: bigint }[];
   readonly withdrawn: boolean;
@@ -299,7 +301,8 @@ export class Ledger {
       });
       const withdrawn = row?.withdrawn ?? last?.withdrawn ?? false;
       const changed = isChanged(last, prepared, origin);
-      return [{ name: task.name, released: row?.released ?? 0, waiting: waiting.length, caps, withdrawn, changed, room }, {}];
+      const { released = 0, sent = 0 } = row ?? {};
+      return [{ name: task.name, released, waiting: waiting.length, sent, caps, withdrawn, changed, room }, {}];
     });
   }
 

@@ -12,6 +12,7 @@ from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any, Self
 
 import click
+from click.core import ParameterSource
 
 from murk.cli.commands.run import execute
 from murk.cli.options import as_json, asking
@@ -69,7 +70,7 @@ class LivePage:
 
         monitor = Monitor(run.log, run.task)
         self._stack.callback(monitor.close)
-        server = self._stack.enter_context(Server(monitor_routes(monitor), "127.0.0.1", self._port))
+        server = self._stack.enter_context(Server(monitor_routes(monitor), port=self._port, options=("--port", "")))
         self.url = server.url
         click.echo(f"Live page: {self.url}/", err=True)
         return monitor
@@ -81,14 +82,17 @@ class LivePage:
 @click.option("--seed", type=click.IntRange(0, 2**64 - 1), help="Simulate the noise, which protects nobody.")
 @click.option("--log", "log_url", metavar="URL", help="The log: kafka://HOST:PORT.  [default: a file in DIR]")
 @click.option("--page/--no-page", default=None, help="Serve the live page.  [default: only with --log]")
-@click.option(
-    "--port", type=click.IntRange(0, 65535), default=0, metavar="N", help="Port of the page; 0 lets the system choose."
-)
+@click.option("--port", type=click.IntRange(0, 65535), metavar="N",
+              help="Port of the page; 0 lets the system choose.  [default: 0, with --web 8480]")  # fmt: skip
 @click.option("--picture/--no-picture", default=True, help="Draw the estimate over the number of releases.")
+@click.option("--web", is_flag=True,
+              help="Instead, ask visitors three harmless questions on a page of this machine, until stopped; a "
+              "simulated crowd answers with them.")  # fmt: skip
 @as_json
 def command(
-    out: str, seed: int | None, log_url: str | None, page: bool | None, port: int, picture: bool, as_json: bool
-) -> None:
+    out: str, seed: int | None, log_url: str | None, page: bool | None, port: int | None, picture: bool, web: bool,
+    as_json: bool,
+) -> None:  # fmt: skip
     """Learn from 254,654 real people whose records never leave their devices in the clear.
 
     Does having two children of the same sex make a third more likely? Each woman of the 1980 US census sample has an
@@ -99,6 +103,15 @@ def command(
     from murk.producers.populations.people import PopulationConfig
     from murk.stream import Task
 
+    if web:
+        from murk.cli.web_demo import serve
+
+        for name in ("seed", "log_url", "page", "picture"):
+            if click.get_current_context().get_parameter_source(name) is ParameterSource.COMMANDLINE:
+                raise UserError(f"--{name.removesuffix('_url')} does not go with --web: leave one of them out")
+        Path(out).mkdir(parents=True, exist_ok=True)
+        serve(Path(out), port, as_json)
+        return
     for module in ("statsmodels", *(["matplotlib"] if picture else [])):
         if find_spec(module) is None:
             raise UserError(f'the demonstration needs {module}: pip install "murk[demo]"', code="MURK-CLI-003")
@@ -117,7 +130,7 @@ def command(
             "254,654 mothers, US census 1980. Each has an account and a privacy level, here drawn at random since the\n"
             "data has none. Nobody's features or outcome become public: devices send only noisy answers."
         )
-    with LivePage(port) as live:
+    with LivePage(port or 0) as live:
         show = page if page is not None else log_url is not None
 
         def watch(run: LocalRun, last: bool) -> None:

@@ -82,8 +82,10 @@ def command(
     with ExitStack() as stack:
 
         def open_gateway(log: Log, task: Task) -> Gateway:
-            settings, tls = Settings(origins=origins, token=token, rate=rate), {"certificate": tls_cert, "key": tls_key}
-            return Gateway(log, task, host, port, settings=settings, connections=connections, **tls)
+            settings = Settings(origins=origins, token=token, rate=rate)
+            return Gateway(
+                log, task, host, port, settings=settings, connections=connections, certificate=tls_cert, key=tls_key
+            )
 
         log, task, gateway = begin_on(log_url, open_gateway, wait=wait)
         stack.callback(log.close)

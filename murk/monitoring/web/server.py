@@ -127,9 +127,9 @@ def reason_of(error: Exception) -> str:
 def listening_error(
     error: Exception, host: str, port: int, options: tuple[str, str] = ("--port", "--host")
 ) -> MurkError | UserError:
-    """Return the error for an address that a server cannot listen on; ``options`` are the remedies' names."""
+    """Return the error for an address that a server cannot listen on; ``options`` are the remedies' names, if any."""
     kind = MurkError if getattr(error, "errno", None) == errno.EADDRINUSE else UserError
-    remedy = f"choose another {options[0]} (0 lets the system choose) or {options[1]}"
+    remedy = f"choose another {options[0]} (0 lets the system choose)" + (f" or {options[1]}" if options[1] else "")
     return kind(f"cannot listen on {host} port {port} ({reason_of(error)}): {remedy}")
 
 

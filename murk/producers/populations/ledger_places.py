@@ -126,7 +126,8 @@ def hold(log: Log, owner: object, ledger: str | Path, task: str) -> Callable[[],
     except BlockingIOError:
         os.close(handle)
         raise UserError(
-            f"another `murk run` or `murk produce` is working on {log.url}: wait for it to end, or use another log"
+            f"another `murk run` or `murk produce` is working on {log.url}: wait for it to end, or use another log "
+            "(`murk demo`: another --out)"
         ) from None
     return weakref.finalize(owner, os.close, handle)
 

@@ -81,8 +81,20 @@ class LocalRun:
     def steps(self) -> Iterator[Step]:
         """Release the rest of the file; after each step everything released is learned."""
         for step in self.population.steps():
-            self._learn()
+            self.learn()
             yield step
+
+    def learn(self) -> None:
+        """Learn everything that is on the log."""
+        if self.shuffler is not None:
+            self._shuffle(self.shuffler)
+        # The first chain last: models that it makes for all chains then use all releases.
+        for worker in reversed(self.workers):
+            while worker.step().read:
+                pass
+        if self.shuffler is not None:
+            # The next people answer at the model that follows from the newest crowd.
+            self._shuffle(self.shuffler)
 
     def estimate(self) -> Estimate:
         """Return the estimate of all chains together."""
@@ -95,17 +107,6 @@ class LocalRun:
         self.log.register_task(self.task.document())
         place = Store(store.partition(":///")[2])
         return self._stack.enter_context(Shuffler(intake, self.log, self.task, self.problem, place))
-
-    def _learn(self) -> None:
-        if self.shuffler is not None:
-            self._shuffle(self.shuffler)
-        # The first chain last: models that it makes for all chains then use all releases.
-        for worker in reversed(self.workers):
-            while worker.step().read:
-                pass
-        if self.shuffler is not None:
-            # The next people answer at the model that follows from the newest crowd.
-            self._shuffle(self.shuffler)
 
     def _shuffle(self, shuffler: Shuffler) -> None:
         while not shuffler.step().idle:

@@ -1,0 +1,92 @@
+"""``murk demo --web``: gateway, learner, live page, form and a simulated crowd in one process."""
+
+from __future__ import annotations
+
+import json
+from contextlib import ExitStack, suppress
+from importlib.util import find_spec
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING
+
+import click
+
+from murk.cli.interrupts import between_steps
+from murk.errors import UserError
+
+if TYPE_CHECKING:
+    from murk.gateway.server import Gateway
+
+PORT = 8480
+"""Port by default. A browser keeps a ledger for each address, so a demonstration that continues needs the same one."""
+
+CROWD, BLOCK = 100_000, 100
+"""Number of simulated people, and how many of them answer at a time."""
+
+PERIOD = 0.25
+"""Seconds between two answers of the crowd, and between two looks at the log."""
+
+
+def serve(folder: Path, port: int | None, as_json: bool) -> None:
+    """Serve the demonstration until stopped; its log and the crowd's ledger are in ``folder``.
+
+    Raises UserError if an extra is not installed or another process works on the folder; MurkError if the port is in
+    use.
+    """
+    for module in ("uvicorn", "httptools", "prometheus_client"):
+        if find_spec(module) is None:
+            raise UserError(f'the demonstration needs {module}: pip install "murk[gateway]"', code="MURK-CLI-003")
+    from murk.demo.web import PAGE, TASK, coded_truth, crowd
+    from murk.gateway.app import Settings
+    from murk.gateway.server import Gateway
+    from murk.monitoring import Monitor
+    from murk.monitoring.web.routes import files, monitor_routes
+    from murk.producers import open_records
+    from murk.producers.populations.local_run import LocalRun
+    from murk.producers.populations.people import PopulationConfig
+    from murk.stream import Task
+
+    people = PopulationConfig(open_records(crowd(CROWD)))
+    with ExitStack() as stack:
+        log, ledger = f"sqlite:///{folder / 'web.db'}", folder / "web.ledger.db"
+        run = stack.enter_context(LocalRun(Task.load(TASK), people, log, ledger, block=BLOCK))
+        monitor = Monitor(run.log, run.task, reference=coded_truth(run.task))
+        stack.callback(monitor.close)
+        live = {f"/live{path}": route for path, route in monitor_routes(monitor).items()}
+        # All visitors have one address, and a limit is per address.
+        gateway = Gateway(
+            run.log, run.task, port=PORT if port is None else port, settings=Settings(rate=0),
+            pages={**files(PAGE), **live}, options=("--port", ""),
+        )  # fmt: skip
+        stack.callback(gateway.close)
+        steps, due = run.steps(), 0.0
+        with between_steps() as asked, suppress(KeyboardInterrupt):
+            if not as_json:
+                click.echo("Starting. The first start compiles for a while.", err=True)
+            # Before visitors come, the first answers compile what devices and learners need.
+            next(steps)
+            next(steps, None)
+            gateway.start()
+            _announce(gateway, run.task.name, folder, as_json)
+            while not asked():
+                gateway.step()
+                if monotonic() >= due:
+                    due = monotonic() + PERIOD
+                    next(steps, None)
+                    run.learn()
+                    monitor.poll()
+    if not as_json:
+        click.echo("Stopped. The same command continues.")
+
+
+def _announce(gateway: Gateway, task: str, folder: Path, as_json: bool) -> None:
+    if as_json:
+        where = {"task": task, "url": gateway.url, "host": gateway.host, "port": gateway.port}
+        click.echo(json.dumps({**where, "live_page": f"{gateway.url}/live/", "folder": str(folder)}))
+        return
+    click.echo(
+        f"Three harmless questions: {gateway.url}/\n"
+        f"What is learned, live:    {gateway.url}/live/\n"
+        f"A simulated crowd of {CROWD:,} answers with you. Its records are made up; its noise is real.\n"
+        "Only this machine can reach the page. Press Ctrl-C to stop."
+    )
