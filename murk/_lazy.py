@@ -71,7 +71,7 @@ def _applied(function: Callable[[V], W], values: Mapping[str, V], level: str) ->
 
 
 def of_each_kind(values: Mapping[str, V], kind: Callable[[V], object]) -> dict[str, V]:
-    """Return all values by level; of `LazyLevels` those of the levels that bound all others and of further kinds."""
+    """Return all values by level; from `LazyLevels`, those of the levels that bound all others and of further kinds."""
     found = bounding(values)
     if isinstance(values, LazyLevels):
         kinds = set(map(kind, found.values()))
@@ -83,5 +83,5 @@ def of_each_kind(values: Mapping[str, V], kind: Callable[[V], object]) -> dict[s
 
 
 def bounding(values: Mapping[str, V]) -> dict[str, V]:
-    """Return all values by level; of `LazyLevels` only those of the levels that bound all others."""
+    """Return all values by level; from `LazyLevels`, only those of the levels that bound all others."""
     return {level: values[level] for level in getattr(values, "ends", values)}

@@ -130,5 +130,5 @@ def caps_of(task: Task) -> str:
 
 
 def levels_of(task: Task) -> Mapping[str, Any]:
-    """Return the mechanism of each level, as devices use it; of a grid those that bound all, and one of each kind."""
+    """Return the mechanism of each level, as devices use it; for a grid, those that bound all and one of each kind."""
     return of_each_kind(problem_for(with_sample(task)).mechanisms, lambda each: each.kind)

@@ -91,9 +91,9 @@ class Policy:
     public_sample: bool = False
 
     def admit(self, task: Task, mechanisms: Mapping[str, Costed], levels: Collection[str] | None = None) -> Admission:
-        """Decide which levels of a task may be used, under which caps; raise a UserError if it asks for too much.
+        """Decide which levels of a task may be used, under which caps; raise a UserError if the task asks for too much.
 
-        ``levels`` are those to decide on: by default all, or of a grid the default one, the lowest and the highest.
+        ``levels`` are those to decide on: by default all; for a grid the default, lowest and highest ones.
         """
         lifetime = None if self.lifetime is None else cap_of(self.lifetime)
         most = None if self.per_task is None else cap_of(self.per_task)

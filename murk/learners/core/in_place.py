@@ -1,4 +1,4 @@
-"""Learning one record at a time: its values go into a kernel's memory, and the kernel gets one address. River-free.
+"""Learning from one record at a time: its values go into a kernel's memory, passed by address. Does not import River.
 
 As a record takes two microseconds, only one method lies between its dictionary and the kernel.
 """

@@ -1,4 +1,4 @@
-"""Public bounds of a regressor's target: clipping, coding, and estimates in the target's own units. River-free."""
+"""Public bounds of a regressor's target: clipping, coding, and estimates in its own units. Does not import River."""
 
 from __future__ import annotations
 

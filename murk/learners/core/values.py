@@ -1,4 +1,4 @@
-"""Conversion of records' features and targets to numbers, and of data frames to River's form. River-free."""
+"""Conversion of records' features and targets to numbers, and of data frames to River's form. Does not import River."""
 
 from __future__ import annotations
 

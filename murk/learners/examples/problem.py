@@ -1,4 +1,4 @@
-"""The example problem of a task, shared by devices and learners. River-free."""
+"""The example problem of a task, shared by devices and learners. Does not import River."""
 
 from __future__ import annotations
 

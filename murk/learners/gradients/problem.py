@@ -1,4 +1,4 @@
-"""The gradient problem of a task, shared by devices and learners. River-free."""
+"""The gradient problem of a task, shared by devices and learners. Does not import River."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Engines that learn from released windows: Gram matrices, Newton steps and sketches. River-free."""
+"""Engines that learn from released windows: Gram matrices, Newton steps and sketches. Does not import River."""
 
 from __future__ import annotations
 

@@ -153,7 +153,7 @@ def _grid(
     """Return the grid points (u, v) that bounded features allow, and adjacent points outside."""
 
     def farthest(a: float, b: float) -> float:
-        """Return the largest ``a u + b v``, which is convex in the model and so attained at its extremes."""
+        """Return the largest ``a u + b v``; as it is convex in the model, one of ``ends`` attains it."""
         each = [a * end + b * (values - end) for end in ends]
         sizes, fixed = np.maximum(*np.abs(each)), 0.0
         if constant:

@@ -310,7 +310,7 @@ def _unit(
 
 @jit
 def is_direction(kind: int) -> bool:
-    """Return whether payloads of a code represent a direction alone."""
+    """Return whether payloads of this kind represent a direction without a length."""
     return kind in DIRECTIONS
 
 

@@ -70,7 +70,7 @@ def steps(eta: Fraction) -> int:
 
 
 def joint(eta: Fraction, tau: Fraction, g: Fraction, rows: int, delta: Fraction, neighbours: Neighbours) -> Decimal:
-    """Return the epsilon of ModifiedGaussMix as one release; infinite if tau leaves nothing of delta."""
+    """Return the epsilon of ModifiedGaussMix as one release; infinite unless P(z > tau) < delta."""
     left = decimal(delta) - tail(decimal(tau))
     if left <= 0:
         return Decimal("Infinity")

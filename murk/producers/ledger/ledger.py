@@ -84,7 +84,7 @@ class Names:
 
     @property
     def has_digests(self) -> bool:
-        """Whether file digests are stored unhashed, as in earlier formats."""
+        """Whether file digests are stored without a key, as in earlier formats."""
         return self._file.has_digests
 
     @property
@@ -93,7 +93,7 @@ class Names:
         return bool(self._file.query("SELECT 1 FROM meta WHERE key = 'names left'"))
 
     def left(self) -> str:
-        """Describe what is still stored unhashed, with the remedy; empty if nothing is."""
+        """Describe names and digests that are stored without a key, with the remedy; empty if there are none."""
         again = f"`murk ledger {self._file.path} --migrate`"
         if self.are_plain:
             return f"it stores people's names unhashed: {again} replaces them by keyed hashes"
@@ -362,7 +362,7 @@ class Ledger:
     def confirm(self, numbers: Sequence[int]) -> None:
         """Delete releases that are on the log.
 
-        The commit does not wait for the disk: if a power failure restores releases, they are searched on the log again.
+        The commit does not wait for the disk: if a power failure restores releases, the log is searched for them again.
         """
         self._confirmed.extend(ranges(numbers))
         # What cannot be deleted now is deleted by the next transaction, which reports the disk's error.

@@ -219,8 +219,8 @@ def default_ledger(source: str | Path | Records, task: str, *, simulated: bool) 
         noted = begun if len(begun) == 1 else noted
     if len(noted) > 1:
         raise UserError(
-            f"the people of {source} have accounts in several ledgers ({', '.join(map(str, noted))}): what was spent "
-            "by one is not known to another. Choose one with --ledger"
+            f"the people of {source} have accounts in several ledgers ({', '.join(map(str, noted))}): none "
+            "of them knows what was spent in another. Choose one with --ledger"
         )
     if noted and not noted[0].exists():
         raise UserError(
@@ -229,8 +229,8 @@ def default_ledger(source: str | Path | Records, task: str, *, simulated: bool) 
         )
     if not noted and not beside.exists() and not os.access(folder, os.W_OK):
         raise UserError(
-            f"the accounts of the people of {source} lie beside it by default, and its folder cannot be written: name "
-            "a ledger with --ledger, the same one for every task"
+            f"the default ledger of the people of {source} is in the file's folder, which cannot be written: name a "
+            "ledger with --ledger, the same one for every task"
         )
     return _relative_to_cwd(noted[0] if noted else beside)
 

@@ -230,7 +230,7 @@ class PrivacyBlock(Block):
         return guarantee_from_dict({kind: {**figures, self.parameter: self.further_levels.points[int(level)]}})
 
     def by_level(self, make: Callable[[Guarantee], M]) -> Mapping[str, M]:
-        """Return what ``make`` makes of each level's guarantee, of a grid when it is used.
+        """Return the result of ``make`` for each level's guarantee; for a grid, it is computed on first use.
 
         The ends of a grid are made at once, so that an impossible mechanism is refused before anything else.
         """

@@ -1,4 +1,4 @@
-"""The learner of scores from raw records: it draws questions, randomizes and learns in one process. River-free."""
+"""Learning scores from raw records in one process, which draws questions and randomizes. Does not import River."""
 
 from __future__ import annotations
 

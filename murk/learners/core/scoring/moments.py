@@ -315,7 +315,7 @@ def _from_scatter(each: Summary, ratio: float, response: Response) -> Answer | N
 def _moved(model: Model, newest: Model, rows: Rows, response: Response) -> Floats:
     """Return how much the error of the curvature predicted at a model may differ from that at the newest, (p, p).
 
-    At a constant-only origin all weights are equal, and only the share of targets may be wrong. At the newest
+    At an origin of constants alone all weights are equal, and only the share of targets may be wrong. At the newest
     origin the error may be as large as the predicted change from there. Other origins lie near the newest: 0.
     """
     if np.any(model.origin[:-1]):
@@ -325,9 +325,9 @@ def _moved(model: Model, newest: Model, rows: Rows, response: Response) -> Float
 
 
 def drawn(ratio: float, variance: float, uneven: float = UNEVEN) -> tuple[float, float]:
-    """Return posterior mean and variance of the curvature's ratio, from an estimate and its variance.
+    """Return the posterior mean and variance of the ratio of true to predicted curvature, from an estimate.
 
-    The prior: either all targets are present, and the ratio is 1 within ``uneven``, or an unknown share is.
+    The prior: if all targets are present, the ratio is 1 within ``uneven``; otherwise it is their unknown share.
     """
     whole = uneven**2
     both = whole + variance

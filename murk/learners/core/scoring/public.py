@@ -216,7 +216,7 @@ class _Fitted:
 class PublicSolution:
     """The solution of all epochs' equations over public rows, from the epochs' mean answers, oldest first.
 
-    Unless anybody was asked for a curvature (``checked``), people are assumed to be like the rows, with all targets.
+    If nobody was asked for a curvature (``checked``), people are assumed to resemble the rows and to have targets.
     """
 
     public = True

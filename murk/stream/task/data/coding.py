@@ -655,7 +655,7 @@ class Coding:
         lengths = {len(columns[name]) for name in wanted}
         if len(lengths) > 1:
             sizes = ", ".join(map(str, sorted(lengths)))
-            raise UserError(f"columns of different lengths ({sizes}); give one value a row")
+            raise UserError(f"columns of different lengths ({sizes}); give one value per row")
         values: dict[str, Any] = {name: columns[name] for name in wanted}
         for name, column in values.items():
             if not isinstance(column, list | tuple):
