@@ -60,7 +60,7 @@ class LazyLevels(Mapping[str, V]):
 
 
 def map_levels(function: Callable[[V], W], values: Mapping[str, V]) -> Mapping[str, W]:
-    """Return ``function`` of each level's value; of `LazyLevels` only when it is used."""
+    """Return the result of ``function`` for each level's value; for `LazyLevels`, it is computed on first use."""
     if isinstance(values, LazyLevels):
         return LazyLevels(tuple(values), values.ends, partial(_applied, function, values))
     return {level: function(value) for level, value in values.items()}

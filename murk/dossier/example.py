@@ -22,7 +22,7 @@ _PEOPLE, _SPACE = 200, 3
 
 @dataclass(frozen=True)
 class Example:
-    """A made-up record (of an organisation, one of a window) and two releases of it, as bytes, of ``records`` records.
+    """A made-up record and two releases of it as bytes; an organisation releases a window of ``records`` records.
 
     ``made_up_public``: the task's public sample was made up, too.
     """

@@ -794,7 +794,7 @@ class Producer(Releaser["PersonProblem"]):
         return Receipt("released", "queued" if reason else "sent", reason, level, chain, model.version)
 
     def begin(self, source: FileSource, *, excluded: Sequence[int] = ()) -> Run:
-        """Begin to work through a file but for ``excluded`` rows, or return the progress made so far."""
+        """Begin work on a file except for ``excluded`` rows, or return the progress made so far."""
         return self._ledger.begin_run(self.task.hash, source.digest, people=source.people, excluded=excluded)
 
     @wiped

@@ -230,7 +230,7 @@ class Store:
             )
 
     def counts(self) -> Counter[tuple[int, str]]:
-        """Return all counts by partition (-1: of none) and name."""
+        """Return all counts by partition (-1: no partition) and name."""
         rows = self._database.query('SELECT "partition", name, count FROM counts', (), (int, str, int))
         return Counter({(partition, name): count for partition, name, count in rows})
 

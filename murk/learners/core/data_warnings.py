@@ -73,7 +73,7 @@ class FirstRecords:
                 "as records do; if records leave zeros out, this is fine"
             )
         if 4 * self._texts >= FIRST:
-            findings.append(f"many {first} have features that are text or no numbers, which count as 0. {_CODE}")
+            findings.append(f"many {first} have features that are text or not numbers, which count as 0. {_CODE}")
         if 10 * self._far >= FIRST:
             findings.append(
                 f"many {first} have features more than ten times as large as this learner expects, which is "

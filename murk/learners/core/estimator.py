@@ -70,7 +70,7 @@ class StreamEstimator(base.Estimator):
             self._begin(tuple(self.features))
         elif self.seed is None and not getattr(self.noise, "simulated", False):
             raise UserError(
-                "features= is required where noise is real: give the features' names, in a fixed order, as in "
+                "features= is required with real noise: give the features' names, in a fixed order, as in "
                 "features=['age', 'dose']. Names from the first record may reveal its values, as encoders make names "
                 "of values ('diagnosis_HIV'), and coefficients and states show them. A simulation (seed=) needs none"
             )

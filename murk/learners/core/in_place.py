@@ -50,7 +50,7 @@ def words_for(size: int) -> int:
 
 @jit
 def draw_from(address: int, trials: int, noise: Any) -> int:
-    """Fill ``noise`` from the words at an address (two a trial, then spare ones); return `LEARNED` or `TOO_FEW`."""
+    """Fill ``noise`` from the words at an address (two per trial, then spare ones); return `LEARNED` or `TOO_FEW`."""
     pairs, spare = words_at(address, 2 * trials), words_at(address + 16 * trials, SPARE)
     return LEARNED if draw_gaussian(pairs, spare, noise)[0] == DONE else TOO_FEW
 
@@ -292,7 +292,7 @@ class IterateEngine(RecordEngine):
     def learn_records(
         self, X: NDArray[np.float64], y: NDArray[np.float64], mechanisms: Sequence[Any] | None = None
     ) -> None:
-        """Learn from the rows of coded ``X``, (m, p) or without the constant; ``mechanisms`` is one, or one a row."""
+        """Learn from the rows of coded ``X``, (m, p) or without the constant; ``mechanisms`` is one, or one per row."""
         try:
             self._learn_records(X, y, mechanisms)
         except BaseException:

@@ -177,7 +177,7 @@ def _sums(total: ArrayLike, count: ArrayLike) -> tuple[Floats, Floats]:
 
 
 def _fractional(S: Floats, n: Floats) -> Inside:
-    """Return whether evidence may fail to be convex, because a sum within 1 of an end is not whole."""
+    """Return whether evidence may not be convex, because S or n - S is strictly between 0 and 1."""
     return ((S > 0.0) & (S < 1.0)) | ((n - S > 0.0) & (n - S < 1.0))
 
 

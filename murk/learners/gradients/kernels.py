@@ -423,7 +423,7 @@ def release_other(whole: Array, real: Array, g: Array, noise: Array, payload: Ar
 
 @jit
 def release_closest(whole: Array, real: Array, g: Array, noise: Array, row: int, payload: Array, coins: Array) -> None:
-    """Do as `release_other`, for a mechanism that takes several draws: a row of ``noise``, unless simulated."""
+    """Do the same as `release_other` for a mechanism that takes several draws: a row of ``noise``, unless simulated."""
     drawn = np.empty(whole[DRAWS] * whole[DIMENSION], dtype=np.int64)
     if whole[SIMULATED] == 1:
         draws.simulated_gaussian(np.uint64(whole[SEED]), np.int64(whole[COUNT]), drawn)

@@ -91,7 +91,7 @@ class Softmax:
 
 @dataclass(frozen=True, slots=True)
 class FullSoftmax(Softmax):
-    """Softmax loss with a row of coefficients for each class, as in the paper: K / (K - 1) of the noise."""
+    """Softmax loss with a row of coefficients for each class, as in the paper: K / (K - 1) times the noise."""
 
     @property
     def basis(self) -> Floats:

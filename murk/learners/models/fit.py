@@ -220,7 +220,7 @@ def fit(models: Model | str | Path | Sequence[Model | str | Path], log: str, *, 
     log
         URL of the log, ``sqlite:///FILE`` or ``kafka://HOST:PORT[/NAME]``.
     confidence
-        Nominal level of the intervals; of several models, of all together.
+        Nominal level of the intervals; for several models, of all their intervals together.
 
     Examples
     --------

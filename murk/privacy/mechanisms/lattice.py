@@ -122,7 +122,7 @@ def largest_size(v: Vector) -> float:
 
 @jit
 def share_of(value: float, largest: float) -> float:
-    """Return a coordinate over the largest one, in [-1, 1]; 0 for NaN, and for finite ones over an infinite one."""
+    """Return a coordinate divided by the largest one, in [-1, 1]; 0 for NaN, and for finite by infinite."""
     if value != value:
         return 0.0
     if largest == math.inf:

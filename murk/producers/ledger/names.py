@@ -206,7 +206,7 @@ _NO_KEY = [None]
 class ReleaseRequests:
     """A block of records whose release is requested.
 
-    ``keys`` identify records: their rows in the file ``source``; without a file, texts, or None for a record that never
+    ``keys`` identify records: their rows in the file ``source``; without a file, text, or None for a record that never
     comes again. ``people`` is None if every row of the file is a person. ``keep_levels`` keeps the level of a person
     who has released to the task before.
     """

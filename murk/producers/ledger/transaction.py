@@ -485,7 +485,7 @@ class Spending:
         query = "SELECT next_row, counters FROM runs WHERE task = ? AND source = ?"
         row = self._connection.execute(query, key).fetchone()
         if row is None:
-            raise MurkError("the work through this file was not begun: call Ledger.begin_run first")
+            raise MurkError("work on this file has not begun: call Ledger.begin_run first")
         counters = json.loads(row[1])
         for name, number in more.items():
             counters[name] = counters.get(name, 0) + number

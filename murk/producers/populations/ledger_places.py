@@ -197,8 +197,8 @@ def default_ledger(source: str | Path | Records, task: str, *, simulated: bool) 
     records = open_records(source)
     if records.path is None:
         raise UserError(
-            f"{records} has no file beside which the ledger of its people could lie: name a ledger, the same one for "
-            "every task that asks them"
+            f"{records} has no file in whose folder the ledger of its people would be: name a ledger, the same one "
+            "for every task that asks them"
         )
     source = records.path
     readable(source)
@@ -239,7 +239,7 @@ def check_recognised(source: FileSource, ledger: Ledger, *, capped: bool) -> tup
     """Raise a UserError if people could spend a cap over all tasks twice; without a cap return a warning.
 
     People named by rows are not recognised once the records are changed, sorted, converted or copied to a frame. From
-    ``source``, people first release to a real task; ``capped`` is whether the caller wants a cap over all tasks.
+    ``source``, people first release to a real task; ``capped`` tells whether the caller wants a cap over all tasks.
     """
     before = ledger.strangers(source.digest, source.people)
     if not before:

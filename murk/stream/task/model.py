@@ -251,7 +251,7 @@ def _feature(model: Model, column: Feature | Target) -> Feature:
 
 
 def task_of(model: Model, task: Task, columns: Columns, block: Mapping[str, Any]) -> Task:
-    """Return a task with the protocol block ``block`` whose own fit is this model.
+    """Return a task with the protocol block ``block`` that fits this model itself.
 
     The releases of such a task would differ from those on the log.
 

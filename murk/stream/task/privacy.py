@@ -251,7 +251,7 @@ class PrivacyBlock(Block):
     def level_of(self, budget: float) -> str:
         """Return the level of the largest budget of the grid that is no larger than a person's own.
 
-        Raises UserError if the task has no grid, or the budget is below it or no number.
+        Raises UserError if the task has no grid, or the budget is below it or not a number.
 
         >>> privacy = PrivacyBlock.model_validate({"guarantee": {"gdp": {"mu": 1}}, "levels": {"from": 0.25, "to": 4}})
         >>> level = privacy.level_of(1.5)

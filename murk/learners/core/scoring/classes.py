@@ -22,8 +22,8 @@ indicator, since ``B B'(e_y - q) = e_y - q``:
 
 So the models of all epochs have such origins. Each class is a binary target of `line`, with ``1 - 1/K`` times the noise
 variance, and released scatters estimate ``E c z z'`` for all of them. All lines have the same weights c, so that
-without noise each feature's slopes add up to zero. The reported values are ``2 b_k``, less 1 for the constant: the line
-through labels of -1 and +1, as in `moments`.
+without noise each feature's slopes add up to zero. The reported values are ``2 b_k``, minus 1 for the constant: the
+line through labels of -1 and +1, as in `moments`.
 """
 
 from __future__ import annotations

@@ -111,7 +111,7 @@ def _budgets_words(budgets: Mapping[str, Guarantee]) -> str:
 
 @dataclass(frozen=True)
 class Outlook:
-    """What forecasts depend on: settings, the solution and its input, mechanisms, and counts of releases."""
+    """Inputs of forecasts: settings, the solution and its input, mechanisms, and counts of releases."""
 
     # settings, solution, found: the public settings, the solution, and the epochs' mean answers that it solves
     settings: Settings

@@ -59,7 +59,7 @@ class LocalScores(RecordEngine, ScoreEngine):
     # Levels
 
     def level(self, guarantee: Guarantee) -> str:
-        """Return the level of a guarantee, added if new; raise UserError if it is infeasible, or a level too many."""
+        """Return the level of a guarantee, added if new; raise UserError if it is infeasible, or there are too many."""
         try:
             return self._names[guarantee]
         except (KeyError, TypeError):

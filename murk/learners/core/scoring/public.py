@@ -110,7 +110,7 @@ class ReleasedMoments:
         return self.response.level(np.asarray(self.rows.points @ theta))
 
     def terms(self, theta: Floats) -> Floats:
-        """Return the rows' terms of r less their mean, (m, numbers of r)."""
+        """Return the rows' terms of r minus their mean, (m, numbers of r)."""
         terms = np.concatenate([self.base + self.level(theta)[:, None] * self.bend, self.matrices], axis=1)
         return np.asarray(terms - self.rows.shares @ terms)
 

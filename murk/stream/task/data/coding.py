@@ -1,8 +1,8 @@
 """Code records as features and a target; the same layout for codec, devices and learners.
 
-A number's public bounds are mapped to [-1, 1]. Two categories become -1 and +1 under the feature's name; of more, each
-except the first becomes a -1/+1 feature named like ``origin=JFK``. A date becomes a number of days, a weekday or a
-month. The constant 1 comes last. Missing and undeclared values become 0 in coded units, or the feature's public
+A number's public bounds are mapped to [-1, 1]. Two categories become -1 and +1 under the feature's name; of three or
+more, each but the first becomes a -1/+1 feature named like ``origin=JFK``. A date becomes a number of days, a weekday
+or a month. The constant 1 comes last. Missing and undeclared values become 0 in coded units, or the feature's public
 ``missing``, so that nobody is left out because of a value.
 """
 
