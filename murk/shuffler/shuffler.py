@@ -268,7 +268,7 @@ class Shuffler:
         begin = self._intake.begin(chain)
         if known is not None and known < begin:
             raise MurkError(
-                f"{where} begins at offset {begin}, and the store has taken in {known}: retention has removed "
+                f"{where} begins at offset {begin}, and the store ends at {known}: retention has removed "
                 "releases that were not taken in. Give another --store with --replace, which begins at the end",
                 code="MURK-LOG-007",
             )

@@ -118,7 +118,7 @@ def _scaled(seen: Sequence[float]) -> bool:
 class BeyondBounds:
     """Counter of a simulation's targets beyond their bounds, which warns once, after 100, 1,000, 10,000, ... targets.
 
-    ``share`` is the least that it warns of, ``words`` the remedy. It depends on raw records, so copies do not have it.
+    ``share`` is the least share that it warns of, ``words`` the remedy. It depends on raw records, so copies lack it.
     """
 
     def __init__(self, low: float, high: float, words: str, *, share: float = 0.0) -> None:

@@ -198,7 +198,7 @@ class RecordEngine(ABC):
                 turns.busy = False
 
     def _learn_slowly(self, y: float, missing: int) -> None:
-        """Learn a record with secure noise if the kernel lacked random words for it."""
+        """Learn from the record with secure noise if the kernel lacked random words."""
         memory, trials = self.memory, self._trials
         words = memory.words[: 2 * trials + SPARE]
         if missing == NO_WORDS:

@@ -248,7 +248,7 @@ def concluded(names: Sequence[str], releases: int, comparisons: Sequence[Compari
 
 
 def _price(comparison: Comparison, views: int) -> float:
-    """Return what to subtract from a log e-value, for the comparison's number and its ``views``."""
+    """Return the penalty of a log e-value, by the comparison's number and its ``views``."""
     return math.log(views * comparison.number * (comparison.number + 1))
 
 

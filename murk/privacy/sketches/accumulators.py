@@ -343,7 +343,7 @@ class Newton:
 
 
 class NewtonAccumulator(WindowAccumulator[Newton]):
-    """Sums the outer products of a window's first rows, then those of the later rows as seen from a model.
+    """Sums the outer products of a window's first rows, then those of the later rows, transformed at a model.
 
     It holds two `GramAccumulator`. As soon as the first is full, it is released with noise and wiped; the model is
     computed from that release alone.
@@ -461,7 +461,7 @@ def add(
 
 @jit
 def at_model(rows: Floats, model: Floats, feature_bound: float, edge: float, inside: Floats, out: Floats) -> None:
-    """Write rows (m, d), scaled down to their bounds, as seen from a model (p,) to the first m rows of ``out``.
+    """Transform rows (m, d), scaled down to their bounds, at a model (p,) into the first m rows of ``out``.
 
     That is ``sqrt(h w) x`` and ``sqrt(h / w) ((1 + y) / 2 - q)`` as in `NewtonMechanism`; a row of zeros gives zeros.
     ``inside`` (1, d) is scratch space.

@@ -133,7 +133,7 @@ def is_seen(character: str) -> bool:
 
 
 def is_unicode(text: str) -> bool:
-    """Return whether a text can be encoded; bytes of a file that are not UTF-8 become surrogates, which cannot."""
+    """Return whether text can be encoded; bytes of a file that are not UTF-8 become surrogates, which cannot."""
     try:
         text.encode()
     except UnicodeEncodeError:

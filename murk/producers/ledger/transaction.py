@@ -263,7 +263,7 @@ def _payload(owner: Owner) -> bytes:
     if isinstance(person, int):
         return home.to_bytes(_HOME_BYTES, "big") + b"\0" + person.to_bytes(_PAYLOAD - _HOME_BYTES - 1, "big")
     if not isinstance(person, bytes):
-        raise TypeError("in a ledger with a key, a person is the bytes of a hash or the number of a row")
+        raise TypeError("in a ledger with a key, a person must be the bytes of a hash or the number of a row")
     return home.to_bytes(_HOME_BYTES, "big") + b"\1" + person.ljust(_PAYLOAD - _HOME_BYTES - 1, b"\0")
 
 

@@ -258,7 +258,7 @@ def check_recognised(source: FileSource, ledger: Ledger, *, capped: bool) -> tup
 
 
 def register(source: FileSource, ledger: Ledger) -> tuple[str, ...]:
-    """List a ledger beside a file, and return a warning for each other ledger in which its people have accounts."""
+    """Add a ledger to a file's list, and return a warning for each other ledger in which its people have accounts."""
     with _locked_folder(source.path):
         path = source.path
         folder = [] if path is None else [path.resolve().parent]

@@ -1,4 +1,4 @@
-"""A model: what is learned from a log's releases beside the task's own fit.
+"""A model: what is learned from a log's releases besides the task's own fit.
 
 A model says which of the task's features are used, which of its columns is the target, and how to learn it. It costs
 nobody further budget, as it reads releases alone.

@@ -35,7 +35,7 @@ class Moments:
 
     @classmethod
     def of(cls, found: Sequence[Summary], response: Response) -> Moments:
-        """Return the moments of all epochs' released scatters, shrunk towards isotropic ones by the noise."""
+        """Return the moments of all epochs' released scatters, shrunk towards isotropic ones, more if noisier."""
         newest = found[-1].model
         p, base = len(newest.transform), unstretched(newest)
         back, turn = inverse(base), _rotation(newest)
@@ -165,8 +165,8 @@ def pooled(
 ) -> Pooled | None:
     """Return released matrices in the coordinates ``onto``, (p, p), weighted by precision; None if there are none.
 
-    ``answers`` are models, released matrices and their predictions; ``onto``'s first coordinate may be poorly known to
-    other epochs. ``doubts`` are each matrix's possible deviations from the wanted matrix, (p, p).
+    ``answers`` are models, released matrices and their predictions. Epochs in other coordinates may determine the first
+    coordinate of ``onto`` poorly. ``doubts`` are each matrix's possible errors as an estimate at ``onto``, (p, p).
     """
     p = len(onto)
     measured, expected, weights = np.zeros((p, p)), np.zeros((p, p)), np.zeros((p, p))

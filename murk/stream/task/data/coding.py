@@ -50,7 +50,7 @@ def is_nan(value: Any) -> bool:
 
 
 def as_boolean(value: Any) -> bool | None:
-    """Return a boolean, or a text that spells true or false in any case, as a bool; otherwise None.
+    """Return a boolean, or text that spells true or false in any case, as a bool; otherwise None.
 
     >>> as_boolean(True), as_boolean("FALSE"), as_boolean(1), as_boolean("yes")
     (True, False, None, None)
@@ -247,7 +247,7 @@ class CategoryColumn:
 
     A value matches a category that is written the same or is the same number (``1``, ``1.0``, ``"1"``); a date matches
     its ISO form. A boolean, or the text true or false, matches true or false in any case, yes or no, on or off,
-    otherwise 1 or 0. White space around a text is ignored. ``start`` is the position of the first coded feature,
+    otherwise 1 or 0. White space around text is ignored. ``start`` is the position of the first coded feature,
     ``other`` the index that undeclared values get, or None.
     """
 
