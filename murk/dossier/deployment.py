@@ -37,9 +37,9 @@ class Store:
 class Deployment:
     """Configuration of a log.
 
-    ``kind`` is ``"file"`` or ``"kafka"``; ``task`` is the task that the log carries, if any; ``stores`` are by
-    ``releases``, ``models``, ``states``, ``dead`` and ``estimates``. ``encrypted`` and ``identified`` (clients are
-    authenticated) are None if there are no connections. ``problems`` are sentences.
+    ``kind`` is ``"file"`` or ``"kafka"``; ``task`` is the task that the log carries, if any; ``stores`` has the
+    keys ``releases``, ``models``, ``states``, ``dead`` and ``estimates``. ``encrypted`` and ``identified`` (clients
+    are authenticated) are None if there are no connections. ``problems`` are sentences.
     """
 
     url: str

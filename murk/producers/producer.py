@@ -518,7 +518,7 @@ class Delivery:
             self.flush(now)
 
     def flush(self, now: float) -> FlushReport:
-        """Send the backlog (see `Producer.flush`), after searching the log for it so that accounts are right."""
+        """Send the backlog (see `Producer.flush`), after searching the log for it, so that accounts are correct."""
         self._backlog = True
         sent = already = expired = after = 0
         size = OUTBOX_BATCH if self._log.readable_by_senders else BROKER_BATCH

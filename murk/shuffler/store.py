@@ -99,7 +99,7 @@ class Store:
     # What has arrived
 
     def offset(self, partition: int) -> int | None:
-        """Return the first offset of a partition of the intake that was not taken in; None at first."""
+        """Return the first offset that was not taken in from a partition of the intake; None at first."""
         rows = self._database.query('SELECT "offset" FROM places WHERE "partition" = ?', (partition,), (int,))
         return int(rows[0][0]) if rows else None
 
