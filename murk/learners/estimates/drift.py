@@ -207,7 +207,7 @@ def compare(
 ) -> Comparison | None:
     """Compare an estimate with an earlier one, by its change (p,) and both covariances (p, p); None if one is unknown.
 
-    E is a mean: of E for all coefficients together and of E for each. ``share`` is the share of new releases.
+    The evidence is a mean: of E for all coefficients together and of E for each. ``share`` is that of new ones.
     """
     scale = np.sqrt(np.diag(before))
     if not np.all(np.isfinite(before)) or not np.all(np.isfinite(after)) or not np.any(scale > 0.0):
