@@ -84,7 +84,7 @@ def sync(path: Path) -> None:
 
 @contextmanager
 def _named(path: Path) -> Iterator[None]:
-    """Put the requested path into errors, in place of the draft's."""
+    """Replace the draft's path in errors by the requested one."""
     try:
         yield
     except OSError as error:

@@ -110,7 +110,7 @@ class Kernel:
         return result
 
     def left(self, numbers: int) -> float:
-        """Reduce the patience by a call with this many numbers, and return the rest."""
+        """Count a call with this many numbers, and return how many more the stand-in may process."""
         self._patience -= _CALL + numbers
         if not self._looked and "numba" in sys.modules:
             self._looked = True

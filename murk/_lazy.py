@@ -60,7 +60,7 @@ class LazyLevels(Mapping[str, V]):
 
 
 def map_levels(function: Callable[[V], W], values: Mapping[str, V]) -> Mapping[str, W]:
-    """Return ``function`` of each level's value; of `LazyLevels` only when it is used."""
+    """Return the result of ``function`` for each level's value; for `LazyLevels`, it is computed on first use."""
     if isinstance(values, LazyLevels):
         return LazyLevels(tuple(values), values.ends, partial(_applied, function, values))
     return {level: function(value) for level, value in values.items()}
@@ -71,7 +71,7 @@ def _applied(function: Callable[[V], W], values: Mapping[str, V], level: str) ->
 
 
 def of_each_kind(values: Mapping[str, V], kind: Callable[[V], object]) -> dict[str, V]:
-    """Return all values by level; of `LazyLevels` those of the levels that bound all others and of further kinds."""
+    """Return all values by level; from `LazyLevels`, those of the levels that bound all others and of further kinds."""
     found = bounding(values)
     if isinstance(values, LazyLevels):
         kinds = set(map(kind, found.values()))
@@ -83,5 +83,5 @@ def of_each_kind(values: Mapping[str, V], kind: Callable[[V], object]) -> dict[s
 
 
 def bounding(values: Mapping[str, V]) -> dict[str, V]:
-    """Return all values by level; of `LazyLevels` only those of the levels that bound all others."""
+    """Return all values by level; from `LazyLevels`, only those of the levels that bound all others."""
     return {level: values[level] for level in getattr(values, "ends", values)}

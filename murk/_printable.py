@@ -43,7 +43,7 @@ def _kept(match: re.Match[str]) -> str:
 
 
 def escaped(text: str) -> str:
-    r"""Return a text with invisible characters escaped as in a YAML double-quoted scalar.
+    r"""Return text with invisible characters escaped as in a YAML double-quoted scalar.
 
     >>> escaped("a\x85b\U000e0001")
     'a\\x85b\\U000e0001'

@@ -29,7 +29,7 @@ _missed: dict[int, list[Turns]] = {}
 class Turns(_thread.RLock):  # type: ignore[misc,unused-ignore]
     """A reentrant lock; copying or unpickling it creates a new, free lock.
 
-    ``busy`` is whether the thread that holds it is within a guarded call. A second call from that thread, by a signal
+    ``busy``: whether the thread that holds it is within a guarded call. A second call from that thread, by a signal
     handler or by the code of a value such as ``__float__``, is refused with `occupied`.
     """
 

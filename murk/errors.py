@@ -17,7 +17,7 @@ _UNSEEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 
 
 def printable(text: str) -> str:
-    r"""Return a text with invisible characters escaped as in JSON; line feeds and tabs stay.
+    r"""Return text with invisible characters escaped as in JSON; line feeds and tabs stay.
 
     Examples
     --------

@@ -137,8 +137,8 @@ Missing and bad values:
 - A simulation (`--seed`) and `--check`, which sends nothing, stop at undeclared and non-finite values, and with
   `missing: error` at missing ones.
 - A row that cannot be read, names nobody (`--person`), or has an unknown level or a budget below the grid, is released
-  as a record without values, at the first level (of a grid level `0`). If a column names organisations, the row is left
-  out. A simulation and `--check` stop at it.
+  as a record without values, at the first level (on a grid, level `0`). If a column names organisations, the row is
+  left out. A simulation and `--check` stop at it.
 - A missing or undeclared target is released as zeros, randomized like any other (second moments with a number that says
   so). Many such targets bias joint and separate releases of second moments and of real-target examples, and directions
   of more than 34 coefficients.

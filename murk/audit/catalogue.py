@@ -44,7 +44,7 @@ def cases_of(task: Task) -> list[Case]:
 
 
 def _questions(problem: Problem) -> list[tuple[str, Any]]:
-    """Return name and problem of each question. A record is in one of two parts of a window with a Newton step."""
+    """Return the name and problem of each question; for a Newton step, of both parts of a window."""
     first_part = getattr(problem, "first_part", None)
     if first_part is not None:
         return [("first part", first_part), ("step", problem)]

@@ -78,7 +78,7 @@ class _Lazy(click.Group):
         return settings
 
     def settable(self, ctx: click.Context) -> dict[str, dict[str, click.Option]]:
-        """Return the options of every command that may be set."""
+        """Return, by command, the options that the environment or a file may set."""
         commands = {name: self.get_command(ctx, name) for name in _COMMANDS}
         return {name: configuration.settable(command) for name, command in commands.items() if command is not None}
 

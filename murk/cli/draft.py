@@ -129,7 +129,7 @@ def _numbers(low: str, high: str) -> tuple[float, float] | None:
 
 
 def dashed(text: str) -> str:
-    """Return a range of numbers that was written with a dash in the right form; empty for any other text.
+    """Rewrite a range of numbers from LOW-HIGH to LOW..HIGH; return an empty text for anything else.
 
     >>> dashed("age: 21-35"), dashed("-5 - 5"), dashed("21..35")
     ('age: 21..35', '-5..5', '')
@@ -337,7 +337,7 @@ def draft(
     name: str, columns: Sequence[Column], target: Column, promise: dict[str, Any], rate: float | None = None,
     protocol: str | None = None, why: str = "",
 ) -> str:  # fmt: skip
-    """Return a task file's text, of a mean or shares if the target is the only column.
+    """Return the text of a task file; without columns besides the target, it asks for a mean or shares.
 
     ``why`` is a comment on the protocol. Raises `UserError` if no other column is left, the target is unsuitable, or
     ``rate`` is given for a target that is not binary.

@@ -119,7 +119,7 @@ _POPULATION = (
 def level_or_budget(level: str, budget: str | None) -> str:
     """Return the level of a `PopulationConfig` from --level and --budget, or raise `UserError` if both are given."""
     if budget is not None and level != "default":
-        raise UserError(f"--level {level} and --budget {budget}: give one of them, a budget is rounded to a level")
+        raise UserError(f"--level {level} and --budget {budget}: give one of them; a budget is rounded to a level")
     return level if budget is None else f"budget:{budget}"
 
 

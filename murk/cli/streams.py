@@ -20,12 +20,12 @@ class PrintableStream:
         self.terminal = terminal
 
     def write(self, text: str) -> int:
-        """Write a text."""
+        """Write text."""
         self.terminal.write(printable(text))
         return len(text)
 
     def writelines(self, lines: Any) -> None:
-        """Write texts."""
+        """Write several lines."""
         for line in lines:
             self.write(line)
 

@@ -37,9 +37,9 @@ class Store:
 class Deployment:
     """Configuration of a log.
 
-    ``kind`` is ``"file"`` or ``"kafka"``; ``task`` is the task that the log carries, if any; ``stores`` are by
-    ``releases``, ``models``, ``states``, ``dead`` and ``estimates``. ``encrypted`` and ``identified`` (clients are
-    authenticated) are None if there are no connections. ``problems`` are sentences.
+    ``kind`` is ``"file"`` or ``"kafka"``; ``task`` is the task that the log carries, if any; ``stores`` has the
+    keys ``releases``, ``models``, ``states``, ``dead`` and ``estimates``. ``encrypted`` and ``identified`` (clients
+    are authenticated) are None if there are no connections. ``problems`` are sentences.
     """
 
     url: str
@@ -56,9 +56,9 @@ class Deployment:
 class Accounts:
     """Sums of a ledger, without names.
 
-    ``lifetime`` are sentences on caps over all tasks and the largest spending, ``capped`` is whether there is such a
-    cap, ``tasks`` are numbers of releases by task, and ``rows`` is the number of people who are rows of a file. Names
-    are stored as keyed hashes (``keyed``) or as they are (``plain``), unkeyed digests of files if ``digests``.
+    ``lifetime`` has sentences on caps over all tasks and the largest spending; ``capped`` tells whether there is such a
+    cap. ``tasks`` has the numbers of releases by task, and ``rows`` counts the people who are rows of a file. Names are
+    stored as keyed hashes (``keyed``) or as they are (``plain``); ``digests``: those of files have no key.
     """
 
     path: str

@@ -22,7 +22,7 @@ _PEOPLE, _SPACE = 200, 3
 
 @dataclass(frozen=True)
 class Example:
-    """A made-up record (of an organisation, one of a window) and two releases of it, as bytes, of ``records`` records.
+    """A made-up record and two releases of it as bytes; an organisation releases a window of ``records`` records.
 
     ``made_up_public``: the task's public sample was made up, too.
     """
@@ -130,5 +130,5 @@ def caps_of(task: Task) -> str:
 
 
 def levels_of(task: Task) -> Mapping[str, Any]:
-    """Return the mechanism of each level, as devices use it; of a grid those that bound all, and one of each kind."""
+    """Return the mechanism of each level, as devices use it; for a grid, those that bound all and one of each kind."""
     return of_each_kind(problem_for(with_sample(task)).mechanisms, lambda each: each.kind)

@@ -63,7 +63,7 @@ class Facts:
 
     @property
     def disclosure(self) -> Disclosure | None:
-        """The public data of people's features, if any."""
+        """The features that the task makes public, if any."""
         return Disclosure.of(self.task)
 
     @property

@@ -373,7 +373,7 @@ def _json(status: int, content: object, **headers: str) -> Answer:
 
 
 def _outcome(outcomes: Sequence[str | None]) -> Answer:
-    """Return the answer to a request, given for each release None (it is durable) or why it was refused."""
+    """Return the answer to a request from the outcome of each release: None if durable, else why refused."""
     refused = [{"index": index, "reason": reason} for index, reason in enumerate(outcomes) if reason is not None]
     content: dict[str, object] = {"accepted": len(outcomes) - len(refused), "refused": refused}
     if len(refused) < len(outcomes):

@@ -1,4 +1,4 @@
-"""Interfaces that devices and learners of a task share: its releases, their mechanisms, its estimate. River-free."""
+"""Interfaces shared by devices and learners: releases, mechanisms and estimates of a task. Does not import River."""
 
 from __future__ import annotations
 

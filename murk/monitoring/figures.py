@@ -290,7 +290,7 @@ def _ages(counters: Sequence[Counters]) -> tuple[int, ...]:
 
 
 def _shown_levels(task: Task, learned: Mapping[str, int]) -> list[tuple[str, Guarantee]]:
-    """Return a task's levels; of a grid its default, lowest and highest ones, and those of learned releases."""
+    """Return a task's levels; for a grid, its default, lowest and highest ones, and those of learned releases."""
     levels = task.privacy.levels
     shown = bounding(levels).keys() | learned.keys()
     return [(name, levels[name]) for name in levels if name in shown]

@@ -46,8 +46,8 @@ def check_reference(reference: Mapping[str, float], names: Sequence[str]) -> Non
 def half_widths_asked(asked: Sequence[tuple[str | None, float]], names: Sequence[str]) -> dict[str, float]:
     """Return the half-width at which each coefficient counts as known, from pairs of a name and a half-width.
 
-    A half-width without a name is of all coefficients of features or, without any, of the constants. Raises `UserError`
-    for an unknown name, or a half-width that is not positive.
+    A half-width without a name is for all coefficients of features or, without any, for the constants. Raises
+    `UserError` for an unknown name, or a half-width that is not positive.
 
     >>> half_widths_asked([("age", 0.05), (None, 0.1)], ["age", "sex=m", "intercept"])
     {'age': 0.05, 'sex=m': 0.1}

@@ -93,7 +93,7 @@ class Plan:
 
     @property
     def units(self) -> dict[str, str]:
-        """Feature to the unit of its average effect, in words; empty for classes' contrasts. Without any, of means."""
+        """Feature to the unit of its average effect, in words (without features, of means); empty for contrasts."""
         known = units(self.task)
         return {name: known[name].label for name in of_interest(known)}
 

@@ -29,7 +29,7 @@ _MARGIN = Decimal("1e-45")
 
 
 def _best_order(rho: float, value: float, *, epsilon_known: bool) -> float:
-    """Return the Renyi order, less 1, with the least delta at epsilon = ``value``, or the least epsilon at delta.
+    """Return the Renyi order, minus 1, with the least delta at epsilon = ``value``, or the least epsilon at delta.
 
     Every order gives a valid result, so the search need not be exact: a grid, then golden-section search.
     """

@@ -1,7 +1,7 @@
 """Guarantees in plain words, as the success rates of the strongest adversary.
 
 The adversary knows everything but the record and has unlimited computing power. The rates are how often they tell two
-records apart (guessing: half of the time), and which share of the records they look for they find with 5% false alarms.
+records apart (guessing: half of the time), and the share of the wanted records that they find with 5% false alarms.
 Both are rounded up.
 """
 

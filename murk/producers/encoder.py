@@ -17,7 +17,7 @@ class Encoder(base.MiniBatchTransformer):
     """Code raw features to [-1, 1] by a task's public bounds and categories.
 
     A number in [low, high] becomes :math:`2 (v - low) / (high - low) - 1`, clamped to [-1, 1]. Two categories become -1
-    and +1; of three or more, each except the first becomes a -1/+1 feature named like ``origin=JFK``. Missing and
+    and +1; of three or more, each but the first becomes a -1/+1 feature named like ``origin=JFK``. Missing and
     undeclared values become 0. The constant is left out, since learners add their own. Bounds are public, since a
     scaler that learns them from raw records would disclose them. ``counts`` are numbers of clamped and of missing
     values, for the device only: they are neither copied nor pickled.

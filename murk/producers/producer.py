@@ -91,9 +91,9 @@ class Policy:
     public_sample: bool = False
 
     def admit(self, task: Task, mechanisms: Mapping[str, Costed], levels: Collection[str] | None = None) -> Admission:
-        """Decide which levels of a task may be used, under which caps; raise a UserError if it asks for too much.
+        """Decide which levels of a task may be used, under which caps; raise a UserError if the task asks for too much.
 
-        ``levels`` are those to decide on: by default all, or of a grid the default one, the lowest and the highest.
+        ``levels`` are those to decide on: by default all; for a grid the default, lowest and highest ones.
         """
         lifetime = None if self.lifetime is None else cap_of(self.lifetime)
         most = None if self.per_task is None else cap_of(self.per_task)
@@ -518,7 +518,7 @@ class Delivery:
             self.flush(now)
 
     def flush(self, now: float) -> FlushReport:
-        """Send the backlog (see `Producer.flush`), after searching the log for it so that accounts are right."""
+        """Send the backlog (see `Producer.flush`), after searching the log for it, so that accounts are correct."""
         self._backlog = True
         sent = already = expired = after = 0
         size = OUTBOX_BATCH if self._log.readable_by_senders else BROKER_BATCH
@@ -794,7 +794,7 @@ class Producer(Releaser["PersonProblem"]):
         return Receipt("released", "queued" if reason else "sent", reason, level, chain, model.version)
 
     def begin(self, source: FileSource, *, excluded: Sequence[int] = ()) -> Run:
-        """Begin to work through a file but for ``excluded`` rows, or return the progress made so far."""
+        """Begin work on a file except for ``excluded`` rows, or return the progress made so far."""
         return self._ledger.begin_run(self.task.hash, source.digest, people=source.people, excluded=excluded)
 
     @wiped

@@ -45,7 +45,7 @@ _log = logging.getLogger(__package__)
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """What a shuffler has done since its store was created, in releases."""
+    """Numbers of releases by outcome since a shuffler's store was created."""
 
     read: int  # messages of the intake
     duplicates: int
@@ -58,7 +58,7 @@ class Totals:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What one step did."""
+    """Result of one step."""
 
     read: int
     released: int
@@ -235,7 +235,7 @@ class Shuffler:
         elif mark.crowds != known and (sealed is None or mark.crowds != sealed.number):
             raise MurkError(
                 f"the store {store.path} is an older copy: it knows {known} crowds of {self._to.url}, which has "
-                f"{mark.crowds}. Bring the newest one back; if it is lost, give another --store with --replace"
+                f"{mark.crowds}. Restore the newest one; if it is lost, give another --store with --replace"
             )
 
     def _take_over(self, replace: bool) -> None:
@@ -262,13 +262,13 @@ class Shuffler:
         if known is not None and known < committed and owner == self._store.id:
             raise MurkError(
                 f"the store {self._store.path} is an older copy: it has taken in {where} up to offset {known}, and "
-                f"{committed} was committed. Bring the newest one back; if it is lost, give another --store with "
+                f"{committed} was committed. Restore the newest one; if it is lost, give another --store with "
                 "--replace"
             )
         begin = self._intake.begin(chain)
         if known is not None and known < begin:
             raise MurkError(
-                f"{where} begins at offset {begin}, and the store has taken in {known}: retention has removed "
+                f"{where} begins at offset {begin}, and the store ends at {known}: retention has removed "
                 "releases that were not taken in. Give another --store with --replace, which begins at the end",
                 code="MURK-LOG-007",
             )
@@ -417,7 +417,7 @@ class Shuffler:
         self._mark = mark
 
     def _drop_late(self) -> int:
-        """Drop small crowds after their patience; the time of it shows arrivals to the task's granularity only."""
+        """Drop small crowds after their patience; this reveals arrival times only to the task's granularity."""
         # Arrivals are truncated as well: nothing is dropped early, and all of a granule at once.
         before = truncate_time(self._clock() - self._settings.patience, self._task.granularity)
         dropped = 0

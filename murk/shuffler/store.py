@@ -99,7 +99,7 @@ class Store:
     # What has arrived
 
     def offset(self, partition: int) -> int | None:
-        """Return the first offset of a partition of the intake that was not taken in; None at first."""
+        """Return the first offset that was not taken in from a partition of the intake; None at first."""
         rows = self._database.query('SELECT "offset" FROM places WHERE "partition" = ?', (partition,), (int,))
         return int(rows[0][0]) if rows else None
 
@@ -230,7 +230,7 @@ class Store:
             )
 
     def counts(self) -> Counter[tuple[int, str]]:
-        """Return all counts by partition (-1: of none) and name."""
+        """Return all counts by partition (-1: no partition) and name."""
         rows = self._database.query('SELECT "partition", name, count FROM counts', (), (int, str, int))
         return Counter({(partition, name): count for partition, name, count in rows})
 

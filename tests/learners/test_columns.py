@@ -130,7 +130,7 @@ def test_a_target_of_another_shape_is_refused_with_it(name):
     model = LEARNERS[name]()
     with pytest.raises(UserError, match=r"y has the shape \(4, 2\): give one column"):
         model.learn_many(np.zeros((4, 2)), np.zeros((4, 2)))
-    with pytest.raises(UserError, match="X has 4 rows, y has 3: give one target a row"):
+    with pytest.raises(UserError, match="X has 4 rows, y has 3: give one target per row"):
         model.learn_many(np.zeros((4, 2)), np.zeros((3, 1)))
     for X in ([[0.0, 0.0]], [{"a": 0.0}]):
         with pytest.raises(UserError, match="X is of the type list: give a data frame"):
@@ -149,7 +149,7 @@ def trained(classes):
 @pytest.mark.parametrize("label", [None, math.nan, np.float64("nan"), pd.NA])
 @pytest.mark.parametrize("learner", [LDPSGDClassifier, ScoreClassifier])
 def test_what_says_that_a_label_is_missing_is_no_class(learner, label):
-    with pytest.raises(UserError, match="None and NaN say that a label is missing"):
+    with pytest.raises(UserError, match="None and NaN mean that a label is missing"):
         learner(budget=GaussianDP(mu=1.0), features=["a"], classes=("yes", label), seed=1).learn_one({"a": 1.0}, "yes")
 
 

@@ -110,7 +110,7 @@ def test_bad_input_is_refused():
     for count in (-5.0, 0.0, math.inf, math.nan):
         with pytest.raises(UserError, match="not a positive number of releases"):
             mean_sequence(3, 10, count)
-    with pytest.raises(UserError, match="not whole"):
+    with pytest.raises(UserError, match="strictly between 0 and 1"):
         difference_sequence((0.5, 1), (10, 10), 100)
     with pytest.raises(UserError, match="3 values"):
         true_means(RandomizedResponse.calibrate(PureDP(1.0), classes=3), 0.5)
@@ -120,5 +120,5 @@ def test_bad_input_is_refused():
 
 def test_a_difference_of_sums_that_begin_between_whole_numbers_is_refused():
     """There the sum over q is not convex: golden sections would find 0.29 where the least is -13."""
-    with pytest.raises(UserError, match="is not whole: begin after more releases"):
+    with pytest.raises(UserError, match="strictly between 0 and 1: begin after more releases"):
         difference_evidence((0.5, 3.5), (9, 4), -0.2, 30)

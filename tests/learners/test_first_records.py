@@ -64,7 +64,7 @@ def nonsense(name, kind):
 
 
 WORDS = {
-    "text": "text or no numbers",
+    "text": "text or not numbers",
     "large": "ten times as large",
     "narrow": "less than a tenth",
     "undeclared": "not among the declared|targets that are no numbers",

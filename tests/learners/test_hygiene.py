@@ -176,7 +176,7 @@ def test_an_empty_batch_learns_nothing():
 @pytest.mark.parametrize("name", NAMES)
 def test_names_of_features_are_declared_where_noise_is_real(name):
     """After an encoder the first record's keys are one person's values, and coefficients would show them."""
-    with pytest.raises(UserError, match=r"features= is required where noise is real.*features=\['age', 'dose'\]"):
+    with pytest.raises(UserError, match=r"features= is required with real noise.*features=\['age', 'dose'\]"):
         made(name, features=None)
     simulated = made(name, features=None, seed=1)
     with pytest.raises(UserError, match="features="):

@@ -146,7 +146,7 @@ def test_a_simulation_without_bounds_is_not_silent(name, many):
 
 @pytest.mark.parametrize("regressor", [ScoreRegressor, PublicGLMRegressor, IWPSGDRegressor, GaussMixRegressor])
 def test_real_noise_needs_public_bounds_of_the_target(regressor):
-    with pytest.raises(UserError, match="target_bounds= is required where noise is real"):
+    with pytest.raises(UserError, match="target_bounds= is required with real noise"):
         regressor(**SHARED)
     made = regressor(**SHARED, target_bounds=(0.0, 50.0))
     assert made.target_bounds == (0.0, 50.0)

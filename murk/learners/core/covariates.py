@@ -41,7 +41,7 @@ class Covariates:
 
     @classmethod
     def of(cls, public: PublicCovariates, reach: float = math.inf, *, constant: bool = True) -> Covariates:
-        """Return a task's points, shortened to ``reach`` without the constant, and counts; or without a constant."""
+        """Return a task's public points, shortened to ``reach``, with or without the ``constant``, and their shares."""
         points, people = public.points, float(public.counts.sum())
         shares, moment = public.counts / people, public.second_moment
         if reach < math.inf:

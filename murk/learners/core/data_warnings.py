@@ -73,7 +73,7 @@ class FirstRecords:
                 "as records do; if records leave zeros out, this is fine"
             )
         if 4 * self._texts >= FIRST:
-            findings.append(f"many {first} have features that are text or no numbers, which count as 0. {_CODE}")
+            findings.append(f"many {first} have features that are text or not numbers, which count as 0. {_CODE}")
         if 10 * self._far >= FIRST:
             findings.append(
                 f"many {first} have features more than ten times as large as this learner expects, which is "
@@ -118,7 +118,7 @@ def _scaled(seen: Sequence[float]) -> bool:
 class BeyondBounds:
     """Counter of a simulation's targets beyond their bounds, which warns once, after 100, 1,000, 10,000, ... targets.
 
-    ``share`` is the least that it warns of, ``words`` the remedy. It depends on raw records, so copies do not have it.
+    ``share`` is the least share that it warns of, ``words`` the remedy. It depends on raw records, so copies lack it.
     """
 
     def __init__(self, low: float, high: float, words: str, *, share: float = 0.0) -> None:

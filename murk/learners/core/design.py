@@ -88,7 +88,7 @@ class Rate:
 
 
 def rate_of(task: Task, effects: Effects) -> Rate:
-    """Return the rate that forecasts of a task assume; raise UserError for a single rate of several classes."""
+    """Return the rate that forecasts of a task assume; raise UserError for one rate stated for several classes."""
     target = task.target
     if isinstance(target, ClassTarget):
         if effects.rate is not None:
@@ -114,7 +114,7 @@ class Records:
     shares: Floats
 
     def drawn(self, people: int, rng: np.random.Generator) -> Floats:
-        """Draw the number of people, of ``people``, who have each record, (m,)."""
+        """Draw how many of ``people`` have each record, (m,)."""
         return rng.multinomial(people, self.shares).astype(np.float64)
 
 
@@ -218,7 +218,7 @@ def _drawn(task: Task, spread: float, rare: float | None, common: float) -> Floa
 
 
 def _typical(block: NumberFeature | DateFeature | RealTarget) -> tuple[float, float]:
-    """Return mean and standard deviation, coded, of the normal distribution with nine tenths in the stated range."""
+    """Return the coded mean and standard deviation of a normal distribution with 90% in the stated range."""
     ends = (block.low, *(block.typical or ()), block.high)
     low, first, last, high = (
         float(each.toordinal()) if isinstance(each, datetime.date) else float(each or 0.0) for each in ends

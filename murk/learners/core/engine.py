@@ -1,4 +1,4 @@
-"""Parts that the engines of several protocols share. River-free."""
+"""Parts that the engines of several protocols share. Does not import River."""
 
 from __future__ import annotations
 

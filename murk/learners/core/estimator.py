@@ -70,7 +70,7 @@ class StreamEstimator(base.Estimator):
             self._begin(tuple(self.features))
         elif self.seed is None and not getattr(self.noise, "simulated", False):
             raise UserError(
-                "features= is required where noise is real: give the features' names, in a fixed order, as in "
+                "features= is required with real noise: give the features' names, in a fixed order, as in "
                 "features=['age', 'dose']. Names from the first record may reveal its values, as encoders make names "
                 "of values ('diagnosis_HIV'), and coefficients and states show them. A simulation (seed=) needs none"
             )
@@ -205,7 +205,7 @@ class StreamEstimator(base.Estimator):
         """Return the rows of a frame or an array, one for each target."""
         rows = self._matrix(X, self._names)
         if len(rows) != len(y):
-            raise UserError(f"X has {len(rows)} rows, y has {len(y)}: give one target a row")
+            raise UserError(f"X has {len(rows)} rows, y has {len(y)}: give one target per row")
         return rows
 
     def _of_rows(self, budget: Guarantee | Sequence[Guarantee] | None, count: int) -> Any:
@@ -631,7 +631,7 @@ def several_labels(classes: Sequence[Any]) -> dict[Any, float]:
 
 def _check_labels(classes: Sequence[Any]) -> None:
     if any(is_absent(label) or is_nan(label) for label in classes):
-        raise UserError(f"classes={classes!r}: None and NaN say that a label is missing; name the class by a text")
+        raise UserError(f"classes={classes!r}: None and NaN mean that a label is missing; use another label")
 
 
 def two_chances(positive: NDArray[np.float64]) -> NDArray[np.float64]:

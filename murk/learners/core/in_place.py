@@ -1,4 +1,4 @@
-"""Learning one record at a time: its values go into a kernel's memory, and the kernel gets one address. River-free.
+"""Learning from one record at a time: its values go into a kernel's memory, passed by address. Does not import River.
 
 As a record takes two microseconds, only one method lies between its dictionary and the kernel.
 """
@@ -50,7 +50,7 @@ def words_for(size: int) -> int:
 
 @jit
 def draw_from(address: int, trials: int, noise: Any) -> int:
-    """Fill ``noise`` from the words at an address (two a trial, then spare ones); return `LEARNED` or `TOO_FEW`."""
+    """Fill ``noise`` from the words at an address (two per trial, then spare ones); return `LEARNED` or `TOO_FEW`."""
     pairs, spare = words_at(address, 2 * trials), words_at(address + 16 * trials, SPARE)
     return LEARNED if draw_gaussian(pairs, spare, noise)[0] == DONE else TOO_FEW
 
@@ -198,7 +198,7 @@ class RecordEngine(ABC):
                 turns.busy = False
 
     def _learn_slowly(self, y: float, missing: int) -> None:
-        """Learn a record with secure noise if the kernel lacked random words for it."""
+        """Learn from the record with secure noise if the kernel lacked random words."""
         memory, trials = self.memory, self._trials
         words = memory.words[: 2 * trials + SPARE]
         if missing == NO_WORDS:
@@ -292,7 +292,7 @@ class IterateEngine(RecordEngine):
     def learn_records(
         self, X: NDArray[np.float64], y: NDArray[np.float64], mechanisms: Sequence[Any] | None = None
     ) -> None:
-        """Learn from the rows of coded ``X``, (m, p) or without the constant; ``mechanisms`` is one, or one a row."""
+        """Learn from the rows of coded ``X``, (m, p) or without the constant; ``mechanisms`` is one, or one per row."""
         try:
             self._learn_records(X, y, mechanisms)
         except BaseException:

@@ -1,4 +1,4 @@
-"""Options of several learners (steps, averaging, weighting, noise), and indices of privacy levels. River-free."""
+"""Options of several learners (steps, averaging, weighting, noise); indices of levels. Does not import River."""
 
 from __future__ import annotations
 

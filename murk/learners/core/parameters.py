@@ -1,4 +1,4 @@
-"""Parameters of estimators: texts that several docstrings share, and checks. River-free."""
+"""Parameters of estimators: texts that several docstrings share, and checks. Does not import River."""
 
 from __future__ import annotations
 

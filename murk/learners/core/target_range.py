@@ -1,4 +1,4 @@
-"""Public bounds of a regressor's target: clipping, coding, and estimates in the target's own units. River-free."""
+"""Public bounds of a regressor's target: clipping, coding, and estimates in its own units. Does not import River."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class TargetRange:
             bounds = -bound, bound
         if bounds is None and seed is None and records:
             raise UserError(
-                "target_bounds= is required where noise is real: targets beyond their public bounds are projected to "
+                "target_bounds= is required with real noise: targets beyond their public bounds are projected to "
                 "them, and noise is drawn for the whole range. Give publicly known bounds, as in "
                 "target_bounds=(-1.0, 1.0)"
             )

@@ -1,4 +1,4 @@
-"""Conversion of records' features and targets to numbers, and of data frames to River's form. River-free."""
+"""Conversion of records' features and targets to numbers, and of data frames to River's form. Does not import River."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def numbers(values: Any, convert: Callable[[Any], float] = number, what: str = "
 
 
 def targets(y: Any) -> NDArray[np.float64]:
-    """Return a column of targets, ``(n,)``, NaN if missing or no number; raise UserError for several columns."""
+    """Return a column of targets, ``(n,)``, NaN if missing or not a number; raise UserError for several columns."""
     return numbers(column_array(y, "y"), target)
 
 

@@ -184,8 +184,8 @@ def log_ratio(square: Array, left: Array, share: float | Array) -> Array:
     """Return log e-values of changes.
 
     ``square`` is the squared change over the earlier variance, ``left`` the later variance over the earlier one, and
-    ``share`` the share of new releases. For half of the information new, and a change of two earlier standard errors
-    or of none:
+    ``share`` the share of new releases. With half of the information new, for a change of two earlier standard
+    errors and of none:
 
     >>> log_ratio(np.array([4.0, 0.0]), np.array([0.5, 0.5]), 0.5).round(2).tolist()
     [2.46, -1.1]
@@ -207,7 +207,7 @@ def compare(
 ) -> Comparison | None:
     """Compare an estimate with an earlier one, by its change (p,) and both covariances (p, p); None if one is unknown.
 
-    E is the mean of two: for all coefficients together, and averaged over each; ``share`` is that of new releases.
+    The evidence is a mean: of E for all coefficients together and of E for each. ``share`` is that of new ones.
     """
     scale = np.sqrt(np.diag(before))
     if not np.all(np.isfinite(before)) or not np.all(np.isfinite(after)) or not np.any(scale > 0.0):
@@ -248,7 +248,7 @@ def concluded(names: Sequence[str], releases: int, comparisons: Sequence[Compari
 
 
 def _price(comparison: Comparison, views: int) -> float:
-    """Return what to subtract from a log e-value, for the comparison's number and its ``views``."""
+    """Return the penalty of a log e-value, by the comparison's number and its ``views``."""
     return math.log(views * comparison.number * (comparison.number + 1))
 
 

@@ -73,9 +73,9 @@ def marginal_differences(estimate: Estimate, weights: Floats, level: float = 0.9
 def combined_half_widths(estimate: Estimate, weights: Floats, level: float = 0.95) -> Floats:
     """Return half-widths of weighted sums of coefficients, (q,), for weights (q, p).
 
-    A half-width of one coefficient is its own. One of several is their standard error times the largest half-width over
-    standard error among them; without a covariance, the sum of their half-widths at a level that holds for all
-    together (Bonferroni).
+    For one coefficient it is the coefficient's own. For several it is the sum's standard error times their largest
+    ratio of half-width to standard error; without a covariance, the sum of their half-widths at a level that holds for
+    all together (Bonferroni).
 
     >>> both = Estimate(("a", "b"), np.zeros(2), "plug-in", np.ones(2), "", 1, 100, np.array([[1.0, 0.5], [0.5, 1.0]]))
     >>> combined_half_widths(both, np.array([[2.0, 0.0], [1.0, -1.0]])).round(2).tolist()

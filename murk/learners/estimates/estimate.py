@@ -165,7 +165,7 @@ class Estimate:
     def standard_error(self) -> float:
         """Root of the summed squared standard errors; infinite if one is unknown.
 
-        Random scaling's V is on average a sixth of the variance (the integral of a squared Brownian bridge): times 6.
+        Random scaling's V averages a sixth of the variance (the integral of a squared Brownian bridge); 6 V is used.
         """
         scale = 6.0 if self.method == RANDOM_SCALING else 1.0
         return math.sqrt(scale * float(np.sum(np.square(self.spread))))

@@ -95,14 +95,14 @@ def difference_evidence(
 ) -> Floats:  # fmt: skip
     """Return the log e-value of a difference of two means: the least ``log M(q + difference) + log M(q)`` over q.
 
-    ``tightest_at`` counts the releases of both samples. The product of two independent supermartingales is one. Raises
-    UserError for a sum that is not whole within 1 of 0 or of the count, where the sum over q is not convex.
+    ``tightest_at`` counts the releases of both samples. The product of their independent supermartingales M is one too.
+    Raises UserError if a sum, or the count minus a sum, is strictly between 0 and 1: the minimand is not convex then.
 
     >>> round(float(np.exp(difference_evidence((340, 260), (600, 600), 0.0, 1_000))), 1)
     366.6
     """
     if any(_fractional(*_sums(total, count)).any() for total, count in zip(totals, counts, strict=True)):
-        raise UserError("a sum within 1 of 0 or of the count is not whole: begin after more releases")
+        raise UserError("a sum, or the count minus a sum, is strictly between 0 and 1: begin after more releases")
     away = np.asarray(difference, dtype=np.float64)
 
     def joint(q: Floats) -> Floats:
@@ -177,7 +177,7 @@ def _sums(total: ArrayLike, count: ArrayLike) -> tuple[Floats, Floats]:
 
 
 def _fractional(S: Floats, n: Floats) -> Inside:
-    """Return whether evidence may fail to be convex, because a sum within 1 of an end is not whole."""
+    """Return whether evidence may not be convex, because S or n - S is strictly between 0 and 1."""
     return ((S > 0.0) & (S < 1.0)) | ((n - S > 0.0) & (n - S < 1.0))
 
 

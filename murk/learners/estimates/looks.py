@@ -65,7 +65,7 @@ def evidence(z: float | Floats, information: float | Floats, alpha: float = 0.05
 
 
 def critical_values(information: Floats, level: float = 0.95) -> Floats:
-    """Return how many standard errors wide intervals for every look are to each side, at most `LARGEST`.
+    """Return half-widths of intervals for every look, in standard errors, at most `LARGEST`.
 
     >>> (critical_values(np.array([0.01, 1 / 30, 0.1, 1.0, 10.0, 30.0, 100.0])) / 1.96).round(2).tolist()
     [1.93, 1.77, 1.71, 1.67, 1.67, 1.69, 1.74]

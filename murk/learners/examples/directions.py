@@ -156,8 +156,8 @@ class ExampleDirections(Wrapped):
     def __post_init__(self) -> None:
         if self.noise.dimension != self.features + BESIDE or self.noise.radius != 1.0:
             raise UserError(
-                f"directions of {self.features} features take noise for {self.features + BESIDE} numbers and radius 1, "
-                f"got {self.noise.dimension} and {self.noise.radius:g}"
+                f"directions of {self.features} features need noise of dimension {self.features + BESIDE} and "
+                f"radius 1, got {self.noise.dimension} and {self.noise.radius:g}"
             )
 
     @classmethod

@@ -155,7 +155,8 @@ def probabilities(loss: str, scores: Floats) -> Floats:
 def truncation_error(terms: int, variance: float, reach: float) -> float:
     """Return the bias of the log loss truncated after K terms: ``sup |W_v[g_K](z) - f(z)|`` for ``|z| <= reach``.
 
-    ``variance`` is the score's v (Dufraiche et al., appendix D.7, the equation for K*).
+    Here f is the log loss, g_K its truncated estimate, and W_v the mean over noise of ``variance`` v in the score z
+    (Dufraiche et al., appendix D.7, the equation for K*).
     """
     # The trapezoidal rule on a Gaussian converges faster than any power.
     nodes = np.linspace(-10.0, 10.0, 801)

@@ -1,4 +1,4 @@
-"""The example problem of a task, shared by devices and learners. River-free."""
+"""The example problem of a task, shared by devices and learners. Does not import River."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class ExampleProblem:
         check_size(self.settings)
 
     def vectors(self, X: Floats, y: Floats, theta: Floats | None = None) -> Floats:
-        """Return what the mechanism randomizes, of coded records ``X``, ``(m, p)``, the constant last.
+        """Return the vectors that the mechanism randomizes, for coded records ``X``, ``(m, p)``, the constant last.
 
         They are v of an outer product, (m, p + 1), directions, ``y x``, or ``(x, a y)``; zeros without a target (NaN).
         """

@@ -178,7 +178,7 @@ class ExamplesProtocol(TaskProtocol):
         }
 
     def check(self, block: Any, target: str) -> None:
-        """Check that the loss fits the target, and the release the loss."""
+        """Check that the loss fits the target, and that the release fits the loss."""
         losses = LOSSES[target]
         if block.loss not in losses:
             words = f"{block.loss!r} is not a loss of a {target} target; {nearest(str(block.loss), losses)}"

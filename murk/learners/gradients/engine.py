@@ -1,4 +1,4 @@
-"""The LDP-SGD engine of estimators and workers: its memory, and learning from records or releases. River-free."""
+"""The LDP-SGD engine of estimators and workers, which learns from records or releases. Does not import River."""
 
 from __future__ import annotations
 
@@ -325,7 +325,7 @@ class SGDEngine(IterateEngine):
     def step_size(self) -> float:
         """Return the factor of the next release's gradient at the default level.
 
-        For noise-aware steps it is ``1/2 radius w / sqrt(2 sum w_i^2 v_i)``, less if recent gradients were old.
+        For noise-aware steps it is ``1/2 radius w / sqrt(2 sum w_i^2 v_i)``, less for recent gradients of old iterates.
         """
         settings, real = self.settings, self.memory.real
         spread = settings.objective.spread * settings.bound**2 + self.dimension * self.mechanisms["default"].variance

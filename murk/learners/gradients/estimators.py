@@ -125,7 +125,7 @@ class LDPSGD(SGDEstimator):
         return engine
 
     def _coded_start(self, start: Floats) -> Floats:
-        """Return public coefficients for coded targets."""
+        """Return the coefficients ``start`` for coded targets."""
         return start
 
     def _mechanism_for(self, guarantee: Guarantee) -> Mechanism:

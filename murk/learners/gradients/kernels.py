@@ -146,7 +146,7 @@ def softmax_gradient(whole: Array, real: Array, theta: Array, z: Array, y: float
 def other_gradient(
     whole: Array, real: Array, theta: Array, z: Array, y: float, fit: float, weight: float, out: Array
 ) -> None:
-    """Write a Huber or softmax gradient less its public centre; zero for a missing target, for any objective."""
+    """Write a Huber or softmax gradient minus its public centre; with any objective, a missing target gives zero."""
     p, d = whole[FEATURES], whole[DIMENSION]
     scaled = whole[OBJECTIVE] == HUBER_SCALE
     if y != y or fit != fit:  # a missing target, or a gradient that is not finite, gives zero
@@ -209,7 +209,7 @@ def miss(whole: Array, fit: float, y: float) -> float:
 
 @jit
 def gradient(whole: Array, real: Array, theta: Array, z: Array, y: float, out: Array) -> None:
-    """Write the weighted gradient at ``theta``, less its public centre; zero for a missing target or if not finite."""
+    """Write the weighted gradient at ``theta`` minus its public centre; zero for a missing target or if not finite."""
     p = whole[FEATURES]
     square, fit = 0.0, 0.0
     for j in range(p):
@@ -423,7 +423,7 @@ def release_other(whole: Array, real: Array, g: Array, noise: Array, payload: Ar
 
 @jit
 def release_closest(whole: Array, real: Array, g: Array, noise: Array, row: int, payload: Array, coins: Array) -> None:
-    """Do as `release_other`, for a mechanism that takes several draws: a row of ``noise``, unless simulated."""
+    """Do the same as `release_other` for a mechanism that takes several draws: a row of ``noise``, unless simulated."""
     drawn = np.empty(whole[DRAWS] * whole[DIMENSION], dtype=np.int64)
     if whole[SIMULATED] == 1:
         draws.simulated_gaussian(np.uint64(whole[SEED]), np.int64(whole[COUNT]), drawn)

@@ -91,7 +91,7 @@ class Softmax:
 
 @dataclass(frozen=True, slots=True)
 class FullSoftmax(Softmax):
-    """Softmax loss with a row of coefficients for each class, as in the paper: K / (K - 1) of the noise."""
+    """Softmax loss with a row of coefficients for each class, as in the paper: K / (K - 1) times the noise."""
 
     @property
     def basis(self) -> Floats:
@@ -109,7 +109,7 @@ class Huber:
 
     With ``u = (y - x'beta)/sigma`` the loss is ``[sigma rho_c(u) + kappa_c sigma / 2] w(x)``; a known scale is divided
     out, which leaves ``-psi_c(u) x w(x)`` with ``C0 = c reach``. For an estimated scale ``multiplier`` times d/dsigma,
-    less its centre, is released as well, so ``C0 = sqrt((c reach)^2 + (multiplier c^2 / 4)^2)``.
+    minus its centre, is released as well, so ``C0 = sqrt((c reach)^2 + (multiplier c^2 / 4)^2)``.
 
     >>> round(2 * Huber(c=1.345).bound(reach=2**0.5), 6)
     3.910287
@@ -148,6 +148,6 @@ class Huber:
         return features + (self.scale is None)
 
     def bound(self, reach: float) -> float:
-        """Return ``c reach``, with the scale's centred component, if any, added in quadrature."""
+        """Return C0 for a known or an estimated scale (see the class)."""
         slope = self.c * reach
         return slope if self.scale is not None else math.hypot(slope, self.multiplier * self.c**2 / 4.0)

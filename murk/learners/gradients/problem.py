@@ -1,4 +1,4 @@
-"""The gradient problem of a task, shared by devices and learners. River-free."""
+"""The gradient problem of a task, shared by devices and learners. Does not import River."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ class GradientProblem:
     def check_iterate(self, theta: Floats) -> None:
         """Raise HostileModelError for an iterate that no honest learner publishes, before any record is read.
 
-        Such a one has a wrong size, infinite numbers, or ones outside the radius or the scale's bounds.
+        Such an iterate has a wrong size, infinite numbers, or numbers outside the radius or the scale's bounds.
         """
         d, settings = self.dimension, self.settings
         theta = np.asarray(theta, dtype=np.float64)

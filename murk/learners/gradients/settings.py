@@ -128,7 +128,7 @@ class Settings:
 
     @property
     def working_start(self) -> Floats:
-        """Start of the iterate in working coordinates, without the scale."""
+        """Initial coefficients in working coordinates, without an estimated scale."""
         assert self.start is not None
         rows = self.start
         if isinstance(self.objective, Softmax):

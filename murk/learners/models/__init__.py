@@ -1,1 +1,1 @@
-"""Models fitted to the releases of a log, beside its task's own."""
+"""Models fitted to the releases of a log, in addition to its task's own."""

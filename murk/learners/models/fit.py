@@ -185,7 +185,7 @@ def open_fittings(
     for model in models:
         if model.name == task.name:
             raise UserError(
-                f"{model.source}: name: {model.name!r} is the name of the log's task, whose own fit is `murk learn`; "
+                f"{model.source}: name: {model.name!r} is the name of the log's task, which `murk learn` fits; "
                 "give the model another name",
                 code="MURK-TASK-004",
             )
@@ -220,7 +220,7 @@ def fit(models: Model | str | Path | Sequence[Model | str | Path], log: str, *, 
     log
         URL of the log, ``sqlite:///FILE`` or ``kafka://HOST:PORT[/NAME]``.
     confidence
-        Nominal level of the intervals; of several models, of all together.
+        Nominal level of the intervals; for several models, of all their intervals together.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Engine of moments, which learns from records or releases, fits a model, and saves its state. River-free."""
+"""Engine of moments: learns from records or releases, fits a model, saves its state. Does not import River."""
 
 from __future__ import annotations
 

@@ -370,7 +370,7 @@ def _derivatives(at: _At) -> tuple[Floats, Floats, Floats, Floats]:
 def _usable(private: Private, public: Covariates) -> tuple[bool | None, str | None]:
     """Return whether public rows resemble the people with a target (None: unknown), and why they are not used.
 
-    With missing targets, undetected differences between both would make intervals wrong.
+    With missing targets, undetected differences between rows and people would make intervals wrong.
     """
     like = _alike(private, public)
     if like is False:

@@ -126,7 +126,7 @@ def calibrated(
         raise UserError(f'release={release!r} is not one of "observed", "joint", "separate"')
     if kind not in (None, BEST, "gaussian"):
         raise UserError(
-            f"two separate releases of moments are Gaussian, not {kind!r}; use release='joint' or 'observed'"
+            f"two separate releases of moments need Gaussian noise, not {kind!r}; use release='joint' or 'observed'"
         )
     sizes, bounds = (statistics.cross, statistics.size), (statistics.radius**2, statistics.weight * statistics.radius)
     parts: Any = tuple(

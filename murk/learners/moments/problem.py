@@ -1,4 +1,4 @@
-"""The moments of a task, shared by devices and learners. River-free."""
+"""The moments of a task, shared by devices and learners. Does not import River."""
 
 from __future__ import annotations
 

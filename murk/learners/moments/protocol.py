@@ -128,7 +128,7 @@ class MomentsProtocol(TaskProtocol):
         }
 
     def check(self, block: Any, target: str) -> None:
-        """Check that the model fits the target, and the release the model."""
+        """Check that the model fits the target, and that the release fits the model."""
         wrong, right = ("loss", "link") if target == "real" else ("link", "loss")
         if getattr(block, wrong) is not None:
             raise task_error(f"has no effect on a {target} target; remove it, or give {right}", "moments", wrong)

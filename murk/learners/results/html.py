@@ -1,4 +1,4 @@
-"""A result in a notebook: one table, a card each on a narrow page, in the page's own colours; it loads nothing."""
+"""A result in a notebook: a table, or cards on a narrow page, in the page's own colours; it loads nothing."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def predicted_intervals(task: Task, estimate: Estimate, records: Any, level: flo
 
     if estimate.method == RANDOM_SCALING:
         raise UserError(
-            "random scaling knows no covariance, so that predictions have no intervals: see the task's "
+            "random scaling knows no covariance, so predictions have no intervals: see the task's "
             "`learner: {intervals: ...}`"
         )
     X = _coded(task, records)
@@ -101,9 +101,7 @@ def describe_prediction(task: Task, estimate: Estimate, record: Mapping[str, str
     """
     columns = task.coding.columns
     if not columns:
-        raise UserError(
-            "predict: the task has no features, so that its estimate is the prediction; leave --predict out"
-        )
+        raise UserError("predict: the task has no features, so its estimate is the prediction; leave --predict out")
     for name in (*columns, *record):
         if name not in columns or name not in record:
             what = "not a feature of the task" if name not in columns else "not given"

@@ -73,7 +73,7 @@ def committed(
 
 
 def describe_levels(task: Task) -> dict[str, dict[str, Any]]:
-    """Describe each level's guarantee, as data and in words; of a grid the default, lowest and highest level's."""
+    """Describe each level's guarantee, as data and in words; for a grid, only the default, lowest and highest."""
     from murk.learners.problem import problem_for
 
     mechanisms = problem_for(task).mechanisms

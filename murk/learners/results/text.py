@@ -103,14 +103,14 @@ def describe_privacy(report: Mapping[str, Any]) -> Iterator[Block]:
 
 
 def promises(level: Mapping[str, Any]) -> list[str]:
-    """Return the guarantee of a level in words; of a shuffled task the local one, then the central one."""
+    """Return the guarantee of a level in words; for a shuffled task, the local one and then the central one."""
     if "central" not in level:
         return [level["words"]]
     return [f"{COLLUDING}: {level['words']}", level["central"]["words"]]
 
 
 def coefficient_table(report: Mapping[str, Any]) -> Table:
-    """Return the table of coefficients, coded and per unit, with their intervals; of a mean or shares only these."""
+    """Return the table of coefficients, coded and per unit, with their intervals; for a mean or shares, only these."""
     if report["coefficients"] and without_features(report["coefficients"]):
         return _table_of_means(report)
     odds, rows = report["odds_ratios"], []

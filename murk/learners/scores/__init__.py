@@ -1,1 +1,1 @@
-"""Scores in epochs, in each of which people answer at one published model; exact sums by epoch are solved."""
+"""Scores in epochs: all people of an epoch answer at one published model, and exact sums are solved."""

@@ -9,7 +9,7 @@ from murk.stream.task.task import Task
 
 
 def problem_for(task: Task) -> ScoreProblem:
-    """Return a resolved task's problem; raise UserError for a misfit of guarantee, mechanism, size or covariates."""
+    """Return a resolved task's problem; raise UserError if guarantee, mechanism, size or covariates do not fit."""
     block, coding = task.block, task.coding
     assert block is not None
     labels = tuple(task.target.classes) if isinstance(task.target, ClassTarget) else ()

@@ -1,4 +1,4 @@
-"""Engines that learn from released windows: Gram matrices, Newton steps and sketches. River-free."""
+"""Engines that learn from released windows: Gram matrices, Newton steps and sketches. Does not import River."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _TAIL = 70.0  # an honest sketch is refused with probability at most e^-70 = 4e-
 
 
 class WindowEngine(NeverPublished, ABC, Generic[S, M, T]):
-    """Running sums over released windows, O(d^2), and their regression; raise UserError for a misfit mechanism."""
+    """Running sums over released windows, O(d^2), and their regression; raise UserError if a mechanism does not fit."""
 
     kind: ClassVar[str]
     released: ClassVar[str]  # name of a release in errors

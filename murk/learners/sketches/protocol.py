@@ -161,7 +161,7 @@ class SketchProtocol(TaskProtocol):
             )
 
     def check_without_features(self, block: Any, target: str) -> None:
-        """Check that second moments are released, of which a mean or a share follows."""
+        """Check that second moments are released, from which a mean or a share follows."""
         if target == "classes":
             super().check_without_features(block, target)
         for key, value in (("method", "moments"), ("range", None), ("feature_bound", None)):

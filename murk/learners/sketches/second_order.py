@@ -5,7 +5,7 @@ q (1 - q)``, a record's weight h and the Hessian ``L = sum h w x x'``, the gradi
 
 .. math:: R = \sum h w\, g(u, v)\, x, \qquad g = \frac{e^v - 1}{1 + q (e^v - 1)} - v,
 
-where g is the curve's rise over v, divided by w, less v. As ``sum h w ([L^-1]_j x)^2 = [L^-1]_jj``, and rho bounds x,
+where g is the curve's rise over v, divided by w, minus v. As ``sum h w ([L^-1]_j x)^2 = [L^-1]_jj``, and rho bounds x,
 
 .. math:: |[L^{-1} R]_j| \le \min\Bigl(\sqrt{[L^{-1}]_{jj} \sum h w g^2},\
     \rho \sum_k |[L^{-1}]_{jk}| \sum h w |g|\Bigr)
@@ -153,7 +153,7 @@ def _grid(
     """Return the grid points (u, v) that bounded features allow, and adjacent points outside."""
 
     def farthest(a: float, b: float) -> float:
-        """Return the largest ``a u + b v``, which is convex in the model and so attained at its extremes."""
+        """Return the largest ``a u + b v``; as it is convex in the model, one of ``ends`` attains it."""
         each = [a * end + b * (values - end) for end in ends]
         sizes, fixed = np.maximum(*np.abs(each)), 0.0
         if constant:

@@ -6,9 +6,9 @@ has, with v the variance of a diagonal entry of ``N_x`` (v/2 off the diagonal) a
 
 .. math:: \mathrm{Cov}(n - N_x \theta) = \tfrac{v}{2} \bigl( (|\theta|^2 + a^{-2}) I + \theta \theta' \bigr).
 
-Two corrections are of the next order, for directions with an eigenvalue near the noise's own (a semicircle of radius
-``sqrt(2 p v)``): the noise in ``A^-1`` and that in ``A theta`` are the same, which stretches theta by ``A^-1 E[N A^-1
-N]``, and adds to the covariance. ``E[N C N] = v/2 (tr C I + C)`` for both.
+Two corrections of the next order matter in directions whose eigenvalue is near those of the noise (a semicircle of
+radius ``sqrt(2 p v)``). ``A^-1`` and ``A theta`` contain the same noise. This stretches theta by ``A^-1 E[N A^-1 N]``,
+and it adds to the covariance. Both use ``E[N C N] = v/2 (tr C I + C)``.
 
 *Sketches.* A sketch's row is normal with second moment ``Z'Z + v I`` (Z: the window's records, v: noise variance).
 The paper's ``argmin ||Y~ - X~ theta||`` is ridge regression with penalty v. Subtracting the known v first,

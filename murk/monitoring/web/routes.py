@@ -107,7 +107,7 @@ def monitor_routes(monitor: Monitor, page: Path = PAGE) -> dict[str, Route]:
 
 
 def health_routes(registry: CollectorRegistry, trouble: Callable[[], str | None]) -> dict[str, Route]:
-    """Return ``/metrics``, and ``/healthz``, which answers 503 with the trouble while there is some."""
+    """Return ``/metrics``, and ``/healthz``, which answers 503 with the reason while something is wrong."""
 
     def healthz(headers: Message) -> Response:
         found = trouble()

@@ -122,7 +122,7 @@ def largest_size(v: Vector) -> float:
 
 @jit
 def share_of(value: float, largest: float) -> float:
-    """Return a coordinate over the largest one, in [-1, 1]; 0 for NaN, and for finite ones over an infinite one."""
+    """Return a coordinate divided by the largest one, in [-1, 1]; 0 for NaN, and for finite by infinite."""
     if value != value:
         return 0.0
     if largest == math.inf:
@@ -310,7 +310,7 @@ def _unit(
 
 @jit
 def is_direction(kind: int) -> bool:
-    """Return whether payloads of a code represent a direction alone."""
+    """Return whether payloads of this kind represent a direction without a length."""
     return kind in DIRECTIONS
 
 

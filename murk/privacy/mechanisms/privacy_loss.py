@@ -64,7 +64,7 @@ class PrivacyLoss:
     def _check_currency(self, other: "PrivacyLoss") -> None:
         if self.currency != other.currency:
             raise UserError(
-                f"an amount in {other.currency} does not compare or add with one in {self.currency}; "
+                f"amounts in {other.currency} and {self.currency} cannot be compared or added; "
                 "ask the mechanism for its cost in the account's currency"
             )
 

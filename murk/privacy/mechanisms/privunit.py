@@ -304,7 +304,7 @@ def fitted(dimension: int, epsilon: float) -> tuple[int, int]:
 
 
 def _choices(q: float, most: int) -> Iterator[tuple[int, int]]:
-    """Yield increasing numbers of draws up to ``most``, with about a share 2 q of them, at least 1, as closest."""
+    """Yield increasing numbers of draws up to ``most``, each with a number of closest ones: a share of about 2 q."""
     draws, closest = 1, 1
     while 2 * q * draws < 1 and draws <= most:
         yield draws, 1

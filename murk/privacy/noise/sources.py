@@ -430,7 +430,7 @@ def below(words: Words, n: int) -> Integers:
     candidates = words & np.uint64((1 << (n - 1).bit_length()) - 1)
     good = candidates < np.uint64(n)
     if not good.any(axis=1).all():
-        raise MurkError(f"none of {words.shape[1]} words gave an integer below {n}; give more words a record")
+        raise MurkError(f"none of {words.shape[1]} words gave an integer below {n}; give more words per record")
     first = good.argmax(axis=1)
     chosen: Integers = candidates[np.arange(len(words)), first].astype(np.int64)
     return chosen

@@ -34,14 +34,14 @@ _ELEVEN = np.uint64(11)
 
 
 def randomly_rounded(values: npt.NDArray[np.float64], words: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
-    """Return integers A with P(A) proportional to exp(-(A - value)^2 / 2 w^2), w = `ROUNDING_WIDTH`, by one word each.
+    """Return integers A with P(A) proportional to exp(-(A - value)^2 / 2 w^2), w = `ROUNDING_WIDTH`, from a word each.
 
     The error of rounding to the nearest integer depends on the data and is not covered by independent noise. Here the
     sum of A and discrete Gaussian noise of width S is, within 2^-250, a discrete Gaussian of variance S^2 + w^2 *about
     the value itself*, which is a randomised rounding of the value plus continuous noise of variance S^2 + w^2 - 9 >
-    S^2. So the integers are post-processing of what is claimed.
+    S^2. So the integers are a post-processing of the claimed Gaussian noise.
 
-    Floating point adds an error: a uniform of 53 bits decides, and the distribution is cut nine widths out, so A has
+    Floating point adds an error: a uniform of 53 bits decides, and the distribution is cut at nine widths, so A has
     the distribution above within 2^-48 in total variation. In the sum with noise of width S = 2^20, which is nearly
     constant over a few steps, every outcome within 13 S has its probability to a factor 1 +- 2^-58. An integer thus
     adds at most 2^-57 = 7e-18 to the log-likelihood ratio of two values: 3e-13 for the 40,960 of a sketch of 4096 rows
@@ -343,7 +343,7 @@ class Newton:
 
 
 class NewtonAccumulator(WindowAccumulator[Newton]):
-    """Sums the outer products of a window's first rows, then those of the later rows as seen from a model.
+    """Sums the outer products of a window's first rows, then those of the later rows, transformed at a model.
 
     It holds two `GramAccumulator`. As soon as the first is full, it is released with noise and wiped; the model is
     computed from that release alone.
@@ -461,7 +461,7 @@ def add(
 
 @jit
 def at_model(rows: Floats, model: Floats, feature_bound: float, edge: float, inside: Floats, out: Floats) -> None:
-    """Write rows (m, d), scaled down to their bounds, as seen from a model (p,) to the first m rows of ``out``.
+    """Transform rows (m, d), scaled down to their bounds, at a model (p,) into the first m rows of ``out``.
 
     That is ``sqrt(h w) x`` and ``sqrt(h / w) ((1 + y) / 2 - q)`` as in `NewtonMechanism`; a row of zeros gives zeros.
     ``inside`` (1, d) is scratch space.

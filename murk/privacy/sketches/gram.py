@@ -106,7 +106,7 @@ class GramMechanism:
 
     @property
     def room(self) -> int:
-        """Largest distance of neighbours' sums before rounding, in steps: the noise's sensitivity less rounding."""
+        """Largest distance of neighbours' sums before rounding, in steps: the noise's sensitivity minus rounding."""
         return 2 * self.noise.steps - math.isqrt(self.dimension) - 1
 
     @property

@@ -296,7 +296,7 @@ def _shape(rows: object, columns: object) -> tuple[int, int]:
     k = checked_integer("GaussMixMechanism", "rows", rows)
     width = checked_integer("GaussMixMechanism", "columns", columns)
     if width < 2:
-        raise UserError(f"GaussMixMechanism: columns={width} leaves no feature beside the target; it needs at least 2")
+        raise UserError(f"GaussMixMechanism: columns={width} leaves no feature besides the target; it needs at least 2")
     if k < width:
         raise UserError(
             f"a sketch of rows={k} cannot determine {width - 1} coefficients (columns={width}, the target included): "

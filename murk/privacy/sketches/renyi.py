@@ -70,7 +70,7 @@ def steps(eta: Fraction) -> int:
 
 
 def joint(eta: Fraction, tau: Fraction, g: Fraction, rows: int, delta: Fraction, neighbours: Neighbours) -> Decimal:
-    """Return the epsilon of ModifiedGaussMix as one release; infinite if tau leaves nothing of delta."""
+    """Return the epsilon of ModifiedGaussMix as one release; infinite unless P(z > tau) < delta."""
     left = decimal(delta) - tail(decimal(tau))
     if left <= 0:
         return Decimal("Infinity")
@@ -289,8 +289,8 @@ def joint_epsilon(
 
     The Renyi divergences of eigenvalue and sketch add. The event that the eigenvalue is overestimated depends on z
     alone and is left out of the first neighbour's distribution. For every other value of the eigenvalue lemma 1 holds,
-    so the sum bounds the moment of order a of the rest, as the conversion needs. Raises `UserError` if P(z > tau)
-    leaves nothing of delta.
+    so the sum bounds the moment of order a of the rest, as the conversion needs. Raises `UserError` unless
+    P(z > tau) is below delta.
 
     Reference: Not in the paper; the ingredients are its lemma 1, and Bun and Steinke 2016 for the sum.
 
@@ -303,7 +303,7 @@ def joint_epsilon(
     with precise():
         value = joint(rational(eta), rational(tau), rational(g), rows, rational(delta), neighbours)
         if not value.is_finite():
-            raise UserError(f"tau={tau!r} leaves nothing of delta={delta!r}; increase it to sqrt(2 log(3/delta))")
+            raise UserError(f"P(z > tau) exceeds delta={delta!r} at tau={tau!r}; increase tau to sqrt(2 log(3/delta))")
         return float_up(value)
 
 

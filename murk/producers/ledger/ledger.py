@@ -84,7 +84,7 @@ class Names:
 
     @property
     def has_digests(self) -> bool:
-        """Whether file digests are stored unhashed, as in earlier formats."""
+        """Whether file digests are stored without a key, as in earlier formats."""
         return self._file.has_digests
 
     @property
@@ -93,7 +93,7 @@ class Names:
         return bool(self._file.query("SELECT 1 FROM meta WHERE key = 'names left'"))
 
     def left(self) -> str:
-        """Describe what is still stored unhashed, with the remedy; empty if nothing is."""
+        """Describe names and digests that are stored without a key, with the remedy; empty if there are none."""
         again = f"`murk ledger {self._file.path} --migrate`"
         if self.are_plain:
             return f"it stores people's names unhashed: {again} replaces them by keyed hashes"
@@ -362,7 +362,7 @@ class Ledger:
     def confirm(self, numbers: Sequence[int]) -> None:
         """Delete releases that are on the log.
 
-        The commit does not wait for the disk: if a power failure restores releases, they are searched on the log again.
+        The commit does not wait for the disk: if a power failure restores releases, the log is searched for them again.
         """
         self._confirmed.extend(ranges(numbers))
         # What cannot be deleted now is deleted by the next transaction, which reports the disk's error.
@@ -489,7 +489,7 @@ class Ledger:
         return Windows(self._file, self._task_number(task_hash), digest, self.names.reading)
 
     def begin_run(self, task_hash: str, source: str, *, people: str = "row", excluded: Sequence[int] = ()) -> Run:
-        """Begin to work through a file with a booked task, or return the progress made so far.
+        """Begin work on a file with a booked task, or return the progress made so far.
 
         ``people`` is "row" or "column NAME"; ``excluded`` are rows that release nothing (a public sample). Raises
         UserError if the file's people were named differently before, or people of another file may be the same ones.
@@ -504,13 +504,13 @@ class Ledger:
         run = self.run(task_hash, source)
         if run is None or run.people != people:
             raise UserError(
-                f"the people of this file were named by {run and run.people} when the work through it began. Named by "
+                f"the people of this file were named by {run and run.people} when work on it began. Named by "
                 f"{people}, they would get new accounts with nothing spent: name them as before"
             )
         return run
 
     def strangers(self, source: str, people: str) -> list[str]:
-        """Return the ways in which people of real tasks were named and that cannot be compared with ``people``."""
+        """Return ways in which people of real tasks were named, if names cannot be compared with ``people``."""
         return strangers(self._file.query, self.names.source(source), people)
 
     def run(self, task_hash: str, source: str) -> Run | None:

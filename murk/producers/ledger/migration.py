@@ -121,7 +121,7 @@ def _merge_debits(connection: Connection) -> None:
 
 
 def _merge_windows(connection: Connection) -> None:
-    """Move windows and their debits to another organisation; replace keys in use by its next free ones."""
+    """Move windows and their debits to their organisation's current name; rename keys that it uses already."""
     rows = connection.execute(
         "SELECT task, source, key, person, new FROM windows JOIN spellings ON old = person ORDER BY 1, 2, opened, 4, 3"
     ).fetchall()
@@ -188,7 +188,7 @@ def _merge_names(connection: Connection, key: NameKey) -> None:
 
 
 def _note_earlier(connection: Connection) -> None:
-    """List the accounts of hashed names, which people may spell differently next time."""
+    """Mark accounts of hashed names, to be merged if a caller spells the name differently."""
     named = [(name,) for name in _named(connection) if not isinstance(name, int)]
     connection.executemany("INSERT INTO earlier VALUES (?, NULL)", named)
 

@@ -68,7 +68,7 @@ def person_name(name: str) -> str:
     if isinstance(name, PersonName):
         return name
     if not isinstance(name, str):
-        raise UserError("a person's name must be a text")
+        raise UserError("a person's name must be text")
     text = name.strip()
     if text.isascii():
         seen = text.isprintable()
@@ -109,7 +109,7 @@ def number_name(value: float | Decimal) -> str:
     """Return the name of a person whose id was read as a float or decimal; raise a UserError if it is inexact."""
     whole = int(value) if value == value and abs(value) != float("inf") else None
     if whole is None or whole != value:
-        raise UserError("this names nobody: not a whole number. Give every row a name: a text, or a whole number")
+        raise UserError("this names nobody: not a whole number. Give every row a name: text, or a whole number")
     if isinstance(value, float) and abs(whole) >= _EXACT:
         raise UserError(f"this names several people at once: {_ROUNDED}")
     return str(whole)
@@ -118,7 +118,7 @@ def number_name(value: float | Decimal) -> str:
 def name_of(value: Any) -> str:
     """Return the name of an account from a raw value of a column; raise a UserError if it names nobody."""
     if type(value) not in (str, int, float, Decimal) or not str(value).strip():
-        raise UserError("this names nobody. Give every row a name: a text, or a whole number")
+        raise UserError("this names nobody. Give every row a name: text, or a whole number")
     # Programs read ids as floats where the column has a gap.
     return person_name(str(value) if isinstance(value, str | int) else number_name(value))
 
@@ -133,7 +133,7 @@ def is_seen(character: str) -> bool:
 
 
 def is_unicode(text: str) -> bool:
-    """Return whether a text can be encoded; bytes of a file that are not UTF-8 become surrogates, which cannot."""
+    """Return whether text can be encoded; bytes of a file that are not UTF-8 become surrogates, which cannot."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -142,7 +142,7 @@ def is_unicode(text: str) -> bool:
 
 
 def folded_name(name: str) -> str:
-    """Return the current name of an account of earlier rules, without the characters that are refused now."""
+    """Return the current spelling of an earlier version's name, without characters that are now refused."""
     normal = unicodedata.normalize("NFKC", "".join(one for one in name if unicodedata.category(one) != "Cs"))
     seen = "".join(one if one == " " or is_seen(one) else " " * (unicodedata.category(one) == "Zs") for one in normal)
     try:
@@ -152,7 +152,7 @@ def folded_name(name: str) -> str:
 
 
 def earlier_spellings(name: str) -> Iterator[str]:
-    """Yield the spellings of a name, such as numbers with zeros, in ledgers of earlier rules."""
+    """Yield the spellings of a name, such as numbers with leading zeros, in ledgers of earlier versions."""
     written = getattr(name, "written", name)
     found = dict.fromkeys([unicodedata.normalize("NFC", written.strip()), str.__str__(name)])
     if name.isascii() and name.isdigit():
@@ -206,7 +206,7 @@ _NO_KEY = [None]
 class ReleaseRequests:
     """A block of records whose release is requested.
 
-    ``keys`` identify records: their rows in the file ``source``; without a file, texts, or None for a record that never
+    ``keys`` identify records: their rows in the file ``source``; without a file, text, or None for a record that never
     comes again. ``people`` is None if every row of the file is a person. ``keep_levels`` keeps the level of a person
     who has released to the task before.
     """
@@ -230,7 +230,7 @@ class ReleaseRequests:
         if self.source is None and self.people is None:
             raise UserError("records that come from no file need people: say whose they are")
         if set(map(type, self.keys)) - ({str, type(None)} if self.source is None else {int}):
-            raise UserError("a record's key must be a text; for records of a file, its row, an integer")
+            raise UserError("a record's key must be text; for records of a file, its row, an integer")
         if self.source is None:
             _check_texts([key for key in self.keys if isinstance(key, str)])
         elif self.keys and not 0 <= min(rows := cast(Sequence[int], self.keys)) <= max(rows) < 2**62:
@@ -238,7 +238,7 @@ class ReleaseRequests:
         if self.people is None:
             return self
         if set(map(type, self.people)) - {str, PersonName}:
-            raise UserError("a person's name must be a text")
+            raise UserError("a person's name must be text")
         return self if are_plain(self.people) else replace(self, people=[person_name(name) for name in self.people])
 
 
@@ -248,14 +248,14 @@ def known_by(person: Key, source: str | None) -> Key:
         return person_name(person)
     if type(person) is int and 0 <= person < 2**62 and source is not None:
         return person
-    raise UserError("a person is named by a text, or by a row (an integer from 0 on) and the digest of its file")
+    raise UserError("a person's name is text, or a row (an integer from 0 on) and the digest of its file")
 
 
 def _check_texts(texts: Sequence[str]) -> None:
     joined = "".join(texts)
     # SQLite may end a text at NUL, and cannot store half a surrogate pair.
     if "" in texts or "\0" in joined or not is_unicode(joined):
-        raise UserError("a name of a record must be a text of one character or more, without NUL")
+        raise UserError("a record's name must be text of one character or more, without NUL")
 
 
 Id = str | int | bytes  # stored name of a person or record: a row, a keyed hash, or (in earlier formats) a text

@@ -38,7 +38,7 @@ def is_capped(query: Query, task: int) -> bool:
 
 
 def strangers(query: Query, source: str | None, people: str) -> list[str]:
-    """Return the ways in which people of real tasks were named and that cannot be compared with ``people``.
+    """Return ways in which people of real tasks were named, if names cannot be compared with ``people``.
 
     Rows can be compared with rows of the same records, a column with one of the same name, and names given by
     applications with each other. People and organisations have different accounts and are not compared.

@@ -100,7 +100,7 @@ class LedgerFile(Database):
             self._wait_again()
 
     def look_again(self) -> None:
-        """Check again whether names and digests are stored unhashed, while no other process can change that."""
+        """Check again whether names and digests are stored without a key, while no other process can change that."""
         rows = self.query("SELECT value FROM meta WHERE key = ?", (NAMING,))
         naming = rows[0][0] if rows else None
         self.is_plain, self.has_digests = naming == PLAIN, naming in (PLAIN, DIGESTS)

@@ -94,7 +94,7 @@ class CapStatus:
 class TaskAccount:
     """A person's account with one task.
 
-    ``published`` is whether the person is in the task's public sample: their features (without the target) are
+    ``published`` tells whether the person is in the task's public sample: their features (without the target) are
     published unprotected. ``accountant`` composes all their releases to the task; ``guarantee`` is their total in the
     strongest definition that all of them satisfy (None if there is none). ``windows`` counts an organisation's windows;
     None for a person. ``withdrawn_on`` is the day of the withdrawal (seconds since 1970; None if unknown).
@@ -157,7 +157,7 @@ class Totals:
     """Sums over everyone in a ledger; they identify nobody and depend on no value.
 
     ``dropped`` counts releases deleted unconfirmed; ``levels`` maps (task name, level) to releases; ``ranges`` maps
-    tasks whose releases are at more levels than have names, so on a grid, to the range of their budgets in words;
+    tasks with releases at more levels than have names (on a grid) to the range of their budgets in words;
     ``files`` counts files that people released from, and ``rows`` the people who are rows of a file.
     """
 

@@ -232,7 +232,7 @@ def drop_unconfirmed(
 
 
 def change_owners(connection: Connection, key: NameKey, change: Callable[[Owner], Owner | None]) -> None:
-    """Replace owners of releases by the result of ``change``, encrypted under the key; None leaves an owner."""
+    """Replace owners of releases by the result of ``change``, encrypted under the key; None keeps an owner."""
     rows = connection.execute("SELECT number, owner FROM outbox").fetchall()
     opened = [(number, change(unseal(owner, key))) for number, owner in rows]
     changed = [(number, owner) for number, owner in opened if owner is not None]
@@ -263,7 +263,7 @@ def _payload(owner: Owner) -> bytes:
     if isinstance(person, int):
         return home.to_bytes(_HOME_BYTES, "big") + b"\0" + person.to_bytes(_PAYLOAD - _HOME_BYTES - 1, "big")
     if not isinstance(person, bytes):
-        raise TypeError("in a ledger with a key a person is the bytes of a hash, or the number of a row")
+        raise TypeError("in a ledger with a key, a person must be the bytes of a hash or the number of a row")
     return home.to_bytes(_HOME_BYTES, "big") + b"\1" + person.ljust(_PAYLOAD - _HOME_BYTES - 1, b"\0")
 
 
@@ -319,7 +319,7 @@ class Common:
     """Cache of the ledger's shared state: next number, prices, caps, and whether anyone has withdrawn.
 
     SQLite's ``PRAGMA data_version`` shows whether another connection has written. Own writes are announced with
-    `forget` before and `keep` after the commit. ``earlier`` is whether accounts under earlier spellings exist.
+    `forget` before and `keep` after the commit. ``earlier`` tells whether accounts may have other spellings of names.
     """
 
     def __init__(self, prices: Prices) -> None:
@@ -347,7 +347,7 @@ class Common:
         self._version = self._known = version
 
     def terms(self, connection: Connection, task: Booked) -> Terms:
-        """Return the caps at each price of a task, and a cache of the decisions about people who have not released."""
+        """Return a task's caps by the number of a level's price, and cached decisions about people without releases."""
         if task.number not in self._terms:
             rows = connection.execute("SELECT * FROM promises WHERE task IN (0, ?)", (task.number,))
             caps = [Promise(*row) for row in rows]
@@ -485,7 +485,7 @@ class Spending:
         query = "SELECT next_row, counters FROM runs WHERE task = ? AND source = ?"
         row = self._connection.execute(query, key).fetchone()
         if row is None:
-            raise MurkError("the work through this file was not begun: call Ledger.begin_run first")
+            raise MurkError("work on this file has not begun: call Ledger.begin_run first")
         counters = json.loads(row[1])
         for name, number in more.items():
             counters[name] = counters.get(name, 0) + number

@@ -427,7 +427,7 @@ class FileSource:
         self.fallback_level = (grid or levels)[0]
 
     def _level(self, value: Any) -> str | None:
-        """Return the level that a cell names, or the largest one within the budget that it holds; None if none."""
+        """Return the level that a cell names, or the largest one within the budget that it holds; None if none fits."""
         if not self._budgets:
             return value if isinstance(value, str) and value in self.task.privacy.levels else None
         try:

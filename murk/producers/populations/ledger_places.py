@@ -198,8 +198,8 @@ def default_ledger(source: str | Path | Records, task: str, *, simulated: bool) 
     records = open_records(source)
     if records.path is None:
         raise UserError(
-            f"{records} has no file beside which the ledger of its people could lie: name a ledger, the same one for "
-            "every task that asks them"
+            f"{records} has no file in whose folder the ledger of its people would be: name a ledger, the same one "
+            "for every task that asks them"
         )
     source = records.path
     readable(source)
@@ -220,8 +220,8 @@ def default_ledger(source: str | Path | Records, task: str, *, simulated: bool) 
         noted = begun if len(begun) == 1 else noted
     if len(noted) > 1:
         raise UserError(
-            f"the people of {source} have accounts in several ledgers ({', '.join(map(str, noted))}): what was spent "
-            "by one is not known to another. Choose one with --ledger"
+            f"the people of {source} have accounts in several ledgers ({', '.join(map(str, noted))}): none "
+            "of them knows what was spent in another. Choose one with --ledger"
         )
     if noted and not noted[0].exists():
         raise UserError(
@@ -230,8 +230,8 @@ def default_ledger(source: str | Path | Records, task: str, *, simulated: bool) 
         )
     if not noted and not beside.exists() and not os.access(folder, os.W_OK):
         raise UserError(
-            f"the accounts of the people of {source} lie beside it by default, and its folder cannot be written: name "
-            "a ledger with --ledger, the same one for every task"
+            f"the default ledger of the people of {source} is in the file's folder, which cannot be written: name a "
+            "ledger with --ledger, the same one for every task"
         )
     return _relative_to_cwd(noted[0] if noted else beside)
 
@@ -240,7 +240,7 @@ def check_recognised(source: FileSource, ledger: Ledger, *, capped: bool) -> tup
     """Raise a UserError if people could spend a cap over all tasks twice; without a cap return a warning.
 
     People named by rows are not recognised once the records are changed, sorted, converted or copied to a frame. From
-    ``source``, people first release to a real task; ``capped`` is whether the caller wants a cap over all tasks.
+    ``source``, people first release to a real task; ``capped`` tells whether the caller wants a cap over all tasks.
     """
     before = ledger.strangers(source.digest, source.people)
     if not before:
@@ -259,7 +259,7 @@ def check_recognised(source: FileSource, ledger: Ledger, *, capped: bool) -> tup
 
 
 def register(source: FileSource, ledger: Ledger) -> tuple[str, ...]:
-    """List a ledger beside a file, and return a warning for each other ledger in which its people have accounts."""
+    """Add a ledger to a file's list, and return a warning for each other ledger in which its people have accounts."""
     with _locked_folder(source.path):
         path = source.path
         folder = [] if path is None else [path.resolve().parent]

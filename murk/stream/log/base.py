@@ -219,7 +219,7 @@ class Log(ABC):
     def append_crowd(self, messages: Iterable[tuple[int, bytes]], mark: CrowdMark) -> None:
         """Append a crowd's (partition, message) pairs, in order, and the mark after it, in one atomic, durable write.
 
-        Raises ``FencedError``, and appends nothing, unless the log's mark is that shuffler's with one crowd less;
+        Raises ``FencedError``, and appends nothing, unless the log's mark is that shuffler's, with one crowd fewer;
         `MurkError` if the log could not write: either everything was written or nothing.
         """
         raise _without_crowds(self.url)

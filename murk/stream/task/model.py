@@ -1,4 +1,4 @@
-"""A model: what is learned from a log's releases beside the task's own fit.
+"""A model: what is learned from a log's releases besides the task's own fit.
 
 A model says which of the task's features are used, which of its columns is the target, and how to learn it. It costs
 nobody further budget, as it reads releases alone.
@@ -251,7 +251,7 @@ def _feature(model: Model, column: Feature | Target) -> Feature:
 
 
 def task_of(model: Model, task: Task, columns: Columns, block: Mapping[str, Any]) -> Task:
-    """Return a task with the protocol block ``block`` whose own fit is this model.
+    """Return a task with the protocol block ``block`` that fits this model itself.
 
     The releases of such a task would differ from those on the log.
 

@@ -230,7 +230,7 @@ class PrivacyBlock(Block):
         return guarantee_from_dict({kind: {**figures, self.parameter: self.further_levels.points[int(level)]}})
 
     def by_level(self, make: Callable[[Guarantee], M]) -> Mapping[str, M]:
-        """Return what ``make`` makes of each level's guarantee, of a grid when it is used.
+        """Return the result of ``make`` for each level's guarantee; for a grid, it is computed on first use.
 
         The ends of a grid are made at once, so that an impossible mechanism is refused before anything else.
         """
@@ -251,7 +251,7 @@ class PrivacyBlock(Block):
     def level_of(self, budget: float) -> str:
         """Return the level of the largest budget of the grid that is no larger than a person's own.
 
-        Raises UserError if the task has no grid, or the budget is below it or no number.
+        Raises UserError if the task has no grid, or the budget is below it or not a number.
 
         >>> privacy = PrivacyBlock.model_validate({"guarantee": {"gdp": {"mu": 1}}, "levels": {"from": 0.25, "to": 4}})
         >>> level = privacy.level_of(1.5)

@@ -24,7 +24,7 @@ COLLUDING: Final = "If everybody colludes, the shuffler included"
 
 @dataclass(frozen=True, slots=True)
 class CentralGuarantee:
-    """What everybody but the shuffler may learn from a release, if it keeps the order of arrival to itself."""
+    """Bound on what others may learn from a release, if the shuffler keeps the order of arrival to itself."""
 
     guarantee: ApproxDP
     crowd: int

@@ -429,7 +429,7 @@ class Task(_ProtocolBlocks):
     def with_model(
         self, name: str, features: Sequence[Feature], target: Target, block: Mapping[str, Any], learner: LearnerBlock
     ) -> Self:
-        """Return the task, without public covariates, whose own fit is another model, or raise `UserError`."""
+        """Return the task without public covariates and with another fitted model, or raise `UserError`."""
         dumped: dict[str, Any] = {"features": [each.model_dump(mode="json", by_alias=True) for each in features]}
         dumped["target"] = target.model_dump(mode="json", by_alias=True)
         dumped["learner"] = learner.model_dump(mode="json", by_alias=True)

@@ -67,7 +67,7 @@ def read_file(path: str | Path, what: str) -> str:
 def read_yaml(text: str, source: str) -> tuple[dict[str, Any], dict[KeyPath, int]]:
     r"""Return the content of a task file, and the line of each key and item.
 
-    Raises `UserError`, naming the line that breaks the rules above.
+    Raises `UserError`, naming the line that breaks a rule of this module.
 
     >>> read_yaml("name: no\nlow: 1e-6", "a task")
     ({'name': 'no', 'low': 1e-06}, {('name',): 1, ('low',): 2})
@@ -85,7 +85,7 @@ def read_yaml(text: str, source: str) -> tuple[dict[str, Any], dict[KeyPath, int
 def read_texts(text: str, source: str) -> Any:
     r"""Return the content of any small YAML file, with the same limits and every scalar as text.
 
-    Raises `UserError`, naming the line that breaks the rules above.
+    Raises `UserError`, naming the line that breaks a rule of this module.
 
     >>> read_texts("no: 1e-6\non: [2]", "a file")
     {'no': '1e-6', 'on': ['2']}

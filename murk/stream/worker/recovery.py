@@ -114,6 +114,6 @@ def check_last(log: Log, task: Task, message: StateMessage, window: DuplicateWin
 def _other_log(where: str, reason: str) -> MurkError:
     return MurkError(
         f"{where} does not continue what was learned before: {reason}. The log was deleted, recreated or "
-        "restored from an older copy. Bring the right log back, or begin with a new one",
+        "restored from an older copy. Restore the right log, or begin with a new one",
         code="MURK-LOG-006",
     )

@@ -12,10 +12,10 @@ LAST = 2**62 - 1
 
 @pytest.mark.parametrize("key", ["", "a\0b", "\ud800", "a\udfff"])
 def test_a_key_is_a_text_that_comes_back_as_it_was(key: str) -> None:
-    with pytest.raises(UserError, match="a text of one character or more, without NUL"):
+    with pytest.raises(UserError, match="text of one character or more, without NUL"):
         ReleaseRequests([key], ["ann"], ["default"]).checked()
     # Beside a record that has none, too.
-    with pytest.raises(UserError, match="a text of one character or more, without NUL"):
+    with pytest.raises(UserError, match="text of one character or more, without NUL"):
         ReleaseRequests([None, "k", key], ["ann"] * 3, ["default"] * 3).checked()
 
 
@@ -33,13 +33,13 @@ def test_keys_that_are_taken() -> None:
 
 @pytest.mark.parametrize("keys", [[1], [1.5], ["k", 1], [b"k"], [True]])
 def test_without_a_file_a_record_is_known_by_a_text(keys: list[object]) -> None:
-    with pytest.raises(UserError, match="a record's key must be a text; for records of a file, its row"):
+    with pytest.raises(UserError, match="a record's key must be text; for records of a file, its row"):
         ReleaseRequests(keys, ["ann"] * len(keys), ["default"] * len(keys)).checked()  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("keys", [["k"], [None], [True], [1.0], [1, "k"]])
 def test_records_of_a_file_are_known_by_their_rows(keys: list[object]) -> None:
-    with pytest.raises(UserError, match="a record's key must be a text; for records of a file, its row"):
+    with pytest.raises(UserError, match="a record's key must be text; for records of a file, its row"):
         ReleaseRequests(keys, ["ann"] * len(keys), ["default"] * len(keys), source=FILE).checked()  # type: ignore[arg-type]
 
 
@@ -50,7 +50,7 @@ def test_all_are_of_one_length() -> None:
     with pytest.raises(UserError, match="say whose they are"):
         ReleaseRequests(["k"], None, ["default"]).checked()
     for people in ([5], ["ann", None]):
-        with pytest.raises(UserError, match="a person's name must be a text"):
+        with pytest.raises(UserError, match="a person's name must be text"):
             ReleaseRequests(["k"] * len(people), people, ["default"] * len(people)).checked()  # type: ignore[arg-type]
 
 
@@ -59,7 +59,7 @@ def test_an_account_is_of_a_name_or_of_a_row_and_its_file() -> None:
     assert [known_by(row, FILE) for row in (0, LAST)] == [0, LAST]
     wrong: list[tuple[object, str | None]] = [("ann", FILE), (0, None), (-1, FILE), (LAST + 1, FILE), (True, FILE)]
     for person, source in [*wrong, (None, None), (1.0, FILE)]:
-        with pytest.raises(UserError, match="a person is named by a text, or by a row"):
+        with pytest.raises(UserError, match="a person's name is text, or a row"):
             known_by(person, source)  # type: ignore[arg-type]
 
 

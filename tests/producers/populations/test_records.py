@@ -265,7 +265,7 @@ class TestPopulations:
     def test_a_frame_has_no_ledger_beside_it(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.chdir(tmp_path)
         frame = open_records(pd.DataFrame(RECORDS * 10))
-        with pytest.raises(UserError, match="the DataFrame has no file beside which"):
+        with pytest.raises(UserError, match="the DataFrame has no file in whose folder"):
             default_ledger(frame, "t", simulated=False)
         assert default_ledger(frame, "t", simulated=True) == Path("t.ledger.db")
         task = make_task(simulated=False)

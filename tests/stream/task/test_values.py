@@ -226,7 +226,7 @@ UNSUITABLE: dict[str, tuple[Any, str]] = {
 def test_a_type_that_holds_no_values_is_refused(name: str) -> None:
     """Each of its values would count as missing, where noise is real without a word."""
     column, words = UNSUITABLE[name]
-    with pytest.raises(UserError, match=f"y: its type is {words}, and a record's values are numbers, texts"):
+    with pytest.raises(UserError, match=f"y: its type is {words}, and a record's values are numbers, text"):
         column_array(column, "y")
 
 

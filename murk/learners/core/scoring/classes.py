@@ -14,7 +14,7 @@ differences that this check may miss, as if the rows were a sample of ``1 / kapp
 up to 1/4 that the matrices do not contradict by a standard deviation.
 
 Without public rows, log odds would need a curvature of (K - 1) p by (K - 1) p numbers, which nobody releases. The
-least-squares line through a class's indicator does not: at a constant-only origin everybody has the same class
+least-squares line through a class's indicator does not: at an origin of constants alone everybody has the same class
 probabilities q, and a score, ``B'(e_y - q) (x) c z / m`` with ``m = max_k |e_k - q|``, contains that of each class's
 indicator, since ``B B'(e_y - q) = e_y - q``:
 
@@ -22,8 +22,8 @@ indicator, since ``B B'(e_y - q) = e_y - q``:
 
 So the models of all epochs have such origins. Each class is a binary target of `line`, with ``1 - 1/K`` times the noise
 variance, and released scatters estimate ``E c z z'`` for all of them. All lines have the same weights c, so that
-without noise each feature's slopes add up to zero. The reported values are ``2 b_k``, less 1 for the constant: the line
-through labels of -1 and +1, as in `moments`.
+without noise each feature's slopes add up to zero. The reported values are ``2 b_k``, minus 1 for the constant: the
+line through labels of -1 and +1, as in `moments`.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class ClassScores:
         return self._blocks(np.einsum("ik,ika,ikb->iab", at, answers, answers), self.directions)
 
     def _blocks(self, weights: Floats, others: Floats) -> Floats:
-        """Return the mean over rows of ``weights (x) c z o'``, where o is a row of ``others``."""
+        """Return the mean over rows of the Kronecker product ``weights (x) c(z) z o'``, with o a row of ``others``."""
         c, p = weights.shape[1], self.directions.shape[1]
         out = np.empty((c, p, c, p))
         for a in range(c):
@@ -249,7 +249,7 @@ _SURELY, _SAME = 2.0, 0.01
 class ClassLines:
     """The least-squares lines through the indicators of K classes, K p values; no lines before answers determine them.
 
-    ``found`` are the epochs' mean answers, oldest first, at constant-only origins; ``indicators`` are the answers
+    ``found`` are the epochs' mean answers, oldest first, at origins of constants; ``indicators`` are the answers
     about each class as those about a binary target.
     """
 
@@ -366,7 +366,7 @@ class ClassLines:
 
 
 def centre(model: Model, basis: Floats) -> Floats:
-    """Return the class probabilities at which scores are centred, (K,), for a constant-only origin."""
+    """Return the class probabilities at which scores are centred, (K,), for an origin of constants alone."""
     constants = model.origin.reshape(basis.shape[1], -1)[:, -1]
     return np.asarray(class_probabilities(model.exponent * constants[None, :], basis)[0])
 
@@ -377,7 +377,7 @@ def _largest(at: Floats) -> float:
 
 
 def indicator(each: Summary, label: int, basis: Floats) -> Summary:
-    """Return an epoch's mean answers for one class's indicator, a binary target with a constant-only origin."""
+    """Return an epoch's mean answers for one class's indicator, a binary target; the origin has constants alone."""
     at = centre(each.model, basis)
     q = min(max(float(at[label]), 1e-9), 1.0 - 1e-9)
     origin = np.append(np.zeros(len(each.model.transform) - 1), math.log(q / (1.0 - q)))

@@ -1,4 +1,4 @@
-"""The learners of scores on one chain: exact sums by epoch, and a new model at each epoch's end. River-free."""
+"""Engines of scores on one chain: exact sums by epoch, and a new model at each epoch's end. Does not import River."""
 
 from __future__ import annotations
 

@@ -111,7 +111,7 @@ def _budgets_words(budgets: Mapping[str, Guarantee]) -> str:
 
 @dataclass(frozen=True)
 class Outlook:
-    """What forecasts depend on: settings, the solution and its input, mechanisms, and counts of releases."""
+    """Inputs of forecasts: settings, the solution and its input, mechanisms, and counts of releases."""
 
     # settings, solution, found: the public settings, the solution, and the epochs' mean answers that it solves
     settings: Settings
@@ -153,7 +153,7 @@ class Outlook:
     # More people
 
     def _times(self, model: Model, quantile: float, unknown: NDArray[np.bool_], limits: Floats) -> Floats:
-        """Return how many times the people each coefficient needs, (p,): a power of two, or infinite."""
+        """Return the multiple of the people that each coefficient needs, (p,): a power of two, or infinite."""
         factors, factor = np.full(len(unknown), math.inf), 4
         learned = cache(partial(self._learned, model, quantile, limits))
         while factor <= MOST and np.any(np.isinf(factors[unknown])):

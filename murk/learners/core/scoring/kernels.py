@@ -110,7 +110,7 @@ def class_scores(
 ) -> None:
     """Write scores of K classes (see `classes`) into ``out`` (m, (K - 1) p): no longer than 1, 0 without a target.
 
-    Of the constant alone (see `shares`), the last class is that of people without a target.
+    With the constant alone (see `shares`), the last class is that of people without a target.
     """
     p, classes, c = X.shape[1], basis.shape[0], basis.shape[1]
     unit, answer, odds = np.zeros((1, p)), np.zeros(c), np.zeros(classes)

@@ -277,7 +277,7 @@ class ProbabilityLine:
 
     @property
     def signal(self) -> float:
-        """Square of the slopes' length in whitened coordinates, less the noise."""
+        """Square of the slopes' length in whitened coordinates, minus the noise."""
         h = self._whitened - self.rate * self._constant
         return max(float(h @ h) - self.noise, 0.0)
 

@@ -1,4 +1,4 @@
-"""The learner of scores from raw records: it draws questions, randomizes and learns in one process. River-free."""
+"""Learning scores from raw records in one process, which draws questions and randomizes. Does not import River."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class LocalScores(RecordEngine, ScoreEngine):
     # Levels
 
     def level(self, guarantee: Guarantee) -> str:
-        """Return the level of a guarantee, added if new; raise UserError if it is infeasible, or a level too many."""
+        """Return the level of a guarantee, added if new; raise UserError if it is infeasible, or there are too many."""
         try:
             return self._names[guarantee]
         except (KeyError, TypeError):

@@ -1,4 +1,4 @@
-"""The model that a learner publishes at the beginning of an epoch, a device's answer at it, and its expectation.
+"""The model that a learner publishes for an epoch, the answers that devices compute at it, and their expectations.
 
 With coded features x (the constant last), the published origin a and transform W, ``z = W x`` and ``t = x'a``:
 

@@ -35,7 +35,7 @@ class Moments:
 
     @classmethod
     def of(cls, found: Sequence[Summary], response: Response) -> Moments:
-        """Return the moments of all epochs' released scatters, shrunk towards isotropic ones by the noise."""
+        """Return the moments of all epochs' released scatters, shrunk towards isotropic ones, more if noisier."""
         newest = found[-1].model
         p, base = len(newest.transform), unstretched(newest)
         back, turn = inverse(base), _rotation(newest)
@@ -165,8 +165,8 @@ def pooled(
 ) -> Pooled | None:
     """Return released matrices in the coordinates ``onto``, (p, p), weighted by precision; None if there are none.
 
-    ``answers`` are models, released matrices and their predictions; ``onto``'s first coordinate may be poorly known to
-    other epochs. ``doubts`` are each matrix's possible deviations from the wanted matrix, (p, p).
+    ``answers`` are models, released matrices and their predictions. Epochs in other coordinates may determine the first
+    coordinate of ``onto`` poorly. ``doubts`` are each matrix's possible errors as an estimate at ``onto``, (p, p).
     """
     p = len(onto)
     measured, expected, weights = np.zeros((p, p)), np.zeros((p, p)), np.zeros((p, p))
@@ -315,7 +315,7 @@ def _from_scatter(each: Summary, ratio: float, response: Response) -> Answer | N
 def _moved(model: Model, newest: Model, rows: Rows, response: Response) -> Floats:
     """Return how much the error of the curvature predicted at a model may differ from that at the newest, (p, p).
 
-    At a constant-only origin all weights are equal, and only the share of targets may be wrong. At the newest
+    At an origin of constants alone all weights are equal, and only the share of targets may be wrong. At the newest
     origin the error may be as large as the predicted change from there. Other origins lie near the newest: 0.
     """
     if np.any(model.origin[:-1]):
@@ -325,9 +325,9 @@ def _moved(model: Model, newest: Model, rows: Rows, response: Response) -> Float
 
 
 def drawn(ratio: float, variance: float, uneven: float = UNEVEN) -> tuple[float, float]:
-    """Return posterior mean and variance of the curvature's ratio, from an estimate and its variance.
+    """Return the posterior mean and variance of the ratio of true to predicted curvature, from an estimate.
 
-    The prior: either all targets are present, and the ratio is 1 within ``uneven``, or an unknown share is.
+    The prior: if all targets are present, the ratio is 1 within ``uneven``; otherwise it is their unknown share.
     """
     whole = uneven**2
     both = whole + variance

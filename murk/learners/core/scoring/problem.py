@@ -1,4 +1,4 @@
-"""What devices and learners of scores must agree on, derived from a task. River-free, as devices import it."""
+"""The score problem of a task, shared by devices and learners. Does not import River, since devices import it."""
 
 from __future__ import annotations
 

@@ -110,7 +110,7 @@ class ReleasedMoments:
         return self.response.level(np.asarray(self.rows.points @ theta))
 
     def terms(self, theta: Floats) -> Floats:
-        """Return the rows' terms of r less their mean, (m, numbers of r)."""
+        """Return the rows' terms of r minus their mean, (m, numbers of r)."""
         terms = np.concatenate([self.base + self.level(theta)[:, None] * self.bend, self.matrices], axis=1)
         return np.asarray(terms - self.rows.shares @ terms)
 
@@ -216,7 +216,7 @@ class _Fitted:
 class PublicSolution:
     """The solution of all epochs' equations over public rows, from the epochs' mean answers, oldest first.
 
-    Unless anybody was asked for a curvature (``checked``), people are assumed to be like the rows, with all targets.
+    If nobody was asked for a curvature (``checked``), people are assumed to resemble the rows and to have targets.
     """
 
     public = True

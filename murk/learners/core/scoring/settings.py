@@ -133,7 +133,7 @@ class Settings:
 
     @cached_property
     def longest(self) -> int:
-        """Largest number of releases in an epoch, whose releases are forgotten together."""
+        """Largest number of releases in an epoch; the learner forgets whole epochs."""
         return NEVER if self.forget is None else self.forget // REMEMBERED
 
     def epoch_start(self, version: int) -> int:

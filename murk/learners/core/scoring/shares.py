@@ -36,7 +36,7 @@ _LEAST: Final = 1e-6  # least share of targets present, or of a class in log odd
 class Shares:
     """The shares of K classes, from the epochs' mean answers.
 
-    ``values`` are twice the shares, less 1, as of lines through labels of -1 and +1: of each class, (K,), or of the
+    ``values`` are twice the shares, minus 1, as of lines through labels of -1 and +1: of each class, (K,), or of the
     positive one of a ``binary`` target, (1,).
     """
 

@@ -82,13 +82,13 @@ class _Equations:
         return np.asarray(self.low + np.moveaxis(self.rise @ level.T, (0, 1), (-2, -1)))
 
     def displacements(self, theta: Floats) -> tuple[Floats, Floats]:
-        """Return solutions (..., p) less each epoch's origin, in coded units and its coordinates, (..., k, p)."""
+        """Return solutions (..., p) minus each epoch's origin, in coded units and its coordinates, (..., k, p)."""
         way = theta[..., None, :] - self.origin
         return way, (self.change @ way[..., None])[..., 0]
 
 
 class Solution:
-    """The solution of epochs' equations; for people ``unlike`` the public rows, of those of centred scores only."""
+    """The solution of epochs' equations; if people are ``unlike`` the public rows, only of those of centred scores."""
 
     public = False
     doubt = 0.0  # normal rows claim nothing about people but their second moments
@@ -271,7 +271,7 @@ def _limit_stretch(transform: Floats, reach: float) -> Floats:
 
 
 def far_from(values: Floats, covariance: Callable[[Floats], Floats], quantile: float) -> Rejected:
-    """Return a test for `first_rejected` that uses the covariances if the tested values (c, p) were the truth."""
+    """Return a test for `first_rejected` with the covariances that hold if the tested values (c, p) are true."""
 
     def rejected(indices: NDArray[np.int64], points: Floats) -> NDArray[np.bool_]:
         each = np.arange(len(indices))

@@ -224,7 +224,7 @@ class JSONLinesTable:
                         row += 1
                         yield line
             except LongRowError as error:
-                raise UserError(f"{self.path}, row {row + 1}: {error}. Write one object a line") from None
+                raise UserError(f"{self.path}, row {row + 1}: {error}. Write one object per line") from None
 
     def _keep_wanted(self, line: str) -> str:
         record = _parse_json(line)
@@ -242,7 +242,7 @@ class JSONLinesTable:
         if not isinstance(value, dict):
             if not self.strict:
                 return {}
-            raise UserError(f"{self.path}, row {row + 1}: not a JSON object. Write one object a line")
+            raise UserError(f"{self.path}, row {row + 1}: not a JSON object. Write one object per line")
         return value
 
 
@@ -304,7 +304,7 @@ def _shorten(value: Any) -> Any:
 
 
 class _Lines:
-    """Lines of a text for a CSV reader; ``taken`` are those of the current row. A line that is too long is replaced."""
+    """Lines of text for a CSV reader; ``taken`` are those of the current row. A line that is too long is replaced."""
 
     def __init__(self, text: io.TextIOWrapper) -> None:
         self._lines, self._again = cut_lines(text, NO_ROW), deque[str]()

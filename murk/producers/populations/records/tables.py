@@ -21,7 +21,7 @@ def is_blank(value: Any) -> bool:
 
 
 def suspects(column: Sequence[Any]) -> Iterator[tuple[int, Any]]:
-    """Yield values that need a closer look, with their indices; none for columns of plain texts or numbers."""
+    """Yield values that need a closer look, with their indices; none for columns of plain text or numbers."""
     kinds = set(map(type, column))
     if kinds == {str}:
         joined = "".join(column)
@@ -95,7 +95,7 @@ def arrow(what: str) -> Any:
 
 
 def check_types(what: str, schema: Any, wanted: Sequence[str]) -> None:
-    """Raise a UserError for a column with other values than numbers, texts, booleans or dates."""
+    """Raise a UserError for a column whose values are not numbers, text, booleans or dates."""
     types = arrow(what).types
     for name in wanted:
         kind = schema.field(name).type

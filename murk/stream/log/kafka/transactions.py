@@ -1,4 +1,4 @@
-"""What is written in transactions: a chain's commits, the task's document, and crowds."""
+"""Data written in transactions: a chain's commits, the task's document, and crowds."""
 
 from __future__ import annotations
 

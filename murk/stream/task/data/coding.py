@@ -1,8 +1,8 @@
 """Code records as features and a target; the same layout for codec, devices and learners.
 
-A number's public bounds are mapped to [-1, 1]. Two categories become -1 and +1 under the feature's name; of more, each
-except the first becomes a -1/+1 feature named like ``origin=JFK``. A date becomes a number of days, a weekday or a
-month. The constant 1 comes last. Missing and undeclared values become 0 in coded units, or the feature's public
+A number's public bounds are mapped to [-1, 1]. Two categories become -1 and +1 under the feature's name; of three or
+more, each but the first becomes a -1/+1 feature named like ``origin=JFK``. A date becomes a number of days, a weekday
+or a month. The constant 1 comes last. Missing and undeclared values become 0 in coded units, or the feature's public
 ``missing``, so that nobody is left out because of a value.
 """
 
@@ -50,7 +50,7 @@ def is_nan(value: Any) -> bool:
 
 
 def as_boolean(value: Any) -> bool | None:
-    """Return a boolean, or a text that spells true or false in any case, as a bool; otherwise None.
+    """Return a boolean, or text that spells true or false in any case, as a bool; otherwise None.
 
     >>> as_boolean(True), as_boolean("FALSE"), as_boolean(1), as_boolean("yes")
     (True, False, None, None)
@@ -247,7 +247,7 @@ class CategoryColumn:
 
     A value matches a category that is written the same or is the same number (``1``, ``1.0``, ``"1"``); a date matches
     its ISO form. A boolean, or the text true or false, matches true or false in any case, yes or no, on or off,
-    otherwise 1 or 0. White space around a text is ignored. ``start`` is the position of the first coded feature,
+    otherwise 1 or 0. White space around text is ignored. ``start`` is the position of the first coded feature,
     ``other`` the index that undeclared values get, or None.
     """
 
@@ -655,7 +655,7 @@ class Coding:
         lengths = {len(columns[name]) for name in wanted}
         if len(lengths) > 1:
             sizes = ", ".join(map(str, sorted(lengths)))
-            raise UserError(f"columns of different lengths ({sizes}); give one value a row")
+            raise UserError(f"columns of different lengths ({sizes}); give one value per row")
         values: dict[str, Any] = {name: columns[name] for name in wanted}
         for name, column in values.items():
             if not isinstance(column, list | tuple):

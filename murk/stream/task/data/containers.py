@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from murk.errors import UserError
 
 _NUMBERS: Final = "biuf"
-# Types of columns that hold no numbers, texts, booleans or dates: of numpy by kind, of Polars by name.
+# Types of columns that hold no numbers, text, booleans or dates: of numpy by kind, of Polars by name.
 _NUMPY_UNSUITABLE: Final = {"S": "bytes", "V": "a struct", "c": "complex numbers", "m": "a duration"}
 _POLARS_UNSUITABLE: Final = {
     "Binary": "bytes", "Duration": "a duration", "Time": "a time of day", "List": "a list", "Array": "a list",
@@ -29,7 +29,7 @@ def column_array(column: Any, what: str = "the column") -> NDArray[Any]:
     missing.
 
     Missing values are None. ``what`` names the column in messages. Nothing is copied unnecessarily. Raises `UserError`
-    if it has more than one column, giving its shape, or its type holds no numbers, texts, booleans or dates.
+    if it has more than one column, giving its shape, or its type holds no numbers, text, booleans or dates.
 
     >>> column_array(np.zeros((3, 1))).shape, column_array([1, "a", None]).tolist()
     ((3,), [1, 'a', None])
@@ -88,7 +88,7 @@ def check_zone(name: str | None, what: str) -> None:
 
 
 def check_arrow_type(kind: Any, what: str) -> None:
-    """Raise `UserError` for an Arrow type of other values than numbers, texts, booleans or dates."""
+    """Raise `UserError` for an Arrow type whose values are not numbers, text, booleans or dates."""
     import pyarrow
 
     types = pyarrow.types
@@ -129,7 +129,7 @@ def _check_type(column: Any, what: str) -> None:
 
 def _unsuitable(what: str, words: str) -> UserError:
     return UserError(
-        f"{what}: its type is {words}, and a record's values are numbers, texts, booleans or dates: convert it"
+        f"{what}: its type is {words}, and a record's values are numbers, text, booleans or dates: convert it"
     )
 
 

@@ -122,7 +122,7 @@ class NumberFeature(Block):
 
 
 class CategoryFeature(Block):
-    """One of several categories. Two become -1 and +1; of more, each except the first becomes a -1/+1 feature."""
+    """One of several categories. Two become -1 and +1; of three or more, each but the first becomes a -1/+1 feature."""
 
     name: Text = Field(description="the column's name")
     categories: Names = Field(

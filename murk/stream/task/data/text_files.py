@@ -1,4 +1,4 @@
-"""Open text files, gzipped or not by their content, as names lose their endings; explain invalid CSV rows."""
+"""Open text files, recognising gzip by content since names may lose their endings; explain invalid CSV rows."""
 
 from __future__ import annotations
 

@@ -140,7 +140,7 @@ class Member(KafkaConsumer):  # type: ignore[misc]
         """Poll the group's coordinator and return the partitions assigned to this member.
 
         It waits only during a rebalance, since the library restarts a join whose end it did not wait for. The attribute
-        ``settled`` is whether the join ended. Raises `FencedInstanceIdError` if another member has joined under this
+        ``settled`` tells whether the join ended. Raises `FencedInstanceIdError` if another member has joined under this
         member's name; `KafkaError` if the broker refuses.
         """
         # The consumer's own poll would also fetch records and join twice.
