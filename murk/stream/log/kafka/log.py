@@ -65,16 +65,20 @@ class Sending:
     def deliver(self, topic: str, records: Sequence[tuple[int, bytes]], *, key: bytes | None = None, ms: int) -> None:
         """Send (partition, value) pairs in order until all replicas have them, or raise `UnreachableError`."""
         with self._trying():
-            if key is None and self._at_once:
-                try:
-                    self._wait(self._send_batches(topic, records, ms))
-                    return
-                except (MessageSizeTooLargeError, RecordListTooLargeError):
-                    # The batch exceeds the topic's limit. The library splits batches of its own; releases that are sent
-                    # twice count once.
-                    self._at_once = False
-            send = self._producer.send
-            self._wait([send(topic, value, key=key, partition=part, timestamp_ms=ms) for part, value in records])
+            try:
+                if key is None and self._at_once:
+                    try:
+                        self._wait(self._send_batches(topic, records, ms))
+                        return
+                    except (MessageSizeTooLargeError, RecordListTooLargeError):
+                        # The batch exceeds the topic's limit. The library splits batches of its own; releases that are
+                        # sent twice count once.
+                        self._at_once = False
+                send = self._producer.send
+                self._wait([send(topic, value, key=key, partition=part, timestamp_ms=ms) for part, value in records])
+            finally:
+                # On Python 3.13, an error that passed through a context manager is in a cycle with its frames.
+                del records
 
     def start(self, topic: str, partition: int, value: bytes, key: bytes) -> Any:
         """Send a record without waiting and return a future, or raise `UnreachableError`."""
