@@ -41,7 +41,7 @@ class TaskMonitors:
     names
         Names of the only tasks to monitor; by default all.
     interval
-        Least time in seconds between two polls of a task, and a fifth of that between two searches for new tasks.
+        Least time in seconds between two polls of a task; a search for new tasks takes place after five times that.
 
     Examples
     --------
