@@ -88,7 +88,13 @@ def command(
             tasks = TaskMonitors(log_urls, make, names=chosen, interval=interval)
             stack.callback(tasks.close)
             retrying(partial(_begin, tasks, log_urls, wait=wait), wait=wait)
-            figures.check()
+            try:
+                figures.check()
+            except UserError as error:
+                if not wait:
+                    raise
+                # The task that it is for may appear later.
+                say(f"murk: {error}", code=error.code)
             tasks.step()
             server = stack.enter_context(Server(TaskRoutes(tasks), host, port, allowed=allowed))
             label = ", ".join(tasks.monitors)
