@@ -105,10 +105,7 @@ class Monitor(Exporter):
         try:
             found = self._read()
         except Exception as error:  # noqa: BLE001 - the monitor must survive any error
-            self._snapshot = replace(before, now=now, problem=one_line(error))
-            if not isinstance(error, UnreachableError):
-                # An unreachable broker returns by itself; after other errors, open the log again.
-                self._release_log()
+            self.fail(error)
             return False
         rate = self._rate(now, found.releases)
         self._history.add(found, now, rate)
@@ -121,6 +118,13 @@ class Monitor(Exporter):
             pace=self._pace.columns(),
         )  # fmt: skip
         return True
+
+    def fail(self, error: Exception) -> None:
+        """Report why the log cannot be read."""
+        self._snapshot = replace(self._snapshot, now=self._clock(), problem=one_line(error))
+        if not isinstance(error, UnreachableError):
+            # An unreachable broker returns by itself; after other errors, open the log again.
+            self._release_log()
 
     @property
     def snapshot(self) -> Snapshot:

@@ -76,6 +76,7 @@ class TaskMonitors:
         self._urls, self._make, self._names, self._interval = tuple(urls), make, tuple(names), interval
         self._task_of: dict[str, str] = {}
         self._due: dict[str, float] = {}
+        self._gone: set[str] = set()
         self._next_search = 0.0
 
     def search(self) -> dict[str, tuple[Exception, bool]]:
@@ -88,6 +89,7 @@ class TaskMonitors:
             except Exception as error:  # noqa: BLE001 - the others must survive any error
                 errors[given] = error, False
                 continue
+            self._leave_out(given, found)
             for url in found:
                 if url not in self._task_of and (failed := self._begin(url, listed=url != given)):
                     errors[url] = failed
@@ -95,6 +97,17 @@ class TaskMonitors:
         end = time.monotonic()
         self._next_search = end + max(_INTERVALS * self._interval, _REST * (end - start))
         return errors
+
+    def _leave_out(self, cluster: str, found: Sequence[str]) -> None:
+        """Do not poll logs that a cluster no longer has: a reader waits long for topics that were deleted."""
+        for url, name in self._task_of.items():
+            if url.startswith(f"{cluster.rstrip('/')}/") and name in self.monitors:
+                if url in found:
+                    self._gone.discard(name)
+                else:
+                    self._gone.add(name)
+                    lost = "its topics were deleted, or this user may no longer see them"
+                    self.monitors[name].fail(UserError(f"there is no log at {url} any more: {lost}"))
 
     def missing(self) -> list[str]:
         """Return the chosen tasks that no log carries."""
@@ -111,7 +124,7 @@ class TaskMonitors:
             self.search()
         for name, monitor in self.monitors.items():
             start = time.monotonic()
-            if start < self._due.get(name, 0.0):
+            if start < self._due.get(name, 0.0) or name in self._gone:
                 continue
             used = time.thread_time()
             done = monitor.poll()
@@ -121,7 +134,11 @@ class TaskMonitors:
                 # A log that does not answer must not take the time of the others.
                 pause = max(pause, _REST * (end - start))
             self._due[name] = end + pause
-        return max(0.0, min([self._next_search, *self._due.values()]) - time.monotonic())
+        return max(
+            0.0,
+            min([self._next_search, *(due for name, due in self._due.items() if name not in self._gone)])
+            - time.monotonic(),
+        )
 
     def trouble(self) -> dict[str, str]:
         """Return why tasks, by name, and logs without a monitor, by URL, cannot be read."""
@@ -163,8 +180,8 @@ class TaskMonitors:
                 remedy = "`murk topics`, `murk run` or `murk produce` announces one"
                 raise UserError(f"{url} carries no task yet: {remedy}", code="MURK-LOG-003")
             task = Task.from_document(document, f"the task on {url}")
-            if listed and not self._names and task.shuffle is not None and log.crowd_mark() is None:
-                # An intake, which nobody learns from.
+            if listed and task.name in self.monitors and task.shuffle is not None and log.crowd_mark() is None:
+                # The intake of a shuffler, which nobody learns from.
                 return None
             opened = True
             if not self._names or task.name in self._names:

@@ -11,6 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from murk.errors import UserError
 from murk.monitoring import Monitor
+from murk.monitoring import tasks as module
 from murk.monitoring.tasks import TaskMonitors
 from murk.monitoring.web.routes import PAGE, TaskRoutes
 from murk.stream import Task, open_log
@@ -163,6 +164,28 @@ def test_a_task_that_appears_later_is_found(two):
     assert tasks.monitors.keys() == {"examples", "late", "third-child"}
     assert (tasks.problems, tasks.trouble()) == ({}, {})
     assert samples(tasks)["late"]["murk_log_reachable[]"] == 1
+
+
+def test_a_log_that_its_cluster_no_longer_has_is_not_polled(tmp_path, monkeypatch):
+    copied(tmp_path)
+    announced(tmp_path / "examples.db", EXAMPLES)
+    there = ["log.db", "examples.db"]
+    monkeypatch.setattr(module, "find_logs", lambda url, names: [f"{url}/{name}" for name in there])
+    tasks = TaskMonitors([f"sqlite:///{tmp_path}"], make)
+    assert tasks.search() == {}
+    tasks.step()
+    polled = []
+    monkeypatch.setattr(Monitor, "poll", lambda monitor: polled.append(monitor.snapshot.task.name) or True)
+    for names, expected in ((["log.db"], ["third-child"]), (["log.db", "examples.db"], ["examples", "third-child"])):
+        there[:] = names
+        tasks._next_search = 0.0
+        polled.clear()
+        again(tasks)
+        assert polled == expected
+        if len(names) == 1:
+            assert tasks.trouble().keys() == {"examples"}
+            assert "no log at" in tasks.trouble()["examples"]
+    tasks.close()
 
 
 def test_two_logs_of_one_task_are_not_mixed(two):

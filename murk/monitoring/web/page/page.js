@@ -25,7 +25,7 @@ function show(status) {
 function start() {
   drawCurves = makeCurves();
   startEstimates();
-  byId("all-tasks").hidden = !location.pathname.includes("/tasks/");
+  for (const id of ["all-tasks", "several"]) byId(id).hidden = !location.pathname.includes("/tasks/");
   follow("api/status", show);
 }
 
