@@ -20,10 +20,11 @@ export function follow(path, show) {
   poll();
 }
 
-export function setState(name, text, detail) {
+// What is shown turns pale where it is old.
+export function setState(name, text, detail, old = name === "lost" || name === "sick") {
   const strip = byId("status");
   strip.dataset.state = name;
-  document.body.classList.toggle("old", name === "lost" || name === "sick");
+  document.body.classList.toggle("old", old);
   setText(byId("status-text"), text);
   setText(byId("status-detail"), detail);
   byId("status-retry").hidden = name !== "lost";

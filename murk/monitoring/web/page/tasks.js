@@ -11,7 +11,7 @@ function show({ now, tasks, problems }) {
   const said = problems.map(({ log, problem }) => `${log}: ${problem}`);
   byId("problems").replaceChildren(...said.map((text) => element("li", "", text)));
   const sick = tasks.filter((task) => !task.healthy).length + problems.length;
-  if (sick) setState("sick", "Some logs cannot be read", "Other tasks are not affected.");
+  if (sick) setState("sick", "Some logs cannot be read", "Other tasks are not affected.", false);
   else setState("live", "Live", `updated ${timeOf(now)}`);
 }
 
@@ -26,7 +26,7 @@ function cells(task, measured) {
     { text: significant(task.estimated_error, 3), kind: "n", label: "Estimated error" },
     { text: count(task.lag), kind: "n", label: "Lag" },
     { text: count(task.dead_letters), kind: "n", label: "Dead letters" },
-    { text: task.problem ?? "can be read", kind: task.problem ? "alarm" : "", label: "Log" },
+    { text: task.problem ?? "can be read", kind: task.problem ? "owner alarm" : "owner", label: "Log" },
   ];
 }
 
