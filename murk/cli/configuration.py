@@ -199,8 +199,8 @@ def check(option: click.Option, value: Any, where: str, *, quiet: bool = False) 
         fits = fits and not any(isinstance(item, bool) for item in values)
     if not fits:
         problem = f"{type(value).__name__} is not a valid type of value"
-    elif option.name in (LOGS, "log_url") and all(isinstance(item, str) for item in values):
-        problem = next(filter(None, (_url_problem(item, quiet) for item in values)), "")
+    elif option.name in (LOGS, "log_url"):
+        problem = next(filter(None, (_url_problem(str(item), quiet) for item in values)), "")
     else:
         problem = _cast_problem(option, value, where)
         if problem and quiet:
