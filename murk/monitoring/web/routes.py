@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
     from murk.monitoring.monitor import Monitor
-    from murk.monitoring.tasks import TaskMonitors
 
 _PACKAGED = Path(__file__).parents[1] / "recover.md"
 _SOURCE = Path(__file__).parents[3] / "docs" / "recover.md"
@@ -96,59 +95,12 @@ TYPES = {
 def monitor_routes(monitor: Monitor, page: Path = PAGE) -> dict[str, Route]:
     """Return the routes of a monitor; ``/healthz`` answers 503 while the log cannot be read."""
 
-    return {**files(page), **runbook_routes(), **_own_routes(monitor)}
+    return {**files(page), **runbook_routes(), **own_routes(monitor)}
 
 
-class TaskRoutes:
-    """Routes of all tasks: a list at ``/`` and each task's page below ``/tasks/NAME/``; a single task is also at ``/``.
-
-    ``/healthz`` answers 503 while no log can be read, and names those that cannot.
-    """
-
-    def __init__(self, tasks: TaskMonitors, page: Path = PAGE) -> None:
-        self._tasks = tasks
-        self._files = files(page)
-        self._list = partial(_json, tasks.body)
-        self._common: dict[str, Route] = {
-            **runbook_routes(),
-            "/metrics": partial(metrics, tasks.registry),
-            "/healthz": self._healthz,
-            "/api/tasks": self._list,
-        }
-
-    def get(self, path: str, /) -> Route | None:
-        """Return the route of a path, if there is one."""
-        monitors = self._tasks.monitors
-        if path in self._common:
-            return self._common[path]
-        if path.startswith(_TASKS):
-            name, slash, rest = path.removeprefix(_TASKS).partition("/")
-            path = slash + rest
-            return (_own_routes(monitors[name]) | self._files).get(path) if name in monitors else None
-        if len(monitors) == 1:
-            return (_own_routes(*monitors.values()) | self._files).get(path)
-        several: dict[str, Route] = {
-            "/": self._files["/tasks.html"],
-            "/index.html": self._files["/tasks.html"],
-            "/api/status": self._list,
-        }
-        return (self._files | several).get(path)
-
-    def _healthz(self, headers: Message) -> Response:
-        trouble, monitors = self._tasks.trouble(), self._tasks.monitors
-        if len(monitors) == 1 and trouble.keys() == monitors.keys():
-            return text(503, *trouble.values())
-        lines = [f"{name}: {problem}" for name, problem in trouble.items()]
-        if monitors.keys() <= trouble.keys():
-            return text(503, "\n".join(lines))
-        return text(200, "\n".join(["ok, except:", *lines]) if lines else "ok")
-
-
-_TASKS = "/tasks/"
-
-
-def _own_routes(monitor: Monitor) -> dict[str, Route]:
-    status = partial(_json, lambda: monitor.snapshot.body)
+def own_routes(monitor: Monitor) -> dict[str, Route]:
+    """Return the routes of a task's figures."""
+    status = partial(json_response, lambda: monitor.snapshot.body)
     return {**health_routes(monitor.registry, lambda: monitor.snapshot.problem), "/api/status": status}
 
 
@@ -186,7 +138,8 @@ def metrics(registry: CollectorRegistry, headers: Message) -> Response:
     return Response(200, kind, encode(registry))
 
 
-def _json(body: Callable[[], bytes], headers: Message) -> Response:
+def json_response(body: Callable[[], bytes], headers: Message) -> Response:
+    """Return JSON that is made for each request."""
     return Response(200, "application/json", body())
 
 
