@@ -2,6 +2,7 @@
 
 import importlib.resources
 import json
+import math
 import os
 import re
 import shutil
@@ -10,12 +11,14 @@ from contextlib import closing
 from pathlib import Path
 
 import jsonschema
+import numpy as np
 import pytest
 import yaml
 
 from murk.demo import DATA, TASK
 from murk.demo.trusted import trusted_fit
 from murk.monitoring.metrics import alerts
+from murk.producers import FileSource
 from murk.stream import Task
 from tests.services.composed import FILES, ROOT, SERVERS, Composed, properties, read
 from tests.services.secure import RIGHTS, SHUFFLER_RIGHTS, right_names
@@ -181,6 +184,38 @@ def test_the_reference_is_what_a_trusted_server_would_have_found():
     fit = trusted_fit(Task.load(DEPLOY / "task.yaml"), DATA)
     reference = yaml.safe_load((DEPLOY / "reference.yaml").read_text())
     assert reference == {name: pytest.approx(found["value"], abs=1e-6) for name, found in fit.items()}
+
+
+def test_all_three_tasks_ask_the_same_question_of_the_same_people():
+    made = {name: yaml.safe_load((DEPLOY / f"{name}.yaml").read_text()) for name in ("task", "gradients", "examples")}
+    questions = [{key: task[key] for key in ("features", "target", "privacy")} for task in made.values()]
+    assert questions[0] == questions[1] == questions[2]
+    tasks = {name: Task.load(DEPLOY / f"{name}.yaml") for name in made}
+    assert [task.protocol for task in tasks.values()] == ["scores", "gradients", "examples"]
+    assert tasks["gradients"].learner.averaging == "polyak"
+    runs = {}
+    for service in SERVICES.values():
+        if service.get("command", [""])[0] == "produce":
+            words = list(map(str, service["command"]))
+            options = {
+                word: words[words.index(word) + 1] for word in words if word.startswith("--") and word != "--json"
+            }
+            runs[Path(words[1]).stem] = options
+    assert runs.keys() == made.keys()
+    assert runs["task"] == runs["gradients"] == runs["examples"]
+    # The cap over all tasks is met exactly by who takes part in all three at the weakest level.
+    cap, weakest = float(runs["task"]["--lifetime"].removeprefix("gdp:")), 2.0
+    assert questions[0]["privacy"]["levels"]["open"] == {"gdp": {"mu": weakest}}
+    assert 0.0 < cap - math.sqrt(len(made) * weakest**2) < 0.05
+
+
+def test_the_reference_of_examples_is_the_limit_of_their_loss():
+    task = Task.load(DEPLOY / "task.yaml")
+    blocks = [*FileSource(DATA, task).blocks(0, 65_536)]
+    x, y = (np.concatenate([getattr(block, name) for block in blocks]) for name in "xy")
+    best = dict(zip(task.coding.names, np.linalg.lstsq(x, 2 * y - 1, rcond=None)[0], strict=True))
+    reference = yaml.safe_load((DEPLOY / "examples-reference.yaml").read_text())
+    assert reference == {name: pytest.approx(value, abs=1e-6) for name, value in best.items()}
 
 
 @pytest.mark.parametrize("file", FILES)

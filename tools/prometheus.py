@@ -15,6 +15,9 @@ LEARNER_JOB: Final = "murk-learner"
 PEOPLE_JOB: Final = "murk-population"
 GATEWAY_JOB: Final = "murk-gateway"
 SHUFFLER_JOB: Final = "murk-shuffler"
+LEARNERS: Final = ["learner", "learner-gradients", "learner-examples"]
+"""Services of ``compose.yaml`` that learn, one for each task; other deployments have the first alone."""
+POPULATIONS: Final = ["population", "population-gradients", "population-examples"]
 INTERVAL: Final = "5s"
 MONITOR_URL: Final = "http://127.0.0.1:9464"
 """Where a browser finds the monitor: as ``compose.yaml`` and the documents have it."""
@@ -58,9 +61,9 @@ def configuration() -> Json:
         "rule_files": ["rules.yml"],
         "scrape_configs": [
             {"job_name": MONITOR_JOB, "static_configs": [{"targets": ["monitor:9464"]}]},
-            # There are several of the same name, and each is asked.
-            {"job_name": LEARNER_JOB, "dns_sd_configs": [{"names": ["learner"], "type": "A", "port": 9466}]},
-            {"job_name": PEOPLE_JOB, "static_configs": [{"targets": ["population:9465"]}]},
+            # There are several of the same name, and each is asked; names that are not there are no targets.
+            {"job_name": LEARNER_JOB, "dns_sd_configs": [{"names": LEARNERS, "type": "A", "port": 9466}]},
+            {"job_name": PEOPLE_JOB, "dns_sd_configs": [{"names": POPULATIONS, "type": "A", "port": 9465}]},
             {"job_name": GATEWAY_JOB, "static_configs": [{"targets": ["gateway:9467"]}]},
             # Of compose.shuffled.yaml: found only where that is used.
             {"job_name": SHUFFLER_JOB, "dns_sd_configs": [{"names": ["shuffler"], "type": "A", "port": 9468}]},

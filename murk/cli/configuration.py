@@ -22,6 +22,8 @@ PREFIX = "MURK_"
 VARIABLE = "MURK_CONFIG"
 MOST_BYTES = 100_000
 """Size limit of a configuration file."""
+LOGS = "log_urls"
+"""Parameter of a command that takes several logs, for which a file may set one as text."""
 KAFKA = "kafka"
 """Table of Kafka client settings."""
 
@@ -181,7 +183,7 @@ def check_variables(environment: Mapping[str, str], options: Options) -> None:
             raise _unknown(name, name, known, flag=flag)
         if value:
             option = known[name]
-            check(option, value.split() if option.multiple else value, name, quiet=True)
+            check(option, list(option.type.split_envvar_value(value)) if option.multiple else value, name, quiet=True)
 
 
 def check(option: click.Option, value: Any, where: str, *, quiet: bool = False) -> None:
@@ -189,7 +191,7 @@ def check(option: click.Option, value: Any, where: str, *, quiet: bool = False) 
     values = value if option.multiple and isinstance(value, list) else [value]
     text = isinstance(value, str)
     fits = all(isinstance(item, str | int | float) for item in values) and (
-        not option.multiple or isinstance(value, list)
+        not option.multiple or isinstance(value, list) or (text and option.name == LOGS)
     )
     if option.is_flag and not text:
         fits = isinstance(value, bool)
@@ -197,8 +199,8 @@ def check(option: click.Option, value: Any, where: str, *, quiet: bool = False) 
         fits = fits and not any(isinstance(item, bool) for item in values)
     if not fits:
         problem = f"{type(value).__name__} is not a valid type of value"
-    elif option.name == "log_url" and text:
-        problem = _url_problem(value, quiet)
+    elif option.name in (LOGS, "log_url"):
+        problem = next(filter(None, (_url_problem(str(item), quiet) for item in values)), "")
     else:
         problem = _cast_problem(option, value, where)
         if problem and quiet:
@@ -250,7 +252,7 @@ def set_defaults(context: click.Context, name: str, command: click.Command, sett
         option.envvar = [each for each in named if not is_of_service(each, os.environ)]
         value = settings.value(name, key)
         if value is not None and option.name is not None:
-            values[option.name] = value
+            values[option.name] = [value] if option.name == LOGS and isinstance(value, str) else value
     context.default_map = {**(context.default_map or {}), name: values}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable
 from time import monotonic, sleep
@@ -31,6 +32,20 @@ as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON o
 existing_log = click.option(
     "--log", "log_url", required=True, metavar="URL",
     help="The log: sqlite:///FILE, or kafka://HOST:PORT[/NAME].",
+)  # fmt: skip
+
+
+class _LogUrls(click.types.StringParamType):
+    """A log's URL; in an environment variable, several are separated by spaces, and a path may have spaces."""
+
+    def split_envvar_value(self, rv: str) -> list[str]:
+        return re.split(r"\s+(?=[A-Za-z][A-Za-z0-9+.-]*://)", rv.strip())
+
+
+existing_logs = click.option(
+    "--log", "log_urls", required=True, multiple=True, type=_LogUrls(), metavar="URL",
+    help="The log: sqlite:///FILE, kafka://HOST:PORT/NAME, or kafka://HOST:PORT for all logs of a cluster. May be "
+         "repeated.",
 )  # fmt: skip
 wait_for_task = click.option("--wait", is_flag=True, help="Wait for the log and its task if they do not exist yet.")
 
@@ -142,10 +157,8 @@ def begin_on(
 ) -> tuple[Log, Task, T]:
     """Open a log as `open_existing` does, and call ``make`` on it; with ``wait``, retry both until they succeed."""
     from murk.stream import Task, open_log
-    from murk.stream.log.base import UnreachableError
 
-    reported = ""
-    while True:
+    def begin() -> tuple[Log, Task, T]:
         log: Log | None = None
         opened = False
         try:
@@ -157,17 +170,44 @@ def begin_on(
             opened = True
             made, kept, log = make(log, task), log, None
             return kept, task, made
+        except UserError as error:
+            raise Mistake(error) if is_mistake(error, opened=opened) else error from None
+        finally:
+            if log is not None:
+                log.close()
+
+    return retrying(begin, wait=wait)
+
+
+class Mistake(Exception):
+    """Carries a `UserError` that waiting cannot fix."""
+
+    def __init__(self, error: UserError) -> None:
+        super().__init__(error)
+        self.error = error
+
+
+def is_mistake(error: Exception, *, opened: bool) -> bool:
+    """Return whether waiting cannot fix an error that occurred before or after a log was opened."""
+    return isinstance(error, UserError) and error.code != _NO_SHUFFLER and (opened or error.code.startswith(_PERMANENT))
+
+
+def retrying(attempt: Callable[[], T], *, wait: bool) -> T:
+    """Call a function; with ``wait``, until it succeeds or raises a `Mistake`, whose error is then raised."""
+    from murk.stream.log.base import UnreachableError
+
+    reported = ""
+    while True:
+        try:
+            return attempt()
+        except Mistake as mistake:
+            raise mistake.error from None
         except (UserError, UnreachableError) as error:
-            lasting = opened or error.code.startswith(_PERMANENT)
-            mistake = isinstance(error, UserError) and error.code != _NO_SHUFFLER and lasting
-            if not wait or mistake:
+            if not wait:
                 raise
             if str(error) != reported:
                 reported = str(error)
                 say(f"murk: waiting: {reported}", code=error.code)
-        finally:
-            if log is not None:
-                log.close()
         sleep(_RETRY_SECONDS)
 
 

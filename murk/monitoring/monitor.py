@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -12,8 +12,7 @@ from murk.errors import MurkError
 from murk.learners.problem import problem_for
 from murk.monitoring.figures import Figures, Place, figures
 from murk.monitoring.history import History, Pace
-from murk.monitoring.metrics.catalogue import Metric
-from murk.monitoring.metrics.exporter import VALUES, Exporter, Histogram, Sample
+from murk.monitoring.metrics.exporter import VALUES, Exporter, Values
 from murk.monitoring.reference import check_reference, half_widths_asked
 from murk.monitoring.snapshot import Snapshot
 from murk.stream.log.base import Log, UnreachableError
@@ -106,10 +105,7 @@ class Monitor(Exporter):
         try:
             found = self._read()
         except Exception as error:  # noqa: BLE001 - the monitor must survive any error
-            self._snapshot = replace(before, now=now, problem=_one_line(error))
-            if not isinstance(error, UnreachableError):
-                # An unreachable broker returns by itself; after other errors, open the log again.
-                self._release_log()
+            self.fail(error)
             return False
         rate = self._rate(now, found.releases)
         self._history.add(found, now, rate)
@@ -122,6 +118,13 @@ class Monitor(Exporter):
             pace=self._pace.columns(),
         )  # fmt: skip
         return True
+
+    def fail(self, error: Exception) -> None:
+        """Report why the log cannot be read."""
+        self._snapshot = replace(self._snapshot, now=self._clock(), problem=one_line(error))
+        if not isinstance(error, UnreachableError):
+            # An unreachable broker returns by itself; after other errors, open the log again.
+            self._release_log()
 
     @property
     def snapshot(self) -> Snapshot:
@@ -141,11 +144,14 @@ class Monitor(Exporter):
         """Return everything that the page shows as plain JSON data."""
         return self.snapshot.status()
 
-    def _values(self) -> Callable[[Metric], Iterable[Sample | Histogram]]:
+    def values(self) -> Values:
+        """Return a function that returns a metric's current values."""
         snapshot = self.snapshot
         # No values before the first read: a zero would look like a counter reset.
         known = ("murk_log_reachable",) if not snapshot.read else VALUES.keys()
         return lambda metric: VALUES[metric.name](snapshot) if metric.name in known else ()
+
+    _values = values
 
     def close(self) -> None:
         """Unregister the metrics, and close a log that was reopened."""
@@ -206,7 +212,8 @@ class Monitor(Exporter):
             return
 
 
-def _one_line(error: Exception) -> str:
+def one_line(error: Exception) -> str:
+    """Return why a log cannot be read."""
     if not isinstance(error, MurkError):
         # The text of an unexpected error may quote a record.
         return f"the log could not be read ({type(error).__name__})"

@@ -133,4 +133,9 @@ class ProcessMetrics(Exporter):
         ProcessCollector(registry=registry)
 
     def _values(self) -> Callable[[Metric], Iterable[Sample]]:
-        return lambda metric: [Sample((__version__, platform.python_version()), 1.0)]
+        return build_info
+
+
+def build_info(metric: Metric) -> Iterable[Sample]:
+    """Return the values of ``murk_build_info``."""
+    return [Sample((__version__, platform.python_version()), 1.0)]

@@ -72,6 +72,30 @@ def test_one_order_of_precedence(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize("place", ["one", "several", "environment"])
+def test_a_monitor_takes_one_log_or_several(tmp_path: Path, place: str) -> None:
+    """A path may have spaces, and a single log is set as for all other commands."""
+    first = "sqlite:///first of all.db"
+    environment = {"MURK_LOG": f"{first}  sqlite:///second.db"} if place == "environment" else {}
+    content = f'log = "{first}"' if place == "one" else f'[monitor]\nlog = ["{first}", "sqlite:///second.db"]'
+    (tmp_path / "murk.toml").write_text("" if environment else content)
+    done = CliRunner().invoke(cli, ["monitor", "--port", "0"], env=environment)
+    assert str(done.exception).startswith("there is no log at first of all.db")
+    if not environment:
+        found = shown("monitor")["monitor.log"]["value"]
+        assert found == (first if place == "one" else [first, "sqlite:///second.db"])
+
+
+@pytest.mark.parametrize(
+    "value", ['"first.db"', '["sqlite:///first.db", "kafka://me:hidden@b:1"]', '["sqlite:///first.db", 3]', "[true]"]
+)
+def test_a_monitors_wrong_logs_are_refused_and_not_quoted(tmp_path: Path, value: str) -> None:
+    (tmp_path / "murk.toml").write_text(f"[monitor]\nlog = {value}\n")
+    error = str(wrong("monitor"))
+    assert "[monitor] log: " in error
+    assert "hidden" not in error
+
+
 def test_commands_take_what_is_set(folder: Path) -> None:
     world(folder, rows=30)
     (folder / "murk.toml").write_text('log = "sqlite:///set.db"\n[run]\nledger = "set.ledger.db"\nblock = 7\n')

@@ -44,7 +44,7 @@ def shown(found):
         (sample.name, sample.labels.get("name")): sample.value
         for metric in METRICS
         if metric.name in VALUES
-        for sample in family(metric, snapshot.task.name, VALUES[metric.name](snapshot)).samples
+        for sample in family(metric, {snapshot.task.name: VALUES[metric.name](snapshot)}).samples
         if sample.name in ("murk_drift_p_value", "murk_parameter_change", "murk_estimate_releases")
     }
     return json.loads(snapshot.body)["estimate"], samples

@@ -26,6 +26,9 @@ from tests.services.services import PROMETHEUS, Prometheus, eventually
 ROOT = Path(__file__).parents[2]
 FILES = {"compose.yaml": ("compose.yaml",), "compose.shuffled.yaml": ("compose.yaml", "compose.shuffled.yaml")}
 """What is named after each ``-f``."""
+OF_PORT = {"9092": "kafka", "9464": "monitor", "9465": "population", "9466": "learner", "8080": "gateway",
+           "9467": "gateway", "9468": "shuffler"}  # fmt: skip
+"""The service that a number is the port of, where no other is named."""
 SERVERS = ("kafka", "intake", "prometheus", "grafana")
 """Services that are not Murk's."""
 # What the image has in a place of its own (Dockerfile).
@@ -38,7 +41,9 @@ def read(name="compose.yaml"):
     found = {}
     for one in FILES[name]:
         found = merged(found, yaml.safe_load((ROOT / one).read_text()))
-    return found
+    # Those with a profile are started only by somebody who names it.
+    services = {name: service for name, service in found["services"].items() if "profiles" not in service}
+    return {**found, "services": services}
 
 
 def merged(below, above):
@@ -112,7 +117,7 @@ class Composed:
         kind, *command = self.services[name]["healthcheck"]["test"]
         assert (kind, command[0]) == ("CMD", "python")
         for copy, one in enumerate(self.copies(name)):
-            asked = [sys.executable, *(self.here(word, copy) for word in command[1:])]
+            asked = [sys.executable, *(self.here(word, name, copy) for word in command[1:])]
 
             def check(one=one, asked=asked):
                 assert self.running[one].poll() is None, self.said(one)
@@ -128,7 +133,7 @@ class Composed:
 
     def _start_kafka(self, name):
         self.broker = ComposedBroker(self.folder / "kafka", self.services[name]["environment"])
-        self._held |= {"9092": self.broker.port}
+        self._held |= {"kafka": self.broker.port}
         self.broker.start()
 
     def _start_intake(self, name):
@@ -173,28 +178,36 @@ class Composed:
             mounted[config["target"]] = str(ROOT / self.file["configs"][config["source"]]["file"])
         places = re.compile("|".join(re.escape(target) for target in sorted(mounted, key=len, reverse=True)))
         return [
-            places.sub(lambda found: mounted[found[0]], word) if word.startswith("/") else self.here(word, copy)
+            places.sub(lambda found: mounted[found[0]], word)
+            if re.match(r"([a-z-]+=)?/", word)
+            else self.here(word, name, copy)
             for word in map(str, self.services[name]["command"])
         ]
 
-    def here(self, text, copy=0):
-        """Text with the addresses that its services have here, for one of several copies."""
-        text = re.sub(r"\bintake:9092\b", lambda found: f"127.0.0.1:{self._port('intake')}", text)
-        hosts = "|".join(self.services)
-        text = re.sub(rf"\b(?:{hosts}|localhost)(?=:\d)", "127.0.0.1", text)
-        text = re.sub(r"\b(9092|9464|9465|8080|9467|9468)\b", lambda found: str(self._port(found[1])), text)
-        return re.sub(r"\b9466\b", lambda found: str(self._port(f"{found[0]} {copy}")), text)
+    def here(self, text, name=None, copy=0):
+        """Text of a service, or of one of its copies, with the addresses that services have here."""
+
+        def place(found):
+            host, number = found["host"], found["number"]
+            service = host if host in self.services else name or OF_PORT[number]
+            port = self._port(service if service in ("kafka", "intake") else f"{service} {number} {copy}")
+            return str(port) if host is None else f"127.0.0.1:{port}"
+
+        hosts, numbers = "|".join([*self.services, "localhost", r"127\.0\.0\.1"]), "|".join(OF_PORT)
+        return re.sub(rf"\b(?:(?P<host>{hosts}):)?(?P<number>{numbers})\b", place, text)
 
     def scraped(self, config):
         """Prometheus' configuration, with the names that containers resolve as the addresses that they have here."""
         found = yaml.safe_load(config)
         for job in found["scrape_configs"]:
             for one in job.pop("dns_sd_configs", []):
-                [name] = one["names"]
-                if name not in self.services:
-                    # The name leads nowhere.
-                    continue
-                targets = [self.here(f"{name}:{one['port']}", copy) for copy, _ in enumerate(self.copies(name))]
+                # Other names lead nowhere.
+                there = [name for name in one["names"] if name in self.services]
+                targets = [
+                    self.here(f"{name}:{one['port']}", copy=copy)
+                    for name in there
+                    for copy, _ in enumerate(self.copies(name))
+                ]
                 job["static_configs"] = [{"targets": targets}]
         return self.here(yaml.safe_dump(found))
 

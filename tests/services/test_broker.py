@@ -15,6 +15,11 @@ from kafka import TopicPartition
 from kafka.errors import KafkaError
 
 from deploy.broker import Broker, BrokerError, server
+from murk.monitoring.tasks import TaskMonitors
+from murk.stream import Task
+from murk.stream.log.kafka.log import TopicSetup
+from murk.stream.log.kafka.topics import Names
+from tests.monitoring.test_tasks import EXAMPLES, again, make
 from tests.services.clients import KafkaAdminClient, KafkaConsumer, KafkaProducer
 from tests.services.services import eventually, require_kafka
 
@@ -181,3 +186,34 @@ def test_missing_programs_are_named(tmp_path):
     assert done.returncode == 1
     assert done.stderr.startswith("Error: java is not installed.")
     assert "Traceback" not in done.stderr
+
+
+def test_a_monitor_finds_the_clusters_tasks_and_outlasts_one_that_is_deleted(own_broker):
+    def announce(name):
+        with TopicSetup(own_broker.url, Task.parse(EXAMPLES.replace("name: examples", f"name: {name}"))) as setup:
+            setup.create()
+            setup.register_task()
+
+    def look():
+        tasks._next_search = 0.0
+        again(tasks)
+
+    for name in ("kept", "lost"):
+        announce(name)
+    tasks = TaskMonitors([own_broker.url], make)
+    assert tasks.search() == {}
+    look()
+    assert (list(tasks.monitors), tasks.trouble()) == (["kept", "lost"], {})
+    announce("new")
+    look()
+    assert (list(tasks.monitors), tasks.trouble()) == (["kept", "lost", "new"], {})
+    admin = KafkaAdminClient(bootstrap_servers=own_broker.bootstrap)
+    admin.delete_topics([*Names("lost").all], timeout_ms=30_000)
+    eventually(lambda: not set(Names("lost").all) & set(admin.list_topics()))
+    admin.close()
+    seen = tasks.monitors["kept"].snapshot.now
+    look()
+    assert tasks.trouble().keys() == {"lost"}
+    assert f"there is no log at {own_broker.url}/lost any more" in tasks.trouble()["lost"]
+    assert tasks.monitors["kept"].snapshot.now > seen
+    tasks.close()

@@ -25,6 +25,7 @@ from murk.monitoring.metrics.catalogue import METRICS
 from murk.stream import open_log
 from tests.cli.harness import HEADER, ROWS, murk, start
 from tests.services.services import PROMETHEUS, Prometheus, eventually, require
+from tests.tools.grafana_schema import flat
 from tools import prometheus, promql
 from tools.grafana import DASHBOARDS
 
@@ -64,7 +65,7 @@ OWN = {metric.name: OF_OTHERS[metric.optional] for metric in METRICS if metric.o
 # Compared only where several epochs have intervals, of far more people than are here; tests/monitoring/test_drift.py
 # has tasks that have.
 OF_MANY_PEOPLE = {"murk_drift_p_value", "murk_parameter_change"}
-VARIABLES = {"$parameter": ".+", "$__rate_interval": "5s"}
+VARIABLES = {"$parameter": ".+", "$tasks": ".+", "$__rate_interval": "5s"}
 
 
 class Tool:
@@ -114,11 +115,11 @@ def tool(folder, *arguments):
         running.process.stderr.close()
 
 
-def configuration(monitors, people, learner, gateway, shuffler):
+def configuration(monitor, people, learner, gateway, shuffler):
     """The deployed configuration with other targets and shorter intervals."""
     found = yaml.safe_load((DEPLOY / "prometheus.yml").read_text())
     targets = {
-        alerts.MONITOR_JOB: monitors, prometheus.PEOPLE_JOB: [people], prometheus.LEARNER_JOB: [learner],
+        alerts.MONITOR_JOB: [monitor], prometheus.PEOPLE_JOB: [people], prometheus.LEARNER_JOB: [learner],
         prometheus.GATEWAY_JOB: [gateway], prometheus.SHUFFLER_JOB: [shuffler],
     }  # fmt: skip
     assert {job["job_name"] for job in found["scrape_configs"]} == set(targets)
@@ -173,15 +174,19 @@ def scraped(tmp_path_factory):
     # make it last for several scrapes.
     produce = ["produce", "task.yaml", "--source", "people.csv", "--person", "who", "--level", "lot", "--seed", 1,
                "--patience", 300, "--metrics-port", 0, "--block", 12]  # fmt: skip
-    watch = ["monitor", "task.yaml", "--log", LOG, "--port", 0, "--wait", "--json", "--interval", 0.5,
-             "--reference", "reference.json", "--known-within", 0.001]  # fmt: skip
+    watch = ["monitor", "--log", LOG, "--port", 0, "--wait", "--json", "--interval", 0.5,
+             "--reference", "third-child=reference.json", "--known-within", 0.001]  # fmt: skip
+    for name in OTHERS:
+        watch += ["--log", f"sqlite:///{name}.db"]
     with tool(folder, *produce) as people, tool(folder, *watch) as monitor, ExitStack() as stack:
-        look = ["--port", 0, "--json", "--interval", 0.5]
-        others = [
-            stack.enter_context(tool(folder, "monitor", f"{name}.yaml", "--log", f"sqlite:///{name}.db", *look))
-            for name in OTHERS
-        ]
-        monitors = [address(one.line('"url"')) for one in (monitor, *others)]
+        watching = address(monitor.line('"url"'))
+
+        def shown():
+            with urllib.request.urlopen(f"http://{watching}/api/tasks") as answer:
+                return {each["name"] for each in json.load(answer)["tasks"]}
+
+        # One monitor of all tasks, of which the first appears when its people begin.
+        eventually(lambda: shown() == {"third-child", *OTHERS}, every=0.25)
         door = stack.enter_context(reserve())
         gateway = stack.enter_context(
             tool(folder, "gateway", "--log", LOG, "--port", 0, "--metrics-port", number(door), "--json")
@@ -194,7 +199,7 @@ def scraped(tmp_path_factory):
         # The learner's port is known before it is started, so that it is scraped from the first release on.
         held = reserve()
         targets = (
-            monitors,
+            watching,
             address(people.line("/metrics")),
             f"127.0.0.1:{number(held)}",
             f"127.0.0.1:{number(door)}",
@@ -237,7 +242,7 @@ def substituted(expr):
 
 def targets():
     for name, make in DASHBOARDS.items():
-        for panel in make()["panels"]:
+        for panel in flat(make()["panels"]):
             for target in panel.get("targets", []):
                 if any(name in target["expr"] for name in OF_MANY_PEOPLE):
                     continue
@@ -299,7 +304,8 @@ def test_task_and_parameters_can_be_chosen(scraped):
             found = server.get(
                 f"label/{label}/values", **{"match[]": substituted(selector), "start": began, "end": end}
             )
-            wanted = {"task": [*sorted(OTHERS), "third-child"], "parameter": sorted(REFERENCE)}[variable["name"]]
+            tasks = [*sorted(OTHERS), "third-child"]
+            wanted = {"task": tasks, "tasks": tasks, "parameter": sorted(REFERENCE)}[variable["name"]]
             assert found == wanted, name
 
 

@@ -25,10 +25,17 @@ def problems(document):
     parsed = dashboard.Dashboard.from_json(json.loads(json.dumps(document)))
     written = json.loads(JSONEncoder().encode(parsed))
     found = [f"{at}: not in the schema" for at in lost(document, written)]
-    for place, panel in enumerate(document["panels"]):
-        if panel["type"] != "row" and isinstance(parsed.panels[place].options, dict):
-            found.append(f"panels[{place}]: no schema for {panel['type']!r}")
+    for panel, own in zip(flat(document["panels"]), flat(parsed.panels, vars), strict=True):
+        if panel["type"] != "row" and isinstance(own.options, dict):
+            found.append(f"{panel['title']}: no schema for {panel['type']!r}")
     return found + list(mistyped(parsed))
+
+
+def flat(panels, keys=dict):
+    """Panels, each row followed by those that are folded into it."""
+    for panel in panels:
+        yield panel
+        yield from keys(panel).get("panels", [])
 
 
 def lost(given, written, at="dashboard"):

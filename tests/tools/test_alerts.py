@@ -123,13 +123,16 @@ def test_a_rule_cannot_name_what_is_not_exported(monkeypatch):
 
 
 def test_the_services_of_the_deployment_are_scraped():
+    def names(service):
+        return [service, f"{service}-gradients", f"{service}-examples"]
+
     jobs = prometheus.configuration()["scrape_configs"]
     targets = {job["job_name"]: job.get("static_configs") or job["dns_sd_configs"] for job in jobs}
     assert targets == {
         "murk-monitor": [{"targets": ["monitor:9464"]}],
         # Every address that the name has: there is one for each learner.
-        "murk-learner": [{"names": ["learner"], "type": "A", "port": 9466}],
-        "murk-population": [{"targets": ["population:9465"]}],
+        "murk-learner": [{"names": names("learner"), "type": "A", "port": 9466}],
+        "murk-population": [{"names": names("population"), "type": "A", "port": 9465}],
         "murk-gateway": [{"targets": ["gateway:9467"]}],
         "murk-shuffler": [{"names": ["shuffler"], "type": "A", "port": 9468}],
     }

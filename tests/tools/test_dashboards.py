@@ -19,7 +19,7 @@ every_dashboard = pytest.mark.parametrize("made", MADE.values(), ids=MADE)
 
 
 def panels(made):
-    return [panel for panel in made["panels"] if panel["type"] != "row"]
+    return [panel for panel in grafana_schema.flat(made["panels"]) if panel["type"] != "row"]
 
 
 def queries(made):
@@ -77,15 +77,47 @@ def test_schema_check_sees_what_is_wrong(spoil):
 
 @every_dashboard
 def test_grid_is_full_and_nothing_overlaps(made):
-    taken = set()
-    for panel in made["panels"]:
-        at = panel["gridPos"]
-        cells = {(x, y) for x in range(at["x"], at["x"] + at["w"]) for y in range(at["y"], at["y"] + at["h"])}
-        assert not cells & taken, panel["title"]
-        taken |= cells
-    assert {x for x, _ in taken} == set(range(24))
-    assert len(taken) == 24 * (1 + max(y for _, y in taken))
-    assert len({panel["id"] for panel in made["panels"]}) == len(made["panels"])
+    for row in [made, *(panel for panel in made["panels"] if panel["type"] == "row" and panel["collapsed"])]:
+        taken = set()
+        for panel in row["panels"]:
+            at = panel["gridPos"]
+            cells = {(x, y) for x in range(at["x"], at["x"] + at["w"]) for y in range(at["y"], at["y"] + at["h"])}
+            assert not cells & taken, panel["title"]
+            taken |= cells
+        assert {x for x, _ in taken} == set(range(24))
+        first, last = (end(y for _, y in taken) for end in (min, max))
+        assert len(taken) == 24 * (1 + last - first)
+        # A folded row's panels follow it.
+        assert first == (row["gridPos"]["y"] + 1 if row is not made else 0)
+    every = [*grafana_schema.flat(made["panels"])]
+    assert len({panel["id"] for panel in every}) == len(every)
+
+
+def is_of_some(metric):
+    """Whether only tasks of some protocols, or with a service of their own, have a metric."""
+    words = ("with protocol", "iterative", "with `contrasts`")
+    return metric.side in ("gateway", "shuffler") or any(word in metric.optional for word in words)
+
+
+@pytest.mark.parametrize("name", [name for name in MADE if name != "tasks"])
+def test_rows_that_only_some_tasks_fill_are_folded(name):
+    row, filled = None, {}
+    for panel in grafana_schema.flat(MADE[name]["panels"]):
+        if panel["type"] == "row":
+            row = panel
+            assert row["collapsed"] == bool(row["panels"])
+        for one in panel.get("targets", []):
+            found = [is_of_some(find(metric)) for metric in names(one["expr"])]
+            filled.setdefault((row["title"], row["collapsed"]), []).append(any(found))
+    assert all(all(found) == folded and any(found) == folded for (_, folded), found in filled.items()), filled
+
+
+def test_all_tasks_are_chosen_at_first_where_they_are_compared():
+    [chosen] = MADE["tasks"]["templating"]["list"]
+    assert (chosen["name"], chosen["multi"], chosen["current"]["value"]) == ("tasks", True, ["$__all"])
+    for name in MADE.keys() - {"tasks"}:
+        [chosen] = [one for one in MADE[name]["templating"]["list"] if one["name"] == "task"]
+        assert not chosen["multi"]
 
 
 @every_dashboard
@@ -100,7 +132,8 @@ def test_every_query_is_for_the_chosen_task(made):
     for expr in queries(made):
         used = names(expr)
         assert used
-        assert expr.count('task="$task"') == len(used), expr
+        of = 'task=~"$tasks"' if made["uid"] == "murk-tasks" else 'task="$task"'
+        assert expr.count(of) == len(used), expr
 
 
 @every_dashboard

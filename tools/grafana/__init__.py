@@ -1,13 +1,14 @@
-"""Grafana: three dashboards and what provisions them, as plain JSON made from the description of the metrics."""
+"""Grafana: four dashboards and what provisions them, as plain JSON made from the description of the metrics."""
 
 from tools.grafana.model import model
 from tools.grafana.panels import DATASOURCE, Json
 from tools.grafana.pipeline import pipeline
 from tools.grafana.privacy import privacy
+from tools.grafana.tasks import tasks
 
 __all__ = ["DASHBOARDS", "DASHBOARD_FOLDER", "dashboard_provider", "data_source"]
 
-DASHBOARDS = {"model": model, "pipeline": pipeline, "privacy": privacy}
+DASHBOARDS = {"tasks": tasks, "model": model, "pipeline": pipeline, "privacy": privacy}
 """Every dashboard by the name of its file."""
 
 DASHBOARD_FOLDER = "/etc/grafana/dashboards"

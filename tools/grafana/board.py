@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import count
 
 from tools.grafana.panels import DATASOURCE, WIDTH, Json
 from tools.promql import query
@@ -34,10 +35,11 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """Lines of panels under a heading."""
+    """Lines of panels under a heading; a folded one holds what many tasks do not have, until it is opened."""
 
     title: str
     lines: Sequence[Line]
+    folded: bool = False
 
 
 def label_values(metric: str, label: str) -> str:
@@ -77,17 +79,22 @@ def variable(name: str, label: str, description: str, asked: str, *, several: bo
 def dashboard(uid: str, title: str, description: str, sections: Sequence[Section], variables: Sequence[Json]) -> Json:
     """Lay sections one below the other and give the whole dashboard."""
     panels: list[Json] = []
+    numbers = count(1)
     y = 0
     for section in sections:
-        panels.append({"type": "row", "title": section.title, "collapsed": False, "panels": [],
-                       "gridPos": {"x": 0, "y": y, "w": WIDTH, "h": 1}})  # fmt: skip
+        row: Json = {"id": next(numbers), "type": "row", "title": section.title, "collapsed": section.folded,
+                     "panels": [], "gridPos": {"x": 0, "y": y, "w": WIDTH, "h": 1}}  # fmt: skip
+        panels.append(row)
         y += 1
+        inside = y
         for line in section.lines:
             x = 0
             for panel, width in zip(line.panels, _widths(line), strict=True):
-                panels.append(panel | {"gridPos": {"x": x, "y": y, "w": width, "h": line.height}})
+                at = {"x": x, "y": inside, "w": width, "h": line.height}
+                (row["panels"] if section.folded else panels).append({"id": next(numbers)} | panel | {"gridPos": at})
                 x += width
-            y += line.height
+            inside += line.height
+        y = y if section.folded else inside
     return {
         "uid": uid,
         "title": title,
@@ -101,10 +108,10 @@ def dashboard(uid: str, title: str, description: str, sections: Sequence[Section
         "refresh": "10s",
         "time": {"from": "now-1h", "to": "now"},
         "fiscalYearStartMonth": 0,
-        "templating": {"list": [_task(), *variables]},
+        "templating": {"list": [*variables]},
         "annotations": {"list": []},
         "links": [_links()],
-        "panels": [{"id": number} | panel for number, panel in enumerate(panels, 1)],
+        "panels": panels,
     }
 
 
@@ -115,10 +122,9 @@ def _widths(line: Line) -> Sequence[int]:
     return widths
 
 
-def _task() -> Json:
-    return variable(
-        "task", "Task", "The task to look at: one name for each monitor.", label_values("murk_log_reachable", "task")
-    )
+def one_task() -> Json:
+    """Make the variable of the task to look at."""
+    return variable("task", "Task", "The task to look at.", label_values("murk_log_reachable", "task"))
 
 
 def _links() -> Json:
@@ -131,6 +137,6 @@ def _links() -> Json:
         "keepTime": True,
         "targetBlank": False,
         "icon": "external link",
-        "tooltip": "The other dashboards, for the same task and time",
+        "tooltip": "The other dashboards, for the same time",
         "url": "",
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from murk.learners.estimates.drift import FALSE_ALARM
 from murk.monitoring.metrics.exporter import LEARNED as RESULT
-from tools.grafana.board import Line, Section, dashboard, label_values, variable
+from tools.grafana.board import Line, Section, dashboard, label_values, one_task, variable
 from tools.grafana.panels import Json, band, stat, table, target, timeseries
 
 LEARNED = 'sum(max by (partition) (murk_model_version{task="$task"}))'
@@ -44,12 +44,18 @@ def model() -> Json:
                 "How far from the truth",
                 [Line([_error(), _widths()], 9), Line([_error_times_root(), _distance(), _alike()], 8, (10, 10, 4))],
             ),
-            Section("Contrasts (only with contrasts in the task)", [Line([_contrasts()], 8)]),
+            Section("Contrasts (only with contrasts in the task)", [Line([_contrasts()], 8)], folded=True),
             Section("Has the model changed?", [Line([_drift(), _changes(), _used()], 8, (9, 9, 6))]),
-            Section("The loss (protocol: examples)", [Line([_loss(), _refused(), _refused_share()], 8, (12, 6, 6))]),
-            Section("The learner", [Line([_version(), _gap(), _step()], 8)]),
+            Section("Releases learned", [Line([_version()], 7)]),
+            Section("Steps (protocol: gradients or examples)", [Line([_gap(), _step()], 8)], folded=True),
+            Section(
+                "The loss (protocol: examples)",
+                [Line([_loss(), _refused(), _refused_share()], 8, (12, 6, 6))],
+                folded=True,
+            ),
         ],
         [
+            one_task(),
             variable(
                 "parameter", "Parameter", "The coefficients to draw with their intervals.",
                 label_values('murk_parameter{task="$task"}', "name"), several=True,

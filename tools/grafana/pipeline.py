@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tools.grafana.board import Line, Section, dashboard
+from tools.grafana.board import Line, Section, dashboard, one_task
 from tools.grafana.panels import Json, heatmap, stat, target, timeseries, words
 
 RATE = "[$__rate_interval]"
@@ -39,7 +39,7 @@ def pipeline() -> Json:
             Section("How old gradients are (protocol: gradients)", [
                 Line([_heatmap(), _quantiles()], 9),
                 Line([_relative()], 7),
-            ]),
+            ], folded=True),
             Section("Learners, as they tell of themselves", [
                 Line([_owned(), _read_by(), _versions()], 7),
                 Line([_own_lag(), _commit_age(), _reached()], 7),
@@ -47,14 +47,14 @@ def pipeline() -> Json:
             Section("Devices over HTTP", [
                 Line([_posted(), _refused(), _requests()], 7),
                 Line([_waiting(), _door()], 7),
-            ]),
+            ], folded=True),
             Section("Shuffler (tasks with shuffle)", [
                 Line([_crowd(), _forwarded(), _removed()], 7),
                 Line([_dropped(), _crowds(), _between()], 7),
-            ]),
+            ], folded=True),
             Section("The ends of the pipe", [Line([_outbox(), _reachable(), _quiet()], 7)]),
         ],
-        [],
+        [one_task()],
     )  # fmt: skip
 
 

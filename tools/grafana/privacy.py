@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tools.grafana.board import Line, Section, dashboard
+from tools.grafana.board import Line, Section, dashboard, one_task
 from tools.grafana.panels import Json, buckets, heatmap, stat, target, text, timeseries
 
 NO_EPSILON = "no level of this task states an epsilon"
@@ -43,7 +43,7 @@ def privacy() -> Json:
                 Line([_refusals(), _refused_share()], 7),
             ]),
         ],
-        [],
+        [one_task()],
     )  # fmt: skip
 
 

@@ -119,8 +119,8 @@ def _masked(setting: Setting) -> Setting:
     value = setting.value
     if isinstance(value, str):
         value = _PASSWORD.sub("://****@", value)
-    elif isinstance(value, tuple):
-        value = list(value)
+    elif isinstance(value, list | tuple):
+        value = [_PASSWORD.sub("://****@", one) if isinstance(one, str) else one for one in value]
     elif value is not None and not isinstance(value, bool | int | float | list):
         value = str(value)
     return setting._replace(value=value)

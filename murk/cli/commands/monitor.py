@@ -1,28 +1,36 @@
-"""``murk monitor``: serve metrics and a live page."""
+"""``murk monitor``: serve metrics and live pages."""
 
 from __future__ import annotations
 
+import re
 import time
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from functools import partial
 from logging import INFO
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from murk.cli.interrupts import stoppable
 from murk.cli.logs import logging_options, say, start_logging
-from murk.cli.options import begin_on, existing_log, wait_for_task
+from murk.cli.options import Mistake, existing_logs, is_mistake, retrying, wait_for_task
 from murk.cli.output import address_as_json, print_address
+from murk.errors import UserError
 
 if TYPE_CHECKING:
     from murk.monitoring import Monitor
+    from murk.monitoring.tasks import TaskMonitors
     from murk.stream import Task
     from murk.stream.log.base import Log
 
 
 @click.command("monitor")
-@click.argument("task_path", metavar="TASK", type=click.Path())
-@existing_log
+@click.argument("task_paths", metavar="[TASK]...", type=click.Path(), nargs=-1)
+@existing_logs
+@click.option("--task", "names", multiple=True, metavar="NAME",
+              help="Monitor only the task NAME; may be repeated.  [default: all]")  # fmt: skip
 @click.option("--port", type=click.IntRange(0, 65535), required=True, metavar="N",
               help="Port to listen on; 0 lets the system choose.")  # fmt: skip
 @click.option("--host", default="127.0.0.1", show_default=True, metavar="H",
@@ -31,9 +39,10 @@ if TYPE_CHECKING:
               help="Host name that the server answers to, such as monitor.example.org or ``*.example.org``. May be "
               "repeated.")  # fmt: skip
 @click.option("--interval", type=click.FloatRange(0.05, 3600), default=1.0, show_default=True, metavar="SECONDS",
-              help="Least time between reads of the log; longer if reads take over 3% of a core.")  # fmt: skip
-@click.option("--reference", metavar="FILE",
-              help="True coefficients in coded units: JSON or YAML, or the --json output of another run.")  # fmt: skip
+              help="Least time between reads of a task; longer if reads take over 3% of a core.")  # fmt: skip
+@click.option("--reference", "references", multiple=True, metavar="[TASK=]FILE",
+              help="True coefficients of TASK, or of each task that has these, in coded units: JSON or YAML, or the "
+                   "--json output of another run. May be repeated.")  # fmt: skip
 @click.option("--known-within", "within", multiple=True, metavar="[NAME=]E",
               help="Alert once coefficient NAME, or each, has a half-width of at most E at every look, in coded units; "
                    "may be repeated.")  # fmt: skip
@@ -41,82 +50,156 @@ if TYPE_CHECKING:
 @logging_options
 @address_as_json
 def command(
-    task_path: str, log_url: str, port: int, host: str, allowed: tuple[str, ...], interval: float,
-    reference: str | None, within: tuple[str, ...], wait: bool, verbose: int, log_json: bool, as_json: bool,
+    task_paths: tuple[str, ...], log_urls: tuple[str, ...], names: tuple[str, ...], port: int, host: str,
+    allowed: tuple[str, ...], interval: float, references: tuple[str, ...], within: tuple[str, ...], wait: bool,
+    verbose: int, log_json: bool, as_json: bool,
 ) -> None:  # fmt: skip
-    """Serve metrics and a live page until interrupted.
+    """Serve metrics and live pages of the tasks on logs until interrupted.
 
-    The page is at /, Prometheus metrics at /metrics, health at /healthz, everything as JSON at /api/status. The log is
-    only read.
+    TASK are files of the tasks to monitor, with which the log's are compared; without them and --task, all tasks are
+    monitored, also those that appear later. The page is at /, Prometheus metrics at /metrics, health at /healthz,
+    everything as JSON at /api/status. The logs are only read.
     """
-    from murk.learners.core.design import effect_of
-    from murk.learners.estimates.units import units
-    from murk.learners.problem import problem_for
     from murk.monitoring import Monitor
-    from murk.monitoring.metrics.exporter import new_registry
-    from murk.monitoring.processes import ProcessMetrics
-    from murk.monitoring.reference import check_reference, half_widths_asked, read_reference
-    from murk.monitoring.web.routes import monitor_routes
+    from murk.monitoring.tasks import TaskMonitors
     from murk.monitoring.web.server import Hosts, Server
+    from murk.monitoring.web.task_routes import TaskRoutes
     from murk.stream import Task, open_log
 
     start_logging(verbose, log_json)
-    # Report invalid names and references before waiting for the log.
+    # Report invalid names and references before waiting for a log.
     Hosts(host, allowed)
-    task = Task.load(task_path)
-    truth = None if reference is None else read_reference(reference)
-    known = {}
-    if truth is not None or within:
-        problem = problem_for(task)
-        names = problem.estimate([problem.engine()]).names
-        known = half_widths_asked([effect_of(text, units(task), "half-width") for text in within], names)
-    if truth is not None:
-        check_reference(truth, names)
-    registry = new_registry()
-    ProcessMetrics(task.name, registry)
+    expected = {task.name: task for task in map(Task.load, task_paths)}
+    figures = _Figures(references, within)
+    chosen = [*dict.fromkeys((*expected, *names))]
+    if expected and not set(names) - expected.keys():
+        for task in expected.values():
+            figures.of(task)
+        figures.check()
+
+    def make(log: Log, carried: Task) -> Monitor:
+        if carried.name in expected:
+            _compare(expected[carried.name], carried, log.url)
+        again, patience = partial(open_log, log.url, create=False), max(60.0, 10.0 * interval)
+        return Monitor(log, carried, reopen=again, patience=patience, **figures.of(carried))
+
     try:
         with stoppable(), ExitStack() as stack:
-
-            def watch(log: Log, carried: Task) -> Monitor:
-                _compare(task, carried, log_url)
-                again, patience = lambda: open_log(log.url, create=False), max(60.0, 10.0 * interval)
-                return Monitor(
-                    log, carried, registry=registry, reference=truth, known_within=known, reopen=again,
-                    patience=patience,
-                )  # fmt: skip
-
-            log, carried, monitor = begin_on(log_url, watch, wait=wait, name=task.name)
-            stack.callback(log.close)
-            stack.callback(monitor.close)
-            monitor.poll()
-            server = stack.enter_context(Server(monitor_routes(monitor), host, port, allowed=allowed))
-            print_address(carried.name, server, f"page at {server.url}/, metrics at {server.url}/metrics", as_json)
-            _watch(monitor, interval)
+            tasks = TaskMonitors(log_urls, make, names=chosen, interval=interval)
+            stack.callback(tasks.close)
+            retrying(partial(_begin, tasks, log_urls, wait=wait), wait=wait)
+            try:
+                figures.check()
+            except UserError as error:
+                if not wait:
+                    raise
+                # The task that it is for may appear later.
+                say(f"murk: {error}", code=error.code)
+            tasks.step()
+            server = stack.enter_context(Server(TaskRoutes(tasks), host, port, allowed=allowed))
+            label = ", ".join(tasks.monitors)
+            print_address(label, server, f"page at {server.url}/, metrics at {server.url}/metrics", as_json)
+            _watch(tasks)
     except KeyboardInterrupt:
         say("stopped", INFO)
 
 
-def _watch(monitor: Monitor, interval: float) -> None:
-    """Poll forever, and report when the log becomes unreachable and returns."""
-    healthy, used = True, 0.0
+class _Figures:
+    """Settings of tasks' monitors, of which each must fit at least one task."""
+
+    def __init__(self, references: Sequence[str], within: Sequence[str]) -> None:
+        from murk.monitoring.reference import read_reference
+
+        self._references: list[tuple[str | None, str, Mapping[str, float]]] = []
+        for text in references:
+            task, path = _of_task(text)
+            self._references.append((task, text, read_reference(path)))
+        self._within = within
+        self._errors: dict[str, UserError | None] = {}
+
+    def of(self, task: Task) -> dict[str, Any]:
+        """Return the reference and the half-widths that fit a task; raise `UserError` for a reference that names it."""
+        from murk.learners.core.design import effect_of
+        from murk.learners.estimates.units import units
+        from murk.learners.problem import problem_for
+        from murk.monitoring.reference import check_reference, half_widths_asked
+
+        if not self._references and not self._within:
+            return {}
+        problem = problem_for(task)
+        names = problem.estimate([problem.engine()]).names
+        truth = None
+        # A reference for the task itself replaces one for all.
+        for name, text, reference in sorted(self._references, key=lambda each: each[0] is not None):
+            if name in (None, task.name) and self._fits(text, partial(check_reference, reference, names)):
+                truth = reference
+        asked = []
+        for text in self._within:
+            pair = effect_of(text, units(task), "half-width")
+            if self._fits(text, partial(half_widths_asked, [pair], names)):
+                asked.append(pair)
+        return {"reference": truth, "known_within": half_widths_asked(asked, names)}
+
+    def check(self) -> None:
+        """Raise the error of a setting that fits none of the tasks so far."""
+        for name, text, _ in self._references:
+            if text not in self._errors:
+                raise UserError(f"--reference {text}: no task {name!r} is monitored: name one that is")
+        for error in self._errors.values():
+            if error is not None:
+                raise error
+
+    def _fits(self, text: str, check: Callable[[], object]) -> bool:
+        try:
+            check()
+        except UserError as error:
+            self._errors.setdefault(text, error)
+            return False
+        self._errors[text] = None
+        return True
+
+
+def _of_task(text: str) -> tuple[str | None, str]:
+    """Return the task, if any, and the path of ``[TASK=]FILE``."""
+    named = re.fullmatch(r"([a-z0-9-]{1,64})=(.+)", text)
+    return (named[1], named[2]) if named and not Path(text).is_file() else (None, text)
+
+
+def _begin(tasks: TaskMonitors, urls: Sequence[str], *, wait: bool) -> None:
+    """Search for tasks; raise an error unless all given logs and chosen tasks, or with ``wait`` any, were found."""
+    errors = tasks.search()
+    for error, opened in errors.values():
+        if isinstance(error, UserError) and is_mistake(error, opened=opened):
+            raise Mistake(error)
+    missing, carried = tasks.missing(), ", ".join(sorted(tasks.carried.values())) or "none"
+    absent = UserError(f"no log carries the task {', '.join(missing)}; there are {carried}", code="MURK-LOG-003")
+    if missing and tasks.carried.keys() >= set(urls):
+        raise Mistake(absent)
+    if tasks.monitors and wait:
+        return
+    for url, (error, _) in errors.items():
+        # A damaged log among a cluster's is shown on the page.
+        if url in urls or missing or not tasks.monitors:
+            raise error
+    if missing:
+        raise absent
+    if not tasks.monitors:
+        raise UserError(f"no log of {', '.join(urls)} has a task to monitor", code="MURK-LOG-003")
+
+
+def _watch(tasks: TaskMonitors) -> None:
+    """Poll forever, and report when a log becomes unreachable and returns."""
+    before = tasks.trouble()
     while True:
-        if monitor.healthy != healthy:
-            healthy = not healthy
-            problem = monitor.snapshot.problem
-            say("the log can be read again" if problem is None else f"cannot read the log: {problem}")
-        time.sleep(rest(used, interval))
-        start = time.thread_time()
-        monitor.poll()
-        used = time.thread_time() - start
-
-
-def rest(used: float, interval: float) -> float:
-    """Return the seconds until the next poll: 32 times the CPU time of the last one, from ``interval`` to 10.
-
-    >>> rest(0.01, 1.0), rest(0.25, 1.0), rest(10.0, 1.0)
-    (1.0, 8.0, 10.0)
-    """
-    return max(interval, min(32.0 * used, 10.0))
+        pause = tasks.step()
+        now = tasks.trouble()
+        for name in before.keys() | now.keys():
+            if name not in now:
+                say(f"{name}: the log can be read again")
+            elif name not in before:
+                say(f"{name}: cannot read the log: {now[name]}")
+        before = now
+        time.sleep(pause)
 
 
 def _compare(task: Task, carried: Task, url: str) -> None:

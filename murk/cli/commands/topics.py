@@ -9,6 +9,7 @@ import click
 
 from murk.cli.options import as_json, asking, load_task, make_public
 from murk.cli.output import print_json
+from murk.errors import UserError
 
 if TYPE_CHECKING:
     from murk.stream import Task
@@ -21,7 +22,7 @@ _STORED = "the task is stored in the log: devices and learners may begin"
 
 
 @click.command("topics")
-@click.argument("task_path", metavar="TASK", type=click.Path())
+@click.argument("task_paths", metavar="TASK...", type=click.Path(), nargs=-1, required=True)
 @click.option(
     "--log",
     "log_url",
@@ -41,15 +42,32 @@ _STORED = "the task is stored in the log: devices and learners may begin"
 @make_public
 @as_json
 def command(
-    task_path: str, log_url: str, simulated: bool, replication: int | None, estimates: bool, check: bool,
+    task_paths: tuple[str, ...], log_url: str, simulated: bool, replication: int | None, estimates: bool, check: bool,
     make_public: int | None, as_json: bool,
 ) -> None:  # fmt: skip
-    """Create the topics of TASK on a Kafka cluster, correct their settings and report problems.
+    """Create the topics of each TASK on a Kafka cluster, correct their settings and report problems.
 
     It also announces the task, unless its public covariates come from the people themselves: then `murk produce` does.
-    A log in a file has no topics, and the task is only announced.
+    A log in a file has no topics, and the task is only announced. With several tasks --json prints a line for each.
     """
-    from murk.errors import UserError
+    tasks = [load_task(path) for path in task_paths]
+    if len({task.name for task in tasks}) < len(tasks):
+        raise UserError("several TASK have one name: give each task a name of its own")
+    if len(tasks) > 1 and log_url.removeprefix("kafka://").partition("/")[2]:
+        raise UserError(f"{len(tasks)} tasks need a log each: give the URL of a cluster, kafka://HOST:PORT")
+    fit = [
+        _set_up(task.with_simulated(simulated), log_url, replication, make_public, estimates=estimates, check=check,
+                as_json=as_json)
+        for task in tasks
+    ]  # fmt: skip
+    sys.exit(0 if all(fit) else 1)
+
+
+def _set_up(
+    task: Task, log_url: str, replication: int | None, make_public: int | None, *, estimates: bool, check: bool,
+    as_json: bool,
+) -> bool:  # fmt: skip
+    """Set a task's topics up, print what was done, and return whether they fit the task."""
     from murk.learners.problem import problem_for
     from murk.learners.results.report import cost_of_forgetting
     from murk.producers.populations.file_work import check_public, constant_in_public
@@ -58,7 +76,7 @@ def command(
     on_kafka = log_url.startswith("kafka:")
     if not on_kafka and (replication is not None or estimates or check):
         raise UserError("only a log on Kafka has topics: remove --replication, --estimates and --check")
-    task = load_task(task_path).with_simulated(simulated)
+    simulated = task.simulated
     for caution in constant_in_public(task):
         click.echo(f"{task.name}: caution: {caution}", err=True)
     problem_for(task).check_state()
@@ -70,7 +88,7 @@ def command(
                 f"the task {task.name!r} is announced by `murk produce`, which sets its public sample aside"
             )
         _announce_on_file(task, log_url, make_public, as_json=as_json)
-        return
+        return True
     from murk.stream.log.kafka.log import TopicSetup
 
     with TopicSetup(log_url, task, replication=replication, estimates=estimates) as setup:
@@ -105,7 +123,7 @@ def command(
                 click.echo(_STORED)
             elif waiting:
                 click.echo("the task is announced by `murk produce`, which sets its public sample aside")
-    sys.exit(1 if problems else 0)
+    return not problems
 
 
 def _announce_on_file(task: Task, url: str, agreed: int | None, *, as_json: bool) -> None:

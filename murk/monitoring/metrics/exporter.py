@@ -49,6 +49,10 @@ def new_registry() -> CollectorRegistry:
     return CollectorRegistry(auto_describe=False)
 
 
+Values = Callable[[Metric], Iterable[Sample | Histogram]]
+"""Function that returns a metric's current values."""
+
+
 class Exporter(ABC):
     """Base class for collectors of a task's metrics of one ``side``; by default in a registry of their own."""
 
@@ -65,35 +69,42 @@ class Exporter(ABC):
 
     def describe(self) -> Iterator[Family]:
         """Return the metrics without values, for the registry."""
-        return self._families(lambda metric: ())
+        return families(self.side, {})
 
     def collect(self) -> Iterator[Family]:
         """Return the metrics, for the registry."""
-        return self._families(self._values())
-
-    def _families(self, values: Callable[[Metric], Iterable[Sample | Histogram]]) -> Iterator[Family]:
-        return (family(metric, self._task_name, values(metric)) for metric in METRICS if metric.side == self.side)
+        return families(self.side, {self._task_name: self._values()})
 
     @abstractmethod
-    def _values(self) -> Callable[[Metric], Iterable[Sample | Histogram]]:
+    def _values(self) -> Values:
         """Return a function that returns a metric's current values."""
 
 
-def family(metric: Metric, task: str, values: Iterable[Sample | Histogram]) -> Family:
-    """Return a metric for prometheus_client, without values that are not finite."""
+def families(side: Side, tasks: Mapping[str, Values]) -> Iterator[Family]:
+    """Return the metrics of one side, each with the values of all tasks."""
+    return (
+        family(metric, {task: values(metric) for task, values in tasks.items()})
+        for metric in METRICS
+        if metric.side == side
+    )
+
+
+def family(metric: Metric, tasks: Mapping[str, Iterable[Sample | Histogram]]) -> Family:
+    """Return a metric for prometheus_client with its values by task, without values that are not finite."""
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
     from prometheus_client.utils import floatToGoString
 
+    found = ((task, value) for task, values in tasks.items() for value in values)
     if metric.kind == "histogram":
         histogram = HistogramMetricFamily(metric.name, metric.help, labels=metric.labels)
         bounds = [floatToGoString(bound) for bound in (*metric.buckets, math.inf)]  # type: ignore[no-untyped-call]
-        for value in values:
+        for task, value in found:
             assert isinstance(value, Histogram)
             histogram.add_metric([task], list(zip(bounds, accumulate(value.counts), strict=True)), value.total)
         return histogram
     kind = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
     plain = kind(metric.name, metric.help, labels=metric.labels)
-    for value in values:
+    for task, value in found:
         assert isinstance(value, Sample)
         if math.isfinite(value.value):
             plain.add_metric([task, *value.labels], value.value)

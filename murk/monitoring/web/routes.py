@@ -95,15 +95,13 @@ TYPES = {
 def monitor_routes(monitor: Monitor, page: Path = PAGE) -> dict[str, Route]:
     """Return the routes of a monitor; ``/healthz`` answers 503 while the log cannot be read."""
 
-    def status(headers: Message) -> Response:
-        return Response(200, "application/json", monitor.snapshot.body)
+    return {**files(page), **runbook_routes(), **own_routes(monitor)}
 
-    return {
-        **files(page),
-        **runbook_routes(),
-        **health_routes(monitor.registry, lambda: monitor.snapshot.problem),
-        "/api/status": status,
-    }
+
+def own_routes(monitor: Monitor) -> dict[str, Route]:
+    """Return the routes of a task's figures."""
+    status = partial(json_response, lambda: monitor.snapshot.body)
+    return {**health_routes(monitor.registry, lambda: monitor.snapshot.problem), "/api/status": status}
 
 
 def health_routes(registry: CollectorRegistry, trouble: Callable[[], str | None]) -> dict[str, Route]:
@@ -138,6 +136,11 @@ def metrics(registry: CollectorRegistry, headers: Message) -> Response:
         # Invalid version in the Accept header: answer in the plain format.
         encode, kind = generate_latest, "text/plain; version=0.0.4; charset=utf-8"
     return Response(200, kind, encode(registry))
+
+
+def json_response(body: Callable[[], bytes], headers: Message) -> Response:
+    """Return JSON that is made for each request."""
+    return Response(200, "application/json", body())
 
 
 def _fixed(response: Response, headers: Message) -> Response:

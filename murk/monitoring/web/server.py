@@ -1,4 +1,4 @@
-"""A small web server for fixed paths that slow or hostile clients cannot block.
+"""A small web server for known paths that slow or hostile clients cannot block.
 
 Paths are matched exactly, which rules out path traversal. A connection carries one request and has a deadline; when
 there are too many connections, the oldest is closed. Only allowed host names are answered, as a defence against DNS
@@ -12,14 +12,14 @@ import re
 import socket
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from email.message import Message
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from ipaddress import ip_address
 from socketserver import TCPServer
 from time import monotonic
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Protocol, Self
 
 from murk.errors import MurkError, UserError
 
@@ -114,6 +114,13 @@ Route = Callable[[Message], Response]
 """Function that returns the response to a request with the given headers; called from many threads."""
 
 
+class Routes(Protocol):
+    """Routes by path, as a mapping; they may change while they are served."""
+
+    def get(self, path: str, /) -> Route | None:
+        """Return the route of a path, if there is one."""
+
+
 def text(status: int, words: str) -> Response:
     """Return a response with a line of plain text."""
     return Response(status, "text/plain; charset=utf-8", words.encode() + b"\n")
@@ -141,12 +148,12 @@ class Server:
     """
 
     def __init__(
-        self, routes: Mapping[str, Route], host: str = "127.0.0.1", port: int = 0, *,
+        self, routes: Routes, host: str = "127.0.0.1", port: int = 0, *,
         options: tuple[str, str] = ("--port", "--host"), allowed: Sequence[str] = (),
     ) -> None:  # fmt: skip
         hosts = Hosts(host, allowed)
         try:
-            self._listener = _Listener(dict(routes), host, port, hosts)
+            self._listener = _Listener(routes, host, port, hosts)
         except (OSError, OverflowError, UnicodeError) as error:
             raise listening_error(error, host, port, options) from None
         self.host, self.port = host, int(self._listener.server_address[1])
@@ -182,7 +189,7 @@ class _Listener(ThreadingHTTPServer):
     block_on_close = False
     request_queue_size = 128
 
-    def __init__(self, routes: dict[str, Route], host: str, port: int, hosts: Hosts) -> None:
+    def __init__(self, routes: Routes, host: str, port: int, hosts: Hosts) -> None:
         self.routes, self.hosts = routes, hosts
         self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self._since: dict[Any, float] = {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Final, Protocol
 
 from murk.errors import UserError
@@ -57,6 +58,19 @@ def open_log(url: str, *, create: bool = True, name: str | None = None, model: s
     return opener(url, create=create, name=name, **own)
 
 
+def find_logs(url: str, names: Sequence[str] = ()) -> list[str]:
+    """Return the URLs of the logs at a URL; of a cluster the named ones, or all that this user may see.
+
+    Raises as `open_log`, and `UserError` if a cluster has no log.
+    """
+    if not url.startswith("kafka://"):
+        return [url]
+    _import_kafka()
+    from murk.stream.log.kafka.log import find_urls
+
+    return find_urls(url, names)
+
+
 def _open_sqlite(url: str, *, create: bool, name: str | None, model: str | None = None) -> Log:
     rest = url.partition("://")[2]
     if not rest.startswith("/"):
@@ -73,13 +87,19 @@ def _open_sqlite(url: str, *, create: bool, name: str | None, model: str | None 
 
 
 def _open_kafka(url: str, *, create: bool, name: str | None, model: str | None = None) -> Log:
+    _import_kafka()
+    from murk.stream.log.kafka.log import KafkaLog
+
+    return KafkaLog(url, create=create, name=name, model=model)
+
+
+def _import_kafka() -> None:
     try:
-        from murk.stream.log.kafka.log import KafkaLog
+        import murk.stream.log.kafka.log  # noqa: F401
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in ("kafka", "crc32c"):
             raise
         raise UserError('a log on Kafka needs its client: pip install "murk[kafka]"', code="MURK-CLI-003") from error
-    return KafkaLog(url, create=create, name=name, model=model)
 
 
 OPENERS: Final[dict[str, Opener]] = {"sqlite": _open_sqlite, "kafka": _open_kafka}  # openers by URL scheme

@@ -31,9 +31,16 @@ function fillRow(row, cells) {
     const name = cell.kind ?? "";
     if (node.className !== name) node.className = name;
     if (cell.label) node.dataset.label = cell.label;
-    if (cell.bar === undefined) setText(node, cell.text);
+    if (cell.link) setLink(node, cell);
+    else if (cell.bar === undefined) setText(node, cell.text);
     else setBar(node, cell.bar);
   });
+}
+
+function setLink(cell, { link, text }) {
+  const node = cell.firstElementChild ?? cell.appendChild(element("a"));
+  if (node.getAttribute("href") !== link) node.setAttribute("href", link);
+  setText(node, text);
 }
 
 // A bar from 0 to 1; every positive value stays visible.

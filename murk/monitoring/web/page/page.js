@@ -1,87 +1,32 @@
-// Polls the monitor once a second, and reports when it does not answer.
+// The page of one task.
 
 import { updateBlocks } from "./blocks.js";
 import { makeCurves } from "./curves.js";
-import { byId, setText } from "./dom.js";
+import { byId } from "./dom.js";
 import { startEstimates, updateEstimates } from "./estimates.js";
 import { timeOf } from "./format.js";
+import { follow, setState } from "./poll.js";
 
-const EVERY = 1000;
-const LONGEST_WAIT = 15000;
-const PATIENCE = 10000;
-const VERSION = 1;
-
-const state = { failures: 0, read: null, timer: 0, asking: false };
 let drawCurves = null;
 
-async function ask() {
-  const answer = await fetch("api/status", { cache: "no-store", signal: AbortSignal.timeout(PATIENCE) });
-  if (!answer.ok) throw new Error(`the monitor answered ${answer.status}`);
-  return answer.json();
-}
-
-async function poll() {
-  if (state.asking) return;
-  clearTimeout(state.timer);
-  state.asking = true;
-  let status = null;
-  try {
-    status = await ask();
-    state.failures = 0;
-  } catch {
-    // Whatever the error, the figures are old; `showLost` says so.
-    state.failures += 1;
-  }
-  state.asking = false;
-  const wait = state.failures ? Math.min(EVERY * 2 ** (state.failures - 1), LONGEST_WAIT) : EVERY;
-  state.timer = setTimeout(poll, wait);
-  if (status) showOrSay(status);
-  else showLost(wait);
-}
-
-function showOrSay(status) {
-  try {
-    show(status);
-  } catch (error) {
-    console.error(error);
-    setState("sick", "The monitor's answer cannot be shown", "What is shown may be old. Load the page again.");
-  }
-}
-
 function show(status) {
-  if (status.version !== VERSION) {
-    setState("sick", "This page does not fit the monitor", "The monitor was updated. Load the page again.");
+  if (status.tasks) {
+    // There were fewer tasks when this page was loaded; now its address has the list.
+    location.reload();
     return;
   }
   updateBlocks(status);
   updateEstimates(status);
   drawCurves(status);
-  state.read = status.now;
   if (status.healthy) setState("live", "Live", `updated ${timeOf(status.now)}`);
   else setState("sick", "The log cannot be read", `${status.problem ?? "no reason given"}. What is shown was read before.`);
-}
-
-function showLost(wait) {
-  const seen = state.read === null ? "No figures yet." : `What is shown is from ${timeOf(state.read)}.`;
-  setState("lost", "The monitor cannot be reached", `${seen} Trying again in ${Math.round(wait / 1000)} s.`);
-}
-
-function setState(name, text, detail) {
-  const strip = byId("status");
-  strip.dataset.state = name;
-  document.body.classList.toggle("old", name === "lost" || name === "sick");
-  setText(byId("status-text"), text);
-  setText(byId("status-detail"), detail);
-  byId("status-retry").hidden = name !== "lost";
 }
 
 function start() {
   drawCurves = makeCurves();
   startEstimates();
-  byId("status-retry").addEventListener("click", poll);
-  // Browsers slow the timers of hidden pages.
-  document.addEventListener("visibilitychange", () => document.hidden || poll());
-  poll();
+  for (const id of ["all-tasks", "several"]) byId(id).hidden = !location.pathname.includes("/tasks/");
+  follow("api/status", show);
 }
 
 start();

@@ -468,11 +468,7 @@ class KafkaLog(Log):
         if names:
             self._take_name(names[0])
         elif not self._create:
-            raise UserError(
-                f"there is no log at {self.url} that this user may see: create one with `murk topics TASK --log "
-                f"{self.url}`",
-                code="MURK-LOG-004",
-            )
+            raise _without_logs(self.url)
 
     def _find_identity(self) -> str | None:
         return topics.identity(self._admin, self.url, self._names)
@@ -545,6 +541,29 @@ class KafkaLog(Log):
         if self._state_reader is None:
             self._state_reader = Shared(self._clients, committed=True)
         return self._state_reader.newest(self._current_ends(), self._names.states, chain).record()
+
+
+def find_urls(url: str, names: Sequence[str] = ()) -> list[str]:
+    """Return the URLs of a cluster's logs that have these names, or of all that this user may see."""
+    address = Address.parse(url)
+    if address.name is not None:
+        return [address.url(address.name)]
+    if not names:
+        admin = Clients(address, Settings.read(), url).admin()
+        try:
+            names = topics.find(admin, url)
+        finally:
+            close_in_time(admin, url)
+    if not names:
+        raise _without_logs(url)
+    return [address.url(name) for name in names]
+
+
+def _without_logs(url: str) -> UserError:
+    return UserError(
+        f"there is no log at {url} that this user may see: create one with `murk topics TASK --log {url}`",
+        code="MURK-LOG-004",
+    )
 
 
 class TopicSetup:

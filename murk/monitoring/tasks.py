@@ -1,0 +1,233 @@
+"""Monitors of all tasks of one or several logs, which share a registry of metrics."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from murk.errors import UserError
+from murk.learners.results.numbers import finite
+from murk.monitoring.metrics.exporter import families, new_registry
+from murk.monitoring.monitor import Monitor, one_line
+from murk.monitoring.processes import build_info
+from murk.monitoring.snapshot import VERSION
+from murk.stream.log.base import Log
+from murk.stream.log.open import find_logs, open_log
+from murk.stream.task.task import Task
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+    from prometheus_client import Metric as Family
+
+_INTERVALS = 5  # intervals between two searches for new tasks
+_REST = 4.0  # rest after a search or a failed poll, as a multiple of the time that it took
+
+
+class TaskMonitors:
+    """Monitor all tasks of some logs, found when they appear; their metrics differ in the label ``task``.
+
+    Only `search` and `step` read logs, in one thread; everything else may be called from any thread. A task whose log
+    can no longer be read keeps its last figures and does not stop the others. Raises UserError if prometheus_client is
+    missing.
+
+    Parameters
+    ----------
+    urls
+        URLs of logs, which are only read: a file, a log of a cluster, or a cluster for all its logs.
+    make
+        Makes the monitor of a task from its log and the task as the log carries it.
+    names
+        Names of the only tasks to monitor; by default all.
+    interval
+        Least time in seconds between two polls of a task; a search for new tasks takes place after five times that.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> url = f"sqlite:///{tempfile.mkdtemp()}/log.db"
+    >>> task = Task.parse('''
+    ... name: third-child
+    ... features: [{name: age, low: 21, high: 35}]
+    ... target: {name: third_child, kind: binary, positive: yes, negative: no}
+    ... privacy: {guarantee: {gdp: {mu: 1.0}}}
+    ... ''')
+    >>> with open_log(url) as log:
+    ...     log.register_task(task.document())
+    >>> tasks = TaskMonitors([url], lambda log, task: Monitor(log, task, reopen=lambda: open_log(log.url)))
+    >>> tasks.search(), list(tasks.monitors)
+    ({}, ['third-child'])
+    >>> tasks.close()
+    """
+
+    def __init__(
+        self, urls: Sequence[str], make: Callable[[Log, Task], Monitor], *, names: Sequence[str] = (),
+        interval: float = 1.0,
+    ) -> None:  # fmt: skip
+        self.registry: CollectorRegistry = new_registry()
+        from prometheus_client import ProcessCollector
+
+        ProcessCollector(registry=self.registry)
+        self.registry.register(self)
+        # Replaced as a whole, since other threads read them.
+        self.monitors: Mapping[str, Monitor] = {}
+        self.problems: Mapping[str, str] = {}  # why logs have no monitor, by URL
+        self._urls, self._make, self._names, self._interval = tuple(urls), make, tuple(names), interval
+        self._task_of: dict[str, str] = {}
+        self._due: dict[str, float] = {}
+        self._gone: set[str] = set()
+        self._next_search = 0.0
+
+    def search(self) -> dict[str, tuple[Exception, bool]]:
+        """Begin to monitor tasks that are new; return by URL the errors, and whether the log had been opened."""
+        errors: dict[str, tuple[Exception, bool]] = {}
+        start = time.monotonic()
+        for given in self._urls:
+            try:
+                found = find_logs(given, self._names)
+            except Exception as error:  # noqa: BLE001 - the others must survive any error
+                errors[given] = error, False
+                continue
+            self._leave_out(given, found)
+            for url in found:
+                if url not in self._task_of and (failed := self._begin(url, listed=url != given)):
+                    errors[url] = failed
+        self.problems = {url: one_line(error) for url, (error, _) in errors.items()}
+        end = time.monotonic()
+        self._next_search = end + max(_INTERVALS * self._interval, _REST * (end - start))
+        return errors
+
+    def _leave_out(self, cluster: str, found: Sequence[str]) -> None:
+        """Do not poll logs that a cluster no longer has: a reader waits long for topics that were deleted."""
+        for url, name in self._task_of.items():
+            if url.startswith(f"{cluster.rstrip('/')}/") and name in self.monitors:
+                if url in found:
+                    self._gone.discard(name)
+                else:
+                    self._gone.add(name)
+                    lost = "its topics were deleted, or this user may no longer see them"
+                    self.monitors[name].fail(UserError(f"there is no log at {url} any more: {lost}"))
+
+    def missing(self) -> list[str]:
+        """Return the chosen tasks that no log carries."""
+        return [name for name in self._names if name not in self.monitors]
+
+    @property
+    def carried(self) -> Mapping[str, str]:
+        """Tasks that logs carry, monitored or not, by URL."""
+        return self._task_of
+
+    def step(self) -> float:
+        """Search if due, poll each task that is due, and return the seconds until the next step."""
+        if time.monotonic() >= self._next_search:
+            self.search()
+        for name, monitor in self.monitors.items():
+            start = time.monotonic()
+            if start < self._due.get(name, 0.0) or name in self._gone:
+                continue
+            used = time.thread_time()
+            done = monitor.poll()
+            pause = rest(time.thread_time() - used, self._interval)
+            end = time.monotonic()
+            if not done and len(self.monitors) > 1:
+                # A log that does not answer must not take the time of the others.
+                pause = max(pause, _REST * (end - start))
+            self._due[name] = end + pause
+        return max(
+            0.0,
+            min([self._next_search, *(due for name, due in self._due.items() if name not in self._gone)])
+            - time.monotonic(),
+        )
+
+    def trouble(self) -> dict[str, str]:
+        """Return why tasks, by name, and logs without a monitor, by URL, cannot be read."""
+        found = {name: monitor.snapshot.problem for name, monitor in self.monitors.items()}
+        return {name: problem for name, problem in found.items() if problem is not None} | dict(self.problems)
+
+    def body(self) -> bytes:
+        """Return all tasks with their main figures as JSON."""
+        found = {
+            "version": VERSION,
+            "now": time.time(),
+            "tasks": [_summary(monitor) for monitor in self.monitors.values()],
+            "problems": [{"log": url, "problem": problem} for url, problem in self.problems.items()],
+        }
+        return json.dumps(finite(found), allow_nan=False, separators=(",", ":")).encode()
+
+    def describe(self) -> Iterator[Family]:
+        """Return the metrics without values, for the registry."""
+        yield from families("monitor", {})
+        yield from families("process", {})
+
+    def collect(self) -> Iterator[Family]:
+        """Return the metrics of all tasks, for the registry."""
+        monitors = self.monitors
+        yield from families("monitor", {name: monitor.values() for name, monitor in monitors.items()})
+        yield from families("process", dict.fromkeys(monitors, build_info))
+
+    def close(self) -> None:
+        """Close all monitors, and the logs that they read."""
+        for monitor in self.monitors.values():
+            monitor.close()
+
+    def _begin(self, url: str, *, listed: bool) -> tuple[Exception, bool] | None:
+        log: Log | None = None
+        opened = False
+        try:
+            log = open_log(url, create=False)
+            if (document := log.document()) is None:
+                remedy = "`murk topics`, `murk run` or `murk produce` announces one"
+                raise UserError(f"{url} carries no task yet: {remedy}", code="MURK-LOG-003")
+            task = Task.from_document(document, f"the task on {url}")
+            if listed and task.name in self.monitors and task.shuffle is not None and log.crowd_mark() is None:
+                # The intake of a shuffler, which nobody learns from.
+                return None
+            opened = True
+            if not self._names or task.name in self._names:
+                self._add(url, log, task)
+                log = None
+            self._task_of[url] = task.name
+        except Exception as error:  # noqa: BLE001 - the others must survive any error
+            return error, opened
+        finally:
+            if log is not None:
+                log.close()
+        return None
+
+    def _add(self, url: str, log: Log, task: Task) -> None:
+        if task.name in self.monitors:
+            other = next(one for one, name in self._task_of.items() if name == task.name)
+            remedy = "give each a monitor of its own, or one task another name"
+            raise UserError(f"{url} carries a task {task.name!r}, as {other} does: {remedy}")
+        made = {**self.monitors, task.name: self._make(log, task)}
+        self.monitors = dict(sorted(made.items()))
+
+
+def rest(used: float, interval: float) -> float:
+    """Return the seconds until the next poll: 32 times the CPU time of the last one, from ``interval`` to 10.
+
+    >>> rest(0.01, 1.0), rest(0.25, 1.0), rest(10.0, 1.0)
+    (1.0, 8.0, 10.0)
+    """
+    return max(interval, min(32.0 * used, 10.0))
+
+
+def _summary(monitor: Monitor) -> dict[str, Any]:
+    snapshot = monitor.snapshot
+    task, found = snapshot.task, snapshot.figures
+    return {
+        "name": task.name,
+        "protocol": task.protocol,
+        "model": task.fitted_model,
+        "simulated": task.simulated,
+        "log": snapshot.url,
+        "healthy": snapshot.healthy,
+        "problem": snapshot.problem,
+        "releases": found.releases,
+        "rate": snapshot.rate,
+        "lag": found.lag,
+        "dead_letters": sum(found.dead.values()),
+        "estimated_error": found.estimated_error,
+        "parameter_error": found.parameter_error,
+    }
