@@ -185,6 +185,8 @@ class Outlook:
         """Return the mean answers of an epoch in which all answer as expected, with the present shares of levels."""
         tallies = {}
         for question, share in model.shares.items():
+            if question == "inside":
+                continue
             mean = self._answer(model, question)
             for level, known in self.counts.items():
                 count = round(people * known / self.people * share)
@@ -370,6 +372,7 @@ class Forgery:
         widened = sum(
             SLACK * (excess.answers - excess.expected) * influence_of(excess.question, epochs, mechanisms)
             for excess in exceeded
+            if excess.question != "inside"
         )
         return cls(Influence(max(influences)), exceeded, widened)
 
