@@ -15,9 +15,9 @@ from murk.learners.estimates.contrasts import Contrast, contrasts
 from murk.learners.estimates.drift import CurvePoint, Drift, drift_of, merged_curve
 from murk.learners.estimates.estimate import Estimate
 from murk.learners.estimates.looks import Looks, looks_of, why_no_sequence
+from murk.learners.estimates.sets import PredictionSets
 from murk.learners.problem import Problem, plausible
 from murk.learners.results.diagnosis import diagnose_task
-from murk.learners.estimates.sets import PredictionSets
 from murk.monitoring.metrics.catalogue import STALENESS_BOUNDS
 from murk.privacy import ApproxDP, GaussianDP, Guarantee, PureDP, ZeroConcentratedDP
 from murk.privacy.mechanisms import Costed

@@ -9,7 +9,6 @@ from operator import attrgetter
 from typing import Any, Final
 
 import numpy as np
-
 from numpy.typing import NDArray
 
 from murk._arrays import Floats
@@ -200,9 +199,10 @@ class PredictionSets:
         """Return why there are no sets yet, and the remedy."""
         wanted = (2.0 * self._error / (1.0 - self.coverage)) ** 2
         more = f", about {wanted:.1f} times as many at these budgets" if math.isfinite(wanted) else ""
+        within = (1.0 - self.coverage) / 2.0
         return (
-            f"{self.answers:,} answers do not tell the coverage of prediction sets within {(1.0 - self.coverage) / 2:.1%}"
-            f" yet: learn from more people{more}, or ask a larger share of them"
+            f"{self.answers:,} answers do not tell the coverage of prediction sets within {within:.1%} yet: learn from"
+            f" more people{more}, or ask a larger share of them"
         )
 
     def intervals(self, rows: Floats) -> Floats:

@@ -81,10 +81,10 @@ class Model:
     def flat(self) -> Floats:
         """The published vector: the origin, the transform by rows, the four numbers, and what sets need."""
         last = [self.reach, self.exponent, self.scatter, self.curvature]
-        own = [self.origin, self.transform.ravel(), last]
-        if self.sets is not None:
-            own += [self.sets.origin, [self.sets.threshold, self.sets.share]]
-        return np.concatenate(own)
+        own = np.concatenate([self.origin, self.transform.ravel(), last])
+        if self.sets is None:
+            return own
+        return np.concatenate([own, self.sets.origin, [self.sets.threshold, self.sets.share]])
 
     @classmethod
     def of(cls, flat: Floats, features: int, *, sets: bool = False) -> Model:
@@ -94,7 +94,9 @@ class Model:
             flat, rest = np.split(flat, [(len(flat) + features * features + 2) // 2])
             own = Sets(rest[:-2].copy(), float(rest[-2]), float(rest[-1]))
         origin, transform, last = np.split(flat, [-(features * features + 4), -4])
-        return cls(origin.copy(), transform.reshape(features, features).copy(), *map(float, last), own)
+        reach, exponent, scatter, curvature = map(float, last)
+        square = transform.reshape(features, features)
+        return cls(origin.copy(), square.copy(), reach, exponent, scatter, curvature, own)
 
     @property
     def matrix_reach(self) -> float:

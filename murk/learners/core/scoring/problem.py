@@ -109,9 +109,10 @@ class ScoreProblem:
         shown = self._model(model)
         if len(words) > 1:
             return [ALL_QUESTIONS[place] for place in asked(words, shown).tolist()]
-        ends = zip(("scatter", "curvature", "inside"), shown.thresholds, strict=True)
-        word = int(words[0])
-        return [next((question for question, end in ends if word < end), "score")]
+        word, (scatter, matrix, inside) = int(words[0]), shown.thresholds
+        if word < matrix:
+            return ["scatter" if word < scatter else "curvature"]
+        return ["inside" if word < inside else "score"]
 
     def vectors(
         self, X: NDArray[np.float64], y: NDArray[np.float64], theta: NDArray[np.float64] | None = None,
