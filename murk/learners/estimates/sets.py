@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from operator import attrgetter
+from operator import attrgetter, sub
 from typing import Any, Final
 
 import numpy as np
@@ -21,10 +21,11 @@ CONFIDENCE: Final = 0.95  # probability that coverage reaches its nominal value
 _POINTS: Final = 512  # grid of positions of the root
 _SLOPES: Final = 24  # grid of the curve's slopes
 _CURVED: Final = 0.5  # error of the curve, in units of its distance from the nominal coverage
-_NEAR: Final = 0.25  # shortfall of coverage, in units of 1 - C, from which the curve is followed to the root
-_STILL: Final = 0.1  # largest movement of a prediction, in positions, that leaves an older reply comparable
+_STILL: Final = 0.2  # largest movement of a prediction, in positions, that leaves an older reply comparable
 _WIDENED: Final = 1.5  # half the square of the normal 90% quantile, rounded up
-_NEXT: Final = 0.7  # quantile of the root to ask about: a little above the root, where the served threshold will be
+# Quantiles of the root to ask about: while it is uncertain a little below the median, as the curve is flat above the
+# root; then where the served threshold will be.
+_FIRST_NEXT, _NEXT = 0.4, 0.7
 _LEAST: Final = 1e-3  # least share of people that a curve leaves in or out
 
 
@@ -44,6 +45,8 @@ class Scale:
     high: float  # position of the largest threshold
     slope: float  # median slope
     spread: float  # standard deviation of the slope's logarithm
+    near: float  # shortfall of coverage, in units of 1 - C, from which the curve is followed to the root
+    wide: float  # positions between the root's median and its upper limit above which it is uncertain
     real: bool  # whether positions are logarithms of half-widths; else log odds of a probability
 
     def position(self, threshold: float) -> float:
@@ -58,11 +61,11 @@ class Scale:
     def moved(self, change: float, threshold: float) -> float:
         """Return how far a threshold moves, in positions, where ``x'b`` changes by ``change`` (root mean square)."""
         # The variance of residuals grows by the square of the change; log odds move with the classes' own.
-        return _WIDENED * (change / self.threshold(self.position(threshold))) ** 2 if self.real else change / 2.0
+        return _WIDENED * (change / self.threshold(self.position(threshold))) ** 2 if self.real else change / 4.0
 
 
-REAL: Final = Scale(math.log(0.01), math.log(2.0), 4.0, 0.5, True)
-LABELS: Final = Scale(-7.0, 7.0, 2.0, 0.8, False)
+REAL: Final = Scale(math.log(0.01), math.log(2.0), 4.0, 0.5, 1.0, 0.3, True)
+LABELS: Final = Scale(-7.0, 7.0, 2.0, 0.8, 0.25, 0.6, False)
 
 
 @dataclass(frozen=True)
@@ -91,7 +94,7 @@ class Root:
 
     .. math:: \bigl(\tfrac12 (F - C)\bigr)^2 + \bigl(b F (1 - F)\, m\bigr)^2
 
-    for curves that are not so away from the root, and for a prediction that has moved by m positions since. Asking at
+    for curves that are not so away from the root, and for a prediction that has moved by m positions since. Asking near
     the median is probabilistic bisection, which converges on curves with jumps, too.
 
     Source: Waeber, Frazier, Henderson, "Bisection search with noisy responses", 2013.
@@ -125,7 +128,8 @@ class Root:
 
     def next_question(self) -> float:
         """Return the threshold to ask about next."""
-        return self.quantile(_NEXT)
+        ends = (self.scale.position(self.quantile(each)) for each in (CONFIDENCE, 0.5))
+        return self.quantile(_FIRST_NEXT if sub(*ends) > self.scale.wide else _NEXT)
 
     def error(self) -> float:
         """Return the standard error of the coverage near the root; infinite without replies."""
@@ -139,14 +143,15 @@ class Root:
     def served(self) -> float:
         """Return the smallest threshold that is safe: the root is below it with probability `CONFIDENCE`.
 
-        Coverage may jump between two thresholds that were asked about. Where the lower one's was too far below C, the
-        higher one is safe, and nothing between.
+        Coverage may jump between two thresholds that were asked about, above all of labels, of which there are few.
+        Where the lower one's was too far below C, the higher one is safe, and nothing between.
         """
         threshold = self.quantile(CONFIDENCE)
         known = [reply for reply in self.replies if reply.moved <= _STILL]
         below = max((each for each in known if each.threshold <= threshold), default=None, key=_threshold_of)
         above = min((each.threshold for each in known if each.threshold >= threshold), default=threshold)
-        if below is None or below.share + below.error(self.coverage) < self.coverage - _NEAR * (1.0 - self.coverage):
+        least = self.coverage - self.scale.near * (1.0 - self.coverage)
+        if below is None or below.share + below.error(self.coverage) < least:
             return above
         return threshold
 
