@@ -29,10 +29,10 @@ from murk.stream.task.learner import (
     ContrastBlock,
     Covariates,
     IntervalsBlock,
-    PredictionsBlock,
     LearnerBlock,
     LogBlock,
     MaxStaleness,
+    PredictionsBlock,
     PublicBlock,
     StepSchedule,
 )
