@@ -32,6 +32,7 @@ from murk.stream.task.learner import (
     LearnerBlock,
     LogBlock,
     MaxStaleness,
+    PredictionsBlock,
     PublicBlock,
     StepSchedule,
 )
@@ -59,6 +60,7 @@ SECTIONS: Final[tuple[tuple[str, str, type[Block]], ...]] = (
     ("examples", "", ExamplesBlock),
     ("moments", "", MomentsBlock),
     ("sketch", "", SketchBlock),
+    ("predictions", "", PredictionsBlock),
     ("intervals", "", IntervalsBlock),
     ("contrasts", "", ContrastBlock),
     ("log", "log", LogBlock),

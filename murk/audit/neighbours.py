@@ -203,11 +203,16 @@ def _models(problem: SingleQuestionProblem, rng: np.random.Generator) -> Iterato
 
 
 def _moved(problem: SingleQuestionProblem, flat: Floats, step: float, scale: float, rng: np.random.Generator) -> Floats:
-    p = problem.problem.settings.features  # type: ignore[attr-defined]
-    model = Model.of(flat, p)
+    settings: Any = problem.problem.settings  # type: ignore[attr-defined]
+    p = settings.features
+    model = Model.of(flat, p, sets=settings.wanted is not None)
     origin = model.origin + step * rng.normal(size=len(model.origin))
     transform = scale * (model.transform + 0.5 * step * rng.normal(size=(p, p)))
-    return replace(model, origin=origin, transform=transform).flat
+    sets = model.sets
+    if sets is not None:
+        predicted = sets.origin + step * rng.normal(size=len(sets.origin))
+        sets = replace(sets, origin=predicted, threshold=sets.threshold * float(rng.random()))
+    return replace(model, origin=origin, transform=transform, sets=sets).flat
 
 
 def _around(problem: Releasing, theta: Floats, step: float, rng: np.random.Generator) -> list[Floats]:

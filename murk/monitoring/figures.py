@@ -15,6 +15,7 @@ from murk.learners.estimates.contrasts import Contrast, contrasts
 from murk.learners.estimates.drift import CurvePoint, Drift, drift_of, merged_curve
 from murk.learners.estimates.estimate import Estimate
 from murk.learners.estimates.looks import Looks, looks_of, why_no_sequence
+from murk.learners.estimates.sets import PredictionSets
 from murk.learners.problem import Problem, plausible
 from murk.learners.results.diagnosis import diagnose_task
 from murk.monitoring.metrics.catalogue import STALENESS_BOUNDS
@@ -123,6 +124,7 @@ class Figures:
     releases_used: int = 0  # releases that the estimate uses, without forgotten ones
     drift: Drift | None = None  # test for a change of the coefficients; None without standard errors
     contrasts: tuple[Contrast, ...] = ()  # comparisons of categories that the task asks for
+    sets: PredictionSets | None = None  # prediction sets; None if the task does not ask about them
     sequence_count: int = 0  # number of releases (or records) at which sequences and contrasts were computed
 
     @property
@@ -225,6 +227,7 @@ def figures(
         releases_used=found.releases_used,
         drift=drift,
         contrasts=compared,
+        sets=found.sets,
         sequence_count=looks.count if kept is None else kept.sequence_count,
     ).placed(places)
 

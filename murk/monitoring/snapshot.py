@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any
 
-from murk.learners.estimates.units import effect_name, units
+from murk.learners.estimates.units import coded_unit, effect_name, units
 from murk.learners.results.numbers import finite
 from murk.monitoring.figures import Figures
 from murk.monitoring.history import Point
@@ -111,6 +111,7 @@ class Snapshot:
                 "releases_used": found.releases_used,
                 "drift": None if found.drift is None else found.drift.to_dict(),
                 "diagnosis": found.needed.why,
+                "prediction_sets": None if found.sets is None else found.sets.to_dict(coded_unit(task)),
                 "estimated_error": found.estimated_error,
                 "parameter_error": found.parameter_error,
                 "effect": effect_name(task),

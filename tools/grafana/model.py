@@ -45,6 +45,9 @@ def model() -> Json:
                 [Line([_error(), _widths()], 9), Line([_error_times_root(), _distance(), _alike()], 8, (10, 10, 4))],
             ),
             Section("Contrasts (only with contrasts in the task)", [Line([_contrasts()], 8)], folded=True),
+            Section(
+                "Prediction sets (only with predictions in the task)", [Line([_sets(), _thresholds()], 8)], folded=True
+            ),
             Section("Has the model changed?", [Line([_drift(), _changes(), _used()], 8, (9, 9, 6))]),
             Section("Releases learned", [Line([_version()], 7)]),
             Section("Steps (protocol: gradients or examples)", [Line([_gap(), _step()], 8)], folded=True),
@@ -202,6 +205,25 @@ def _contrasts() -> Json:
         steps=((None, "red"), (0.05, "text")),
         lines=True,
         empty="the task has no contrasts",
+    )
+
+
+def _sets() -> Json:
+    return timeseries(
+        "People whose target is in their prediction set",
+        "Estimated share, with the ends of its 95% interval.",
+        target('max by (end) (murk_prediction_coverage{task="$task"})', "{{end}}"),
+        empty="no prediction sets yet",
+    )
+
+
+def _thresholds() -> Json:
+    return timeseries(
+        "Threshold of prediction sets",
+        "Half the width of an interval in the target's units, or 1 less the least probability of a label in a set.",
+        target('max(murk_prediction_threshold{task="$task"})', "threshold"),
+        least=0,
+        empty="no prediction sets yet",
     )
 
 

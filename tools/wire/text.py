@@ -267,6 +267,13 @@ min(1, R / |z|) / |z|:
   sqrt(2) / (2 steps - sqrt(p (p + 1) / 2) - 2) and rounds it to the nearest integer; other mechanisms take the vector
   with C = 1.
 
+**Prediction sets.** With `predictions` in the task, a model ends with further numbers: b, as long as a (within 1e4;
+version 0: 0); the threshold t, from 0 to 2 (version 0: 0.0829107418 for a real target, else 0.196082856); and the share
+of `inside` (at least 0, at most 1 with the other shares; version 0: the task's `predictions.share`). An integer from
+floor(2^64 both shares) up to floor(2^64 all three) selects `inside`: one number, with C = 1, 1 or -1. It is 1 if |y -
+m| <= t for a real target, m being x'b cut to [-1, 1], and for labels if (1 - t) / q <= 1, q being the label's
+probability at b. Without a target it is 2 `predictions.coverage` - 1.
+
 **Directions** (`protocol: moments`, `moments: {release: directions}`) are scores of version 0; no model is read. One
 person in ten answers a `curvature`, or nobody if p (p + 1) / 2 exceeds 600. """
 

@@ -298,6 +298,10 @@ class StreamEstimator(base.Estimator):
         """Return the scale of the coefficients."""
         return "own"
 
+    def _row(self, x: Record) -> NDArray[np.float64]:
+        """Return a record's features, (1, d)."""
+        return np.array([[number(x.get(name)) for name in self._names]])
+
     def _repr_html_(self) -> str:
         from murk.learners.results.result import learner_html
 
@@ -494,12 +498,14 @@ class LabelEstimator(StreamEstimator):
         """Return the probability of each label; before the first release all are equal."""
         if not self.n_releases:
             return dict.fromkeys(self.classes, 1.0 / len(self.classes))
-        row = np.array([[number(x.get(name)) for name in self._names]])
-        return dict(zip(self.classes, self._chances(row)[0].tolist(), strict=True))
+        return dict(zip(self.classes, self._chances(self._row(x))[0].tolist(), strict=True))
 
     def predict_proba_many(self, X: Any) -> Any:
         """Return probabilities for the rows of a data frame or an ``(n, d)`` array, one column for each label."""
-        table = self._table(X)
+        return self._labelled(self._table(X), X)
+
+    def _labelled(self, table: NDArray[Any], X: Any) -> Any:
+        """Return a table with a column for each label in the same kind of container as the features ``X``."""
         if isinstance(X, np.ndarray):
             return table
         frame = frame_of(X)
@@ -591,7 +597,7 @@ class TargetEstimator(StreamEstimator):
         """Return the predicted target; before the first release the middle of its range."""
         if not self.n_releases:
             return self._range.middle
-        return float(self._means(np.array([[number(x.get(name)) for name in self._names]]))[0])
+        return float(self._means(self._row(x))[0])
 
     def predict_many(self, X: Any) -> Any:
         """Return predictions for the rows of a data frame or an ``(n, d)`` array."""

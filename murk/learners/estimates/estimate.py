@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from murk._arrays import Floats
 from murk.errors import UserError
 from murk.learners.estimates.forgers import Influence
+from murk.learners.estimates.sets import PredictionSets
 
 
 @dataclass(frozen=True)
@@ -146,6 +147,7 @@ class Estimate:
     alike: bool | None = None  # whether public covariates pass a check of being like the people's
     kept: int | None = None  # number of newest releases used, if older ones were forgotten
     absent: float = 0.0  # lower bound on the share of missing targets; 0 if unknown
+    sets: PredictionSets | None = None  # prediction sets, if the task asks about them
     influence: Influence | None = None  # bound on one forged release's effect; None if unknown
 
     @property

@@ -53,9 +53,13 @@ def units(task: Task) -> dict[str, Unit]:
 
 def units_beside(task: Task, scale: Scale) -> dict[str, Unit]:
     """Return the units for a learner of features that a task's `Encoder` codes, and of targets in their own units."""
-    half = (task.target.high - task.target.low) / 2.0 if isinstance(task.target, RealTarget) else 1.0
     factor, shift = (0.5, 0.5) if scale == "probability" else (1.0, 0.0)
-    return _units(task, scale, factor / half, shift)
+    return _units(task, scale, factor / coded_unit(task), shift)
+
+
+def coded_unit(task: Task) -> float:
+    """Return a real target's unit per coded unit; 1 for labels."""
+    return (task.target.high - task.target.low) / 2.0 if isinstance(task.target, RealTarget) else 1.0
 
 
 def _units(task: Task, scale: Scale, factor: float, shift: float) -> dict[str, Unit]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from murk._arrays import Floats
 from murk.errors import UserError
@@ -15,6 +16,7 @@ from murk.stream.task.task import Task
 
 if TYPE_CHECKING:
     from murk.learners.estimates.estimate import Estimate
+    from murk.learners.estimates.sets import PredictionSets
 
 
 _LEAST = 1e-6  # least probability of a class by a line through labels
@@ -93,6 +95,22 @@ def predicted_intervals(task: Task, estimate: Estimate, records: Any, level: flo
     return found
 
 
+def predicted_sets(task: Task, estimate: Estimate, records: Any) -> NDArray[Any]:
+    """Return prediction sets of raw records; see `Result.predict_sets`."""
+    from murk.learners.estimates.units import coded_unit
+
+    if estimate.sets is None:
+        raise UserError(
+            f"the people of {task.name!r} were not asked about prediction sets: a task with `predictions: {{coverage: "
+            "0.9}` asks them"
+        )
+    X = _coded(task, records)
+    target = task.target
+    if not isinstance(target, RealTarget):
+        return estimate.sets.members(X)
+    return np.asarray((target.low + target.high) / 2.0 + coded_unit(task) * estimate.sets.intervals(X))
+
+
 def describe_prediction(task: Task, estimate: Estimate, record: Mapping[str, str], level: float) -> dict[str, Any]:
     """Return the prediction for one record and its interval at ``level``, by class if there are several.
 
@@ -118,7 +136,23 @@ def describe_prediction(task: Task, estimate: Estimate, record: Mapping[str, str
     target = task.target
     labels = target.classes if isinstance(target, ClassTarget) else [getattr(target, "positive", "mean")]
     of = {label: {"value": value, "interval": pair} for label, value, pair in zip(labels, values, pairs, strict=True)}
-    return {"at": dict(record), "target": target.name, "of": of}
+    found = {"at": dict(record), "target": target.name, "of": of}
+    if estimate.sets is not None and estimate.sets.known:
+        found |= _describe_set(task, estimate.sets, predicted_sets(task, estimate, [record])[0].tolist())
+    return found
+
+
+def _describe_set(task: Task, sets: PredictionSets, members: list[Any]) -> dict[str, Any]:
+    """Return a record's prediction set, and a sentence about it."""
+    target = task.target
+    if isinstance(target, RealTarget):
+        chosen, words = members, f"between {members[0]:.4g} and {members[1]:.4g}"
+    else:
+        labels = target.classes if isinstance(target, ClassTarget) else (f"not {target.positive}", target.positive)
+        chosen = [label for label, inside in zip(labels, members, strict=True) if inside]
+        words = " or ".join(chosen) or "in no label likely enough"
+    sentence = f"A person's {target.name} is {words}, by prediction sets of {sets.coverage:.0%} coverage."
+    return {"set": chosen, "set_words": sentence}
 
 
 def _coded(task: Task, records: Any) -> Floats:

@@ -285,7 +285,7 @@ def report_log(
     from murk.learners.estimates.contrasts import contrasts
     from murk.learners.estimates.drift import columns
     from murk.learners.estimates.looks import looks_of
-    from murk.learners.estimates.units import fits_probabilities, on_logit_scale, units
+    from murk.learners.estimates.units import coded_unit, fits_probabilities, on_logit_scale, units
     from murk.learners.results.diagnosis import describe_missing, diagnose_task
     from murk.learners.results.predictions import describe_prediction
     from murk.stream.task.privacy import DEFAULT_LEVEL
@@ -320,6 +320,8 @@ def report_log(
         "task_hash": task.hash,
     }
     report["contrasts"] = [each.to_dict() for each in contrasts(shown, estimate, held, level)] if used else []
+    if estimate.sets is not None:
+        report["prediction_sets"] = estimate.sets.to_dict(coded_unit(shown))
     report["missing_values"] = describe_missing(shown, estimate)
     if at is not None:
         report["prediction"] = describe_prediction(shown, estimate, at, held.nominal(level))

@@ -16,7 +16,7 @@ from murk.learners.results.coefficients import Coefficient, coefficient
 from murk.learners.results.diagnosis import categories, diagnose
 from murk.learners.results.html import folded, result_html
 from murk.learners.results.numbers import as_json
-from murk.learners.results.predictions import predict, predicted_intervals
+from murk.learners.results.predictions import predict, predicted_intervals, predicted_sets
 from murk.learners.results.report import describe_forgetting, describe_level, report_estimate
 from murk.learners.results.text import SIMULATED, as_text, describe_learned, describe_privacy
 from murk.stream.task.data.coding import of_interest
@@ -171,6 +171,17 @@ class Result:
             raise UserError("this result has no task or no estimate: only results of murk.run and murk.fit have both")
         return predicted_intervals(self.task, self.estimate, records, self.report["interval"]["nominal_level"])
 
+    def predict_sets(self, records: Any) -> NDArray[Any]:
+        """Return prediction sets of raw records, each of which contains a person's target with the nominal coverage.
+
+        Of a real target the ends of intervals, (m, 2), in its units; of labels whether each is in the set, boolean (m,
+        K), a binary target's positive value last. They are of the prediction at which people answered, which may differ
+        a little from `predict`. Raises UserError like `predict`, if the task asks for none, or too few have answered.
+        """
+        if self.task is None or self.estimate is None:
+            raise UserError("this result has no task or no estimate: only results of murk.run and murk.fit have both")
+        return predicted_sets(self.task, self.estimate, records)
+
     def __repr__(self) -> str:
         missing = f" ({len(self.not_learned)} not learned)" if self.not_learned else ""
         simulated = ", simulated" if self.simulated else ""
@@ -281,6 +292,8 @@ def summarize(
         "simulated": learner.seed is not None or bool(getattr(learner.noise, "simulated", False)),
     }
     unit, known = getattr(estimate, "unit", None), None if task is None else categories(task)
+    if estimate.sets is not None:
+        report["prediction_sets"] = estimate.sets.to_dict(unit or 1.0)
     report["diagnosis"] = diagnose(report, estimate, scale, unit=unit, categories=known, forecast=forecast)
     return Result(report)
 

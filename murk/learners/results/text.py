@@ -75,6 +75,8 @@ def describe_learned(report: Mapping[str, Any]) -> Iterator[Block]:
         yield from average_table(report)
     yield from contrast_table(report)
     yield from prediction_table(report)
+    if report.get("prediction_sets"):
+        yield Paragraph(report["prediction_sets"]["words"])
     yield from map(Paragraph, describe_not_learned(report))
     for missing in report.get("missing_values", ()):
         yield Paragraph(missing["words"])
@@ -221,6 +223,8 @@ def prediction_table(report: Mapping[str, Any]) -> Iterator[Block]:
     rows = [[name, number(each["value"]), span(*each["interval"])] for name, each in found["of"].items()]
     yield Paragraph("")
     yield Table(f"Prediction at {at}", [found["target"], "predicted", interval_words(report)], rows)
+    if found.get("set_words"):
+        yield Paragraph(found["set_words"])
 
 
 def describe_contrasts(report: Mapping[str, Any]) -> Iterator[str]:

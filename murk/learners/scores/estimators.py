@@ -9,12 +9,20 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 from river import base
+from river.utils import dataframe
 
 from murk._arrays import Floats
 from murk.errors import UserError
 from murk.learners.core.coordinates import contrasts
 from murk.learners.core.covariates import PublicSample
-from murk.learners.core.estimator import LabelEstimator, PersonEstimator, TargetEstimator, several_labels, two_chances
+from murk.learners.core.estimator import (
+    LabelEstimator,
+    PersonEstimator,
+    Record,
+    TargetEstimator,
+    several_labels,
+    two_chances,
+)
 from murk.learners.core.options import chosen_noise
 from murk.learners.core.parameters import documented
 from murk.learners.core.scoring.engine import drift_of, merged
@@ -24,9 +32,11 @@ from murk.learners.core.scoring.mechanism import ScoreMechanisms, score_mechanis
 from murk.learners.core.scoring.model import with_constant
 from murk.learners.core.scoring.settings import FEWEST_KEPT, Settings
 from murk.learners.core.target_range import TargetRange
+from murk.learners.core.values import frame_of
 from murk.learners.estimates.drift import Drift
 from murk.learners.estimates.estimate import PublicCovariates
 from murk.learners.estimates.links import class_probabilities, logistic
+from murk.learners.estimates.sets import COVERAGES, SHARES, PredictionSets, Wanted
 from murk.privacy import GaussianDP, Guarantee, PureDP
 from murk.privacy.noise import NoiseSource
 from murk.stream.task.protocol import Scale
@@ -46,12 +56,18 @@ class Scores(PersonEstimator):
     forget
         Learn from this many of the newest releases only, at least 24,000. (Whole epochs are forgotten, so at times from
         as few as seven eighths of them.) Intervals then stop shrinking. By default nothing is forgotten.
+    coverage
+        Share of people whose target prediction sets contain, such as 0.9; by default there are no sets.
+    coverage_share
+        Share of people who release, instead of a score, whether their target is in their set.
     """
 
     public: Any
     mechanism: str | None
     exponent: float | None
     forget: int | None
+    coverage: float | None
+    coverage_share: float
 
     _binary: ClassVar[bool]
     _labels: tuple[str, ...] = ()  # the classes, if there are more than two
@@ -70,6 +86,11 @@ class Scores(PersonEstimator):
                 f"forget={self.forget!r}: give the number of newest releases to learn from, at least "
                 f"{FEWEST_KEPT:,}, or None for all"
             )
+        for name, value, least, most in (
+            ("coverage", self.coverage, *COVERAGES), ("coverage_share", self.coverage_share, *SHARES)
+        ):  # fmt: skip
+            if value is not None and not (isinstance(value, int | float) and least <= value <= most):
+                raise UserError(f"{name}={value!r} is not between {least:g} and {most:g}")
         self._sample, self.public = PublicSample.of_argument(self.public, self.features)
         super()._prepare()
 
@@ -81,6 +102,7 @@ class Scores(PersonEstimator):
         settings = Settings(
             coded, self._binary and not labels, covariates, self.exponent, labels, forget=self.forget,
             line=covariates is None,
+            wanted=None if self.coverage is None else Wanted(float(self.coverage), float(self.coverage_share)),
         )  # fmt: skip
         self._names, self._default, self._settings = names, "default", settings
         engine = LocalScores(
@@ -95,8 +117,9 @@ class Scores(PersonEstimator):
     def _mechanism_for(self, guarantee: Guarantee) -> ScoreMechanisms:
         settings = self._settings
         return score_mechanisms(
-            self.mechanism, guarantee, settings.features, settings.contrasts, matrices=settings.matrices
-        )
+            self.mechanism, guarantee, settings.features, settings.contrasts, matrices=settings.matrices,
+            sets=settings.wanted is not None,
+        )  # fmt: skip
 
     def _person_mechanism(self, budget: Guarantee) -> str:
         level: str = self._engine.level(budget)
@@ -126,6 +149,16 @@ class Scores(PersonEstimator):
         drift = drift_of(engine.settings, [(engine.now, engine.mechanisms)])
         unit = 1.0 if self._binary else self._range.unit
         return replace(drift, changes={name: unit * change for name, change in drift.changes.items()})
+
+    def prediction_sets(self) -> PredictionSets:
+        """Return the prediction sets, with their threshold and coverage; they change when predictions do.
+
+        Raises UserError if they were not asked for.
+        """
+        if self.coverage is None:
+            raise UserError("there are no prediction sets without people who answer about them: give coverage=0.9")
+        sets: PredictionSets = self._require().sets()
+        return sets
 
     def _linear(self, rows: Floats) -> Floats:
         """Return logits or coded targets of rows without the constant, (n, 1); contrasts, (n, K - 1), for K classes."""
@@ -182,7 +215,7 @@ class ScoreClassifier(Scores, LabelEstimator, base.MiniBatchClassifier):
     """
 
     _binary: ClassVar[bool] = True
-    _settings_of_features: ClassVar[Any] = {"public": (None,), "exponent": (None,)}
+    _settings_of_features: ClassVar[Any] = {"public": (None,), "exponent": (None,), "coverage": (None,)}
 
     def __init__(
         self,
@@ -195,6 +228,8 @@ class ScoreClassifier(Scores, LabelEstimator, base.MiniBatchClassifier):
         features: Sequence[Any] | None = None,
         exponent: float | None = None,
         forget: int | None = None,
+        coverage: float | None = None,
+        coverage_share: float = 0.1,
         seed: int | None = None,
         noise: NoiseSource | None = None,
     ) -> None:
@@ -222,6 +257,18 @@ class ScoreClassifier(Scores, LabelEstimator, base.MiniBatchClassifier):
         if len(self.classes) == 2:
             return two_chances(logistic(scores[:, 0]))
         return class_probabilities(scores, contrasts(len(self.classes)))
+
+    def predict_set_one(self, x: Record) -> set[Any]:
+        """Return the labels in a record's prediction set, possibly none; see `prediction_sets`.
+
+        Raises UserError if sets were not asked for, or too few people have answered.
+        """
+        (members,) = self.prediction_sets().members(with_constant(self._row(x)))
+        return {label for label, inside in zip(self.classes, members, strict=True) if inside}
+
+    def predict_set_many(self, X: Any) -> Any:
+        """Return whether each label is in a row's set, one column for each label; see `predict_set_one`."""
+        return self._labelled(self.prediction_sets().members(with_constant(self._matrix(X, self._names))), X)
 
     @classmethod
     def _unit_test_params(cls) -> Any:
@@ -281,6 +328,8 @@ class ScoreRegressor(Scores, TargetEstimator, base.MiniBatchRegressor):
         mechanism: str | None = None,
         features: Sequence[Any] | None = None,
         forget: int | None = None,
+        coverage: float | None = None,
+        coverage_share: float = 0.1,
         seed: int | None = None,
         noise: NoiseSource | None = None,
     ) -> None:
@@ -300,6 +349,25 @@ class ScoreRegressor(Scores, TargetEstimator, base.MiniBatchRegressor):
     def _means(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
         own = self._range
         return np.clip(own.middle + own.unit * self._linear(rows)[:, 0], own.low, own.high)
+
+    def predict_interval_one(self, x: Record) -> tuple[float, float]:
+        """Return the ends of a record's prediction interval, within the target's bounds; see `prediction_sets`.
+
+        It contains a person's target, not only its mean. Raises UserError if intervals were not asked for, or too few
+        people have answered.
+        """
+        low, high = self._ends(self._row(x))[0].tolist()
+        return low, high
+
+    def predict_interval_many(self, X: Any) -> Any:
+        """Return the ends for the rows of a data frame or an array, columns ``low`` and ``high``."""
+        ends = self._ends(self._matrix(X, self._names))
+        if isinstance(X, np.ndarray):
+            return ends
+        return dataframe.to_native_frame({"low": ends[:, 0], "high": ends[:, 1]}, like=frame_of(X))
+
+    def _ends(self, rows: Floats) -> Floats:
+        return self._range.middle + self._range.unit * self.prediction_sets().intervals(with_constant(rows))
 
     @classmethod
     def _unit_test_params(cls) -> Any:

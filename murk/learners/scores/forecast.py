@@ -16,6 +16,8 @@ __all__ = ["effect_variance", "estimates"]
 def effect_variance(problem: ScoreProblem, task: Task, people: int) -> float:
     """Return the variance of an effect per standard deviation of a feature, for a target coded to -1 and +1."""
     factor = 2.7 if task.public is None else 1.7
+    if task.predictions is not None:
+        people = round(people * (1.0 - task.predictions.share))
     mechanism: Any = problem.mechanisms[DEFAULT_LEVEL]
     if not task.features:
         # Noise of twice the share of one of K even classes: see `shares`.

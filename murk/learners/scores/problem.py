@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from murk.learners.core.scoring.problem import ScoreProblem, check_size, covariates_of, level_mechanisms
 from murk.learners.core.scoring.settings import FIRST, Settings
+from murk.learners.estimates.sets import Wanted
 from murk.stream.task.data.features import ClassTarget
 from murk.stream.task.task import Task
 
@@ -17,9 +18,11 @@ def problem_for(task: Task) -> ScoreProblem:
     # The task's number is for each partition, but shared epochs count the releases of all partitions.
     forget = task.forget if task.forget is None or not shared else task.forget * task.log.partitions
     first = FIRST if task.shuffle is None else max(FIRST, task.shuffle.crowd)
+    asked = task.predictions
+    wanted = None if asked is None else Wanted(asked.coverage, asked.share)
     settings = Settings(
         coding.names, task.target.kind == "binary", covariates_of(task), block.exponent, labels, forget=forget,
-        shared=shared, line=block.effects == "line", first=first,
+        shared=shared, line=block.effects == "line", first=first, wanted=wanted,
     )  # fmt: skip
     # Before mechanisms are calibrated, which may be impossible at this size.
     check_size(settings, len(task.privacy.levels), interactive=True)

@@ -51,6 +51,7 @@ class ScoresProtocol(TaskProtocol):
     targets = ("binary", "classes", "real")
     why_no_staleness = "learned however old they are"
     forgets = True
+    predicts_sets = True
 
     def check_without_public(self, block: Any, target: str) -> None:
         """Raise PydanticCustomError, with the choices, for log odds of several classes without public covariates."""
@@ -101,6 +102,23 @@ class ScoresProtocol(TaskProtocol):
                 f"{forget:,} makes epochs of {forget // EPOCHS_KEPT:,} releases, fewer than a crowd of {crowd:,}; give "
                 f"at least {EPOCHS_KEPT * crowd:,}, or a smaller crowd",
                 "forget",
+            )
+
+    def check_predictions(self, block: Any, features: int, partitions: int) -> None:
+        """Raise PydanticCustomError without features, or if partitions have models, and so sets, of their own."""
+        super().check_predictions(block, features, partitions)
+        if not features:
+            raise task_error(
+                "without features everybody's prediction set would be the same: remove it, and read the set off the "
+                "shares",
+                "predictions",
+            )
+        if block.models == "own" and partitions > 1:
+            raise task_error(
+                f"'own' models of {partitions} partitions would have as many different prediction sets; say models: "
+                "shared, or log: {partitions: 1}, or remove predictions",
+                "scores",
+                "models",
             )
 
     def former_settings(self, block: Any, by_rule: Set[str]) -> dict[str, Any]:

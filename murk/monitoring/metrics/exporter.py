@@ -9,7 +9,8 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from murk.errors import UserError
-from murk.learners.estimates.units import units
+from murk.learners.estimates.sets import PredictionSets
+from murk.learners.estimates.units import coded_unit, units
 from murk.monitoring.metrics.catalogue import METRICS, Metric, Side
 from murk.monitoring.snapshot import Snapshot
 from murk.stream.messages.codec import REASONS
@@ -168,6 +169,11 @@ def _means(s: Snapshot, values: Sequence[float], *, shifted: bool = False) -> It
     ]
 
 
+def _known_sets(s: Snapshot) -> list[PredictionSets]:
+    sets = s.figures.sets
+    return [] if sets is None or not sets.known else [sets]
+
+
 VALUES: Mapping[str, Callable[[Snapshot], Iterable[Sample | Histogram]]] = {
     "murk_releases_total": _by_result,
     # All reasons from the start: Prometheus misses the first event of a counter that appears with it.
@@ -185,6 +191,11 @@ VALUES: Mapping[str, Callable[[Snapshot], Iterable[Sample | Histogram]]] = {
     "murk_contrast_e_value": lambda s: [
         Sample((each.name,), each.e_value) for each in s.figures.contrasts if each.e_value is not None
     ],
+    "murk_prediction_coverage": lambda s: [
+        Sample((end,), value) for sets in _known_sets(s) for end, value in sets.ends().items()
+    ],
+    "murk_prediction_threshold": lambda s: [Sample((), coded_unit(s.task) * sets.threshold) for sets in _known_sets(s)],
+    "murk_prediction_answers": lambda s: _alone(None if s.figures.sets is None else s.figures.sets.answers),
     "murk_mean": lambda s: _means(s, s.figures.values, shifted=True),
     "murk_mean_half_width": lambda s: _means(s, s.figures.shown_half_widths),
     "murk_parameter_error": lambda s: _alone(s.figures.parameter_error),

@@ -123,13 +123,14 @@ class ScoreRelease(Release):
     question
         What was asked. ``score``: the bounded score, one number for each coded feature and the constant, K - 1 times as
         many for K classes. ``scatter`` and ``curvature``: the upper triangle of a symmetric matrix of them, row by row.
+        ``inside``: whether the target is in the model's prediction set, one number.
     payload
         Integers that the mechanism released.
     """
 
     kind: Literal["score"] = "score"
     version: Count
-    question: Literal["score", "scatter", "curvature"]
+    question: Literal["score", "scatter", "curvature", "inside"]
 
 
 class ExampleRelease(Release):

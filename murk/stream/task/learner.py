@@ -59,7 +59,7 @@ ADDED: Final[dict[tuple[str, str], object]] = {
 """Keys of blocks that a document omits at these defaults, so that older hashes stay valid."""
 # Keys of the task that a document omits at these defaults.
 ADDED_TO_TASK: Final[dict[str, object]] = {
-    **dict.fromkeys(("forget", "shuffle", "people", "intervals")),
+    **dict.fromkeys(("forget", "shuffle", "people", "intervals", "predictions")),
     "as_published": False,
     "contrasts": [],
 }
@@ -89,6 +89,18 @@ class IntervalsBlock(Block):
                 f"{self.tightest_at:,} has no effect with valid: fixed; remove it, or say valid: always", "tightest_at"
             )
         return self
+
+
+class PredictionsBlock(Block):
+    """Prediction sets: the share of people whose target they contain, and the share of people who are asked."""
+
+    coverage: Annotated[Number, Field(ge=0.5, le=0.99)] = Field(
+        default=0.9, description="the share of people whose target is in their prediction set"
+    )
+    share: Annotated[Number, Field(ge=0.01, le=0.3)] = Field(
+        default=0.1,
+        description="the share of people who release, instead of a score, whether their target is in the published set",
+    )
 
 
 class ContrastBlock(Block):

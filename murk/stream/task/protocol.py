@@ -47,6 +47,7 @@ class TaskProtocol(ABC):
     reads_staleness: ClassVar[bool] = False  # whether `max_staleness` bounds the age of its releases
     why_no_staleness: ClassVar[str] = "of no model"
     forgets: ClassVar[bool] = False  # whether its learner can forget old releases
+    predicts_sets: ClassVar[bool] = False  # whether people can be asked about prediction sets
     why_no_forgetting: ClassVar[str] = "keeps one sum of all releases"
     # Preference among protocols that do about equally well: the lowest needs the fewest public rows or the least trust.
     rank: ClassVar[int]
@@ -118,6 +119,15 @@ class TaskProtocol(ABC):
                 f"has no effect with protocol: {self.name}, whose releases {self.why_not_shuffled}; remove it, or say "
                 "protocol: scores",
                 "shuffle",
+            )
+
+    def check_predictions(self, block: Any, features: int, partitions: int) -> None:
+        """Raise `PydanticCustomError`, with the remedy, if people cannot be asked about prediction sets."""
+        if not self.predicts_sets:
+            raise task_error(
+                f"has no effect with protocol: {self.name}, whose people are not asked about a published prediction; "
+                "remove it, or say protocol: scores",
+                "predictions",
             )
 
     @abstractmethod

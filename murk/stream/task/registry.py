@@ -399,6 +399,8 @@ def check_parts(task: Any) -> None:
         PROTOCOLS[task.protocol].check_without_features(task.block, task.target.kind)
     check_protocol(task.protocol, task.objective, task.target, blocks, task.learner, task.max_staleness)
     check_forgetting(task.protocol, task.forget)
+    if task.predictions is not None:
+        PROTOCOLS[task.protocol].check_predictions(task.block, len(task.features), task.log.partitions)
     check_intervals(task.intervals, task.forget, task.learner)
     check_contrasts(task.contrasts, task.features)
     check_objective(task.objective, task.target, task.learner)

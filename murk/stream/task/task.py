@@ -30,6 +30,7 @@ from murk.stream.task.learner import (
     LearnerBlock,
     LogBlock,
     MaxStaleness,
+    PredictionsBlock,
     PublicBlock,
     PublicCovariates,
     covariates,
@@ -163,6 +164,10 @@ class Task(_ProtocolBlocks):
         default=None,
         description="the number of newest releases of each partition to learn from (`scores` only); older ones are "
         "forgotten in steps of an eighth of this number; `null`: nothing is forgotten",
+    )
+    predictions: PredictionsBlock | None = Field(
+        default=None,
+        description="prediction sets that contain a stated share of people's targets (`scores` only); `null`: none",
     )
     people: Annotated[Integer, Field(ge=1, le=10**12)] | None = Field(
         default=None,
@@ -416,7 +421,7 @@ class Task(_ProtocolBlocks):
     def with_protocol(self, protocol: str, **settings: object) -> Self:
         """Return the task with another protocol and its defaults, except for ``settings``, or raise `UserError`."""
         content = self.model_dump(mode="json", by_alias=True, warnings="error")
-        for key in ("objective", "learner", "max_staleness", "forget", *BLOCKS):
+        for key in ("objective", "learner", "max_staleness", "forget", "predictions", *BLOCKS):
             content.pop(key, None)
         content |= {"protocol": protocol} | ({protocol: settings} if settings else {})
         content, _ = with_rules_of_scores(content)

@@ -31,6 +31,7 @@ from murk.stream.task.learner import (
     LearnerBlock,
     LogBlock,
     MaxStaleness,
+    PredictionsBlock,
     PublicBlock,
     StepSchedule,
 )
@@ -159,6 +160,7 @@ BLOCKS: dict[type[Block], tuple[dict[str, Any], tuple[str | int, ...]]] = {
     ),
     LogBlock: (content(), ("log",)),
     IntervalsBlock: (content() | {"intervals": {"tightest_at": 5_000}}, ("intervals",)),
+    PredictionsBlock: (protocol("scores") | {"predictions": {}}, ("predictions",)),
     ShuffleBlock: (SHUFFLED, ("shuffle",)),
     PromiseBlock: (SHUFFLED, ("shuffle", "promise")),
     ContrastBlock: (content() | {"features": ARMS, "contrasts": [COMPARED]}, ("contrasts", 0)),
@@ -190,6 +192,7 @@ OTHERS: dict[type[Block], dict[str, Any]] = {
         "public": {"set_aside": 10},
         "log": {"retention": "9d"},
         "people": 50_000,
+        "predictions": {SEVERAL: {"protocol": "scores", "objective": None, "learner": {}, "predictions": {}}},
         "intervals": {"valid": "always"},
         "contrasts": [{"feature": "same_sex", "category": "yes", "against": "no"}],
     },
@@ -283,6 +286,7 @@ OTHERS: dict[type[Block], dict[str, Any]] = {
         "target_bound": 0.5,
     },
     LogBlock: {"partitions": 2, "retention": "9d"},
+    PredictionsBlock: {"coverage": 0.8, "share": 0.05},
     IntervalsBlock: {"valid": {SEVERAL: {"valid": "fixed", "tightest_at": None}}, "tightest_at": 6_000},
     ShuffleBlock: {
         "crowd": 30_000,

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,10 +18,11 @@ from murk.errors import MurkError
 from murk.learners.core.coordinates import matrix_size
 from murk.learners.core.scoring.estimate import Forgery, Outlook, ScoreEstimate, estimate_of
 from murk.learners.core.scoring.mechanism import ScoreMechanisms
-from murk.learners.core.scoring.model import Model, Question, check_model, model_size
+from murk.learners.core.scoring.model import Model, Question
 from murk.learners.core.scoring.settings import NEVER, REMEMBERED, Settings, solution_of
 from murk.learners.core.scoring.sums import Epoch, Summary, Tally, summaries
 from murk.learners.estimates.drift import SMALLEST_SHARE, Comparison, Drift, compare, concluded
+from murk.learners.estimates.sets import PredictionSets
 from murk.learners.problem import HostileModelError, plausible
 from murk.privacy.mechanisms.payload_limits import FORGED, Reach
 from murk.stream.messages.codec import RejectedError
@@ -57,7 +58,7 @@ class ScoreEngine:
     def __init__(self, settings: Settings, mechanisms: Mapping[str, ScoreMechanisms]) -> None:
         self.settings = settings
         self.dimension = settings.dimension  # length of a score
-        self.lengths = lengths_of(settings)  # lengths of a score's and, if any are asked for, a matrix's payload
+        self.lengths = lengths_of(settings)
         self.mechanisms = mechanisms
         self._turns = Turns()
         self._now = Chain(0, (Epoch(0, settings.first_model(mechanisms)),))
@@ -107,12 +108,13 @@ class ScoreEngine:
 
     def check_payload(self, release: ScoreRelease) -> None:
         """Raise RejectedError ("dimension" or "magnitude") for a forged release, whatever its version."""
-        matrix = release.question != "score"
-        if matrix and not self.settings.matrices:
-            raise RejectedError("dimension", "a matrix, but this task asks nobody for one")
-        if len(release.payload) != self.lengths[matrix]:
+        place = _PLACES[release.question]
+        if place >= len(self.lengths):
+            what = "a matrix" if place == 1 else "an answer about a prediction set"
+            raise RejectedError("dimension", f"{what}, but this task asks nobody for one")
+        if len(release.payload) != self.lengths[place]:
             raise RejectedError("dimension", f"{len(release.payload)} numbers for a {release.question}")
-        if not self._reach[release.level][matrix].holds(release.payload):
+        if not self._reach[release.level][place].holds(release.payload):
             raise RejectedError("magnitude", FORGED)
 
     def admits(self, releases: Sequence[ScoreRelease]) -> bool:
@@ -121,10 +123,10 @@ class ScoreEngine:
 
     def payloads_fit(self, releases: Sequence[ScoreRelease]) -> bool:
         """Return True only if `check_payload` is certain to pass all these releases."""
-        if {(release.question != "score", len(release.payload)) for release in releases} - {*enumerate(self.lengths)}:
+        if {(_PLACES[each.question], len(each.payload)) for each in releases} - {*enumerate(self.lengths)}:
             return False
         answers = block_of(releases).split(*_ANSWERED)
-        return all(self._reach[level][asked != "score"].holds_all(rows) for (_, level, asked), rows in answers.items())
+        return all(self._reach[level][_PLACES[asked]].holds_all(rows) for (_, level, asked), rows in answers.items())
 
     def _check_version(self, version: int, count: int) -> None:
         """Refuse a release's version if a chain of ``count`` releases does not know its model."""
@@ -251,8 +253,8 @@ class ScoreEngine:
         states = state.get("epochs")
         if not isinstance(states, list) or not states:
             raise MurkError("the state holds no epochs")
-        p, contrasts = self.settings.features, self.settings.contrasts
-        epochs = tuple(Epoch.of_state(state_of_epoch, p, contrasts, self.mechanisms) for state_of_epoch in states)
+        sizes, sets = (self.settings.features, self.settings.contrasts), self.settings.wanted is not None
+        epochs = tuple(Epoch.of_state(of_epoch, *sizes, self.mechanisms, sets=sets) for of_epoch in states)
         starts = tuple(epoch.start for epoch in epochs)
         if not self._may_begin(starts, count):
             raise MurkError(
@@ -270,18 +272,22 @@ def chain_state(chain: Chain) -> dict[str, Any]:
     return {"n_releases": chain.count, "epochs": [epoch.to_state() for epoch in chain.epochs]}
 
 
+_PLACES: Final[Mapping[str, int]] = {"score": 0, "scatter": 1, "curvature": 1, "inside": 2}
+
+
 def lengths_of(settings: Settings) -> tuple[int, ...]:
-    """Return the lengths of a score's and, if any are asked for, a matrix's payload."""
-    return (settings.dimension, matrix_size(settings.features))[: 1 + settings.matrices]
+    """Return the payloads' lengths: of scores and, where they are asked for, of matrices and of answers about sets."""
+    most = 3 if settings.wanted is not None else 1 + settings.matrices
+    return (settings.dimension, matrix_size(settings.features), 1)[:most]
 
 
-def reaches(mechanisms: Mapping[str, ScoreMechanisms]) -> Mapping[str, tuple[Reach, Reach]]:
-    """Return the largest norms of honest payloads by level: of a score's and of a matrix's."""
+def reaches(mechanisms: Mapping[str, ScoreMechanisms]) -> Mapping[str, tuple[Reach, ...]]:
+    """Return the largest norms of honest payloads by level, in the order of `lengths_of`."""
     return map_levels(_reaches_of, mechanisms)
 
 
-def _reaches_of(pair: ScoreMechanisms) -> tuple[Reach, Reach]:
-    return pair.score.reach, pair.mechanism("curvature").reach
+def _reaches_of(pair: ScoreMechanisms) -> tuple[Reach, ...]:
+    return tuple(pair.mechanism(question).reach for question in ("score", "curvature", "inside"))
 
 
 def merged(engines: Sequence[ScoreEngine]) -> ScoreEstimate:
@@ -303,7 +309,20 @@ def merged_of(settings: Settings, known: Sequence[Learned]) -> ScoreEstimate:
         outlook = Outlook(settings, solution, found, mechanisms, _level_counts(chains))
     estimate = estimate_of(settings.reported, outlook, len(known), sum(chain.count for chain, _ in chains))
     kept = None if settings.forget is None else sum(_level_counts(chains).values())
-    return replace(estimate, influence=None if forgery is None else forgery.influence, forgery=forgery, kept=kept)
+    influence = None if forgery is None else forgery.influence
+    # Learners with models of their own have sets of their own.
+    sets = sets_of(settings, *chains[0]) if len(chains) == 1 else None
+    return replace(estimate, influence=influence, forgery=forgery, kept=kept, sets=sets)
+
+
+def sets_of(settings: Settings, chain: Chain, mechanisms: Mapping[str, ScoreMechanisms]) -> PredictionSets | None:
+    """Return the prediction sets of a chain, at its newest model; None if they are not asked for."""
+    if settings.wanted is None:
+        return None
+    answers = sum(
+        tally.count for epoch in chain.epochs for (_, question), tally in epoch.tallies.items() if question == "inside"
+    )
+    return settings.sets(summaries(chain.epochs, mechanisms, settings.features), chain.epochs[-1].model, answers)
 
 
 def equations(settings: Settings, chains: Sequence[Learned]) -> Sequence[Learned]:
@@ -359,7 +378,7 @@ class SharedScoreEngine(ScoreEngine):
     @property
     def model_size(self) -> int:
         """Length of a model."""
-        return model_size(self.settings.features, self.settings.contrasts)
+        return self.settings.model_size
 
     @property
     def next_model_at(self) -> int:
@@ -421,8 +440,7 @@ class SharedScoreEngine(ScoreEngine):
     def _checked(self, version: int, flat: Sequence[float]) -> Model:
         if version != self.settings.epoch_start(version):
             raise HostileModelError(f"the model has version {version}, at which no model is published: refused")
-        settings = self.settings
-        return check_model(np.array(flat), settings.features, settings.contrasts, matrices=settings.matrices)
+        return self.settings.checked(np.array(flat))
 
     # Releases
 

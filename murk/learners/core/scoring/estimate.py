@@ -32,7 +32,7 @@ from murk.learners.core.scoring.public import CurveSolution, PublicSolution
 from murk.learners.core.scoring.settings import AnySolution, Settings, disagreement
 from murk.learners.core.scoring.shares import Shares
 from murk.learners.core.scoring.solve import Solution
-from murk.learners.core.scoring.sums import Epoch, Summary, Tally, most_answers, share_of, step_of, summaries
+from murk.learners.core.scoring.sums import Epoch, Key, Summary, Tally, most_answers, share_of, step_of, summaries
 from murk.learners.estimates.effects import mean_slope
 from murk.learners.estimates.estimate import Estimate, Extent, People
 from murk.learners.estimates.forgers import SLACK, Influence, longest, noise_of_number
@@ -183,8 +183,10 @@ class Outlook:
 
     def _epoch(self, model: Model, people: int) -> list[Summary]:
         """Return the mean answers of an epoch in which all answer as expected, with the present shares of levels."""
-        tallies = {}
+        tallies: dict[Key, Tally] = {}
         for question, share in model.shares.items():
+            if question == "inside":
+                continue
             mean = self._answer(model, question)
             for level, known in self.counts.items():
                 count = round(people * known / self.people * share)
@@ -370,6 +372,7 @@ class Forgery:
         widened = sum(
             SLACK * (excess.answers - excess.expected) * influence_of(excess.question, epochs, mechanisms)
             for excess in exceeded
+            if excess.question != "inside"
         )
         return cls(Influence(max(influences)), exceeded, widened)
 

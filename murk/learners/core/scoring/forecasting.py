@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from murk.learners.core.coordinates import flattened
 from murk.learners.core.design import Records, released_sum, split
 from murk.learners.core.scoring.engine import ScoreEngine, SharedScoreEngine
-from murk.learners.core.scoring.model import QUESTIONS, Question, directions, vectors
+from murk.learners.core.scoring.model import ALL_QUESTIONS, Question, directions, vectors
 from murk.learners.core.scoring.problem import ScoreProblem
 from murk.learners.core.scoring.settings import NEVER
 from murk.learners.core.scoring.sums import Tally, step_of
@@ -52,7 +52,7 @@ def _learn(
         size = (people if end == NEVER else min(people, end)) - done
         model = engine.model
         shares = model.shares
-        asked = {question: _answers(engine, records, question) for question in QUESTIONS if shares[question]}
+        asked = {question: _answers(engine, records, question) for question in ALL_QUESTIONS if shares.get(question)}
         sums = {}
         for level, answering in split(size, levels).items():
             counts = split(answering, {question: shares[question] for question in asked})
@@ -71,8 +71,8 @@ def _learn(
 def _answers(engine: ScoreEngine, records: Records, question: Question) -> NDArray[np.float64]:
     """Return each record's answer without noise, as `murk.learners.core.scoring.model` defines it, (m, d)."""
     X, y, model, response = records.X, records.y, engine.model, engine.settings.response
-    if question == "score" and response.classes:
-        return vectors(X, y, model, response, question)
+    if question == "inside" or (question == "score" and response.classes):
+        return vectors(X, y, model, response, question, engine.settings.coverage)
     logit = X @ model.origin[: X.shape[1]]
     if question == "score":
         high, low = response.answers(logit, model.exponent)

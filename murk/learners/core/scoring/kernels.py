@@ -16,6 +16,7 @@ from murk._scratch import empty, keep, wiped
 Array = NDArray[Any]
 
 LARGEST_LOGIT = 50.0  # logits are clipped to it: probabilities hardly change beyond, and nothing overflows
+_LARGEST_EXPONENT = 700.0  # its exponential does not overflow
 SCORE, SCATTER = 0, 1  # indices of the questions in `murk.learners.core.scoring.model.QUESTIONS`
 
 
@@ -150,6 +151,40 @@ def class_scores(
                 out[i, j] = 0.0
     unit[:] = 0.0
     answer[:] = 0.0
+    odds[:] = 0.0
+
+
+@deferred
+def inside(
+    X: Array, y: Array, origin: Array, threshold: float, basis: Array, classes: int, missing: float, out: Array
+) -> None:
+    """Write whether targets are in their prediction sets (1 or -1; ``missing`` without a target) into ``out`` (m, 1).
+
+    ``classes`` is 0 for a real target; ``basis`` turns contrasts into the classes' log odds.
+    """
+    p, c = X.shape[1], basis.shape[1]
+    odds = np.zeros(c)
+    for i in range(X.shape[0]):
+        for a in range(c):
+            odds[a] = 0.0
+            for j in range(p):
+                odds[a] += origin[a * p + j] * X[i, j]
+        holds, there = False, y[i] == y[i]
+        if classes == 0:
+            centre = min(max(odds[0], -1.0), 1.0)
+            holds = abs(min(max(y[i], -1.0), 1.0) - centre) <= threshold
+        else:
+            there = there and y[i] >= 0.0 and y[i] < classes
+            label = int(y[i]) if there else 0
+            # 1 over the label's probability.
+            inverse = 0.0
+            for k in range(classes):
+                further = 0.0
+                for a in range(c):
+                    further += (basis[k, a] - basis[label, a]) * odds[a]
+                inverse += math.exp(min(further, _LARGEST_EXPONENT))
+            holds = inverse * (1.0 - threshold) <= 1.0
+        out[i, 0] = missing if not there else 1.0 if holds else -1.0
     odds[:] = 0.0
 
 

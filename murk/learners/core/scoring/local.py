@@ -14,14 +14,15 @@ from murk._turns import in_turn
 from murk.errors import MurkError, UserError
 from murk.learners.core.in_place import TOO_FEW, Held, RecordEngine, finish_draw, trials_for
 from murk.learners.core.scoring import record as k
-from murk.learners.core.scoring.engine import Answered, Chain, ScoreEngine, chain_state, merged_of, reaches
+from murk.learners.core.scoring.engine import Answered, Chain, ScoreEngine, chain_state, merged_of, reaches, sets_of
 from murk.learners.core.scoring.estimate import ScoreEstimate
 from murk.learners.core.scoring.mechanism import ScoreMechanisms
-from murk.learners.core.scoring.model import QUESTIONS, Question, asked, vectors, with_constant
+from murk.learners.core.scoring.model import ALL_QUESTIONS, Question, asked, vectors, with_constant
 from murk.learners.core.scoring.record import Answers, in_place
 from murk.learners.core.scoring.settings import Settings, shown_next
 from murk.learners.core.scoring.sums import Epoch
 from murk.learners.core.values import number
+from murk.learners.estimates.sets import PredictionSets
 from murk.privacy.guarantees import Guarantee, guarantee_from_dict
 from murk.privacy.noise import NoiseSource, Purpose, SecureNoise, SimulatedNoise
 
@@ -55,6 +56,7 @@ class LocalScores(RecordEngine, ScoreEngine):
         # The learner's own budget is "default", even if another level has the same guarantee.
         self._names = {guarantee: level for level, guarantee in guarantees.items()} | {guarantees["default"]: "default"}
         self._solved: tuple[tuple[Chain, ScoreEstimate], ...] = ()
+        self._sets: tuple[Chain | None, PredictionSets | None] = (None, None)
 
     # Levels
 
@@ -187,7 +189,7 @@ class LocalScores(RecordEngine, ScoreEngine):
         answers: dict[Answered, NDArray[np.int64]] = {}
         for own, level, question in _groups(levels, questions):
             rows, targets = (values if isinstance(own, slice) else keep(values[own]) for values in (X, y))
-            given = vectors(rows, targets, epoch.model, self.settings.response, question)
+            given = vectors(rows, targets, epoch.model, self.settings.response, question, self.settings.coverage)
             mechanism = self.mechanisms[level].mechanism(question)
             answers[epoch.start, level, question] = mechanism.randomize(given, self._noise, people[own])
         return answers
@@ -220,6 +222,15 @@ class LocalScores(RecordEngine, ScoreEngine):
         unknown = np.zeros(max(len(settings.labels) - 1, 1) * settings.features)
         return unknown if solution is None else solution.origin
 
+    def sets(self) -> PredictionSets | None:
+        """Return the prediction sets, which change when predictions do; None if they are not asked for."""
+        now = self._now
+        chain, (known, sets) = now.shown or now, self._sets
+        if known is not chain:
+            sets = sets_of(self.settings, chain, self.mechanisms)
+            self._sets = chain, sets
+        return sets
+
     def _estimate(self, chain: Chain) -> ScoreEstimate:
         solved = self._solved
         for known, estimate in solved:
@@ -236,7 +247,14 @@ class LocalScores(RecordEngine, ScoreEngine):
 
     def __getstate__(self) -> dict[str, Any]:
         # A copy makes solutions and the kernel's memory anew.
-        return {**self.__dict__, "_solved": (), "memory": Held(self._now), "current": None, "_in_place": False}
+        return {
+            **self.__dict__,
+            "_solved": (),
+            "_sets": (None, None),
+            "memory": Held(self._now),
+            "current": None,
+            "_in_place": False,
+        }
 
     def state_dict(self) -> dict[str, Any]:
         """Return the whole state as plain data, from which learning continues bit for bit."""
@@ -279,12 +297,12 @@ def _groups(
 ) -> Iterator[tuple[slice | NDArray[np.int64], str, Question]]:
     """Yield the records of each level and question."""
     if len(questions) == 1:
-        yield slice(None), levels[0], QUESTIONS[int(questions[0])]
+        yield slice(None), levels[0], ALL_QUESTIONS[int(questions[0])]
         return
     names = sorted(set(levels))
     level_indices = np.array([names.index(level) for level in levels], dtype=np.int64)
     for level_index, level in enumerate(names):
-        for question_index, question in enumerate(QUESTIONS):
+        for question_index, question in enumerate(ALL_QUESTIONS):
             records = np.flatnonzero((questions == question_index) & (level_indices == level_index))
             if len(records):
                 yield records, level, question

@@ -152,25 +152,34 @@ def noise_of(mechanism: OuterGaussian | OuterMechanism) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class ScoreMechanisms:
-    """The mechanisms of a privacy level for scores and for matrices. Every release is charged at the higher cost."""
+    """The mechanisms of a privacy level for all questions. Every release is charged at the higher cost."""
 
     score: Randomizer  # for scores, (p,)
     matrix: Randomizer | None  # for scatters and curvatures, given v, (p,); None if nobody is asked for any
+    inside: Randomizer | None = None  # for one number in [-1, 1]; None in tasks without prediction sets
 
     def mechanism(self, question: str) -> Randomizer:
         """Return the mechanism that randomizes answers to a question."""
+        if question == "inside":
+            return self.inside or self.score
         return self.score if question == "score" or self.matrix is None else self.matrix
 
     @property
+    def _all(self) -> dict[str, Randomizer]:
+        known = {"score": self.score, "matrix": self.matrix, "inside": self.inside}
+        return {name: one for name, one in known.items() if one is not None}
+
+    @property
     def _dearer(self) -> Costed:
-        if self.matrix is None:
-            return self.score
-        amounts = [mechanism.cost("gdp") for mechanism in (self.score, self.matrix)]
-        return self.score if amounts[1] <= amounts[0] else self.matrix
+        dearest: Randomizer = self.score
+        for mechanism in self._all.values():
+            if not mechanism.cost("gdp") <= dearest.cost("gdp"):
+                dearest = mechanism
+        return dearest
 
     @property
     def kind(self) -> str:
-        """Kind of both mechanisms."""
+        """Kind of all mechanisms."""
         return self.score.kind
 
     @property
@@ -186,30 +195,31 @@ class ScoreMechanisms:
     @property
     def magnitude(self) -> int:
         """Largest entry of an honest payload."""
-        return max(self.score.magnitude, self.mechanism("curvature").magnitude)
+        return max(each.magnitude for each in self._all.values())
 
     def cost(self, currency: Currency) -> PrivacyLoss:
         """Return the cost of one release, rounded up."""
         return self._dearer.cost(currency)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the public parameters of both mechanisms."""
-        known = {"score": self.score, "matrix": self.matrix}
-        return {name: one.to_dict() for name, one in known.items() if one is not None}  # type: ignore[attr-defined]
+        """Return the public parameters of all mechanisms."""
+        return {name: one.to_dict() for name, one in self._all.items()}  # type: ignore[attr-defined]
 
 
 def score_mechanisms(
-    kind: str | None, guarantee: Guarantee, features: int, contrasts: int = 1, *, matrices: bool = True
-) -> ScoreMechanisms:
+    kind: str | None, guarantee: Guarantee, features: int, contrasts: int = 1, *, matrices: bool = True,
+    sets: bool = False,
+) -> ScoreMechanisms:  # fmt: skip
     """Return a level's mechanisms; raise UserError if the kind is unknown or cannot provide the guarantee."""
     score = calibrate(kind, guarantee, dimension=contrasts * features, radius=1.0)
+    # The same kind, so that all have the same cost in every currency and the same guarantee.
+    inside = calibrate(score.kind, guarantee, dimension=1, radius=1.0) if sets else None
     if not matrices:
-        return ScoreMechanisms(score, None)
+        return ScoreMechanisms(score, None, inside)
     if isinstance(score, GaussianMechanism):
-        return ScoreMechanisms(score, OuterGaussian.calibrate(guarantee, features=features))
-    # The same kind, so that both have the same cost in every currency and the same guarantee.
+        return ScoreMechanisms(score, OuterGaussian.calibrate(guarantee, features=features), inside)
     inner = calibrate(score.kind, guarantee, dimension=matrix_size(features), radius=1.0)
-    return ScoreMechanisms(score, OuterMechanism(features, inner))
+    return ScoreMechanisms(score, OuterMechanism(features, inner), inside)
 
 
 def outer(vectors: npt.ArrayLike, features: int) -> Floats:

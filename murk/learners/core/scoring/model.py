@@ -4,6 +4,8 @@ With coded features x (the constant last), the published origin a and transform 
 
 - *score* ``r(y, t) c(z) z``, with ``c = min(1, R/|z|) / |z|`` and, for a binary target, ``r(1) = min(1, e^(-g t))``,
   ``r(0) = -min(1, e^(g t))``; for a real one ``r = y``; for classes see `classes`. No longer than 1.
+- *inside*, where prediction sets are asked for: 1 if the target is in the set of the published prediction at the
+  published threshold, -1 if not, and 2 C - 1 for a missing target, C the nominal coverage.
 - *scatter* ``1/2 z z' c(z)``, and *curvature* ``w(t) z z' c(z)``, with ``w = p (1 - p) (r(1) - r(0))`` the slope of the
   score's mean in the logit, ``p`` the probability at t, and with ``M = min(R, 2 sqrt dim z)`` instead of R. At most M/2
   in Frobenius norm; both are released as ``v v'``, ``v = sqrt(2 w c / M) z``, no longer than 1.
@@ -31,13 +33,27 @@ from murk.learners.estimates.estimate import PublicCovariates
 from murk.learners.estimates.links import logistic
 from murk.learners.problem import HostileModelError
 
-Question = Literal["score", "scatter", "curvature"]
+Question = Literal["score", "scatter", "curvature", "inside"]
 QUESTIONS: Final[tuple[Question, ...]] = ("score", "scatter", "curvature")
+ALL_QUESTIONS: Final[tuple[Question, ...]] = (*QUESTIONS, "inside")
 
 # Bounds far above honest models' coefficients in coded units and whitening factors.
 _LARGEST_ORIGIN, _LARGEST_TRANSFORM = 1e4, 1e8
+_LARGEST_THRESHOLD = 2.0  # the whole range of a coded target
 LARGEST_REACH: Final = 1e4  # the largest R, beyond all people's |z|: every ``c(z) z`` has length 1
 _MATRIX_REACH = 2.0  # largest M in units of the typical length sqrt p: a released matrix's noise grows with it
+
+
+@dataclass(frozen=True)
+class Sets:
+    """The published prediction, and the threshold of its prediction sets.
+
+    The set of a real target is the interval ``x'b +- t``, of classes those with a probability of at least 1 - t.
+    """
+
+    origin: Floats  # b, coefficients like a model's origin, (d,)
+    threshold: float  # t: coded units of a real target, or a probability
+    share: float  # share of people asked whether their target is inside
 
 
 @dataclass(frozen=True)
@@ -51,23 +67,36 @@ class Model:
     # scatter, curvature: shares of people asked for each matrix; all others release their score
     scatter: float
     curvature: float
+    sets: Sets | None = None  # None in tasks without prediction sets
 
     @property
     def shares(self) -> dict[Question, float]:
         """Share of people asked each question."""
-        return {"score": 1.0 - self.scatter - self.curvature, "scatter": self.scatter, "curvature": self.curvature}
+        shares: dict[Question, float] = {"scatter": self.scatter, "curvature": self.curvature}
+        if self.sets is not None:
+            shares["inside"] = self.sets.share
+        return {"score": 1.0 - self.scatter - self.curvature - shares.get("inside", 0.0), **shares}
 
     @property
     def flat(self) -> Floats:
-        """The published vector: the origin, the transform by rows, and the four numbers."""
+        """The published vector: the origin, the transform by rows, the four numbers, and what sets need."""
         last = [self.reach, self.exponent, self.scatter, self.curvature]
-        return np.concatenate([self.origin, self.transform.ravel(), last])
+        own = np.concatenate([self.origin, self.transform.ravel(), last])
+        if self.sets is None:
+            return own
+        return np.concatenate([own, self.sets.origin, [self.sets.threshold, self.sets.share]])
 
     @classmethod
-    def of(cls, flat: Floats, features: int) -> Model:
-        """Read the vector of `flat`."""
+    def of(cls, flat: Floats, features: int, *, sets: bool = False) -> Model:
+        """Read the vector of `flat`, of a task with or without prediction sets."""
+        own = None
+        if sets:
+            flat, rest = np.split(flat, [(len(flat) + features * features + 2) // 2])
+            own = Sets(rest[:-2].copy(), float(rest[-2]), float(rest[-1]))
         origin, transform, last = np.split(flat, [-(features * features + 4), -4])
-        return cls(origin.copy(), transform.reshape(features, features).copy(), *map(float, last))
+        reach, exponent, scatter, curvature = map(float, last)
+        square = transform.reshape(features, features)
+        return cls(origin.copy(), square.copy(), reach, exponent, scatter, curvature, own)
 
     @property
     def matrix_reach(self) -> float:
@@ -80,45 +109,58 @@ class Model:
         return np.asarray(np.linalg.inv(self.transform))
 
     @cached_property
-    def thresholds(self) -> tuple[int, int]:
-        """Limits below which a random 64-bit word asks a person for a scatter, and for a matrix of either kind."""
-        shares = (self.scatter, self.scatter + self.curvature)
-        first, second = (min(int(share * 2.0**64), 2**64 - 1) for share in shares)
-        return first, second
+    def thresholds(self) -> tuple[int, int, int]:
+        """Limits below which a random 64-bit word asks for a scatter, for any matrix, and for anything but a score."""
+        matrix = self.scatter + self.curvature
+        shares = (self.scatter, matrix, matrix + (0.0 if self.sets is None else self.sets.share))
+        first, second, third = (min(int(share * 2.0**64), 2**64 - 1) for share in shares)
+        return first, second, third
 
     def rounded(self) -> Model:
         """Return the model to 9 significant digits, as the last ones differ between linear algebra libraries."""
-        return Model.of(np.array([float(f"{value:.9g}") for value in self.flat]), len(self.transform))
+        flat = np.array([float(f"{value:.9g}") for value in self.flat])
+        return Model.of(flat, len(self.transform), sets=self.sets is not None)
 
 
-def model_size(features: int, contrasts: int = 1) -> int:
+def model_size(features: int, contrasts: int = 1, *, sets: bool = False) -> int:
     """Return the length of a published model."""
-    return contrasts * features + features * features + 4
+    origin = contrasts * features
+    return origin + features * features + 4 + sets * (origin + 2)
 
 
 def asked(words: NDArray[np.uint64], model: Model) -> NDArray[np.int64]:
-    """Return each person's question, as an index into `QUESTIONS`, from a uniform word each and the shares."""
-    scatter, matrix = model.thresholds
-    return np.where(words < scatter, 1, np.where(words < matrix, 2, 0))
+    """Return each person's question, as an index into `ALL_QUESTIONS`, from a uniform word each and the shares."""
+    scatter, matrix, inside = model.thresholds
+    return np.where(words < scatter, 1, np.where(words < matrix, 2, np.where(words < inside, 3, 0)))
 
 
-def check_model(flat: Floats, features: int, contrasts: int = 1, *, matrices: bool = True) -> Model:
+def check_model(
+    flat: Floats, features: int, contrasts: int = 1, *, matrices: bool = True, sets: bool = False
+) -> Model:  # fmt: skip
     """Return a published vector as a model; raise HostileModelError for one that no honest learner publishes."""
     flat = np.asarray(flat, dtype=np.float64)
-    size = model_size(features, contrasts)
+    size = model_size(features, contrasts, sets=sets)
     if flat.shape != (size,):
         raise HostileModelError(f"the model has {flat.size} numbers, the task's has {size}: refused")
     if not np.all(np.isfinite(flat)):
         raise HostileModelError("the model holds numbers that are not finite: refused")
-    model = Model.of(flat, features)
-    for name, most in (("origin", _LARGEST_ORIGIN), ("transform", _LARGEST_TRANSFORM)):
-        if np.max(np.abs(getattr(model, name))) > most:
+    model = Model.of(flat, features, sets=sets)
+    limits = [("origin", model.origin, _LARGEST_ORIGIN), ("transform", model.transform, _LARGEST_TRANSFORM)]
+    if model.sets is not None:
+        limits.append(("prediction", model.sets.origin, _LARGEST_ORIGIN))
+    for name, values, most in limits:
+        if np.max(np.abs(values)) > most:
             raise HostileModelError(f"the model's {name} holds numbers beyond {most:g}: refused")
     if not 0 < model.reach <= LARGEST_REACH:
         raise HostileModelError(f"the model's reach {model.reach:g} is not between 0 and {LARGEST_REACH:g}: refused")
     if not 0 <= model.exponent <= 1:
         raise HostileModelError(f"the model's exponent {model.exponent:g} is not between 0 and 1: refused")
-    if not (model.scatter >= 0 and model.curvature >= 0 and model.scatter + model.curvature <= 1):
+    if model.sets is not None and not 0 <= model.sets.threshold <= _LARGEST_THRESHOLD:
+        raise HostileModelError(
+            f"the model's threshold {model.sets.threshold:g} is not between 0 and {_LARGEST_THRESHOLD:g}: refused"
+        )
+    inside = 0.0 if model.sets is None else model.sets.share
+    if not (min(model.scatter, model.curvature, inside) >= 0 and model.scatter + model.curvature + inside <= 1):
         raise HostileModelError("the model's shares of questions are negative or exceed 1: refused")
     if model.thresholds[1] and not matrices:
         raise HostileModelError("the model asks for matrices, which nobody releases in this task: refused")
@@ -172,6 +214,11 @@ class Response:
         return np.asarray(p * (1.0 - p) * (high - low))
 
 
+def label_basis(response: Response) -> Floats:
+    """Return the matrix (K, c) from contrasts, or from the log odds of a binary target, to each class's log odds."""
+    return contrasts(response.classes) if response.classes else np.array([[0.0], [1.0]])
+
+
 def directions(X: Floats, model: Model, reach: float | None = None) -> Floats:
     """Return ``c(z) z`` of coded rows, (m, p), no longer than 1, at ``reach``, by default the model's."""
     Z = X @ model.transform.T
@@ -181,12 +228,22 @@ def directions(X: Floats, model: Model, reach: float | None = None) -> Floats:
     return np.asarray(Z * factor[:, None])
 
 
-def vectors(X: Floats, y: Floats, model: Model, response: Response, question: Question) -> Floats:
+def vectors(
+    X: Floats, y: Floats, model: Model, response: Response, question: Question, coverage: float = 0.0
+) -> Floats:  # fmt: skip
     """Return the mechanism's inputs for coded records, (m, p): scores, or the v of matrices ``v v'`` in units of M/2.
 
     Missing targets (NaN) give zeros except in a scatter: curvatures over scatters are the share of targets present.
+    Inside or not is 1 or -1, (m, 1); for a missing target 2 ``coverage`` - 1, which leaves the threshold unbiased.
     """
     X, y = copied(X), copied(y)
+    if question == "inside":
+        sets, out = model.sets, empty((len(X), 1))
+        assert sets is not None
+        basis = label_basis(response)
+        classes = len(basis) if response.binary or response.classes else 0
+        kernels.inside(X, y, sets.origin, sets.threshold, basis, classes, 2.0 * coverage - 1.0, out)
+        return out
     p = len(model.transform)
     if response.classes and question == "score":
         out = empty((len(X), len(model.origin)))

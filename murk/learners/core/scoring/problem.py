@@ -16,7 +16,7 @@ from murk.learners.core.coordinates import matrix_size
 from murk.learners.core.scoring.engine import ScoreEngine, SharedScoreEngine, drift_of, lengths_of, merged
 from murk.learners.core.scoring.estimate import ScoreEstimate
 from murk.learners.core.scoring.mechanism import ScoreMechanisms, score_mechanisms
-from murk.learners.core.scoring.model import QUESTIONS, Model, Question, asked, check_model, model_size, vectors
+from murk.learners.core.scoring.model import ALL_QUESTIONS, QUESTIONS, Model, Question, asked, vectors
 from murk.learners.core.scoring.settings import REMEMBERED, Settings
 from murk.learners.estimates.drift import Drift
 from murk.learners.estimates.estimate import PublicCovariates
@@ -54,13 +54,13 @@ class ScoreProblem:
 
     @property
     def lengths(self) -> tuple[int, ...]:
-        """Lengths of a score's and, if any are asked for, a matrix's payload."""
+        """Lengths of the payloads of all questions."""
         return lengths_of(self.settings)
 
     @property
     def model_size(self) -> int:
         """Length of a published model."""
-        return model_size(self.settings.features, self.settings.contrasts)
+        return self.settings.model_size
 
     @property
     def shares_models(self) -> bool:
@@ -77,6 +77,8 @@ class ScoreProblem:
     @property
     def questions(self) -> tuple[Question, ...]:
         """The questions asked."""
+        if self.settings.wanted is not None:
+            return ALL_QUESTIONS
         return QUESTIONS if self.settings.matrices else ("score",)
 
     def is_published(self, version: int) -> bool:
@@ -93,8 +95,7 @@ class ScoreProblem:
 
     def check_iterate(self, theta: NDArray[np.float64]) -> None:
         """Raise HostileModelError for a model that no honest learner publishes, before any record is read."""
-        settings = self.settings
-        check_model(theta, settings.features, settings.contrasts, matrices=settings.matrices)
+        self.settings.checked(theta)
 
     def check_state(self) -> None:
         """Raise UserError, naming a protocol that fits, if messages or a learner's state are too large for a log."""
@@ -107,10 +108,11 @@ class ScoreProblem:
         words = noise.words(indices, 1, Purpose.QUESTION)[:, 0]
         shown = self._model(model)
         if len(words) > 1:
-            return [QUESTIONS[place] for place in asked(words, shown).tolist()]
-        scatter, matrix = shown.thresholds
-        score, first, second = QUESTIONS
-        return [first if word < scatter else second if word < matrix else score for word in words.tolist()]
+            return [ALL_QUESTIONS[place] for place in asked(words, shown).tolist()]
+        word, (scatter, matrix, inside) = int(words[0]), shown.thresholds
+        if word < matrix:
+            return ["scatter" if word < scatter else "curvature"]
+        return ["inside" if word < inside else "score"]
 
     def vectors(
         self, X: NDArray[np.float64], y: NDArray[np.float64], theta: NDArray[np.float64] | None = None,
@@ -119,14 +121,14 @@ class ScoreProblem:
         """Return the mechanism's inputs for coded records, (m, p); see `murk.learners.core.scoring.model.vectors`."""
         model = self._model(self.initial if theta is None else theta)
         # An overflow caused by a hostile model gives zeros for any record.
-        return vectors(X, y, model, self.settings.response, question)
+        return vectors(X, y, model, self.settings.response, question, self.settings.coverage)
 
     def _model(self, flat: NDArray[np.float64]) -> Model:
         """Return the model with the numbers ``flat``, kept for the next call if these are read-only."""
         (last,) = self._last
         if last is not None and last[0] is flat:
             return last[1]
-        model = Model.of(flat, self.settings.features)
+        model = Model.of(flat, self.settings.features, sets=self.settings.wanted is not None)
         if not flat.flags.writeable and flat.flags.owndata:
             self._last[0] = flat, model
         return model
@@ -164,7 +166,7 @@ class ScoreProblem:
 def check_size(settings: Settings, levels: int, interactive: bool) -> None:
     """Raise UserError, naming a protocol that fits, for too many features for messages or a learner's state."""
     p, lengths = settings.features, lengths_of(settings)
-    size = model_size(p, settings.contrasts)
+    size = settings.model_size
     release = longest_release(ScoreProblem.kind, max(lengths))
     model = 512 + _MODEL_NUMBER * size if interactive else 0
     sums = levels * (settings.dimension + 2 * sum(lengths[1:]))
@@ -203,6 +205,6 @@ def level_mechanisms(task: Task, settings: Settings) -> Mapping[str, ScoreMechan
 
     def mechanisms(guarantee: Guarantee) -> ScoreMechanisms:
         kind, sizes = task.privacy.kind_for(guarantee), (settings.features, settings.contrasts)
-        return score_mechanisms(kind, guarantee, *sizes, matrices=settings.matrices)
+        return score_mechanisms(kind, guarantee, *sizes, matrices=settings.matrices, sets=settings.wanted is not None)
 
     return task.privacy.by_level(mechanisms)

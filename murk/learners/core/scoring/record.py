@@ -220,7 +220,7 @@ class Answers(KernelMemory, Held):
         whole[FEATURES], whole[NUMBERS], whole[MATRIX], whole[CLASSES] = p, d, m, classes
         whole[BINARY], whole[STEPS] = settings.binary, score.steps
         whole[START], whole[ROOM] = chain.count, room
-        unsigned[SCATTER_BELOW], unsigned[MATRIX_BELOW] = model.thresholds
+        unsigned[SCATTER_BELOW], unsigned[MATRIX_BELOW] = model.thresholds[:2]
         if seed is not None:
             whole[SIMULATED], unsigned[SEED] = 1, seed
         real[REACH], real[MATRIX_REACH], real[EXPONENT] = model.reach, model.matrix_reach, model.exponent
@@ -308,4 +308,5 @@ class OneAnswer(Answers):
 
 def in_place(pair: ScoreMechanisms) -> bool:
     """Return whether the kernel of one record implements both mechanisms of a level."""
-    return type(pair.score) is GaussianMechanism and type(pair.matrix) in (OuterGaussian, type(None))
+    gaussian = type(pair.score) is GaussianMechanism and type(pair.matrix) in (OuterGaussian, type(None))
+    return gaussian and pair.inside is None

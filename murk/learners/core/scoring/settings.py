@@ -8,24 +8,35 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from murk._arrays import Floats
 from murk.learners.core.coordinates import matrix_size, whitening
 from murk.learners.core.curves import CodedCurve
 from murk.learners.core.scoring.classes import FIRST_SHARES, ClassLines, ClassSolution
 from murk.learners.core.scoring.line import next_model
 from murk.learners.core.scoring.mechanism import ScoreMechanisms
-from murk.learners.core.scoring.model import LARGEST_REACH, Model, Response, Rows
+from murk.learners.core.scoring.model import (
+    LARGEST_REACH,
+    Model,
+    Response,
+    Rows,
+    Sets,
+    check_model,
+    label_basis,
+    model_size,
+)
 from murk.learners.core.scoring.public import CurveSolution, PublicSolution
 from murk.learners.core.scoring.shares import Shares
 from murk.learners.core.scoring.solve import Solution
 from murk.learners.core.scoring.sums import Summary
 from murk.learners.estimates.estimate import PublicCovariates
+from murk.learners.estimates.sets import LABELS, REAL, PredictionSets, Reply, Root, Wanted
 
 FIRST: Final = 3000  # releases of the first epoch; each later one has as many as all before it, up to the longest
 REMEMBERED: Final = 8  # epochs that a learner keeps: while they double, older ones have under 1% of the releases
@@ -129,6 +140,7 @@ class Settings:
     # whether people are asked at one probability for everybody while noise would hide the curvature of log odds,
     # and average effects may be the line's. Not part of the digest: answers at any model count either way.
     line: bool = False
+    wanted: Wanted | None = None  # prediction sets, if people are asked about them
     first: int = FIRST  # releases of the first epoch; those of a shuffled task are no fewer than a crowd
 
     @cached_property
@@ -218,7 +230,7 @@ class Settings:
         # Settings that came later count where they are not the default.
         parts += [repr(self.labels)] * bool(self.labels) + ["once"] * self.once
         parts += [f"forget={self.forget}"] * (self.forget is not None) + ["shared"] * self.shared
-        parts += [f"first={self.first}"] * (self.first != FIRST)
+        parts += [f"first={self.first}"] * (self.first != FIRST) + [repr(self.wanted)] * (self.wanted is not None)
         if self.covariates is not None:
             parts += [self.covariates.points.tobytes().hex(), self.covariates.counts.tobytes().hex()]
         return hashlib.sha256("|".join(parts).encode()).hexdigest()[:16]
@@ -233,11 +245,17 @@ class Settings:
             scatter = curvature = 0.0
         exponent = 1.0 if self.exponent is None else self.exponent
         reach = self.reach(self.covariates is not None, mechanisms)
-        return Model(np.zeros(self.dimension), transform, reach, exponent, scatter, curvature).rounded()
+        origin = np.zeros(self.dimension)
+        return self._with_sets(Model(origin, transform, reach, exponent, scatter, curvature).rounded(), origin, [])
 
     def next_model(self, found: Sequence[Summary], count: int, mechanisms: Mapping[str, ScoreMechanisms]) -> Model:
         """Return the model of the epoch that begins at ``count``."""
         solution = solution_of(found, self.response, self.rows)
+        return self._with_sets(self._next_model(solution, found, count, mechanisms), solution.origin, found)
+
+    def _next_model(
+        self, solution: AnySolution, found: Sequence[Summary], count: int, mechanisms: Mapping[str, ScoreMechanisms]
+    ) -> Model:  # fmt: skip
         if isinstance(solution, Shares):
             return self.first_model(mechanisms)
         pair: Any = mechanisms["default"]
@@ -257,6 +275,51 @@ class Settings:
             return model
         people = min(self.epoch_end(count), self.forget or NEVER) - count
         return next_model(solution, found, model, max(people, 1), (pair.score.variance, pair.matrix.variance))
+
+    # Prediction sets
+
+    @property
+    def coverage(self) -> float:
+        """Nominal coverage of prediction sets; 0 without any."""
+        return 0.0 if self.wanted is None else self.wanted.coverage
+
+    def sets(self, found: Sequence[Summary], model: Model, answers: int) -> PredictionSets:
+        """Return the sets of a model's published prediction, from the answers at all models."""
+        assert model.sets is not None
+        basis = label_basis(self.response) if self.binary or self.labels else None
+        return PredictionSets(self._root(found, model, model.sets.origin), model.sets.origin, basis, answers)
+
+    def _with_sets(self, model: Model, origin: Floats, found: Sequence[Summary]) -> Model:
+        """Return a model with a prediction, and the threshold to ask about next."""
+        if self.wanted is None:
+            return model
+        threshold = self._root(found, model, origin).next_question()
+        return replace(model, sets=Sets(origin, threshold, self.wanted.share)).rounded()
+
+    def _root(self, found: Sequence[Summary], model: Model, origin: Floats) -> Root:
+        scale = LABELS if self.binary or self.labels else REAL
+        replies = []
+        for each in found:
+            asked, answer = each.model.sets, each.inside
+            if asked is None or answer is None:
+                continue
+            # The root mean square of how far the prediction has moved: people's second moment is the identity in z.
+            change = (asked.origin - origin).reshape(-1, self.features) @ model.back
+            moved = scale.moved(float(np.linalg.norm(change)), asked.threshold)
+            share = 0.5 + 0.5 * float(answer.mean[0])
+            replies.append(Reply(asked.threshold, share, answer.noise / 4.0, 1.0 / answer.share, moved))
+        return Root(scale, self.coverage, replies)
+
+    # Models
+
+    @property
+    def model_size(self) -> int:
+        """Length of a published model."""
+        return model_size(self.features, self.contrasts, sets=self.wanted is not None)
+
+    def checked(self, flat: Floats) -> Model:
+        """Return a published vector as a model; raise HostileModelError for one that no honest learner publishes."""
+        return check_model(flat, self.features, self.contrasts, matrices=self.matrices, sets=self.wanted is not None)
 
     def _exponent(
         self, solution: AnySolution, count: int, mechanisms: Mapping[str, ScoreMechanisms], before: Model

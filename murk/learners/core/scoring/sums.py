@@ -14,7 +14,7 @@ from murk._arrays import Floats
 from murk.errors import MurkError
 from murk.learners.core.coordinates import matrix_size, symmetric
 from murk.learners.core.scoring.mechanism import ScoreMechanisms
-from murk.learners.core.scoring.model import QUESTIONS, Model, Question, model_size
+from murk.learners.core.scoring.model import ALL_QUESTIONS, QUESTIONS, Model, Question, model_size
 from murk.privacy.mechanisms.base import Randomizer, Wrapped
 from murk.privacy.mechanisms.payload_limits import NATS
 from murk.stream.messages.state import count_of, pack, unpack
@@ -61,7 +61,9 @@ class Epoch:
         return {"start": self.start, "model": pack(self.model.flat), "tallies": tallies}
 
     @classmethod
-    def of_state(cls, state: Mapping[str, Any], features: int, contrasts: int, levels: Iterable[str]) -> Epoch:
+    def of_state(
+        cls, state: Mapping[str, Any], features: int, contrasts: int, levels: Iterable[str], *, sets: bool = False
+    ) -> Epoch:  # fmt: skip
         """Read what `to_state` wrote; raise MurkError if the state is malformed."""
         try:
             start, packed, tallies = state["start"], state["model"], state["tallies"]
@@ -69,14 +71,15 @@ class Epoch:
             for tally in tallies:
                 level, question, total = tally["level"], tally["question"], tally["total"]
                 size = contrasts * features if question == "score" else matrix_size(features)
-                if level not in levels or question not in QUESTIONS or len(total) != size:
+                size = 1 if question == "inside" else size
+                asked = ALL_QUESTIONS if sets else QUESTIONS
+                if level not in levels or question not in asked or len(total) != size:
                     raise MurkError("the state holds sums of another task")
                 if not all(type(value) is int and abs(value) < 2**127 for value in total):
                     raise MurkError("the state holds sums that are not whole numbers")
                 sums[level, question] = Tally(count_of(tally["count"], "count"), list(total))
-            return cls(
-                count_of(start, "epoch"), Model.of(unpack(packed, model_size(features, contrasts)), features), sums
-            )
+            flat = unpack(packed, model_size(features, contrasts, sets=sets))
+            return cls(count_of(start, "epoch"), Model.of(flat, features, sets=sets), sums)
         except (KeyError, TypeError) as error:
             raise MurkError(f"the state holds no epochs ({type(error).__name__})") from error
 
@@ -104,7 +107,7 @@ def step_of(mechanism: Any) -> float:
 
 
 def share_of(model: Model, question: Question) -> float:
-    """Return the share of people that a model asks for a matrix; 1 for scores, with which everybody may answer."""
+    """Return the share of people that a model asks this; 1 for scores, with which everybody may answer."""
     return 1.0 if question == "score" else model.shares[question]
 
 
@@ -149,6 +152,7 @@ class Summary:
     score: Answer | None
     scatter: Answer | None
     curvature: Answer | None
+    inside: Answer | None = None
 
 
 def summaries(epochs: Sequence[Epoch], mechanisms: Mapping[str, ScoreMechanisms], features: int) -> list[Summary]:
@@ -157,7 +161,8 @@ def summaries(epochs: Sequence[Epoch], mechanisms: Mapping[str, ScoreMechanisms]
     for epoch in epochs:
         answers = {question: _answer(epoch, question, mechanisms, features) for question in QUESTIONS}
         if any(answer is not None for answer in answers.values()):
-            means.append(Summary(epoch.model, answers["score"], answers["scatter"], answers["curvature"]))
+            inside = None if epoch.model.sets is None else _answer(epoch, "inside", mechanisms, features)
+            means.append(Summary(epoch.model, answers["score"], answers["scatter"], answers["curvature"], inside))
     return means
 
 
@@ -187,7 +192,7 @@ def _answer(
     if weight == 0.0:
         return None
     mean: Floats = total / weight
-    if question == "score":
+    if question in ("score", "inside"):
         return Answer(mean, noise / weight**2, share / weight**2, whole / weight**2)
     # A matrix is released in units of M/2.
     unit = epoch.model.matrix_reach / 2.0
@@ -200,4 +205,7 @@ def direction_spread(mechanism: Any) -> tuple[float, float | None]:
     if not is_directional(mechanism):
         return mechanism.variance, None
     across, along = of_vectors(mechanism).second_moment
+    if mechanism.dimension == 1:
+        # A sign of fixed size B: its variance is B^2 - m^2 at the mean m, as that of m's own sign and B^2 - 1.
+        return along - 1.0, None
     return across, max(0.0, along - across)

@@ -176,9 +176,15 @@ function showInterval({ estimate, reference }) {
   byId("looks").hidden = none;
   showNeeds(estimate.needed ?? {}, estimate.diagnosis ?? "");
   showDrift(estimate.drift);
+  showSets(estimate.prediction_sets);
 }
 
 // Shows whether the model has changed; nothing if that cannot be tested.
+function showSets(sets) {
+  setText(byId("sets"), sets?.words ?? "");
+  byId("sets").hidden = !sets;
+}
+
 function showDrift(drift) {
   const known = (drift?.compared ?? 0) > 0;
   setText(byId("drift"), known ? drift.words : "");

@@ -1,0 +1,467 @@
+"""Prediction sets: what devices answer, how the threshold is found, and the coverage on people who were not asked."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from functools import cache
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import murk
+from murk.errors import DataWarning, MurkError, UserError
+from murk.learners import ScoreClassifier, ScoreRegressor
+from murk.learners.core.coordinates import contrasts
+from murk.learners.core.scoring.engine import SharedScoreEngine
+from murk.learners.core.scoring.model import Model, check_model, with_constant
+from murk.learners.estimates.links import class_probabilities, logistic
+from murk.learners.estimates.sets import LABELS, REAL, Reply, Root
+from murk.learners.problem import HostileModelError, problem_for
+from murk.monitoring.figures import Place, figures
+from murk.monitoring.metrics.catalogue import METRICS
+from murk.monitoring.metrics.exporter import VALUES, family
+from murk.monitoring.snapshot import Snapshot
+from murk.privacy import GaussianDP, PureDP, ZeroConcentratedDP
+from murk.privacy.noise import SimulatedNoise
+from murk.stream import Task
+from murk.stream.messages.codec import RejectedError
+from murk.stream.messages.releases import ScoreRelease
+from murk.stream.messages.state import Counters, StateMessage
+from tests.producers.world import Untouchable, World, make_task
+
+NAMES = ["a", "b"]
+KINDS = ("real", "binary", "classes")
+TARGETS = {
+    "real": "{name: y, kind: real, low: 0, high: 10}",
+    "binary": "{name: y, kind: binary, positive: 'yes', negative: 'no'}",
+    "classes": "{name: y, kind: classes, classes: [u, v, w]}",
+}
+
+
+def task_of(kind, *more, sets="predictions: {coverage: 0.9, share: 0.2}"):
+    features = "[{name: a, low: -1, high: 1}, {name: b, low: -1, high: 1}]"
+    lines = ["name: t", f"features: {features}", f"target: {TARGETS[kind]}", sets, *more]
+    return Task.parse("\n".join([*lines, "privacy: {guarantee: {gdp: {mu: 2.0}}}"]))
+
+
+def people(kind, n, seed):
+    """Features, and targets as codes: uneven noise, a probability of 5% to 95%, or three uneven classes."""
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-1, 1, size=(n, 2))
+    if kind == "real":
+        return X, np.clip(0.4 * X[:, 0] + (0.15 + 0.1 * X[:, 1]) * rng.normal(size=n), -1, 1)
+    if kind == "binary":
+        return X, (rng.random(n) < logistic(2.5 * X[:, 0] - 0.5)).astype(float)
+    odds = np.column_stack([np.ones(n), 1.5 * X[:, 0], X[:, 1] - 1.0])
+    edges = np.cumsum(class_probabilities(odds, np.eye(3)), axis=1)
+    return X, (rng.random(n)[:, None] > edges).sum(axis=1).clip(0, 2).astype(float)
+
+
+def learner(kind, **more):
+    given = {"budget": GaussianDP(2.0), "features": NAMES, "coverage": 0.9, "seed": 1, **more}
+    if kind == "real":
+        return ScoreRegressor(**given)
+    return ScoreClassifier(classes=[0, 1] if kind == "binary" else [0, 1, 2], **given)
+
+
+def model_of(problem, b, threshold, share=1.0):
+    """A published model that asks this share of people."""
+    first = Model.of(problem.initial, 3, sets=True)
+    flat = first.flat.copy()
+    flat[len(first.origin) + 9 + 2 : len(first.origin) + 9 + 4] = 0.0
+    flat[-len(b) - 2 :] = [*b, threshold, share]
+    return flat
+
+
+# What a device answers
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_answer_is_whether_the_target_is_in_the_set(kind):
+    problem, rng = problem_for(task_of(kind)), np.random.default_rng(3)
+    X, y = people(kind, 400, 2)
+    X, y = with_constant(X), np.where(np.arange(400) % 10 == 0, np.nan, y)
+    b, t = rng.normal(size=6 if kind == "classes" else 3), 0.6 if kind == "classes" else 0.4
+    given = problem.vectors(X, y, model_of(problem, b, t), "inside")
+    if kind == "real":
+        inside = np.abs(y - np.clip(X @ b, -1, 1)) <= t
+    else:
+        basis = contrasts(3) if kind == "classes" else np.array([[0.0], [1.0]])
+        chances = class_probabilities(X @ b.reshape(-1, 3).T, basis)
+        inside = chances[np.arange(400), np.nan_to_num(y).astype(int)] >= 1.0 - t
+    assert given.shape == (400, 1)
+    # People without a target answer C, which moves no threshold.
+    assert np.array_equal(given[:, 0], np.where(np.isnan(y), 0.8, np.where(inside, 1.0, -1.0)))
+    assert 0.1 < inside.mean() < 0.9
+    one = np.array([problem.vectors(X[i : i + 1], y[i : i + 1], model_of(problem, b, t), "inside") for i in range(50)])
+    assert np.array_equal(one[:, 0], given[:50])
+
+
+def test_an_answer_is_bounded_whatever_the_model_and_the_record():
+    problem = problem_for(task_of("classes"))
+    X = np.array([[1e300, -1e300, 1.0], [0.0, 0.0, 1.0]])
+    for numbers in ([1e4] * 6, [-1e4] * 6, [0.0] * 6):
+        for t in (0.0, 1.0, 2.0):
+            given = problem.vectors(X, np.array([1e9, -3.0]), model_of(problem, numbers, t), "inside")
+            assert np.all(np.abs(given) <= 1.0)
+
+
+def test_every_answer_costs_the_persons_whole_budget_and_no_more():
+    for guarantee in (GaussianDP(1.0), PureDP(1.0), PureDP(4.0), ZeroConcentratedDP(0.5)):
+        model = learner("real", budget=guarantee)
+        model.learn_one({"a": 0.0, "b": 0.0}, 0.0)
+        pair = model._require().mechanisms["default"]
+        assert pair.mechanism("inside").dimension == 1
+        assert pair.mechanism("inside").cost("gdp") <= pair.cost("gdp")
+        assert pair.mechanism("inside").kind == pair.kind
+        rows = np.tile([[1.0]], (20_000, 1))
+        payloads = pair.inside.randomize(rows, SimulatedNoise(1), np.arange(20_000))
+        error = 5.0 * np.sqrt((pair.inside.variance + 1.0) / 20_000)
+        # One false alarm in a million: five standard errors.
+        assert abs(pair.inside.decode(payloads).mean() - 1.0) < error
+
+
+@pytest.mark.parametrize("change", [{-2: -0.1}, {-2: 2.1}, {-1: 0.8}, {-1: -0.1}, {-3: 1e5}])
+def test_a_hostile_model_is_refused_before_a_record_is_read(tmp_path, change):
+    task = make_task("protocol: scores", "predictions: {}")
+    problem = problem_for(task)
+    flat = problem.initial.copy()
+    assert check_model(flat, problem.settings.features, sets=True).sets is not None
+    for place, value in change.items():
+        flat[place] = value
+    with pytest.raises(HostileModelError):
+        problem.check_iterate(flat)
+    with World(tmp_path, task) as world:
+        world.publish(flat.tolist(), version=3_000)
+        with pytest.raises(UserError, match=r"refused|honest learner"):
+            world.producer.release(Untouchable())
+        assert world.ledger.totals().releases == 0
+
+
+# What a learner admits and keeps
+
+
+def release(problem, **more):
+    fields = {"id": "0" * 32, "task": "f" * 64, "level": "default", "chain": 0, "time": 0, "expires": 86_400}
+    return ScoreRelease(**fields | {"version": 0, "question": "inside", "payload": [7]} | more)
+
+
+def test_answers_are_admitted_where_they_are_asked_for():
+    asking, plain = problem_for(task_of("real")), problem_for(task_of("real", sets=""))
+    engine = asking.engine()
+    engine.admit(release(asking), 0)
+    assert engine.admits([release(asking)])
+    for other, reason in (({"payload": [1, 2]}, "dimension"), ({"payload": [2**55]}, "magnitude")):
+        with pytest.raises(RejectedError) as refused:
+            engine.admit(release(asking, **other), 0)
+        assert refused.value.reason == reason
+        assert not engine.admits([release(asking, **other)])
+    with pytest.raises(RejectedError, match="asks nobody"):
+        plain.engine().admit(release(plain), 0)
+
+
+def test_a_task_without_sets_is_as_before():
+    plain = problem_for(task_of("real", sets=""))
+    assert plain.questions == ("score", "scatter", "curvature")
+    assert (plain.lengths, plain.model_size) == ((3, 6), 16)
+    assert b"predictions" not in task_of("real", sets="").document()
+    assert task_of("real", sets="").hash == task_of("real", sets="predictions: null").hash
+    assert task_of("real", sets="").hash != task_of("real").hash
+
+
+def test_states_come_back_and_do_not_mix_with_others():
+    asked, plain = learner("real"), learner("real", coverage=None)
+    X, y = people("real", 4_000, 5)
+    for model in (asked, plain):
+        model.learn_many(X, y)
+    state = json.loads(json.dumps(asked.state_dict()))
+    again = learner("real")
+    again.load_state_dict(state)
+    for model in (asked, again):
+        model.learn_many(X, y)
+    assert again.state_dict() == asked.state_dict()
+    assert again.predict_interval_one({"a": 0.3}) == asked.predict_interval_one({"a": 0.3})
+    for model, other in ((learner("real"), plain), (learner("real", coverage=None), asked)):
+        with pytest.raises(MurkError, match="other settings"):
+            model.load_state_dict(other.state_dict())
+
+
+@pytest.mark.parametrize("budget", [GaussianDP(2.0), PureDP(4.0)])
+def test_records_one_by_one_are_learned_as_a_block(budget):
+    X, y = people("classes", 3_200, 6)
+    block, single = learner("classes", budget=budget), learner("classes", budget=budget)
+    block.learn_many(X, y)
+    for row, target in zip(X.tolist(), y.tolist(), strict=True):
+        single.learn_one(dict(zip(NAMES, row, strict=True)), target)
+    assert single.state_dict() == block.state_dict()
+
+
+# The threshold
+
+
+def replies(curve, scale, coverage, n, seed, noise=0.25):
+    """Answers by epochs at the thresholds that the root asks about."""
+    rng, found, start, end = np.random.default_rng(seed), [], 0, 300
+    while start < n:
+        asked, threshold = min(end, n) - start, Root(scale, coverage, found).next_question()
+        share = rng.binomial(asked, curve(threshold)) / asked + np.sqrt(noise / asked) * rng.normal()
+        found.append(Reply(threshold, share, noise / asked, asked, 0.0))
+        start, end = end, 2 * end
+    return found
+
+
+CURVES = {
+    "smooth": (REAL, lambda t: 1.0 - np.exp(-t / 0.2)),
+    "a uniform error": (REAL, lambda t: min(t / 0.8, 1.0)),
+    "an outcome of 6%": (LABELS, lambda t: 0.94 * (t >= 0.06) + 0.06 * (t >= 0.94)),
+    "even chances": (LABELS, lambda t: 0.6 * (t >= 0.4) + 0.4 * (t >= 0.6)),
+}
+
+
+def shortfalls(name, n, asked=0.9, wanted=0.9, runs=40):
+    """Number of runs whose threshold covers less than wanted, and the mean coverage."""
+    scale, curve = CURVES[name]
+    covered = [curve(Root(scale, asked, replies(curve, scale, asked, n, seed)).served()) for seed in range(runs)]
+    return sum(each < wanted - 1e-9 for each in covered), float(np.mean(covered))
+
+
+@pytest.mark.parametrize("name", CURVES)
+def test_the_threshold_covers_in_nearly_all_runs(name):
+    """A run falls short with probability 5%; of 40, more than 8 do so with probability 0.002."""
+    short, mean = shortfalls(name, 9_600)
+    assert short <= 8
+    assert mean < {"smooth": 0.93, "a uniform error": 0.96, "an outcome of 6%": 0.95, "even chances": 1.01}[name]
+
+
+def test_thresholds_of_a_lower_coverage_fall_short():
+    """The wrong twin of the test above: it would notice."""
+    assert shortfalls("smooth", 9_600, asked=0.85)[0] > 30
+
+
+def test_more_answers_give_smaller_sets_and_more_certainty():
+    scale, curve = CURVES["smooth"]
+    few, many = (Root(scale, 0.9, replies(curve, scale, 0.9, n, 3)) for n in (1_000, 100_000))
+    assert many.error() < few.error() / 5.0
+    assert abs(curve(many.served()) - 0.9) < 0.02 < curve(few.served()) - 0.9
+    _, low, high = many.covered(many.served(), 0.95)
+    assert low < curve(many.served()) < high < low + 0.04
+    assert Root(scale, 0.9, []).error() == np.inf
+
+
+def test_replies_at_another_prediction_count_for_less():
+    reply = Reply(0.3, 0.9, 1e-4, 1e4, 0.0)
+    still, moved = (Root(REAL, 0.9, [Reply(0.3, 0.9, 1e-4, 1e4, m)]) for m in (reply.moved, 0.5))
+    assert moved.error() > 5.0 * still.error()
+    assert moved.quantile(0.95) > still.quantile(0.95) > 0.3
+
+
+# Coverage of people who were not asked
+
+
+@cache
+def coverages(kind, coverage):
+    """Coverage of held-out people and mean size of sets, in 5 runs."""
+    found = []
+    for seed in range(5):
+        X, y = people(kind, 44_000, 100 + seed)
+        model = learner(kind, coverage=coverage, seed=seed)
+        model.learn_many(X[:24_000], y[:24_000])
+        if kind == "real":
+            ends = model.predict_interval_many(X[24_000:])
+            inside, sizes = (ends[:, 0] <= y[24_000:]) & (y[24_000:] <= ends[:, 1]), ends[:, 1] - ends[:, 0]
+        else:
+            members = model.predict_set_many(X[24_000:])
+            inside, sizes = members[np.arange(20_000), y[24_000:].astype(int)], members.sum(axis=1)
+        found.append((inside.mean(), sizes.mean()))
+    return np.array(found)
+
+
+LEAST = 0.9 - 3.0 * np.sqrt(0.9 * 0.1 / 20_000)  # three standard errors of 20,000 held-out people
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_sets_cover_people_who_were_not_asked(kind):
+    """A run falls short with probability 5%: more than 2 of 5 do so with probability 0.0012."""
+    found = coverages(kind, 0.9)
+    assert (found[:, 0] < LEAST).sum() <= 2
+    assert found[:, 0].mean() < 0.97
+    assert found[:, 1].mean() < {"real": 1.1, "binary": 1.8, "classes": 2.7}[kind]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_sets_of_a_lower_coverage_do_not(kind):
+    """The wrong twin of the test above."""
+    found = coverages(kind, 0.7)
+    assert (found[:, 0] < LEAST).sum() > 2
+    assert found[:, 1].mean() < coverages(kind, 0.9)[:, 1].mean()
+
+
+def test_missing_targets_do_not_move_the_threshold():
+    """If they counted as outside, 40% of them would make 90% unattainable, and the threshold the largest."""
+    X, y = people("real", 48_000, 9)
+    whole, part = learner("real", coverage_share=0.3), learner("real", coverage_share=0.3)
+    whole.learn_many(X, y)
+    with pytest.warns(DataWarning, match="without a target"):
+        part.learn_many(X, np.where(np.random.default_rng(1).random(len(y)) < 0.4, np.nan, y))
+    one, other = (model.prediction_sets().threshold for model in (whole, part))
+    assert abs(np.log(one / other)) < 0.35
+
+
+# River
+
+
+def test_intervals_are_in_the_targets_units_and_bounds():
+    X, y = people("real", 30_000, 3)
+    model = learner("real", target_bounds=(0.0, 20.0))
+    model.learn_many(pd.DataFrame(X, columns=NAMES), 10.0 + 10.0 * y)
+    low, high = model.predict_interval_one({"a": 0.1, "b": 0.0})
+    threshold = 10.0 * model.prediction_sets().threshold
+    assert high - low == pytest.approx(2.0 * threshold)
+    assert model.predict_one({"a": 0.1, "b": 0.0}) == pytest.approx((low + high) / 2.0, abs=1.0)
+    frame = model.predict_interval_many(pd.DataFrame([{"a": 0.1, "b": 0.0}, {"a": 1.0, "b": 0.0}]))
+    assert frame.loc[0].tolist() == [low, high]
+    assert frame.loc[1, "high"] <= 20.0
+    found = model.summary().report["prediction_sets"]
+    assert found["threshold"] == pytest.approx(threshold)
+    assert found["interval"][0] < found["estimated"] < found["interval"][1]
+    assert 2_700 < found["answers"] < 3_300
+    assert "plus or minus" in str(model.summary())
+    assert pickle.loads(pickle.dumps(model)).predict_interval_one({"a": 0.1, "b": 0.0}) == (low, high)
+
+
+def test_sets_hold_labels():
+    X, y = people("binary", 30_000, 3)
+    model = learner("binary", seed=2)
+    model.learn_many(pd.DataFrame(X, columns=NAMES), y.astype(int))
+    sure, unsure = {"a": -0.95, "b": 0.0}, {"a": 0.2, "b": 0.0}
+    assert (model.predict_set_one(sure), model.predict_set_one(unsure)) == ({0}, {0, 1})
+    table = model.predict_set_many(pd.DataFrame([sure, unsure]))
+    assert table.to_dict("list") == {0: [True, True], 1: [False, True]}
+    least = 1.0 - model.prediction_sets().threshold
+    assert all((chance >= least) == (label in model.predict_set_one(sure)) for label, chance in
+               model.predict_proba_one(sure).items())  # fmt: skip
+
+
+def test_sets_are_refused_with_the_remedy():
+    plain = learner("real", coverage=None)
+    with pytest.raises(UserError, match=r"give coverage=0\.9"):
+        plain.predict_interval_one({"a": 0.0})
+    model = learner("real")
+    X, y = people("real", 60, 1)
+    model.learn_many(X, y)
+    with pytest.raises(UserError, match=r"learn from more people, about \d+\.\d times as many"):
+        model.predict_interval_one({"a": 0.0})
+    assert model.summary().report["prediction_sets"]["threshold"] is None
+    for wrong in ({"coverage": 90}, {"coverage": 0.4}, {"coverage_share": 0.5}, {"coverage": "most"}):
+        with pytest.raises(UserError, match="is not between"):
+            learner("real", **wrong)
+    with pytest.raises(UserError, match="coverage= has no effect with features"):
+        ScoreClassifier(budget=GaussianDP(1.0), classes=["u", "v", "w"], features=[], coverage=0.9, seed=1).learn_one(
+            {}, "u"
+        )
+
+
+# Tasks
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ("protocol: moments", "say protocol: scores"),
+        ("protocol: gradients", "say protocol: scores"),
+        ("log: {partitions: 2}\nscores: {models: own}", "models: shared"),
+    ],
+)
+def test_tasks_that_cannot_ask_are_refused(more, message):
+    with pytest.raises(UserError, match=message):
+        task_of("real", more)
+
+
+def test_a_task_without_features_has_no_sets():
+    with pytest.raises(UserError, match="without features everybody's prediction set would be the same"):
+        Task.parse(
+            "name: t\nfeatures: []\nprotocol: scores\npredictions: {}\ntarget: {name: y, kind: classes, classes: "
+            "[u, v, w]}\nprivacy: {guarantee: {gdp: {mu: 1.0}}}"
+        )
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    """Results of the same people by one chain and by three, which share models."""
+    folder = tmp_path_factory.mktemp("sets")
+    X, y = people("real", 6_500, 4)
+    rows = pd.DataFrame({"a": X[:, 0].round(4), "b": X[:, 1].round(4), "y": (5.0 + 5.0 * y).round(4)})
+    rows.to_csv(folder / "people.csv", index=False)
+    return [
+        murk.run(task_of("real", f"log: {{partitions: {count}}}"), folder / "people.csv", seed=3) for count in (1, 3)
+    ]
+
+
+def test_chains_that_share_models_share_sets(results):
+    one, three = (result.report["prediction_sets"] for result in results)
+    assert dict(one) == dict(three)
+    assert 1_150 < one["answers"] < 1_450
+
+
+def test_results_have_sets(results):
+    X, y = people("real", 20_000, 5)
+    records = [{"a": a, "b": b} for a, b in X.tolist()]
+    ends = results[0].predict_sets(records)
+    assert ends.shape == (20_000, 2)
+    assert ((ends[:, 0] <= 5.0 + 5.0 * y) & (5.0 + 5.0 * y <= ends[:, 1])).mean() > LEAST
+    assert np.all((ends >= 0.0) & (ends <= 10.0))
+    again = pickle.loads(pickle.dumps(results[0]))
+    assert np.array_equal(again.predict_sets(records[:5]), ends[:5])
+
+
+def test_the_monitor_shows_sets():
+    task = task_of("real")
+    problem = problem_for(task)
+    engine, noise = problem.engine(), SimulatedNoise(2)
+    X, y = people("real", 6_000, 4)
+    X = with_constant(X)
+    while engine.n_releases < len(X):
+        start = engine.n_releases
+        rows = np.arange(start, min(start + 3_000, len(X)))
+        flat = np.array(engine.published()[1])
+        asked, answers = np.array(problem.ask(noise, rows, flat)), {}
+        for question in sorted(set(asked.tolist())):
+            own = rows[asked == question]
+            given = problem.vectors(X[own], y[own], flat, question)
+            answers["default", question] = problem.mechanism("default", question).randomize(given, noise, own)
+        engine.learn_payloads(answers)
+    message = StateMessage(
+        task=task.hash, identity="x", chain=0, offset=6_000, last_id=None, counters=Counters(learned=6_000),
+        learner=engine.state_dict(),
+    )  # fmt: skip
+    snapshot = Snapshot(
+        task=task, url="x", started=0.0, now=0.0, figures=figures(task, problem, [message], [Place(6_000, 6_000)]),
+        read=True, problem=None, rate=0.0, grown=0.0, reference=None, history=(), pace={},
+    )  # fmt: skip
+    told = json.loads(snapshot.body)["estimate"]["prediction_sets"]
+    samples = {
+        (sample.name, sample.labels.get("end")): sample.value
+        for metric in METRICS
+        if metric.name.startswith("murk_prediction")
+        for sample in family(metric, "t", VALUES[metric.name](snapshot)).samples
+    }
+    assert samples["murk_prediction_threshold", None] == told["threshold"] > 0.5
+    assert samples["murk_prediction_answers", None] == told["answers"]
+    ends = [samples["murk_prediction_coverage", end] for end in ("low", "estimate", "high")]
+    assert ends == [told["interval"][0], told["estimated"], told["interval"][1]]
+
+
+def test_late_models_keep_the_sums_of_their_own_threshold():
+    """A chain learns answers at a model that another chain's learner made, and knows the joint sets."""
+    problem = problem_for(task_of("real", "log: {partitions: 2}"))
+    first, second = problem.engine(), problem.engine()
+    assert isinstance(first, SharedScoreEngine)
+    for engine in (first, second):
+        engine.learn_payloads({("default", "inside"): np.full((40, 1), 1000), ("default", "score"): np.ones((1_500, 3))
+                               .astype(np.int64)})  # fmt: skip
+    first.begin_epoch([second])
+    second.hear(first)
+    assert second.model.sets is not None
+    assert problem.estimate([first, second]).sets.answers == 80
