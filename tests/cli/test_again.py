@@ -87,6 +87,20 @@ def test_a_lost_ledger_is_not_made_anew(folder: Path) -> None:
     assert run(folder, "--ledger", kept.name).json["releases"] == 40
 
 
+def test_a_task_may_be_announced_before_its_people_begin(folder: Path) -> None:
+    """By `murk topics`, as on a cluster; from the first release on, the log belongs to its file and ledger."""
+    world(folder, rows=40)
+    people(folder / "others.csv", range(300, 340))
+    announced = murk("topics", "task.yaml", "--log", LOG, "--simulated", folder=folder)
+    assert announced.status == 0, announced.err
+    assert run(folder).json["releases"] == 40
+    refused(run(folder, "--source", "others.csv"), "another file", "give the same --source")
+    for left in ("third-child.db.run.json", "third-child.ledger.db", "third-child.ledger.db.key"):
+        (folder / left).unlink()
+    refused(run(folder), "there is no ledger at third-child.ledger.db", "Nothing was spent")
+    refused(run(folder, "--source", "others.csv"), "there is no ledger")
+
+
 def test_two_runs_on_one_log(folder: Path) -> None:
     """The second is refused while the first is at work, and neither harms the other."""
     world(folder, rows=600)

@@ -325,7 +325,7 @@ def open_accounts(log: Log, path: str | Path, *, simulated: bool | None = None) 
     if simulated is not None and document is not None:
         check_kind(log, Task.from_document(document, f"the task on {log.url}"), simulated)
     known = begun_with(log, path)
-    begun = known is not None or (in_file(log) is not None and log.document() is not None)
+    begun = known is not None or (in_file(log) is not None and document is not None and any(log.ends()))
     return Ledger(path, identity=known, create=not begun)
 
 
@@ -529,15 +529,16 @@ class FilePopulation(ABC):
         self.task = task if carried.covariates is None else task.with_public(*carried.covariates)
         self.problem = self._find_problem(self.task)
         compare(self.log, self._config(), self.ledger.path)
-        # Several machines may serve one log, each with its own people. A log in a file, and a task with rows set
-        # aside, belong to one file and ledger: with others people would release again.
+        # Several machines may serve one log, each with its own people. A log in a file that was released to, and a task
+        # with rows set aside, belong to one file and ledger: with others people would release again.
         set_aside = self.task.public is not None and self.task.public.set_aside is not None
-        alone = set_aside or in_file(self.log) is not None
+        begun = begun_with(self.log, self.ledger.path)
+        taken = set_aside or (in_file(self.log) is not None and (begun is not None or any(self.log.ends())))
         new = self.ledger.run(self.task.hash, self.source.digest) is None
         if new or (self._policy.lifetime is not None and not self.ledger.promises()):
             self._check_recognised(task)
-        if alone and new:
-            if begun_with(self.log, self.ledger.path) is not None:
+        if taken and new:
+            if begun is not None:
                 raise differs(self.log, "another file", "--source", seed=self.crowd.seed)
             other = f"another file than {self.source.records}, or another ledger than {self.ledger.path}"
             raise differs(self.log, other, "--source and --ledger", seed=self.crowd.seed)
@@ -551,7 +552,7 @@ class FilePopulation(ABC):
         self._survey()
         if new:
             self._check_labels()
-        if in_file(self.log) is None and begun_with(self.log, self.ledger.path) is None:
+        if begun is None:
             note(self.log, self._config(), self.ledger.path)
         self.log.register_task(self.task.document())
 

@@ -213,7 +213,7 @@ def test_a_file_that_changed_has_new_people_where_rows_are_people(folder: Path) 
 
 def test_no_room_beside_the_file(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "access", lambda *anything: False)
-    with pytest.raises(UserError, match="its folder cannot be written: name a ledger with --ledger"):
+    with pytest.raises(UserError, match="which cannot be written: name a ledger with --ledger"):
         default_ledger(SOURCE, "a", simulated=False)
 
 
