@@ -12,6 +12,7 @@ from kafka.errors import KafkaError, OffsetOutOfRangeError
 from murk.errors import MurkError
 from murk.stream import open_log
 from murk.stream.log.kafka.topics import Names
+from murk.stream.messages.packed import Packed
 from tests.cli import harness
 from tests.services.clients import KafkaProducer
 from tests.services.fixtures import *  # noqa: F403
@@ -85,7 +86,7 @@ def as_user(properties):
 
 def append_as_shuffler(url, mark):
     with open_log(url, create=False) as log:
-        log.append_crowd([(0, b"{}")], mark)
+        log.append_crowd([(0, Packed.of([b"{}"]))], mark)
 
 
 def test_what_was_forwarded_is_learned(secure_broker, folder, users, domains):

@@ -48,6 +48,7 @@ from murk.stream.log.kafka.transactions import (
     mark_of,
     put_document,
 )
+from murk.stream.messages.packed import Packed
 from murk.stream.task.task import Task, check_task_change
 
 _FIRST_WAIT, _LONGEST_WAIT = 1.0, 30.0  # seconds between a failed attempt and the next one, doubling up to the latter
@@ -296,7 +297,7 @@ class KafkaLog(Log):
         self._crowds = CrowdWriter(self._clients, self._names, self.crowd_mark)
         return self._crowds.claim(shuffler, replace, any(self.ends()))
 
-    def append_crowd(self, messages: Iterable[tuple[int, bytes]], mark: CrowdMark) -> None:
+    def append_crowd(self, messages: Iterable[tuple[int, Packed]], mark: CrowdMark) -> None:
         """Append a crowd and its mark in one transaction; see `Log.append_crowd`."""
         if self._crowds is None:
             raise MurkError(f"no shuffler has claimed {self.url}")

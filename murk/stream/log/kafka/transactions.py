@@ -27,6 +27,7 @@ from murk.stream.log.kafka.connection.clients import CROWD_MS, PATIENCE_MS, Clie
 from murk.stream.log.kafka.connection.errors import deleted, translate, translate_errors
 from murk.stream.log.kafka.consumers import Table, record
 from murk.stream.log.kafka.topics import Names
+from murk.stream.messages.packed import Packed
 from murk.stream.messages.state import KEY
 
 OFFSET = "offset"
@@ -209,7 +210,7 @@ class CrowdWriter:
         assert found is not None
         return found
 
-    def append(self, messages: Iterable[tuple[int, bytes]], mark: CrowdMark, ms: int) -> None:
+    def append(self, messages: Iterable[tuple[int, Packed]], mark: CrowdMark, ms: int) -> None:
         """Write a crowd and its mark; see `Log.append_crowd`."""
         check_mark(self._url, self._read(), mark)
         self._write(messages, mark, ms)
@@ -218,12 +219,13 @@ class CrowdWriter:
         """Close the producer; the next one aborts an open transaction."""
         self._producer.leave()
 
-    def _write(self, messages: Iterable[tuple[int, bytes]], mark: CrowdMark, ms: int) -> None:
+    def _write(self, messages: Iterable[tuple[int, Packed]], mark: CrowdMark, ms: int) -> None:
         producer: Any = self._producer
         try:
             producer.begin_transaction()
-            for partition, value in messages:
-                producer.send(self._names.releases, value, partition=partition, timestamp_ms=ms)
+            for partition, packed in messages:
+                for value in packed.values():
+                    producer.send(self._names.releases, value, partition=partition, timestamp_ms=ms)
             value = f"{mark.shuffler}:{mark.crowds}".encode()
             producer.send(self._names.models, value, key=MARK, partition=TASK_PLACE)
             # A transaction is committed only after all of its records have arrived.
