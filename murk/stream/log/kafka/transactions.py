@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import socket
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Any
@@ -25,6 +26,7 @@ from murk.stream.log.base import (
 )
 from murk.stream.log.kafka.connection.clients import CROWD_MS, PATIENCE_MS, Clients
 from murk.stream.log.kafka.connection.errors import deleted, translate, translate_errors
+from murk.stream.log.kafka.connection.records import send_at_once, takes_batches
 from murk.stream.log.kafka.consumers import Table, record
 from murk.stream.log.kafka.topics import Names
 from murk.stream.messages.packed import Packed
@@ -32,6 +34,7 @@ from murk.stream.messages.state import KEY
 
 OFFSET = "offset"
 OWNER = "owner"
+_UNCONFIRMED = 32  # batches of a crowd that may be on their way
 
 
 class KafkaOwnership(Ownership):
@@ -223,9 +226,7 @@ class CrowdWriter:
         producer: Any = self._producer
         try:
             producer.begin_transaction()
-            for partition, packed in messages:
-                for value in packed.values():
-                    producer.send(self._names.releases, value, partition=partition, timestamp_ms=ms)
+            self._send(messages, ms)
             value = f"{mark.shuffler}:{mark.crowds}".encode()
             producer.send(self._names.models, value, key=MARK, partition=TASK_PLACE)
             # A transaction is committed only after all of its records have arrived.
@@ -236,3 +237,16 @@ class CrowdWriter:
             if isinstance(found, FencedError):
                 raise FencedError(f"another shuffler has taken {self._url} over: this one stops") from error
             raise found from error
+
+    def _send(self, messages: Iterable[tuple[int, Packed]], ms: int) -> None:
+        """Send a crowd; whole batches wait for older ones, so that a crowd need not fit into memory."""
+        producer, topic = self._producer, self._names.releases
+        at_once, sent = takes_batches(producer), deque[Any]()
+        for partition, packed in messages:
+            if not at_once:
+                for value in packed.values():
+                    producer.send(topic, value, partition=partition, timestamp_ms=ms)
+                continue
+            sent += send_at_once(producer, topic, partition, packed.values(), ms)
+            while len(sent) > _UNCONFIRMED:
+                sent.popleft().get(timeout=CROWD_MS / 1000)
