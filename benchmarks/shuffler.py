@@ -95,13 +95,15 @@ def measured(releases, crowd, broker=None):
 def shuffle_in_memory(place, crowd, queue):
     """As a process: shuffle whenever asked, and tell the largest resident memory in bytes and how many wait."""
     task = task_of(crowd)
-    with logs(place, task) as (intake, log):
-        with Shuffler(intake, log, task, problem_for(task), Store(Path(place) / "store")) as shuffler:
-            while queue.recv():
-                while not shuffler.step().idle:
-                    pass
-                peak = 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-                queue.send((peak, shuffler.totals.waiting, shuffler.totals.released))
+    with (
+        logs(place, task) as (intake, log),
+        Shuffler(intake, log, task, problem_for(task), Store(Path(place) / "store")) as shuffler,
+    ):
+        while queue.recv():
+            while not shuffler.step().idle:
+                pass
+            peak = 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+            queue.send((peak, shuffler.totals.waiting, shuffler.totals.released))
 
 
 def memory(releases, crowd):

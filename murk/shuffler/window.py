@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk._arrays import Integers, Words
-from murk._jit import jit, within
+from murk._jit import deferred, within
 
 SEEN = np.dtype([("offset", "<i8"), ("id", ">u8", 2)])
 """An id at its offset, as it is stored."""
@@ -76,7 +76,7 @@ def _round(a: Array, b: Array, c: Array, d: Array) -> Any:
     return a, b, (c << np.uint64(32)) | (c >> np.uint64(32)), d
 
 
-@jit
+@within
 def digest(key: Array, high: Array, low: Array) -> Any:
     """Return the SipHash-1-3 of two words."""
     a, b = key[0] ^ np.uint64(0x736F6D6570736575), key[1] ^ np.uint64(0x646F72616E646F6D)
@@ -91,7 +91,7 @@ def digest(key: Array, high: Array, low: Array) -> Any:
     return a ^ b ^ c ^ d
 
 
-@jit
+@deferred
 def note(known: Array, places: Array, key: Array, size: Array, offsets: Array, ids: Array, repeated: Array) -> int:
     """Add ids at offsets to a table, fill in which are duplicates, and return how many places they took."""
     taken, count = 0, np.uint64(len(places))

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk._arrays import Integers, Words
-from murk._jit import jit
+from murk._jit import deferred
 from murk._lazy import LazyLevels
 from murk.errors import MurkError
 from murk.stream.messages.codec import WireRules
@@ -185,7 +185,7 @@ _HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
 _ZERO, _NINE, _A, _F, _MINUS, _COMMA, _QUOTE = b'09af-,"'
 
 
-@jit
+@deferred
 def scan(
     data: Array, ends: Array, literals: Array, literal_ends: Array, kinds: Array, limits: Array, words: Array,
     word_ends: Array, word_places: Array, ids: Array, numbers: Array, texts: Array, integers: Array,
@@ -270,19 +270,19 @@ def scan(
     return found
 
 
-@jit
+@deferred
 def _head(records: Array, at: Array) -> Any:
     """Return the id and the length of the record at an offset."""
-    size, high, low = 0, np.uint64(0), np.uint64(0)
+    size, high, low = np.int64(0), np.uint64(0), np.uint64(0)
     for i in range(4):
-        size = (size << 8) | records[at + i]
+        size = (size << 8) | np.int64(records[at + i])
     for i in range(8):
         high = (high << np.uint64(8)) | np.uint64(records[at + 4 + i])
         low = (low << np.uint64(8)) | np.uint64(records[at + 12 + i])
     return high, low, HEAD + size
 
 
-@jit
+@deferred
 def merge(
     known: Array, data: Array, texts: Array, ids: Array, questions: Array, order: Array, shift: Array, first: Array,
     out: Array, ends: Array, counts: Array,
@@ -339,7 +339,7 @@ def merge(
     return True
 
 
-@jit
+@deferred
 def locate(records: Array, partitions: Array, starts: Array, chains: Array) -> bool:
     """Note where records begin, and their chains; return whether all are whole."""
     at = 0
@@ -352,7 +352,7 @@ def locate(records: Array, partitions: Array, starts: Array, chains: Array) -> b
     return at == len(records)
 
 
-@jit
+@deferred
 def compose(
     records: Array, starts: Array, literals: Array, literal_ends: Array, kinds: Array, limits: Array, words: Array,
     word_ends: Array, word_places: Array, fixed: Array, out: Array, ends: Array,
@@ -381,7 +381,7 @@ def compose(
                     out[written] = records[i]
                     written += 1
             elif kind == _WORD:
-                place = word_places[hole] + (fixed[hole] if fixed[hole] >= 0 else records[at + 20])
+                place = word_places[hole] + (fixed[hole] if fixed[hole] >= 0 else np.int64(records[at + 20]))
                 if place >= word_places[hole + 1]:
                     return False
                 for i in range(word_ends[place], word_ends[place + 1]):

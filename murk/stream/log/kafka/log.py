@@ -309,7 +309,7 @@ class KafkaLog(Log):
         """Have the broker delete a partition's records before an offset."""
         check_partition(self, partition)
         place = TopicPartition(self._names.releases, partition)
-        with translate_errors(self.url, "deleting what was shuffled"):
+        with translate_errors(self.url, f"deleting from {self._names.releases} what was shuffled"):
             self._admin.delete_records({place: offset}, timeout_ms=PATIENCE_MS)
 
     def _has_crowds(self) -> bool:

@@ -194,7 +194,7 @@ class WholeBatch(ProducerBatch):  # type: ignore[misc]
 
 
 def takes_batches(producer: Any) -> bool:
-    """Return whether whole batches can be sent: known version, format 2, uncompressed, in transactions or unnumbered."""
+    """Return whether whole batches can be sent: known version, format 2, plain, unnumbered or in transactions."""
     if not isinstance(producer, KafkaProducer) or not _is_known():
         return False
     config = producer._accumulator.config
