@@ -29,7 +29,7 @@ NAMES = {
     "sketch": "the sketch's speed against a bare loop, memory, thresholds (1 minute)",
     "forgers": "how far an optimising forger moves an estimate, beside the bound that it states (5 minutes; --people)",
     "shuffled": "half-widths at a central guarantee, by crowd and bound, beside local ones (10 minutes; --people)",
-    "shuffler": "the shuffler's CPU and wall time of a release, by crowd, beside the worker's (1 minute; --crowds)",
+    "shuffler": "the shuffler's CPU of a release, beside the worker's (1 minute; --crowds, --kafka, --memory)",
     "rare": "average effects of rare outcomes without public rows, and their coverage (60 minutes; --only, --rates)",
     "class_lines": "the same of several classes, one of them rare (20 minutes)",
     "prediction_sets": "coverage and size of prediction sets, beside split-conformal ones (10 minutes; --only)",

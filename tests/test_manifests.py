@@ -33,7 +33,9 @@ ALL = {
 SHUFFLER = {name: one for name, one in ALL.items() if name.startswith("shuffler/")}
 """What its own organisation runs."""
 RESOURCES = {
-    name: one for name, one in ALL.items() if name not in SHUFFLER and not name.startswith(("network/", "prometheus/"))
+    name: one
+    for name, one in ALL.items()
+    if name not in SHUFFLER and "/PodMonitor/" not in name and not name.startswith("network/")
 }
 """What base, topics and trying are made of."""
 SHUFFLING = "shuffler/Deployment/shuffler"
@@ -220,7 +222,7 @@ def ports_of(name):
     """Named ports of the pods that carry a name."""
     return {
         port["name"]: port["containerPort"]
-        for workload in WORKLOADS.values()
+        for workload in (*WORKLOADS.values(), ALL[SHUFFLING])
         if workload["spec"]["template"]["metadata"]["labels"]["app.kubernetes.io/name"] == name
         for container in pod(workload)["containers"]
         for port in container.get("ports", [])
@@ -244,10 +246,11 @@ def test_policies_let_prometheus_in_and_brokers_be_reached_and_nothing_else():
         assert all("podSelector" in peer for rule in rules for peer in rule["from"])
 
 
-def test_the_operator_of_prometheus_scrapes_what_rules_and_dashboards_ask_for():
+@pytest.mark.parametrize("folder", ["prometheus", "shuffler-prometheus"])
+def test_the_operator_of_prometheus_scrapes_what_rules_and_dashboards_ask_for(folder):
     configuration = yaml.safe_load((ROOT / "deploy" / "prometheus" / "prometheus.yml").read_text())
     jobs = {one["job_name"] for one in configuration["scrape_configs"]}
-    for one in build(FOLDER / "prometheus"):
+    for one in build(FOLDER / folder):
         assert (one["apiVersion"], one["kind"]) == ("monitoring.coreos.com/v1", "PodMonitor")
         name = one["spec"]["selector"]["matchLabels"]["app.kubernetes.io/name"]
         [endpoint] = one["spec"]["podMetricsEndpoints"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Set
 from typing import Any, Protocol
 
 import numpy as np
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from murk.privacy.mechanisms import Costed
 from murk.stream.messages.codec import RejectedError
+from murk.stream.messages.columns import Columns
 from murk.stream.worker.learner import StreamLearner, payload_checks_of, payload_lengths
 
 
@@ -52,8 +53,8 @@ class Admission:
             raise RejectedError("version", f"there was no model of version {release.version}, or it is long replaced")
         self._check(release)
 
-    def admits(self, releases: Sequence[Any]) -> bool:
+    def admits(self, releases: Columns) -> bool:
         """Return True only if all these releases are certain to be admitted."""
-        if self.versions is not None and not {release.version for release in releases} <= self.versions:
+        if self.versions is not None and not set(np.unique(releases.column("version")).tolist()) <= self.versions:
             return False
         return self._fit(releases)

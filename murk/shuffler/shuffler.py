@@ -5,38 +5,44 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from hashlib import blake2b
+from itertools import compress
 from typing import Any, Self
 
 import numpy as np
 
+from murk._arrays import Words
 from murk.errors import MurkError, UserError
 from murk.shuffler.admission import Admission, Models
-from murk.shuffler.store import ALL, CROWDS, DROPPED, DUPLICATES, RELEASED, Place, Sealed, Store, Waiting
+from murk.shuffler.store import ALL, CROWDS, DROPPED, DUPLICATES, RELEASED, Sealed, Store
 from murk.stream.log.base import (
     FIRST_CHAIN,
     Checkpoint,
     CrowdMark,
     FencedError,
     Log,
+    Message,
     Ownership,
     check_claim,
     truncate_time,
 )
 from murk.stream.messages.codec import RejectedError, decode_iterate
-from murk.stream.messages.releases import KINDS, Release
+from murk.stream.messages.columns import Columns, Layout
+from murk.stream.messages.packed import Fetched, Packed
+from murk.stream.messages.releases import KINDS
 from murk.stream.messages.state import Counters, StateMessage, decode_state
-from murk.stream.messages.wire import DuplicateWindow, rewriter
+from murk.stream.messages.wire import rewriter
 from murk.stream.task.shuffle import ShuffleBlock
 from murk.stream.task.task import Task
 from murk.stream.worker.learner import wire_rules
 from murk.stream.worker.recovery import check_carries
 from murk.stream.worker.worker import DeadLetterLog, Intake, Tally
 
-_BATCH = 8_192  # most messages that a step takes in from a partition
+_BATCH = 65_536  # most messages that a step takes in from a partition
+_PART = 256  # messages that are judged one by one if any of them is not plainly admitted
 _STEP_BYTES = 2**26  # most bytes of them
 _OWN = "shuffler"  # key, in the intake's states, of the store's id
 
@@ -69,27 +75,6 @@ class Step:
     def idle(self) -> bool:
         """Whether nothing was done."""
         return not (self.read or self.released or self.dropped or self.relayed)
-
-
-class _Window(DuplicateWindow):
-    """A window for duplicates that also lists the ids that it was given."""
-
-    __slots__ = ("given",)
-
-    def __init__(self, known: DuplicateWindow) -> None:
-        super().__init__(known.size)
-        self._block, self._newer, self._older, self._last = known._block, known._newer, known._older, known._last
-        self.given: list[tuple[int, str]] = []
-
-    def seen(self, offset: int, identifier: str) -> bool:
-        self.given.append((offset, identifier))
-        return super().seen(offset, identifier)
-
-    def add_new(self, offsets: Sequence[int], identifiers: Sequence[str]) -> bool:
-        new = super().add_new(offsets, identifiers)
-        if new:
-            self.given += zip(offsets, identifiers, strict=True)
-        return new
 
 
 class Shuffler:
@@ -157,12 +142,12 @@ class Shuffler:
                 Intake(chain, rules, self._admission)  # type: ignore[arg-type]
                 for chain in range(intake.partitions)
             ]
-            self._rewrite = rewriter(learner.kind)
+            self._layout, self._rewrite = Layout(rules), rewriter(learner.kind)
             self._owned: list[Ownership] = []
             self._committed: dict[int, tuple[int, Counters]] = {}
             stack.callback(self._give_up)
             self._take_over(replace)
-            self._windows = [_Window(store.window(chain, task.duplicates)) for chain in range(intake.partitions)]
+            self._windows = [store.window(chain, task.duplicates) for chain in range(intake.partitions)]
             if self._models:
                 self._publish(self._models[max(self._models)])
             self._stopped: str | None = None
@@ -340,53 +325,81 @@ class Shuffler:
         """Judge a batch of a partition and add what is admitted to its crowds; return the number of messages."""
         offset = self._store.offset(chain)
         assert offset is not None
-        messages = self._intake.read(chain, offset, self._batch)
-        if not messages:
+        messages = self._intake.fetch(chain, offset, self._batch)
+        if not len(messages):
             return 0
         window, tally = self._windows[chain], Tally(Counters())
         window.given.clear()
-        judged = self._judges[chain].judge(messages, window, tally)
+        releases = self._admitted(chain, messages, tally)
         counters = tally.counters()
-        self._unreported.add(letter.reason for letter in judged.dead)
         counts = {"read": len(messages), DUPLICATES: counters.duplicates}
         counts |= {f"dead:{reason}": count for reason, count in counters.dead.items()}
         self._store.take(
             chain,
-            messages,
+            int(messages.offsets[-1]) + 1,
             window.given,
-            self._disguised(judged.admitted, offset),
+            releases,
+            self._random_ids(releases, offset),
             counts,
             truncate_time(self._clock(), self._task.granularity),
             window.size,
+            self._settings.crowd,
         )
         return len(messages)
 
-    def _disguised(self, releases: Sequence[Release], offset: int) -> dict[Place, list[Waiting]]:
-        """Give releases random keys, new ids and chains, and no times; return them by level and version."""
-        random = self._random(releases, offset)
-        keys = [random[at : at + 16] for at in range(0, 16 * len(releases), 16)]
-        ids = random[16 * len(releases) : 32 * len(releases)].hex()
-        words = np.frombuffer(random, dtype="<u8", offset=32 * len(releases))
-        chains = (words % np.uint64(self._to.partitions)).tolist()
-        waiting: dict[Place, list[Waiting]] = {}
-        for i, (release, chain) in enumerate(zip(releases, chains, strict=True)):
-            place = release.level, getattr(release, "version", 0)
-            message = self._rewrite(release, id=ids[32 * i : 32 * (i + 1)], chain=chain, time=0, expires=0)
-            waiting.setdefault(place, []).append((keys[i], chain, message))
-        return waiting
+    def _admitted(self, chain: int, messages: Fetched, tally: Tally) -> Columns:
+        """Return the releases that a learner would learn, and count the others."""
+        plain = self._plain(chain, messages, tally)
+        if plain is not None:
+            return plain
+        # A few are judged one by one, so that a hostile message slows down only its neighbours.
+        admitted: list[bytes] = []
+        values = messages.messages.values()
+        for at in range(0, len(messages), _PART):
+            end = at + _PART
+            offsets, times, own = messages.offsets[at:end], messages.times[at:end], values[at:end]
+            plain = self._plain(chain, Fetched(offsets, times, Packed.of(own)), tally)
+            if plain is not None:
+                admitted += plain.packed.values()
+                continue
+            part = [*map(Message, offsets.tolist(), times.tolist(), own)]
+            judged = self._judges[chain].judge_each(part, self._windows[chain], tally)
+            self._unreported.add(letter.reason for letter in judged.dead)
+            admitted += map(self._rewrite, judged.admitted)
+        releases = self._layout.read(Packed.of(admitted))
+        assert releases is not None
+        return releases
 
-    def _random(self, releases: Sequence[Release], offset: int) -> bytes:
-        """Return random bytes: 16 of each release for its key, then 16 for each one's id and 8 for its chain.
+    def _plain(self, chain: int, messages: Fetched, tally: Tally) -> Columns | None:
+        """Return messages that are all certain to be admitted, without duplicates; None, and no effect, otherwise."""
+        releases = self._layout.read(messages.messages)
+        if (
+            releases is None
+            or (releases.column("chain") != chain).any()
+            or messages.times.max() > releases.column("expires").min()
+            or not self._admission.admits(releases)
+        ):
+            return None
+        # Last, since it changes the window.
+        repeated = self._windows[chain].add(messages.offsets, releases.ids)
+        if not repeated.any():
+            return releases
+        for _ in range(int(repeated.sum())):
+            tally.duplicate()
+        return self._layout.read(Packed.of([*compress(messages.messages.values(), ~repeated)]))
+
+    def _random_ids(self, releases: Columns, offset: int) -> Words:
+        """Return a new random id (m, 2) for each release, which decides its place in its crowd.
 
         Those of a simulation follow from the ids and their places on the intake, so that it can be repeated.
         """
         if not self._task.simulated:
-            return os.urandom(40 * len(releases))
+            return np.frombuffer(os.urandom(16 * len(releases)), np.uint64).reshape(-1, 2)
         drawn = [
-            blake2b(f"{release.id} {release.chain} {place}".encode(), digest_size=40).digest()
-            for place, release in enumerate(releases, offset)
+            blake2b(f"{high:016x}{low:016x} {place}".encode(), digest_size=16).digest()
+            for place, (high, low) in enumerate(releases.ids.tolist(), offset)
         ]
-        return b"".join([each[start:end] for start, end in ((0, 16), (16, 32), (32, 40)) for each in drawn])
+        return np.frombuffer(b"".join(drawn), np.uint64).reshape(-1, 2)
 
     def _forward_complete(self) -> int:
         """Forward all crowds that are complete; return the number of releases."""
@@ -413,7 +426,7 @@ class Shuffler:
         # Of this attempt, as a sealed crowd may wait for the log until it would have expired.
         moment, end = (truncate_time(at, task.granularity) for at in (now, now + task.expiry))
         mark = CrowdMark(self._store.id, sealed.number)
-        self._to.append_crowd(self._store.messages(sealed, moment, end), mark)
+        self._to.append_crowd(self._store.messages(sealed, self._layout, moment, end), mark)
         self._mark = mark
 
     def _drop_late(self) -> int:

@@ -1,40 +1,43 @@
 """The shuffler's store: releases that wait for their crowd, in one SQLite file.
 
-A waiting release has its crowd, a random key, the chain and the message that will be released, without its times. The
-key decides its place in the crowd. Rows are ordered by key, so that not even the file has the order of arrival. The ids
-under which devices sent their releases are kept apart, for the window for duplicates only.
+A waiting release has its crowd, its new random id, and its answer. The id decides its place in the crowd. A crowd is
+cut into parts by the first bits of ids; a row has a part, sorted by id, and is written anew when releases are added. So
+not even the file has the order of arrival, and a large batch costs few writes. The ids under which devices sent their
+releases are kept apart, for the window for duplicates only.
 """
 
 from __future__ import annotations
 
 import os
 import sqlite3
-import struct
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from fcntl import LOCK_EX, LOCK_NB, flock
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
+
+from murk._arrays import Integers, Words
 from murk._files import open_own
 from murk._sqlite import Database, FileKind
 from murk.errors import UserError
-from murk.stream.log.base import Message
-from murk.stream.messages.wire import DuplicateWindow
+from murk.shuffler.window import SEEN, Window
+from murk.stream.messages.columns import HEAD, Columns, Layout, merge
+from murk.stream.messages.packed import Packed
 
 _KEPT_MODELS = 8  # relayed models whose late answers are still taken
-_READ = 1024  # rows read at once, in place of a statement that stays open
-_SEEN = struct.Struct("<q16s")
-_TIMES = b'"time":0,"expires":0'
-"""The times in a waiting message; all of a crowd get the same ones."""
-
+_PART = 64  # releases of a part of a complete crowd, on average: about a page of the file
+_PARTS = (
+    256  # parts read at once, in place of a statement that stays open, and so that a crowd need not fit into memory
+)
+_PLACES = 32  # bits of a part's number in its place
+_MOST_BITS = 24
 
 Place = tuple[str, int]
 """Level and version of the releases of a crowd."""
-
-Waiting = tuple[bytes, int, bytes]
-"""Random key of 16 bytes, chain and message of a waiting release."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +46,8 @@ class Sealed:
 
     number: int
     crowd: int
+    level: str
+    version: int
     count: int
 
 
@@ -58,7 +63,7 @@ class Open:
 
 
 TABLES = Path(__file__).with_name("tables.sql").read_text(encoding="utf-8")
-STORE_FILE = FileKind("shuffler's store", int.from_bytes(b"MShf"), 1, TABLES, identity="id")
+STORE_FILE = FileKind("shuffler's store", int.from_bytes(b"MShf"), 2, TABLES, identity="id")
 RELEASED, CROWDS, DROPPED, DUPLICATES = "released", "crowds", "dropped", "duplicates"
 ALL = -1  # place of counts that belong to no partition
 
@@ -108,59 +113,109 @@ class Store:
         with self._database.write() as connection:
             connection.executemany("INSERT OR IGNORE INTO places VALUES (?, ?)", list(enumerate(offsets)))
 
-    def window(self, partition: int, size: int) -> DuplicateWindow:
+    def window(self, partition: int, size: int) -> Window:
         """Return the window for duplicates of a partition."""
-        window = DuplicateWindow(size)
-        for last, ids in self._database.query(
-            'SELECT last, ids FROM seen WHERE "partition" = ? ORDER BY last', (partition,), (int, bytes)
+        window, last = Window(size), -1
+        while rows := self._database.query(
+            'SELECT last, ids FROM seen WHERE "partition" = ? AND last > ? ORDER BY last LIMIT 1',
+            (partition, last),
+            (int, bytes),
         ):
-            if len(ids) % _SEEN.size:
+            [(last, ids)] = rows
+            if len(ids) % SEEN.itemsize:
                 raise self._database.damaged(f"the ids up to offset {last} are incomplete")
-            for offset, identifier in _SEEN.iter_unpack(ids):
-                window.seen(offset, identifier.hex())
+            seen = np.frombuffer(ids, SEEN)
+            window.add(seen["offset"].astype(np.int64), seen["id"].astype(np.uint64))
+        window.given.clear()
         return window
 
     def take(
         self,
         partition: int,
-        messages: Sequence[Message],
-        ids: Iterable[tuple[int, str]],
-        waiting: Mapping[Place, Sequence[Waiting]],
+        offset: int,
+        seen: Sequence[NDArray[np.void]],
+        releases: Columns,
+        ids: Words,
         counts: Mapping[str, int],
         now: int,
         window: int,
+        crowd: int,
     ) -> None:
         """Take in a batch of one partition: add releases to their crowds, and move the offset, in one transaction.
 
-        ``ids`` are the offsets and ids of valid messages, of which those within ``window`` offsets are kept;
-        the messages of ``waiting`` have times 0.
+        ``offset`` is the next one. ``seen`` are ids of valid messages, of which those within ``window`` offsets are
+        kept; ``ids`` are the random ones of the releases. A crowd is complete with ``crowd`` releases.
         """
-        offset = messages[-1].offset + 1
         with self._database.write() as connection:
-            for place, releases in waiting.items():
-                crowd = self._crowd(connection, place, len(releases), now)
-                rows = [(crowd, *release) for release in releases]
-                # In the order of the table, which is faster.
-                connection.executemany("INSERT INTO waiting VALUES (?, ?, ?, ?)", sorted(rows))
-            packed = b"".join([_SEEN.pack(at, bytes.fromhex(identifier)) for at, identifier in ids])
+            for (level, version), chosen in releases.groups("level", "version").items():
+                rows = np.arange(len(releases))[chosen]
+                self._add(connection, (level, version), releases, ids, rows, now, crowd)
+            packed = b"".join([each.tobytes() for each in seen])
             connection.execute("INSERT INTO seen VALUES (?, ?, ?)", (partition, offset - 1, packed))
             connection.execute('DELETE FROM seen WHERE "partition" = ? AND last < ?', (partition, offset - window))
             connection.execute("INSERT OR REPLACE INTO places VALUES (?, ?)", (partition, offset))
             for name, count in counts.items():
                 _add(connection, partition, name, count)
 
-    def _crowd(self, connection: sqlite3.Connection, place: Place, more: int, now: int) -> int:
-        """Return the open crowd of a level and version, grown by ``more``."""
+    def _add(
+        self, connection: sqlite3.Connection, place: Place, releases: Columns, ids: Words, rows: Integers, now: int,
+        size: int,
+    ) -> None:  # fmt: skip
+        """Add releases to the open crowd of a level and version."""
+        crowd, bits = self._crowd(connection, place, len(rows), now, size)
+        high = ids[rows, 0]
+        order = np.argsort(high)
+        if (np.diff(high[order]) == 0).any():
+            order = np.lexsort((ids[rows, 1], high))
+        rows, shift = rows[order], 63 - bits
+        parts = ((ids[rows, 0] >> np.uint64(1)) >> np.uint64(shift)).astype(np.int64)
+        touched, starts = np.unique(parts, return_index=True)
+        starts = np.append(starts, len(rows))
+        data, questions = np.frombuffer(releases.packed.data, np.uint8), releases.column("question")
+        texts = releases.texts[:, 1] - releases.texts[:, 0] + HEAD
+        for at in range(0, len(touched), _PARTS):
+            these = touched[at : at + _PARTS]
+            new = rows[starts[at] : starts[at + len(these)]]
+            known = b"".join(self._parts(crowd, these))
+            out = np.empty(len(known) + int(texts[new].sum()), np.uint8)
+            first, span = int(these[0]), int(these[-1] - these[0] + 1)
+            ends, numbers = np.empty(span, np.int64), np.zeros(span, np.int64)
+            if not merge(
+                np.frombuffer(known, np.uint8), data, releases.texts, ids, questions, new, shift, first, out,
+                ends, numbers,
+            ):  # fmt: skip
+                raise self._database.damaged("what waits for a crowd is not in order")
+            begins, written = np.concatenate([[0], ends[:-1]]), out.tobytes()
+            connection.executemany(
+                "INSERT OR REPLACE INTO waiting VALUES (?, ?, ?)",
+                [
+                    ((crowd << _PLACES) + first + part, int(numbers[part]), written[begins[part] : ends[part]])
+                    for part in (these - first).tolist()
+                ],
+            )
+
+    def _parts(self, crowd: int, parts: Integers) -> list[bytes]:
+        """Return the records of some parts of a crowd, in their order; with others between them, if most are."""
+        first, last = crowd << _PLACES | int(parts[0]), crowd << _PLACES | int(parts[-1])
+        query = "SELECT records FROM waiting WHERE place BETWEEN ? AND ? ORDER BY place"
+        places = [(crowd << _PLACES | part,) * 2 for part in parts.tolist()]
+        ranges = [(first, last)] if last - first < 2 * len(parts) else places
+        return [records for each in ranges for (records,) in self._database.query(query, each, (bytes,))]
+
+    def _crowd(self, connection: sqlite3.Connection, place: Place, more: int, now: int, size: int) -> tuple[int, int]:
+        """Return the open crowd of a level and version, grown by ``more``, and how many bits decide a part."""
         rows = connection.execute(
-            "UPDATE crowds SET count = count + ? WHERE level = ? AND version = ? AND sealed IS NULL RETURNING crowd",
+            "UPDATE crowds SET count = count + ? WHERE level = ? AND version = ? AND sealed IS NULL "
+            "RETURNING crowd, bits",
             (more, *place),
         ).fetchall()
         if not rows:
+            bits = min((size // _PART).bit_length(), _MOST_BITS)
             rows = connection.execute(
-                "INSERT INTO crowds (level, version, count, since) VALUES (?, ?, ?, ?) RETURNING crowd",
-                (*place, more, now),
+                "INSERT INTO crowds (level, version, bits, count, since) VALUES (?, ?, ?, ?, ?) RETURNING crowd, bits",
+                (*place, bits, more, now),
             ).fetchall()
-        return int(rows[0][0])
+        return int(rows[0][0]), int(rows[0][1])
 
     # Crowds
 
@@ -180,22 +235,28 @@ class Store:
 
     def sealed(self) -> Sealed | None:
         """Return the crowd that was sealed and not deleted yet; there is at most one."""
-        rows = self._database.query("SELECT sealed, crowd, count FROM crowds WHERE sealed IS NOT NULL", (), (int,) * 3)
+        rows = self._database.query(
+            "SELECT sealed, crowd, level, version, count FROM crowds WHERE sealed IS NOT NULL",
+            (),
+            (int, int, str, int, int),
+        )
         return Sealed(*rows[0]) if rows else None
 
-    def messages(self, sealed: Sealed, time: int, expires: int) -> Iterator[tuple[int, bytes]]:
-        """Iterate over the (chain, message) pairs of a sealed crowd, with these times, in the order of their keys."""
-        times = b'"time":%d,"expires":%d' % (time, expires)
-        last = b""
-        # Page by page, so that no statement stays open and a crowd need not fit into memory.
+    def messages(self, crowd: Sealed | Open, layout: Layout, time: int, expires: int) -> Iterator[tuple[int, Packed]]:
+        """Iterate over the messages of a crowd, with these times and by chain, in the order of their ids."""
+        last, end = (crowd.crowd << _PLACES) - 1, (crowd.crowd + 1) << _PLACES
         while rows := self._database.query(
-            "SELECT key, chain, message FROM waiting WHERE crowd = ? AND key > ? ORDER BY key LIMIT ?",
-            (sealed.crowd, last, _READ),
-            (bytes, int, bytes),
+            "SELECT place, count, records FROM waiting WHERE place > ? AND place < ? ORDER BY place LIMIT ?",
+            (last, end, _PARTS),
+            (int, int, bytes),
         ):
-            for _, chain, message in rows:
-                yield chain, message.replace(_TIMES, times, 1)
-            last = rows[-1][0]
+            last, count = rows[-1][0], sum(count for _, count, _ in rows)
+            records = np.frombuffer(b"".join([records for _, _, records in rows]), np.uint8)
+            try:
+                written = layout.write(records, count, crowd.level, crowd.version, time, expires)
+            except ValueError as error:
+                raise self._database.damaged(str(error)) from error
+            yield from written
 
     def delete(self, sealed: Sealed) -> None:
         """Delete and overwrite a crowd that the log has, and count it."""
@@ -207,7 +268,8 @@ class Store:
 
     def _delete(self, crowd: int, counts: Mapping[str, int]) -> None:
         with self._database.write() as connection:
-            connection.execute("DELETE FROM waiting WHERE crowd = ?", (crowd,))
+            places = crowd << _PLACES, (crowd + 1) << _PLACES
+            connection.execute("DELETE FROM waiting WHERE place >= ? AND place < ?", places)
             connection.execute("DELETE FROM crowds WHERE crowd = ?", (crowd,))
             for name, count in counts.items():
                 _add(connection, ALL, name, count)

@@ -167,7 +167,7 @@ def test_a_learner_that_waits_waits_for_the_shuffler(folder, forwarded, tmp_path
     released = forwarded["released"]
     with SqliteLog(tmp_path / "later.db") as later, SqliteLog(folder / "out.db") as log:
         document = log.document()
-        crowd = [(chain, each.value) for chain in range(log.partitions) for each in log.read(chain, 0, released)]
+        crowd = [(chain, log.fetch(chain, 0, released).messages) for chain in range(log.partitions)]
         later.register_task(document)
         learner = start("learn", "--log", f"sqlite:///{tmp_path}/later.db", "--wait", "--idle", "1", folder=tmp_path)
         assert "murk: waiting: no shuffler writes to" in learner.stderr.readline()

@@ -3,7 +3,6 @@
 import contextlib
 import http.client
 import itertools
-import json
 import random
 import signal
 import threading
@@ -18,7 +17,7 @@ from tests.cli.harness import finish, murk, refused
 from tests.gateway.devices import Client, announced, release, wire
 from tests.gateway.devices import task as plain_task
 from tests.gateway.test_command import begun
-from tests.shuffler.crowds import CROWD, Watch, drain, make_task, numbers, shuffler
+from tests.shuffler.crowds import CROWD, Watch, drain, make_task, numbers, shuffler, waiting
 from tests.shuffler.test_kills import KILLS
 
 OUT = "out.db"
@@ -83,16 +82,6 @@ def shuffling(folder: Path, of: Task, *more: object):
     return begun(url, folder, "--shuffle", f"sqlite:///{folder}/{OUT}", "--store", "store", *more)
 
 
-def waiting(folder: Path) -> list[int]:
-    """Numbers of the releases in the store."""
-    store = Store(folder / "store")
-    try:
-        rows = store._database.query("SELECT message FROM waiting")
-    finally:
-        store.close()
-    return [json.loads(message)["payload"][0] for (message,) in rows]
-
-
 def test_nothing_acknowledged_is_lost_repeated_or_split(tmp_path):
     """``SHUFFLER_KILLS`` times kill -9 at a random moment; the last life is the test's own."""
     of, draw = make_task(partitions=2, duplicates=100_000), random.Random(11)
@@ -124,7 +113,8 @@ def test_nothing_acknowledged_is_lost_repeated_or_split(tmp_path):
         watch.log = log
         watch.look()
         found = numbers(log)
-    everyone = found + waiting(tmp_path)
+    with contextlib.closing(Store(tmp_path / "store")) as store:
+        everyone = found + waiting(store, of)
     assert len(found) == totals.released
     assert len(everyone) == len(set(everyone))
     # Whatever was written without being acknowledged may be there, too.
@@ -166,7 +156,8 @@ def test_it_forwards_crowds_says_so_and_ends_in_order(tmp_path):
     assert done.err.splitlines()[-1].endswith("stopped")
     with open_log(f"sqlite:///{tmp_path}/{OUT}", create=False) as log:
         assert sorted(numbers(log)) == list(range(CROWD))
-    assert sorted(waiting(tmp_path)) == list(range(CROWD, CROWD + 9))
+    with contextlib.closing(Store(tmp_path / "store")) as store:
+        assert sorted(waiting(store, of)) == list(range(CROWD, CROWD + 9))
 
 
 def test_a_shuffler_that_is_replaced_ends_the_gateway(tmp_path):

@@ -2,21 +2,26 @@
 
 import json
 import os
+import time
 import uuid
 from collections import defaultdict
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from itertools import count, islice
 
 import pytest
 from kafka.errors import KafkaError, OffsetOutOfRangeError
 
 from murk.errors import MurkError
 from murk.stream import open_log
+from murk.stream.log.base import truncate_time
 from murk.stream.log.kafka.topics import Names
+from murk.stream.messages.packed import Packed
 from tests.cli import harness
 from tests.services.clients import KafkaProducer
 from tests.services.fixtures import *  # noqa: F403
 from tests.services.secure import PASSWORDS, RIGHTS, SHUFFLER_RIGHTS, right_names
 from tests.services.test_security import Run, admin_sends, reads, writes
+from tests.shuffler.crowds import drain, make_task, message, model, shuffler
 
 CROWD, PEOPLE = 50, 120
 TASK = """
@@ -85,7 +90,7 @@ def as_user(properties):
 
 def append_as_shuffler(url, mark):
     with open_log(url, create=False) as log:
-        log.append_crowd([(0, b"{}")], mark)
+        log.append_crowd([(0, Packed.of([b"{}"]))], mark)
 
 
 def test_what_was_forwarded_is_learned(secure_broker, folder, users, domains):
@@ -130,6 +135,67 @@ def test_others_cannot_shuffle(secure_broker, folder, users, domains, role):
     intake, name = domains
     run = shuffle(secure_broker, folder, users[role], intake, name, "--store", f"of-{role}", "--replace")
     run.refused("access to")
+
+
+@pytest.fixture(scope="module")
+def lacking(secure_broker, folder, users):
+    """What the shuffler is told with all rights but one, and with a crowd and a model to forward."""
+    name = f"l{uuid.uuid4().hex[:10]}"
+    intake = f"{name}-intake"
+    secure_broker.allow_shuffler(intake, name)
+    with ExitStack() as stack:
+        task, persons = make_task(), count()
+        with as_user(users["admin"]):
+            theirs, log = (stack.enter_context(open_log(f"{secure_broker.url}/{each}")) for each in (intake, name))
+        for each in (theirs, log):
+            each.register_task(task.document())
+
+        def run():
+            today = truncate_time(time.time(), task.granularity)
+            same = {"time": today, "expires": today + task.expiry}
+            theirs.append([(0, message(task, person, **same)) for person in islice(persons, CROWD)])
+            with as_user(users["shuffler"]), ExitStack() as logs:
+                own = [logs.enter_context(open_log(f"{secure_broker.url}/{each}")) for each in (intake, name)]
+                with shuffler(folder, *own, task, store="lacking.store", clock=time.time) as one:
+                    drain(one)
+                    return one.totals
+
+        def without(right, operation):
+            [resource] = right_names(right, name, 1, intake)
+            if (right.resource, operation) == ("murk-INTAKE-models", "WRITE"):
+                log.publish(0, model(task, 3000))
+            secure_broker.forbid("shuffler", right.kind, resource, operation)
+            try:
+                with pytest.raises(MurkError) as refused:
+                    run()
+            finally:
+                secure_broker.allow("shuffler", right.kind, resource, operation)
+            return resource, f"{refused.value}"
+
+        yield without
+        # The twin: with all of them it goes on, and everything was released once.
+        totals = run()
+        assert (totals.dropped, totals.refused, totals.duplicates) == (0, {}, 0)
+        assert totals.released % CROWD == totals.waiting == 0
+
+
+@pytest.mark.parametrize(
+    ("right", "operation"),
+    [
+        pytest.param(right, operation, id=f"{right.resource}-{operation}")
+        for right in SHUFFLER_RIGHTS
+        for operation in right.operations
+    ],
+)
+def test_a_shuffler_is_told_which_right_it_lacks(lacking, right, operation):
+    """Of the rights that the page lists none is without need."""
+    resource, told = lacking(right, operation)
+    assert "docs/deploy.md" in told
+    if right.kind == "TOPIC":
+        assert "access to the topic" in told
+        assert resource in told
+    else:
+        assert "access to the transactional id" in told
 
 
 def can_read(broker, role, topic):

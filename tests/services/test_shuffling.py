@@ -10,6 +10,7 @@ import pytest
 from murk.errors import UserError
 from murk.stream import open_log
 from murk.stream.log.base import FencedError
+from murk.stream.messages.packed import Packed
 from murk.stream.worker.worker import Worker
 from tests.services.faults.nursery import Nursery
 from tests.services.fixtures import *  # noqa: F403
@@ -77,14 +78,15 @@ def test_readers_do_not_see_a_crowd_before_it_is_complete(logs, tmp_path):
         messages = one._store.messages
 
         def interrupted(sealed, *times):
-            for number, each in enumerate(messages(sealed, *times)):
+            [(chain, packed)] = messages(sealed, *times)
+            for number, each in enumerate(packed.values()):
                 if number == CROWD // 2:
                     log._crowds._producer.flush()
                     with open_log(log.url, create=False) as reader:
                         assert numbers(reader) == []
                         with shuffler(tmp_path, intake, reader, task, store="new", replace=True, clock=time.time):
                             pass
-                yield each
+                yield chain, Packed.of([each])
 
         one._store.messages = interrupted
         with pytest.raises(FencedError):

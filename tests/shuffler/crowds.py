@@ -17,8 +17,10 @@ from murk.stream.log.base import Log
 from murk.stream.log.open import open_log
 from murk.stream.log.sqlite import SqliteLog
 from murk.stream.messages.codec import encode
+from murk.stream.messages.columns import Layout
 from murk.stream.messages.releases import IterateMessage, ScoreRelease
 from murk.stream.task.task import Task
+from murk.stream.worker.learner import wire_rules
 
 CROWD = 50
 NOW = 1_700_006_400
@@ -104,6 +106,13 @@ def released(log: Log) -> list[dict[str, Any]]:
 def numbers(log: Log) -> list[int]:
     """The numbers of the releases of a log, in its order."""
     return [each["payload"][0] for each in released(log)]
+
+
+def waiting(store: Store, task: Task) -> list[int]:
+    """The numbers of the releases that wait in a store, in its order."""
+    layout = Layout(wire_rules(task, _problem(task.document()).engine()))
+    found = [packed for crowd in store.open_crowds() for _, packed in store.messages(crowd, layout, 0, 0)]
+    return [json.loads(each)["payload"][0] for packed in found for each in packed.values()]
 
 
 class Watch:

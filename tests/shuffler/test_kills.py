@@ -175,14 +175,14 @@ def test_a_crowds_times_are_those_of_its_append(tmp_path):
             one._to = intake
             with pytest.raises(Exception, match="another shuffler has taken"):
                 one.step()
-            waiting = [*one._store.messages(one._store.sealed(), 1, 2)]
+            waiting = [*one._store.messages(one._store.sealed(), one._layout, 1, 2)]
         now[0] += 9 * 86_400
         with shuffler(tmp_path, intake, log, task, clock=lambda: now[0]):
             pass
         day = int(now[0]) - int(now[0]) % 86_400
         times = b'"time":%d,"expires":%d' % (day, day + 7 * 86_400)
         assert [each.value for each in log.read(0, 0, 1000)] == [
-            each.replace(b'"time":1,"expires":2', times) for _, each in waiting
+            each.replace(b'"time":1,"expires":2', times) for _, packed in waiting for each in packed.values()
         ]
         with Worker(log, task, learner_for(task)) as worker:
             assert worker.step().learned == CROWD

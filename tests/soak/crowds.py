@@ -35,7 +35,7 @@ from tests.gateway.devices import Client, release, wire
 from tests.services.faults.nursery import Nursery
 from tests.services.faults.world import as_if_undisturbed, states
 from tests.services.services import eventually
-from tests.shuffler.crowds import Watch, make_task, numbers
+from tests.shuffler.crowds import Watch, make_task, numbers, waiting
 
 CROWD = 200
 KINDS = {
@@ -254,11 +254,10 @@ class CrowdLife:
         with open_log(self.log, create=False) as log:
             released, mark = numbers(log), log.crowd_mark()
         with contextlib.closing(Store(self.folder / "store")) as store:
-            rows = store._database.query("SELECT message FROM waiting")
-        waiting = [json.loads(message)["payload"][0] for (message,) in rows]
-        everyone = released + waiting
+            waits = waiting(store, self.task)
+        everyone = released + waits
         result.sent, result.acknowledged = len(senders.sent), len(senders.acknowledged)
-        result.released, result.waiting, result.crowds = len(released), len(waiting), mark.crowds
+        result.released, result.waiting, result.crowds = len(released), len(waits), mark.crowds
         result.duplicates = self.totals["duplicates"]
         assert len(set(everyone)) == len(everyone), "a release came twice"
         assert set(everyone) == senders.sent, f"{len(senders.sent - set(everyone))} releases are lost"

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from murk.errors import MurkError, UserError
 from murk.stream.messages.codec import MAX_MESSAGE
+
+if TYPE_CHECKING:
+    from murk.stream.messages.packed import Fetched, Packed
 
 _PAGE = 4096  # messages read at once by `Log.releases`
 FIRST_CHAIN = 0  # chain under which models are stored that all chains share
@@ -216,8 +219,8 @@ class Log(ABC):
         """
         raise _without_crowds(self.url)
 
-    def append_crowd(self, messages: Iterable[tuple[int, bytes]], mark: CrowdMark) -> None:
-        """Append a crowd's (partition, message) pairs, in order, and the mark after it, in one atomic, durable write.
+    def append_crowd(self, messages: Iterable[tuple[int, Packed]], mark: CrowdMark) -> None:
+        """Append a crowd's messages, by partition and in order, and then the mark, in one atomic, durable write.
 
         Raises ``FencedError``, and appends nothing, unless the log's mark is that shuffler's, with one crowd fewer;
         `MurkError` if the log could not write: either everything was written or nothing.
@@ -227,6 +230,15 @@ class Log(ABC):
     def discard(self, partition: int, offset: int) -> None:
         """Delete a partition's messages before an offset; a file overwrites them, a broker keeps whole batches."""
         raise _without_crowds(self.url)
+
+    def fetch(self, partition: int, offset: int, limit: int) -> Fetched:
+        """Read messages in one piece; see `read`."""
+        import numpy as np
+
+        from murk.stream.messages.packed import Fetched, Packed
+
+        offsets, times, values = [*zip(*self.read(partition, offset, limit), strict=True)] or [()] * 3
+        return Fetched(np.array(offsets, np.int64), np.array(times, np.int64), Packed.of(values))
 
     @abstractmethod
     def read(self, partition: int, offset: int, limit: int) -> list[Message]:
@@ -356,7 +368,11 @@ class Log(ABC):
 
 def check_sizes(batch: Sequence[tuple[int, bytes]]) -> None:
     """Raise `UserError` if a message of a batch has more than ``MAX_MESSAGE`` bytes."""
-    longest = max((len(value) for _, value in batch), default=0)
+    check_size(max((len(value) for _, value in batch), default=0))
+
+
+def check_size(longest: int) -> None:
+    """Raise `UserError` if the longest message of a batch has more than ``MAX_MESSAGE`` bytes."""
     if longest > MAX_MESSAGE:
         raise UserError(f"a message has {longest} bytes, and a log takes at most {MAX_MESSAGE}: nothing was appended")
 

@@ -13,12 +13,12 @@ import struct
 import time
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, count, islice, repeat
+from itertools import accumulate, count, repeat
 from operator import itemgetter
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from murk._sqlite import Database, FileKind, Kinds
 from murk.errors import UserError
@@ -34,12 +34,16 @@ from murk.stream.log.base import (
     check_mark,
     check_partition,
     check_range,
+    check_size,
     check_sizes,
     not_an_intake,
     taken_over,
 )
 from murk.stream.messages.state import KEY
 from murk.stream.task.task import Task, check_task_change
+
+if TYPE_CHECKING:
+    from murk.stream.messages.packed import Fetched, Packed
 
 VERSION = 2  # version of the file's format
 BATCH_BYTES = 64 * 2**10  # largest size of a row with more than one message
@@ -48,7 +52,6 @@ READ_BYTES = 16 * 2**20  # a read stops after this many bytes of messages, so th
 TRIM_CHUNK = 10_000  # number of messages removed in one transaction, which bounds how long appends wait
 HEARD = 0.01  # seconds for which a device reuses a model it has read
 _SIZE = 4
-_CROWD_PART = 4096  # number of messages of a crowd that are inserted at once
 _MARK = "shuffled"  # key under which the shuffler and its number of crowds are stored
 _DEAD_PAGE = 256
 _OFFSET = itemgetter(0)
@@ -84,18 +87,20 @@ def pack(values: Sequence[bytes]) -> Iterator[tuple[int, bytes]]:
     >>> [*pack([b"one", b"three"])]
     [(2, b'\x03\x00\x00\x00\x05\x00\x00\x00onethree')]
     """
-    sizes = [*map(len, values)]
-    ends = [*accumulate(size + _SIZE for size in sizes)]
+    return _rows_of(b"".join(values), [*map(len, values)])
+
+
+def _rows_of(data: bytes, sizes: Sequence[int]) -> Iterator[tuple[int, bytes]]:
+    """Pack messages, given one after another, into rows."""
+    ends = [*accumulate(map(_SIZE.__add__, sizes))]
     first, used = 0, 0
-    while first < len(values):
+    while first < len(sizes):
         fitting = bisect_right(ends, used + BATCH_BYTES)
         last = max(first + 1, min(fitting, first + BATCH_MESSAGES))
-        number = last - first
-        if number == 1:
-            yield 1, values[first]
-        else:
-            yield number, b"".join((struct.pack(f"<{number}I", *sizes[first:last]), *values[first:last]))
-        first, used = last, ends[last - 1]
+        number, end = last - first, ends[last - 1]
+        content = data[used - _SIZE * first : end - _SIZE * last]
+        yield number, content if number == 1 else struct.pack(f"<{number}I", *sizes[first:last]) + content
+        first, used = last, end
 
 
 def unpack(rows: Iterable[tuple[int, int, int, bytes]]) -> list[Message]:
@@ -117,12 +122,18 @@ def unpack(rows: Iterable[tuple[int, int, int, bytes]]) -> list[Message]:
 
 
 def _split(number: int, value: bytes) -> list[bytes]:
+    ends = [*accumulate(_sizes(number, value), initial=_SIZE * number)]
+    return [*map(value.__getitem__, map(slice, ends, ends[1:]))]
+
+
+def _sizes(number: int, value: bytes) -> tuple[int, ...]:
+    """Return the sizes of a row's messages."""
     if not (1 < number <= BATCH_MESSAGES and _SIZE * number <= len(value)):
         raise ValueError("a batch does not have the number of messages that it states")
-    ends = [*accumulate(struct.unpack_from(f"<{number}I", value), initial=_SIZE * number)]
-    if ends[-1] != len(value):
+    sizes = struct.unpack_from(f"<{number}I", value)
+    if _SIZE * number + sum(sizes) != len(value):
         raise ValueError("the lengths of a batch and of its messages differ")
-    return [*map(value.__getitem__, map(slice, ends, ends[1:]))]
+    return sizes
 
 
 @dataclass(frozen=True)
@@ -309,21 +320,23 @@ class SqliteLog(Log):
             if self.crowd_mark() is not None:
                 raise not_an_intake(self.url)
             # Read under the lock, so that times grow with offsets.
-            self._insert(connection, messages, int(self._clock()))
+            now = int(self._clock())
+            for partition, values in messages.items():
+                self._insert(connection, partition, len(values), pack(values), now)
 
-    def _insert(self, connection: sqlite3.Connection, messages: Mapping[int, Sequence[bytes]], now: int) -> None:
-        for partition, values in messages.items():
-            ends = connection.execute(
-                'UPDATE streams SET "end" = "end" + ? WHERE "partition" = ? RETURNING "end"',
-                (len(values), partition),
-            ).fetchall()
-            if not ends:
-                raise self._incomplete(partition)
-            offset = ends[0][0] - len(values)
-            for number, value in pack(values):
-                row = (partition, offset, now, value, number)
-                connection.execute("INSERT INTO batches VALUES (?, ?, ?, ?, ?)", row)
-                offset += number
+    def _insert(
+        self, connection: sqlite3.Connection, partition: int, count: int, rows: Iterable[tuple[int, bytes]], now: int
+    ) -> None:
+        ends = connection.execute(
+            'UPDATE streams SET "end" = "end" + ? WHERE "partition" = ? RETURNING "end"', (count, partition)
+        ).fetchall()
+        if not ends:
+            raise self._incomplete(partition)
+        offset = ends[0][0] - count
+        for number, value in rows:
+            row = (partition, offset, now, value, number)
+            connection.execute("INSERT INTO batches VALUES (?, ?, ?, ?, ?)", row)
+            offset += number
 
     def crowd_mark(self) -> CrowdMark | None:
         """Return which shuffler appends to this log."""
@@ -339,21 +352,16 @@ class SqliteLog(Log):
         assert found is not None
         return found
 
-    def append_crowd(self, messages: Iterable[tuple[int, bytes]], mark: CrowdMark) -> None:
+    def append_crowd(self, messages: Iterable[tuple[int, Packed]], mark: CrowdMark) -> None:
         """Append a crowd and its mark in one transaction; see `Log.append_crowd`."""
-        rest = iter(messages)
         with self._database.write() as connection:
             if not self._is_upgraded():
                 upgrade(connection)
             check_mark(self.url, self.crowd_mark(), mark)
             now = int(self._clock())
-            # In parts, so that a crowd need not fit into memory.
-            while part := [*islice(rest, _CROWD_PART)]:
-                check_sizes(part)
-                values: defaultdict[int, list[bytes]] = defaultdict(list)
-                for partition, value in part:
-                    values[partition].append(value)
-                self._insert(connection, values, now)
+            for partition, packed in messages:
+                check_size(int(packed.sizes.max(initial=0)))
+                self._insert(connection, partition, len(packed), _rows_of(packed.data, packed.sizes.tolist()), now)
             row = (_MARK, f"{mark.shuffler}:{mark.crowds}")
             connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", row)
 
@@ -370,9 +378,7 @@ class SqliteLog(Log):
 
     def read(self, partition: int, offset: int, limit: int) -> list[Message]:
         """Read up to ``limit`` messages, or `READ_BYTES` of them; see `Log.read`."""
-        check_partition(self, partition)
-        end = min(offset + max(limit, 0), _LAST)
-        rows = self._from_batches(_READ, (partition, end, partition, offset, partition, offset), (int, int, int, bytes))
+        rows, end = self._rows(partition, offset, limit)
         try:
             messages = unpack(rows)
         except ValueError as error:
@@ -381,6 +387,42 @@ class SqliteLog(Log):
         if not messages or messages[0].offset != offset:
             check_range(self, partition, offset)
         return messages
+
+    def fetch(self, partition: int, offset: int, limit: int) -> Fetched:
+        """Read messages in one piece; see `Log.fetch`."""
+        import numpy as np
+
+        from murk.stream.messages.packed import Fetched, Packed
+
+        rows, end = self._rows(partition, offset, limit)
+        offsets: list[int] = []
+        times: list[int] = []
+        sizes: list[int] = []
+        pieces: list[bytes] = []
+        try:
+            for first, appended, number, value in rows:
+                if offsets and first <= offsets[-1]:
+                    raise ValueError("a batch begins within another")
+                own, head = ((len(value),), 0) if number == 1 else (_sizes(number, value), _SIZE * number)
+                # Of the first and the last row some messages were not asked for.
+                begin, stop = max(offset - first, 0), min(end - first, number)
+                offsets += range(first + begin, first + stop)
+                times += repeat(appended, stop - begin)
+                sizes += own[begin:stop]
+                pieces.append(value[head + sum(own[:begin]) : head + sum(own[:stop])])
+        except ValueError as error:
+            raise self._database.damaged(str(error)) from error
+        if not offsets or offsets[0] != offset:
+            check_range(self, partition, offset)
+        packed = Packed(b"".join(pieces), np.cumsum(sizes, dtype=np.int64))
+        return Fetched(np.array(offsets, np.int64), np.array(times, np.int64), packed)
+
+    def _rows(self, partition: int, offset: int, limit: int) -> tuple[list[Any], int]:
+        """Return the rows that hold messages from an offset on, and the offset at which to stop."""
+        check_partition(self, partition)
+        end = min(offset + max(limit, 0), _LAST)
+        values = (partition, end, partition, offset, partition, offset)
+        return self._from_batches(_READ, values, (int, int, int, bytes)), end
 
     def begin(self, partition: int) -> int:
         """Return the offset of the oldest message."""

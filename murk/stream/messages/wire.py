@@ -80,9 +80,10 @@ class Block(list[Any]):
         return parts
 
 
-def block_of(releases: Sequence[Any]) -> Block:
-    """Return releases as a block."""
-    return releases if isinstance(releases, Block) else Block(releases)
+def block_of(releases: Any) -> Block:
+    """Return releases as a block, if they are neither a block nor `Columns`."""
+    block: Block = releases if hasattr(releases, "split") else Block(releases)
+    return block
 
 
 def rows_of(payloads: Sequence[Sequence[int]], size: int) -> Integers:

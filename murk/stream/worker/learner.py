@@ -64,7 +64,7 @@ def payload_lengths(learner: StreamLearner) -> tuple[int, ...]:
     return lengths
 
 
-def payload_checks_of(learner: StreamLearner) -> tuple[Callable[[Any], None], Callable[[Sequence[Any]], bool]]:
+def payload_checks_of(learner: StreamLearner) -> tuple[Callable[[Any], None], Callable[[Any], bool]]:
     """Return variants of ``admit`` and ``admits`` that check releases regardless of their versions."""
     if hasattr(learner, "check_payload"):
         return learner.check_payload, learner.payloads_fit  # type: ignore[attr-defined]

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from logging import Logger
 from time import monotonic
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 from murk.errors import MurkError, UserError
 from murk.stream.log.base import DeadLetter, FencedError, Log, Message, truncate_time
@@ -129,6 +129,13 @@ class Judged:
     dead: Sequence[DeadLetter] = ()
 
 
+class Seen(Protocol):
+    """The part of a window for duplicates that judges one message."""
+
+    def seen(self, offset: int, identifier: str) -> bool:
+        """Add an id at an offset; return whether it is a duplicate."""
+
+
 class Intake:
     """Decide which messages of one partition its learner learns from; `admit` explains ``renew``."""
 
@@ -139,7 +146,7 @@ class Intake:
 
     def judge(self, messages: Sequence[Message], window: DuplicateWindow, tally: Tally) -> Judged:
         """Judge messages and count those that are not to be learned; the caller must learn the admitted ones next."""
-        return self._judge_block(messages, window) or self._judge_each(messages, window, tally)
+        return self._judge_block(messages, window) or self.judge_each(messages, window, tally)
 
     def _judge_block(self, messages: Sequence[Message], window: DuplicateWindow) -> Judged | None:
         """Judge messages as a block; return None, without side effects, unless all are certain to be learned."""
@@ -155,7 +162,8 @@ class Intake:
             return None
         return Judged(releases, times[-1])
 
-    def _judge_each(self, messages: Sequence[Message], window: DuplicateWindow, tally: Tally) -> Judged:
+    def judge_each(self, messages: Sequence[Message], window: Seen, tally: Tally) -> Judged:
+        """Judge messages one by one; see `judge`."""
         chain, receive, seen, learner, renew = self._chain, self.receive, window.seen, self._learner, self._renew
         admitted: list[Release] = []
         dead: list[DeadLetter] = []

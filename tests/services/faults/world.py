@@ -14,6 +14,7 @@ from murk.learners.problem import problem_for
 from murk.stream import Task, open_log
 from murk.stream.log.base import UnreachableError
 from murk.stream.log.kafka.topics import Names
+from murk.stream.messages.packed import Packed
 from murk.stream.messages.state import Counters, decode_state
 from murk.stream.worker.worker import Worker
 from tests.cli import harness
@@ -132,7 +133,9 @@ def alone(task, partitions, known=None):
             log.append(messages)
         else:
             mark = log.claim("0" * 32)
-            log.append_crowd(messages, mark._replace(crowds=1))
+            log.append_crowd(
+                [(number, Packed.of(values)) for number, values in enumerate(partitions)], mark._replace(crowds=1)
+            )
         for number in range(len(partitions)):
             with Worker(log, task, engine_at(task, number, known), number) as worker:
                 worker._sharing = None

@@ -123,10 +123,16 @@ class ScoreEngine:
 
     def payloads_fit(self, releases: Sequence[ScoreRelease]) -> bool:
         """Return True only if `check_payload` is certain to pass all these releases."""
-        if {(_PLACES[each.question], len(each.payload)) for each in releases} - {*enumerate(self.lengths)}:
+        try:
+            answers = block_of(releases).split(*_ANSWERED)
+        except MurkError:
+            # Answers to one question have different lengths.
             return False
-        answers = block_of(releases).split(*_ANSWERED)
-        return all(self._reach[level][_PLACES[asked]].holds_all(rows) for (_, level, asked), rows in answers.items())
+        lengths = {*enumerate(self.lengths)}
+        return all(
+            (_PLACES[asked], rows.shape[1]) in lengths and self._reach[level][_PLACES[asked]].holds_all(rows)
+            for (_, level, asked), rows in answers.items()
+        )
 
     def _check_version(self, version: int, count: int) -> None:
         """Refuse a release's version if a chain of ``count`` releases does not know its model."""

@@ -48,6 +48,7 @@ from murk.stream.log.kafka.transactions import (
     mark_of,
     put_document,
 )
+from murk.stream.messages.packed import Packed
 from murk.stream.task.task import Task, check_task_change
 
 _FIRST_WAIT, _LONGEST_WAIT = 1.0, 30.0  # seconds between a failed attempt and the next one, doubling up to the latter
@@ -300,7 +301,7 @@ class KafkaLog(Log):
         self._crowds = CrowdWriter(self._clients, self._names, self.crowd_mark)
         return self._crowds.claim(shuffler, replace, any(self.ends()))
 
-    def append_crowd(self, messages: Iterable[tuple[int, bytes]], mark: CrowdMark) -> None:
+    def append_crowd(self, messages: Iterable[tuple[int, Packed]], mark: CrowdMark) -> None:
         """Append a crowd and its mark in one transaction; see `Log.append_crowd`."""
         if self._crowds is None:
             raise MurkError(f"no shuffler has claimed {self.url}")
@@ -312,7 +313,7 @@ class KafkaLog(Log):
         """Have the broker delete a partition's records before an offset."""
         check_partition(self, partition)
         place = TopicPartition(self._names.releases, partition)
-        with translate_errors(self.url, "deleting what was shuffled"):
+        with translate_errors(self.url, f"deleting from {self._names.releases} what was shuffled"):
             self._admin.delete_records({place: offset}, timeout_ms=PATIENCE_MS)
 
     def _has_crowds(self) -> bool:

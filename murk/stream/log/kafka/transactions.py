@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import socket
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Any
@@ -25,12 +26,15 @@ from murk.stream.log.base import (
 )
 from murk.stream.log.kafka.connection.clients import CROWD_MS, PATIENCE_MS, Clients
 from murk.stream.log.kafka.connection.errors import deleted, translate, translate_errors
+from murk.stream.log.kafka.connection.records import send_at_once, takes_batches
 from murk.stream.log.kafka.consumers import Table, record
 from murk.stream.log.kafka.topics import Names
+from murk.stream.messages.packed import Packed
 from murk.stream.messages.state import KEY
 
 OFFSET = "offset"
 OWNER = "owner"
+_UNCONFIRMED = 32  # batches of a crowd that may be on their way
 
 
 class KafkaOwnership(Ownership):
@@ -209,7 +213,7 @@ class CrowdWriter:
         assert found is not None
         return found
 
-    def append(self, messages: Iterable[tuple[int, bytes]], mark: CrowdMark, ms: int) -> None:
+    def append(self, messages: Iterable[tuple[int, Packed]], mark: CrowdMark, ms: int) -> None:
         """Write a crowd and its mark; see `Log.append_crowd`."""
         check_mark(self._url, self._read(), mark)
         self._write(messages, mark, ms)
@@ -218,12 +222,11 @@ class CrowdWriter:
         """Close the producer; the next one aborts an open transaction."""
         self._producer.leave()
 
-    def _write(self, messages: Iterable[tuple[int, bytes]], mark: CrowdMark, ms: int) -> None:
+    def _write(self, messages: Iterable[tuple[int, Packed]], mark: CrowdMark, ms: int) -> None:
         producer: Any = self._producer
         try:
             producer.begin_transaction()
-            for partition, value in messages:
-                producer.send(self._names.releases, value, partition=partition, timestamp_ms=ms)
+            self._send(messages, ms)
             value = f"{mark.shuffler}:{mark.crowds}".encode()
             producer.send(self._names.models, value, key=MARK, partition=TASK_PLACE)
             # A transaction is committed only after all of its records have arrived.
@@ -234,3 +237,16 @@ class CrowdWriter:
             if isinstance(found, FencedError):
                 raise FencedError(f"another shuffler has taken {self._url} over: this one stops") from error
             raise found from error
+
+    def _send(self, messages: Iterable[tuple[int, Packed]], ms: int) -> None:
+        """Send a crowd; whole batches wait for older ones, so that a crowd need not fit into memory."""
+        producer, topic = self._producer, self._names.releases
+        at_once, sent = takes_batches(producer), deque[Any]()
+        for partition, packed in messages:
+            if not at_once:
+                for value in packed.values():
+                    producer.send(topic, value, partition=partition, timestamp_ms=ms)
+                continue
+            sent += send_at_once(producer, topic, partition, packed.values(), ms)
+            while len(sent) > _UNCONFIRMED:
+                sent.popleft().get(timeout=CROWD_MS / 1000)

@@ -140,7 +140,9 @@ def test_only_plain_producers_take_batches(monkeypatch):
     assert takes_batches(Producer())
     assert not takes_batches(Producer(compression_attrs=1))
     assert not takes_batches(Producer(message_version=1))
-    assert not takes_batches(Producer(transaction_manager=object()))
+    assert takes_batches(Producer(transaction_manager=SimpleNamespace(is_transactional=lambda: True)))
+    # An idempotent producer outside transactions.
+    assert not takes_batches(Producer(transaction_manager=SimpleNamespace(is_transactional=lambda: False)))
     assert not takes_batches(SimpleNamespace(_accumulator=None))
     monkeypatch.setattr(kafka, "__version__", "3.1.0")
     assert not takes_batches(Producer())

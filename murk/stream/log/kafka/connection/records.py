@@ -194,12 +194,13 @@ class WholeBatch(ProducerBatch):  # type: ignore[misc]
 
 
 def takes_batches(producer: Any) -> bool:
-    """Return whether whole batches can be sent: known version, format 2, uncompressed, without sequence numbers."""
+    """Return whether whole batches can be sent: known version, format 2, plain, unnumbered or in transactions."""
     if not isinstance(producer, KafkaProducer) or not _is_known():
         return False
     config = producer._accumulator.config
     plain = config["message_version"] == _MAGIC and config["compression_attrs"] == 0
-    return plain and config["transaction_manager"] is None
+    transactions = config["transaction_manager"]
+    return plain and (transactions is None or transactions.is_transactional())
 
 
 def send_at_once(producer: Any, topic: str, partition: int, values: Sequence[bytes], ms: int) -> list[Any]:
@@ -212,9 +213,12 @@ def send_at_once(producer: Any, topic: str, partition: int, values: Sequence[byt
     if partition not in producer.partitions_for(topic):
         raise ValueError(f"Unrecognized partition {partition} for topic {topic}")
     topic_partition, accumulator = TopicPartition(topic, partition), producer._accumulator
+    transactions = accumulator.config["transaction_manager"]
+    if transactions is not None:
+        transactions.maybe_add_partition_to_transaction(topic_partition)
     futures = []
     for part in _parts(values, accumulator.config["batch_size"]):
-        batch = batch_of(topic_partition, part, ms)
+        batch = batch_of(topic_partition, part, ms, numbered=transactions is not None)
         future = FutureRecordMetadata(batch.produce_future, 0, ms, None, -1, len(part[0]), -1)
         # As in the library's `append`: closing the producer waits for appends in progress.
         accumulator._appends_in_progress.increment()
@@ -231,8 +235,11 @@ def send_at_once(producer: Any, topic: str, partition: int, values: Sequence[byt
     return futures
 
 
-def batch_of(topic_partition: TopicPartition, values: Sequence[bytes], ms: int) -> WholeBatch:
-    """Return a batch with the same bytes as the library's own builder makes."""
+def batch_of(topic_partition: TopicPartition, values: Sequence[bytes], ms: int, numbered: bool = False) -> Any:
+    """Return a batch with the same bytes as the library's own builder makes.
+
+    The library writes the sequence number of a ``numbered`` batch, and counts its records, when it sends it.
+    """
     count = len(values)
     records = MemoryRecordsBuilder(_MAGIC, 0, 0)
     builder = records._builder
@@ -240,8 +247,9 @@ def batch_of(topic_partition: TopicPartition, values: Sequence[bytes], ms: int) 
     builder._first_timestamp = builder._max_timestamp = ms
     builder._last_offset, builder._num_records = count - 1, count
     records._next_offset = count
-    records.close()
-    batch = WholeBatch(topic_partition, records)
+    if not numbered:
+        records.close()
+    batch = (ProducerBatch if numbered else WholeBatch)(topic_partition, records)
     batch.max_record_size = max(map(len, values)) + _OVERHEAD
     return batch
 

@@ -1,0 +1,213 @@
+"""Columns hold what `decode` reads, and nothing that it refuses; crowds in parts have no order of arrival."""
+
+import json
+import random
+
+import numpy as np
+import pytest
+
+from murk.shuffler.store import Store
+from murk.shuffler.window import Window
+from murk.stream.messages.codec import RejectedError, decode, encode
+from murk.stream.messages.columns import Layout
+from murk.stream.messages.packed import Packed
+from murk.stream.messages.wire import DuplicateWindow
+from murk.stream.worker.learner import wire_rules
+from tests.shuffler.crowds import NOW, drain, logs, make_task, message, numbers, shuffler, spoilt
+from tests.stream.harness import learner_for
+
+
+def layout_of(task):
+    return Layout(wire_rules(task, learner_for(task)))
+
+
+def read(layout, *values):
+    return layout.read(Packed.of(values))
+
+
+def fields(columns):
+    """The fields of each release, as `decode` names them."""
+    payloads = np.split(columns.integers, np.cumsum(columns.column("payload"))[:-1])
+    names = set(columns.layout.places) - {"id", "payload"}
+    values = {
+        name: [columns.layout.words[name][n] if name in columns.layout.words else n for n in column]
+        for name, column in ((name, columns.column(name).tolist()) for name in names)
+    }
+    return [
+        {name: values[name][m] for name in names}
+        | {"id": "{:016x}{:016x}".format(*columns.ids[m].tolist()), "payload": payloads[m].tolist()}
+        for m in range(len(columns))
+    ]
+
+
+def honest(task, count=40):
+    found = []
+    for i in range(count):
+        more = {"version": 3000 * (i % 3), "payload": [(-1) ** i * i * 37, i]}
+        found.append(message(task, i, level=("default", "open")[i % 2], chain=i % 2, **more))
+    return found
+
+
+def test_columns_hold_what_decode_reads():
+    task = make_task(partitions=2)
+    layout, sent = layout_of(task), honest(task)
+    columns = read(layout, *sent)
+    for found, value in zip(fields(columns), sent, strict=True):
+        release = decode(value, layout.rules)
+        assert found == {name: getattr(release, name) for name in found}
+    groups = columns.split("level", "version")
+    assert sorted(groups) == [(level, version) for level in ("default", "open") for version in (0, 3000, 6000)]
+    chosen = [each["payload"] for each in fields(columns) if (each["level"], each["version"]) == ("open", 3000)]
+    assert groups["open", 3000].tolist() == chosen
+    one_shot = make_task(protocol="examples")
+    value = b'{"schema":1,"kind":"example","id":"%b","task":"%b","level":"default","chain":0,"payload":[%b],"time":0,'
+    value += b'"expires":9,"simulated":false}'
+    layout = layout_of(one_shot)
+    payload = [1] * layout.rules.lengths[0]
+    value %= b"0a" * 16, one_shot.hash.encode(), b",".join(b"%d" % each for each in payload)
+    assert encode(decode(value, layout.rules)) == value
+    assert fields(read(layout, value))[0]["payload"] == payload
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (b"[-37,1]", b"[-037,1]"), (b"[-37,1]", b"[-37,-0]"), (b"[-37,1]", b"[-37, 1]"), (b"[-37,1]", b"[-37]"),
+        (b"[-37,1]", b"[]"), (b"[-37,1]", b"[-37,1,]"), (b"[-37,1]", b"[-37,1,2,3]"), (b"[-37,1]", b"[+37,1]"),
+        (b"[-37,1]", b"[-37,%d]" % 2**62), (b"[-37,1]", b"[-37,%d]" % 2**64), (b"[-37,1]", b"[-37,%d1]" % 2**64),
+        (b"[-37,1]", b"[-37,1e0]"), (b'"time":', b'"time":-'), (b'"expires":', b'"expires":9999999999'),
+        (b'"open"', b'"op"'), (b'"open"', b'"open2"'), (b'"open"', b'""'), (b'"chain":1', b'"chain":2'),
+        (b'"score"}', b'"curve"}'), (b'"score"}', b'"score"} '), (b'"score"}', b'"score"'),
+        (b'"score"}', b'"score","x":1}'), (b"false", b"true"), (b'"schema":1', b'"schema":2'),
+    ],
+)  # fmt: skip
+def test_other_forms_and_invalid_messages_are_left_to_decode(old, new):
+    task = make_task(partitions=2)
+    layout, value = layout_of(task), honest(task)[1]
+    assert value.count(old) == 1
+    assert read(layout, value) is not None
+    assert read(layout, value.replace(old, new)) is None
+    # Nor is it accepted between others.
+    assert read(layout, value, value.replace(old, new), value) is None
+
+
+def test_no_mutant_is_read_that_decode_refuses():
+    """A few bytes are replaced, removed, repeated or taken from another message."""
+    task, rng, read_too = make_task(partitions=2), random.Random(4), 0
+    layout, sent = layout_of(task), honest(task)
+    for _ in range(6_000):
+        value, other = bytearray(rng.choice(sent)), rng.choice(sent)
+        at, length = rng.randrange(len(value)), rng.randrange(4)
+        value[at : at + rng.randrange(3)] = rng.choice(
+            [b"", rng.randbytes(1), b"%d" % rng.randrange(100), other[at : at + length], b"-", b","]
+        )
+        columns = read(layout, bytes(value))
+        if columns is not None:
+            read_too += 1
+            release = decode(bytes(value), layout.rules)
+            assert fields(columns) == [{name: getattr(release, name) for name in fields(columns)[0]}]
+            assert encode(release) == value
+    # Most mutants of digits are valid.
+    assert 200 < read_too < 3_000
+
+
+def test_the_reader_finds_its_own_mistakes(monkeypatch):
+    """The twin: a reader that does not look at the rules reads what `decode` refuses."""
+    task = make_task(partitions=2)
+    layout = layout_of(task)
+    monkeypatch.setattr(Layout, "_is_plain", lambda self, columns: True)
+    value = honest(task)[1].replace(b'"chain":1', b'"chain":2')
+    assert read(layout, value) is not None
+    with pytest.raises(RejectedError, match="chain"):
+        decode(value, layout.rules)
+
+
+@pytest.mark.parametrize("size", [1, 7, 400])
+def test_the_compact_window_is_the_window_for_duplicates(size):
+    """In blocks and one by one, with gaps, across many removals."""
+    rng = random.Random(size)
+    compact, plain, offset, repeated = Window(size), DuplicateWindow(size), 0, 0
+    for _ in range(60):
+        offsets, ids = [], []
+        for _ in range(rng.randrange(1, 200)):
+            offset += 1 if rng.random() < 0.95 else rng.randrange(1, 2 * size + 2)
+            offsets.append(offset)
+            ids.append(f"{rng.randrange(3 * size):032x}")
+        expected = [plain.seen(*each) for each in zip(offsets, ids, strict=True)]
+        repeated += sum(expected)
+        if rng.random() < 0.5:
+            words = np.array([[0, int(each, 16)] for each in ids], np.uint64)
+            assert compact.add(np.array(offsets), words).tolist() == expected
+        else:
+            assert [compact.seen(*each) for each in zip(offsets, ids, strict=True)] == expected
+    assert repeated > 100
+    # Two places for each id in reach, and for those of a block.
+    assert len(compact._offsets) <= max(1024, 2 * (size + 200))
+
+
+def test_a_store_has_no_order_of_arrival(tmp_path, monkeypatch):
+    """It is the same, whatever the order and the batches in which the same releases came."""
+    task, count = make_task(crowd=3_000, duplicates=5_000), 2_500
+    rng, found = random.Random(1), []
+
+    def of_payload(self, releases, offset):
+        drawn = [random.Random(each).getrandbits(128) for each in releases.split("level")["default"][:, 0].tolist()]
+        return np.array([divmod(each, 2**64) for each in drawn], np.uint64).reshape(-1, 2)
+
+    monkeypatch.setattr("murk.shuffler.shuffler.Shuffler._random_ids", of_payload)
+    for name, batch in (("one", 10_000), ("two", 700), ("three", 64)):
+        (tmp_path / name).mkdir()
+        sent = [(0, message(task, i)) for i in range(count)]
+        rng.shuffle(sent)
+        with logs(tmp_path / name, task) as (intake, log):
+            intake.append(sent)
+            with shuffler(tmp_path / name, intake, log, task, batch=batch) as one:
+                drain(one)
+                found.append(one._store._database.query("SELECT * FROM waiting ORDER BY place"))
+    assert len(found[0]) > 40
+    assert sum(number for _, number, _ in found[0]) == count
+    assert found[0] == found[1] == found[2]
+
+
+def test_batches_do_not_decide_what_is_admitted(tmp_path):
+    """Duplicates, hostile messages and messages in another form among others, taken in at once or one by one."""
+    task, rng, found = make_task(crowd=900, duplicates=2_000, partitions=2), random.Random(2), []
+    sent = [message(task, i, level=("default", "open")[i % 5 == 0]) for i in range(1_300)]
+    sent[7] = json.dumps(json.loads(sent[7]), indent=1).encode()
+    sent = [value for value in sent for _ in range(1 + (rng.random() < 0.01))]
+    for number in range(6):
+        sent.insert(rng.randrange(len(sent)), spoilt(task, number))
+    sent.insert(600, message(task, 5_000, expires=NOW - 1))
+    sent.insert(700, message(task, 5_001, chain=1))
+    sent.insert(800, message(task, 5_002, payload=[2**55, 0]))
+    for name, batch in (("at once", 10_000), ("few", 37)):
+        (tmp_path / name).mkdir()
+        with logs(tmp_path / name, task) as (intake, log):
+            intake.append([(0, each) for each in sent])
+            with shuffler(tmp_path / name, intake, log, task, batch=batch) as one:
+                drain(one)
+                totals = one.totals
+            found.append((totals.read, totals.duplicates, totals.refused, totals.released + totals.waiting))
+            assert len(set(numbers(log))) == totals.released >= 900
+    assert found[0] == found[1]
+    assert found[0][3] == 1_300
+    assert set(found[0][2]) >= {"expired", "chain", "magnitude", "malformed"}
+
+
+def test_a_damaged_store_is_refused(tmp_path):
+    task = make_task()
+    with logs(tmp_path, task) as (intake, log):
+        intake.append([(0, message(task, i)) for i in range(20)])
+        with shuffler(tmp_path, intake, log, task) as one:
+            drain(one)
+        intake.append([(0, message(task, i)) for i in range(20, 60)])
+        store = Store(tmp_path / "store")
+        [(records,)] = store._database.query("SELECT records FROM waiting")
+        for damaged in (records[:-1], records[5:], b"\xff" + records, records[:20] + b"\x07" + records[21:]):
+            with store._database.write() as connection:
+                connection.execute("UPDATE waiting SET records = ?", (damaged,))
+            store.close()
+            with shuffler(tmp_path, intake, log, task) as one, pytest.raises(Exception, match="is damaged"):
+                drain(one)
+            store = Store(tmp_path / "store")
+        store.close()
