@@ -8,7 +8,7 @@ import os
 import shutil
 import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -166,7 +166,8 @@ class Relay(http.server.ThreadingHTTPServer):
         self.gateway = gateway
         self.seen: list[bytes] = []
         self.lengths: list[tuple[int, int]] = []
-        self.refusing = 0
+        # What it makes of an answer: status, media type and body.
+        self.change: Callable[[int, str, bytes], tuple[int, str, bytes]] = lambda *answer: answer
         self.url = f"http://127.0.0.1:{self.server_port}"
 
 
@@ -177,21 +178,16 @@ class _Forwarder(http.server.BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"]))
         self.server.seen += [self.requestline.encode(), str(self.headers).encode(), body]
-        if self.server.refusing:
-            self._say(self.server.refusing, "application/json", b'{"refused":[{"reason":"schema"}]}')
-            return
         with Client(self.server.gateway) as gateway:
             answer = gateway.ask("POST", "/ohttp", body, Content_Type=self.headers["Content-Type"])
         self.server.seen += [repr(answer.headers).encode(), answer.body]
         self.server.lengths.append((len(body), len(answer.body)))
-        self._say(answer.status, answer.headers["content-type"], answer.body)
-
-    def _say(self, status: int, kind: str, body: bytes) -> None:
+        status, kind, changed = self.server.change(answer.status, answer.headers["content-type"], answer.body)
         self.send_response(status)
         self.send_header("Content-Type", kind)
-        self.send_header("Content-Length", str(len(body)))
+        self.send_header("Content-Length", str(len(changed)))
         self.end_headers()
-        self.wfile.write(body)
+        self.wfile.write(changed)
 
     def log_message(self, format: str, *arguments: object) -> None:
         pass
