@@ -62,7 +62,7 @@ class ObliviousKeys:
 
     Parameters
     ----------
-    secrets
+    pairs
         Identifiers and X25519 secrets; the first is announced, the others still open requests.
 
     Raises
@@ -76,7 +76,7 @@ class ObliviousKeys:
         The announced key in the format `KEYS` (RFC 9458, section 3).
     """
 
-    def __init__(self, secrets: Sequence[tuple[int, bytes]]) -> None:
+    def __init__(self, pairs: Sequence[tuple[int, bytes]]) -> None:
         try:
             from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
             from pyhpke import AEADId, CipherSuite, KDFId, KEMId, KEMKey
@@ -84,8 +84,8 @@ class ObliviousKeys:
             raise UserError(
                 'requests through a relay need pyhpke: install it with pip install "murk[ohttp]"', code="MURK-CLI-003"
             ) from error
-        keys = {identifier: X25519PrivateKey.from_private_bytes(secret) for identifier, secret in secrets}
-        if len(keys) < len(secrets):
+        keys = {identifier: X25519PrivateKey.from_private_bytes(secret) for identifier, secret in pairs}
+        if len(keys) < len(pairs):
             raise UserError("two keys for Oblivious HTTP have the same identifier: name each file once, or replace one")
         self._keys: dict[int, Any] = {
             identifier: KEMKey.from_pyca_cryptography_key(key) for identifier, key in keys.items()
@@ -93,7 +93,7 @@ class ObliviousKeys:
         self._suites: dict[int, CipherSuite] = {
             aead: CipherSuite.new(KEMId.DHKEM_X25519_HKDF_SHA256, KDFId.HKDF_SHA256, AEADId(aead)) for aead in _AEADS
         }
-        identifier = secrets[0][0]
+        identifier = pairs[0][0]
         suites = b"".join(_numbers(_KDF, aead) for aead in _AEADS)
         public = keys[identifier].public_key().public_bytes_raw()
         announced = bytes((identifier,)) + _numbers(_KEM) + public + _numbers(len(suites)) + suites

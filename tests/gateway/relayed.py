@@ -175,6 +175,9 @@ class _Forwarder(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     server: Relay
 
+    def do_OPTIONS(self) -> None:
+        self._say(204, "text/plain", b"")
+
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"]))
         self.server.seen += [self.requestline.encode(), str(self.headers).encode(), body]
@@ -182,12 +185,17 @@ class _Forwarder(http.server.BaseHTTPRequestHandler):
             answer = gateway.ask("POST", "/ohttp", body, Content_Type=self.headers["Content-Type"])
         self.server.seen += [repr(answer.headers).encode(), answer.body]
         self.server.lengths.append((len(body), len(answer.body)))
-        status, kind, changed = self.server.change(answer.status, answer.headers["content-type"], answer.body)
+        self._say(*self.server.change(answer.status, answer.headers["content-type"], answer.body))
+
+    def _say(self, status: int, kind: str, body: bytes) -> None:
         self.send_response(status)
+        # Pages of any origin may use it.
+        self.send_header("Access-Control-Allow-Origin", "*")
+        self.send_header("Access-Control-Allow-Headers", "Content-Type")
         self.send_header("Content-Type", kind)
-        self.send_header("Content-Length", str(len(changed)))
+        self.send_header("Content-Length", str(len(body)))
         self.end_headers()
-        self.wfile.write(changed)
+        self.wfile.write(body)
 
     def log_message(self, format: str, *arguments: object) -> None:
         pass

@@ -93,6 +93,7 @@ def test_the_same_endpoints_with_the_same_rules(door, aead):
         assert (head.body, head.headers["content-length"]) == (b"", str(len(of.document())))
         assert ask(client, "GET", f"{BASE}/model?chain=0", aead=aead).status == 204
         assert ask(client, "GET", "/v1/tasks/third%2Dchild", aead=aead).status == 200
+        assert {"/ohttp", "/ohttp-keys"} <= ask(client, "GET", "/openapi.json", aead=aead).json["paths"].keys()
         before = len(stored(url))
         data = wire(release(of))
         # Sent twice, as a relay may: one release.
