@@ -61,28 +61,24 @@ def test_keys_that_are_not_pinned_come_from_the_gateway(parties):
     assert len(stored(url)) == 1
 
 
-def test_a_new_key_is_fetched_once_and_a_pinned_one_never(parties):
+def test_keys_that_the_gateway_does_not_have(parties):
     _, url, gateway, relay = parties
     # An older key is still accepted.
-    assert released(gateway, relay, stale=pinned(configuration(4)))["receipt"]["delivery"] == "sent"
+    assert released(gateway, relay, keys=pinned(configuration(4)))["receipt"]["delivery"] == "sent"
     done = released(gateway, relay, keys=pinned(configuration(9)))
     assert done == {"refused": "unavailable", "asked": [relay.url]}
     assert released(gateway, relay, keys="AAAA") == {"refused": "keys", "asked": []}
-    # The first request uses what the gateway said a moment ago; asking again would not help.
-    done = released(gateway, relay, stale=pinned(configuration(9)))
-    assert done == {"refused": "unavailable", "asked": [f"{gateway.url}/ohttp-keys", relay.url]}
     assert len(stored(url)) == 1
 
 
-def test_a_key_that_is_replaced_under_way(parties):
-    _, url, gateway, relay = parties
-    problem = (400, "application/problem+json", b"{}")
-    relay.change = lambda *answer: problem if len(relay.lengths) == 3 else answer
+def test_nobody_can_make_a_device_ask_the_gateway_again(parties):
+    """What it asks directly shows its address, and whose request came just before."""
+    _, _, gateway, relay = parties
+    problem = (400, "application/problem+json", b'{"type":"https://iana.org/assignments/http-problem-types#ohttp-key"}')
+    relay.change = lambda *answer: answer if len(relay.lengths) < 3 else problem
     done = released(gateway, relay)
-    # As if the key had been replaced before the release, which goes again with the new one.
-    assert done["asked"] == [f"{gateway.url}/ohttp-keys", *[relay.url] * 3, f"{gateway.url}/ohttp-keys", relay.url]
-    assert done["receipt"]["delivery"] == "sent"
-    assert len(stored(url)) == 1
+    assert done["receipt"]["delivery"] == "queued"
+    assert done["asked"] == [f"{gateway.url}/ohttp-keys", *[relay.url] * 4]
 
 
 REFUSAL = b'{"accepted":0,"error":"schema","refused":[{"index":0,"reason":"schema"}]}'

@@ -15,7 +15,6 @@ const NONCE = 16; // bytes; the longer of the key's and the nonce's length of AE
 const KEYS = 64 * 1024;
 const ANSWER = 16 * 2 ** 20; // of the longest task or model, with room
 const PADDING = 1024;
-const PROBLEM = "application/problem+json";
 const suite = new CipherSuite({ kem: new DhkemX25519HkdfSha256(), kdf: new HkdfSha256(), aead: new Aes128Gcm() });
 const text = new TextEncoder();
 
@@ -29,7 +28,7 @@ interface Key {
 export async function relayed({ url, gateway, keys: pinned, fetch: ask }: Relay): Promise<typeof fetch> {
   let known = pinned === undefined ? undefined : await keyOf(decode64(pinned));
 
-  // Directly: the gateway sees that this address asks for its key, and nothing else.
+  // Directly, and once: a gateway that could make a device ask again would learn whose request came before.
   const current = async (init: RequestInit): Promise<Key> => {
     const { headers: _, ...plain } = init;
     const response = await ask(`${gateway}/ohttp-keys`, { ...plain, method: "GET", body: null, keepalive: false });
@@ -37,7 +36,7 @@ export async function relayed({ url, gateway, keys: pinned, fetch: ask }: Relay)
     return keyOf(await bytesOf(response, KEYS));
   };
 
-  const send = async (address: URL, init: RequestInit, key: Key): Promise<Response | undefined> => {
+  const send = async (address: URL, init: RequestInit, key: Key): Promise<Response> => {
     const message = request(address, init);
     const context = await suite.createSenderContext({
       recipientPublicKey: key.key,
@@ -46,25 +45,15 @@ export async function relayed({ url, gateway, keys: pinned, fetch: ask }: Relay)
     const body = join(key.header, new Uint8Array(context.enc), new Uint8Array(await context.seal(message.buffer)));
     const response = await ask(url, { ...init, method: "POST", body, headers: { "Content-Type": "message/ohttp-req" } });
     const kind = response.headers.get("Content-Type");
-    if (response.status === 200 && kind === "message/ohttp-res")
-      return open(context, await bytesOf(response, ANSWER));
-    if (response.status === 400 && kind === PROBLEM) return undefined;
+    if (response.status === 200 && kind === "message/ohttp-res") return open(context, await bytesOf(response, ANSWER));
     // Whatever a relay says itself decides nothing but when to come again.
     const after = response.headers.get("Retry-After");
     return new Response(null, { status: 503, headers: after === null ? {} : { "Retry-After": after } });
   };
 
   return async (input, init = {}) => {
-    const address = new URL(String(input));
-    const fresh = known === undefined;
     known ??= await current(init);
-    let response = await send(address, init, known);
-    if (response === undefined && pinned === undefined && !fresh) {
-      known = await current(init);
-      response = await send(address, init, known);
-    }
-    if (response === undefined) throw new TypeError("the gateway does not know the key");
-    return response;
+    return send(new URL(String(input)), init, known);
   };
 }
 
