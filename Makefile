@@ -100,7 +100,8 @@ notebooks: install
 lock: install
 	$(BIN)/python -m pip install --quiet 'pip-tools>=7.4'
 	$(BIN)/pip-compile --quiet --generate-hashes --strip-extras --no-header --no-emit-index-url --no-emit-trusted-host \
-	  --no-emit-options --extra gateway --extra kafka --extra monitor --output-file deploy/requirements.txt pyproject.toml
+	  --no-emit-options --extra gateway --extra kafka --extra monitor --extra ohttp \
+	  --output-file deploy/requirements.txt pyproject.toml
 
 bench: install
 	$(BIN)/python -m benchmarks

@@ -8,22 +8,26 @@ import logging
 import math
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from email.message import Message
 from functools import cached_property
 from hashlib import sha256
 from typing import TYPE_CHECKING, Annotated, Any, Final
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, unquote
 
 import msgspec
 
 from murk.errors import unexpected
 from murk.gateway.appending import Appending, Submission
-from murk.gateway.limits import RateLimit
+from murk.gateway.binary_http import InvalidMessageError, decode_request, encode_response
+from murk.gateway.limits import HEADER_BYTES, RateLimit
+from murk.gateway.oblivious import KEYS, PROBLEM, REQUEST, RESPONSE, ObliviousKeys, UnopenedError
 from murk.monitoring.web.server import HEADERS, Hosts, Route
 from murk.stream.messages.codec import Reason
 
 if TYPE_CHECKING:
+    from ipaddress import IPv4Network, IPv6Network
+
     from murk.stream.task.task import Task
 
 MOST_RELEASES = 256
@@ -45,6 +49,8 @@ STATUS_OF: Final[Mapping[Reason, int]] = {
 """Status of a refusal by its reason."""
 
 _AWAY, _BUSY = 5, 1  # seconds after which to come again
+_KEYS_AGE = 3_600  # seconds for which a key configuration may be kept
+_ROUND = 2 * HEADER_BYTES  # what encapsulation, fields and padding may add to a body
 _EXPOSED = "ETag, Murk-Task-Hash, Retry-After"
 _METHODS = {"GET": "GET, HEAD, OPTIONS", "POST": "POST, OPTIONS"}
 _JSON, _TEXT = "application/json", "text/plain"
@@ -60,21 +66,32 @@ class Settings:
     """Settings that the operator of a gateway chooses.
 
     ``rate`` is the largest number of releases and other requests of an address prefix in a minute; 0 for no limit.
+    ``keys`` open requests through relays; ``relays`` have addresses without a limit.
     """
 
     origins: tuple[str, ...] = ()
     token: str | None = None
     rate: int = 600
+    keys: ObliviousKeys | None = None
+    relays: tuple[IPv4Network | IPv6Network, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Status, body and headers of an answer."""
+    """Status, body and headers of an answer; ``within`` is the status of the one that it encapsulates."""
 
     status: int
     body: bytes = b""
     kind: str = _JSON
     headers: Mapping[str, str] = field(default_factory=dict)
+    within: int | None = None
+
+    @property
+    def fields(self) -> dict[str, str]:
+        """Headers with those of the body."""
+        if not self.body and self.status in (204, 304):
+            return dict(self.headers)
+        return {"Content-Type": self.kind, "Content-Length": str(len(self.body)), **self.headers}
 
 
 class RefusedError(Exception):
@@ -118,7 +135,7 @@ class Door:
         self._base = f"/v1/tasks/{task.name}"
         self._settings = settings
         self._token = None if settings.token is None else f"Bearer {settings.token}".encode()
-        self._limit = RateLimit(settings.rate)
+        self._limit = RateLimit(settings.rate, settings.relays)
         self._pages, self._hosts = pages, hosts
         self._appending: Appending | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -161,26 +178,33 @@ class Door:
         self._loop = asyncio.get_running_loop()
         headers = {name: value for name, value in scope["headers"] if name in _READ}
         try:
-            answer = await self._answer(scope, headers, receive)
-        except RefusedError as refused:
-            answer = refused.answer
+            answer = await _settled(self._answer(scope, headers, receive))
         except _GoneError:
             return
-        except Exception as error:  # noqa: BLE001 - neither a value nor a traceback may get out
-            _log.warning("a request failed: %s", unexpected(error))
-            answer = Answer(500, b'{"error":"fault"}', headers={"Connection": "close"})
-        self.requests[answer.status] += 1
-        named = {**_SAFE, **answer.headers, **self._allowed(headers)}
-        if answer.body or answer.status not in (204, 304):
-            named |= {"Content-Type": answer.kind, "Content-Length": str(len(answer.body))}
+        self.requests[answer.within or answer.status] += 1
+        named = {**_SAFE, **answer.fields, **self._allowed(headers)}
         lines = [(name.lower().encode(), value.encode("latin-1")) for name, value in named.items()]
         await send({"type": "http.response.start", "status": answer.status, "headers": lines})
         await send({"type": "http.response.body", "body": answer.body})
 
     async def _answer(self, scope: Scope, headers: Mapping[bytes, bytes], receive: Receive) -> Answer:
-        method, path = scope["method"], scope["path"]
+        path = scope["path"]
         if path != "/healthz":
             self._check_rate(scope)
+        if self._settings.keys is None or path not in ("/ohttp", "/ohttp-keys"):
+            return await self._respond(scope, headers, receive)
+        # Without a token: a device behind a relay sends it within its request.
+        listed = _offered(scope["method"], "POST" if path == "/ohttp" else "GET")
+        if listed is not None:
+            return listed
+        if path == "/ohttp":
+            return await self._relayed(self._settings.keys, scope, headers, receive)
+        return self._cached(self._settings.keys.configuration, headers, _KEYS_AGE, {}, KEYS)
+
+    async def _respond(self, scope: Scope, headers: Mapping[bytes, bytes], receive: Receive) -> Answer:
+        """Answer a request about the task, which a relay may have forwarded."""
+        method, path = scope["method"], scope["path"]
+        if path != "/healthz":
             if method != "OPTIONS":
                 self._check_token(headers)
             elif self._token is not None:
@@ -190,10 +214,9 @@ class Door:
         route = None if post else self._route(path)
         if route is None and not post:
             raise RefusedError(404, "unknown-task" if path.startswith("/v1/tasks/") else "not-found", **_CLOSE)
-        if method == "OPTIONS":
-            return Answer(204, headers={"Allow": _METHODS["POST" if post else "GET"]})
-        if (method != "POST") if post else (method not in ("GET", "HEAD")):
-            raise RefusedError(405, "method", Allow=_METHODS["POST" if post else "GET"], **_CLOSE)
+        listed = _offered(method, "POST" if post else "GET")
+        if listed is not None:
+            return listed
         return await self._releases(scope, headers, receive) if route is None else route(scope, headers)
 
     def _route(self, path: str) -> Callable[[Scope, Mapping[bytes, bytes]], Answer] | None:
@@ -239,7 +262,9 @@ class Door:
             return Answer(204, headers=self._fresh(self._age))
         return self._cached(model, headers, self._age, {})
 
-    def _cached(self, body: bytes, headers: Mapping[bytes, bytes], age: int, more: Mapping[str, str]) -> Answer:
+    def _cached(
+        self, body: bytes, headers: Mapping[bytes, bytes], age: int, more: Mapping[str, str], kind: str = _JSON
+    ) -> Answer:
         """Return a body with its `ETag`, or status 304 if the client has it already."""
         tag = self._tags.get(body)
         if tag is None:
@@ -250,7 +275,7 @@ class Door:
         known = headers.get(b"if-none-match", b"").decode("latin-1")
         if known == "*" or tag in (one.strip().removeprefix("W/") for one in known.split(",")):
             return Answer(304, headers=named)
-        return Answer(200, body, headers=named)
+        return Answer(200, body, kind, named)
 
     def _fresh(self, seconds: int) -> dict[str, str]:
         # Caches in between must not answer those who have no token.
@@ -288,13 +313,43 @@ class Door:
             "Access-Control-Max-Age": "7200",
         }
 
+    # Through a relay
+
+    async def _relayed(
+        self, keys: ObliviousKeys, scope: Scope, headers: Mapping[bytes, bytes], receive: Receive
+    ) -> Answer:
+        """Answer an encapsulated request. What is wrong within it is said within the answer, and nowhere else."""
+        _check_kind(headers, REQUEST)
+        try:
+            opened = keys.open(await self._body(headers, receive, self._most + _ROUND))
+        except UnopenedError as refused:
+            if refused.key:
+                return Answer(400, PROBLEM, "application/problem+json")
+            raise RefusedError(400, "malformed") from None
+        answer = await _settled(self._within(scope, opened.message))
+        sealed = opened.seal(encode_response(answer.status, answer.fields, answer.body))
+        return Answer(200, sealed, RESPONSE, within=answer.status)
+
+    async def _within(self, scope: Scope, message: bytes) -> Answer:
+        try:
+            request = decode_request(message, HEADER_BYTES, self._most)
+        except InvalidMessageError as error:
+            raise RefusedError(error.status, "too-large" if error.status == 413 else "malformed") from None
+        path, _, query = request.target.partition(b"?")
+        inner = {"method": request.method, "path": unquote(path.decode("ascii")), "query_string": query}
+
+        async def receive() -> MutableMapping[str, Any]:
+            return {"type": "http.request", "body": request.content}
+
+        headers = {name: value for name, value in request.fields if name in _READ}
+        answer = await self._respond({**scope, **inner}, headers, receive)
+        return replace(answer, body=b"", headers=answer.fields) if request.method == "HEAD" else answer
+
     # Releases
 
     async def _releases(self, scope: Scope, headers: Mapping[bytes, bytes], receive: Receive) -> Answer:
-        kind = headers.get(b"content-type", _JSON.encode()).partition(b";")[0].strip().lower().decode("latin-1")
-        if kind not in (_JSON, _TEXT):
-            raise RefusedError(415, "type", **_CLOSE)
-        releases = split(await self._body(headers, receive))
+        _check_kind(headers, _JSON, _TEXT)
+        releases = split(await self._body(headers, receive, self._most))
         if releases is None:
             raise RefusedError(400, "malformed")
         if len(releases) > 1:
@@ -315,10 +370,10 @@ class Door:
             raise _away()
         return self._appending
 
-    async def _body(self, headers: Mapping[bytes, bytes], receive: Receive) -> bytes:
+    async def _body(self, headers: Mapping[bytes, bytes], receive: Receive, most: int) -> bytes:
         """Read a body within its limits of size and time."""
         stated = headers.get(b"content-length", b"0")
-        if stated.isdigit() and int(stated[:20]) > self._most:
+        if stated.isdigit() and int(stated[:20]) > most:
             raise RefusedError(413, "too-large", **_CLOSE)
         parts: list[bytes] = []
         size = 0
@@ -335,7 +390,7 @@ class Door:
                     size += len(part)
                     self._held += len(part)
                     parts.append(part)
-                    if size > self._most:
+                    if size > most:
                         raise RefusedError(413, "too-large", **_CLOSE)
                     if not message.get("more_body", False):
                         return b"".join(parts)
@@ -362,6 +417,36 @@ _SAFE: Final = {
 }
 _CLOSE: Final = {"Connection": "close"}
 _READ: Final = frozenset((b"authorization", b"content-length", b"content-type", b"host", b"if-none-match", b"origin"))
+
+
+async def _settled(work: Awaitable[Answer]) -> Answer:
+    """Return an answer, that to a refused or failed request too."""
+    try:
+        return await work
+    except RefusedError as refused:
+        return refused.answer
+    except _GoneError:
+        raise
+    except Exception as error:  # noqa: BLE001 - neither a value nor a traceback may get out
+        _log.warning("a request failed: %s", unexpected(error))
+        return Answer(500, b'{"error":"fault"}', headers=_CLOSE)
+
+
+def _offered(method: str, offered: str) -> Answer | None:
+    """Return the answer to OPTIONS, None for what is offered; raise `RefusedError` for another method."""
+    allow = _METHODS[offered]
+    if method == "OPTIONS":
+        return Answer(204, headers={"Allow": allow})
+    if method not in allow.split(", "):
+        raise RefusedError(405, "method", Allow=allow, **_CLOSE)
+    return None
+
+
+def _check_kind(headers: Mapping[bytes, bytes], *kinds: str) -> None:
+    """Refuse a body of another media type than these; without one it is the first."""
+    stated = headers.get(b"content-type", kinds[0].encode()).partition(b";")[0].strip().lower().decode("latin-1")
+    if stated not in kinds:
+        raise RefusedError(415, "type", **_CLOSE)
 
 
 def _away() -> RefusedError:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from collections.abc import Sequence
 from hashlib import blake2b
-from ipaddress import IPv6Address, ip_address
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from time import monotonic
 from typing import Any
 
@@ -29,15 +30,16 @@ class RateLimit:
     """Limit the requests of an address prefix (IPv4 /24, IPv6 /48) per minute.
 
     Prefixes are kept as hashes under a key that, like the counts, is drawn anew every minute. A ``rate`` of 0 means no
-    limit.
+    limit; addresses in ``free`` have none.
 
     >>> limit = RateLimit(2)
     >>> [limit.wait("192.0.2.7") > 0, limit.wait("192.0.2.8") > 0, limit.wait("192.0.2.9") > 0, limit.wait("::1") > 0]
     [False, False, True, False]
     """
 
-    def __init__(self, rate: int) -> None:
+    def __init__(self, rate: int, free: Sequence[IPv4Network | IPv6Network] = ()) -> None:
         self._rate = rate
+        self._free = free
         self._end = 0.0
         self._key = b""
         self._counts: dict[bytes, int] = {}
@@ -47,12 +49,13 @@ class RateLimit:
 
         ``counted`` is the number for which this request was counted before.
         """
-        if not self._rate:
+        parsed = _parsed(address)
+        if not self._rate or (parsed is not None and any(parsed in network for network in self._free)):
             return 0.0
         now = monotonic()
         if now >= self._end:
             self._counts, self._key, self._end = {}, secrets.token_bytes(16), now + MINUTE
-        name = blake2b(_prefix(address), digest_size=8, key=self._key).digest()
+        name = blake2b(_prefix(parsed), digest_size=8, key=self._key).digest()
         most = self._rate
         if name not in self._counts and len(self._counts) >= PREFIXES:
             name, most = b"", self._rate * 16
@@ -64,16 +67,18 @@ class RateLimit:
         return 0.0
 
 
-def _prefix(address: str) -> bytes:
+def _parsed(address: str) -> IPv4Address | IPv6Address | None:
     try:
         parsed = ip_address(address.partition("%")[0])
     except ValueError:
+        return None
+    return (parsed.ipv4_mapped or parsed) if isinstance(parsed, IPv6Address) else parsed
+
+
+def _prefix(address: IPv4Address | IPv6Address | None) -> bytes:
+    if address is None:
         return b""
-    if isinstance(parsed, IPv6Address):
-        if parsed.ipv4_mapped is None:
-            return parsed.packed[:6]
-        parsed = parsed.ipv4_mapped
-    return parsed.packed[:3]
+    return address.packed[:6] if isinstance(address, IPv6Address) else address.packed[:3]
 
 
 class Connection(HttpToolsProtocol):

@@ -83,7 +83,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self):
         path = self.path.split("?")[0]
-        if path in ("/murk.js", "/scores.js", "/card.js"):
+        if path in ("/murk.js", "/scores.js", "/card.js", "/ohttp.js"):
             self.answer(200, (web.built() / "dist" / path[1:]).read_bytes(), "text/javascript")
         elif path.endswith("/model"):
             self.answer(204)

@@ -1,6 +1,8 @@
 """The web device and its consent card in a real Chromium."""
 
+import base64
 import contextlib
+import json
 import os
 import random
 import re
@@ -12,8 +14,12 @@ import pytest
 from selenium.common.exceptions import WebDriverException
 from selenium.webdriver.common.keys import Keys
 
+from murk.gateway.app import Settings
+from murk.gateway.oblivious import ObliviousKeys
 from tests.devices import web
 from tests.devices.pages import FORM, served
+from tests.gateway.devices import announced, serving, stored, task
+from tests.gateway.relayed import relaying
 from tests.services import services
 
 KILLS = int(os.environ.get("WEB_KILLS", "3"))
@@ -57,6 +63,25 @@ def card_text(driver):
 
 def run(driver, script):
     return driver.execute_async_script(f"const done = arguments[0]; (async () => {{ {script} }})().then(done)")
+
+
+def test_a_page_releases_through_a_relay(chromium, gateway, tmp_path):
+    """With the browser's own X25519; the gateway allows no page, and needs not."""
+    url, keys = announced(tmp_path, task()), ObliviousKeys([(1, b"k" * 32)])
+    with serving(url, settings=Settings(rate=0, keys=keys)) as other, relaying(other.url) as relay:
+        driver = opened(chromium, gateway)
+        loaded = "performance.getEntriesByType('resource').filter(({ name }) => name.endsWith('ohttp.js')).length"
+        assert driver.execute_script(f"return {loaded}") == 0
+        options = {"gateway": other.url, "relay": relay.url, "task": "third-child"}
+        options["keys"] = base64.b64encode(keys.configuration).decode()
+        receipt = run(driver, f"""
+            const {{ connect }} = await import("./murk.js");
+            const device = await connect({{ ...{json.dumps(options)}, first: async () => true }});
+            return device.release({{ same_sex: "yes", age: 30, third_child: "no" }});
+        """)  # fmt: skip
+        assert (receipt["outcome"], receipt["delivery"]) == ("released", "sent")
+        assert stored(url) == [receipt["bytes"].encode()]
+        assert driver.execute_script(f"return {loaded}") == 1
 
 
 def test_a_person_shares_by_keyboard(chromium, gateway):

@@ -14,7 +14,7 @@ from tests.devices import web
 from tests.devices.pages import served
 
 # Compressed, with sending, the ledger and all mechanisms.
-LARGEST = {"scores.js": 20_000, "murk.js": 24_000, "card.js": 3_500, "node.js": 1_000}
+LARGEST = {"scores.js": 20_000, "murk.js": 24_000, "card.js": 3_500, "node.js": 1_000, "ohttp.js": 9_000}
 PROGRAM = """
 import { connect, type Options, type Receipt, Refused } from "murk-device";
 import { connect as scores } from "murk-device/scores";
@@ -22,7 +22,7 @@ import { type ConsentCard, ENGLISH } from "murk-device/card";
 import { sqliteStore } from "murk-device/node";
 
 export async function answer(options: Options, card: ConsentCard): Promise<string> {
-  const device = await connect({ ...options, store: await sqliteStore("ledger.db") });
+  const device = await connect({ ...options, relay: "https://relay.test", store: await sqliteStore("ledger.db") });
   card.device = await scores(options);
   card.texts = { ...ENGLISH, share: "Teilen" };
   try {
@@ -81,6 +81,10 @@ def test_content_and_size(package):
     for name, most in LARGEST.items():
         assert len(gzip.compress((unpacked / "dist" / name).read_bytes(), 9)) <= most
     assert not list((unpacked / "dist" / "types").glob("testing*"))
+    # HPKE is loaded only where a page uses a relay, and comes with its licence.
+    holders = {path.name for path in (unpacked / "dist").glob("*.js") if b"message/bhttp" in path.read_bytes()}
+    assert holders == {"ohttp.js"}
+    assert "MIT License" in (unpacked / "dist" / "ohttp.js.LICENSE").read_text()
 
 
 def test_the_demonstration_has_this_build():
@@ -100,13 +104,16 @@ def test_a_program_type_checks_and_runs(package):
         'const away = async () => { throw new TypeError("no network"); };\n'
         'connect({ gateway: "https://gateway.test", task: "t", store: rows, fetch: away })'
         ".catch((error) => console.log(error instanceof Refused, error.reason));\n"
+        'const options = { relay: "https://relay.test", keys: "AAAA", fetch: away };\n'
+        'connect({ gateway: "https://gateway.test", task: "t", store: rows, ...options })'
+        ".catch((error) => console.log(error instanceof Refused, error.reason));\n"
         'const failing = { exec() { throw new Error("disk"); } };\n'
         # Each module has a class of its own.
         "await nodes.sqliteStore(failing)"
         ".catch((error) => console.log(error instanceof Refused, error.reason, new Error() instanceof Refused));\n"
     )
     said = subprocess.run([web.node(), "run.mjs"], cwd=package, capture_output=True, text=True)
-    assert sorted(said.stdout.splitlines()) == ["true storage false", "true unavailable"], said.stderr
+    assert sorted(said.stdout.splitlines()) == ["true keys", "true storage false", "true unavailable"], said.stderr
 
 
 def test_the_examples_of_documents_run_in_node(package):

@@ -42,7 +42,10 @@ def built():
     run = node()
     with open(FOLDER / "package.json") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not all((FOLDER / "node_modules" / name).is_dir() for name in ("esbuild", "fake-indexeddb", "typescript")):
+        if not all(
+            (FOLDER / "node_modules" / name).is_dir()
+            for name in ("@hpke/core", "esbuild", "fake-indexeddb", "typescript")
+        ):
             _installed(FOLDER)
         sources = [*(FOLDER / "src").iterdir(), FOLDER / "build.mjs", FOLDER / "package.json"]
         newest = max(path.stat().st_mtime for path in sources)

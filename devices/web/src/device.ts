@@ -21,6 +21,10 @@ export interface Options {
   readonly optOut?: boolean;
   /** A bearer token, if the gateway asks for one. A login links a person to a release. */
   readonly token?: string;
+  /** The address of a relay for the gateway: neither sees both who sends and what (Oblivious HTTP). */
+  readonly relay?: string;
+  /** The gateway's key for requests through a relay, pinned by the page: `/ohttp-keys` in base64. */
+  readonly keys?: string;
   /** Seconds since 1970. */
   readonly clock?: () => number;
   readonly fetch?: typeof fetch;
@@ -58,6 +62,9 @@ export interface Undelivered {
   readonly reason: string;
 }
 
+/** Options with what reaches the gateway. */
+type Reaching = Options & Required<Pick<Options, "fetch">>;
+
 /** The gateway did not answer. */
 class Unreachable extends Error {}
 
@@ -91,16 +98,17 @@ export class Device {
   private constructor(
     private readonly prepared: Prepared,
     private readonly ledger: Ledger,
-    private readonly options: Options,
+    private readonly options: Reaching,
   ) {
-    this.ask = options.fetch ?? ((...given) => fetch(...given));
+    this.ask = options.fetch;
     this.clock = options.clock ?? (() => Date.now() / 1000);
     this.origin = { gateway: options.gateway, pinned: options.hash !== undefined };
   }
 
   /** Read the task and open the ledger. Raises `Refused`. */
   static async connect(store: () => Promise<Store>, protocols: Protocols, given: Options): Promise<Device> {
-    const options = { ...given, gateway: given.gateway.replace(/\/+$/, "") };
+    const gateway = given.gateway.replace(/\/+$/, "");
+    const options = { ...given, gateway, fetch: await reaching(gateway, given) };
     const opened = await store();
     const { text, fresh } = await documentOf(opened, options);
     const prepared = prepare(await readTask(text, options.hash), protocols);
@@ -259,13 +267,21 @@ export class Device {
   }
 }
 
+/** Return what reaches the gateway: directly, or by a module that only relays need. */
+async function reaching(gateway: string, { relay, keys, fetch: given }: Options): Promise<typeof fetch> {
+  const direct: typeof fetch = given ?? ((...request) => fetch(...request));
+  if (relay === undefined) return direct;
+  const { relayed } = await import("./ohttp.js");
+  return relayed({ url: relay, gateway, keys, fetch: direct });
+}
+
 /** The task's document from the gateway, else as it was last time: a person can withdraw without a connection. */
-async function documentOf(store: Store, options: Options): Promise<{ text: string; fresh: boolean }> {
+async function documentOf(store: Store, options: Reaching): Promise<{ text: string; fresh: boolean }> {
   const { gateway, task } = options;
   const key = documentKey(options);
   let status: unknown = "no answer";
   try {
-    const response = await (options.fetch ?? fetch)(`${gateway}/v1/tasks/${encodeURIComponent(task)}`, plain(options));
+    const response = await options.fetch(`${gateway}/v1/tasks/${encodeURIComponent(task)}`, plain(options));
     // Bytes that are not UTF-8 would decode to others, with another hash.
     if (response.ok) return { text: await textOf(response, MOST_BYTES, "task"), fresh: true };
     status = response.status;

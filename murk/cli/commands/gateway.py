@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from logging import INFO
 from typing import TYPE_CHECKING
 
@@ -46,6 +47,12 @@ _LEAST_TOKEN = 16  # least number of characters of a bearer token
 @click.option("--connections", type=click.IntRange(1, 60_000), default=1_000, show_default=True, metavar="N",
               help="Largest number of open connections.")  # fmt: skip
 @click.option("--token-file", metavar="FILE", help="File with a bearer token that requests need.")
+@click.option("--ohttp-key", "ohttp_keys", multiple=True, type=click.Path(), metavar="FILE",
+              help="Answer requests through relays (Oblivious HTTP) with the key in this file, which is made if it is "
+              "missing. May be repeated: the first is announced, the others are still accepted.")  # fmt: skip
+@click.option("--relay", "relays", multiple=True, metavar="ADDRESS",
+              help="Address or network of a relay, which --rate does not limit: it must limit its own clients. May be "
+              "repeated.")  # fmt: skip
 @click.option("--shuffle", "shuffle_url", metavar="URL",
               help="Also shuffle: forward the releases on --log in crowds to this log of releases.")  # fmt: skip
 @click.option("--store", "store_path", type=click.Path(), metavar="PATH",
@@ -57,8 +64,9 @@ _LEAST_TOKEN = 16  # least number of characters of a bearer token
 @address_as_json
 def command(
     log_url: str, port: int, host: str, tls_cert: str | None, tls_key: str | None, origins: tuple[str, ...], rate: int,
-    connections: int, token_file: str | None, shuffle_url: str | None, store_path: str | None, wait: bool,
-    metrics_port: int | None, metrics_host: str, verbose: int, log_json: bool, as_json: bool,
+    connections: int, token_file: str | None, ohttp_keys: tuple[str, ...], relays: tuple[str, ...],
+    shuffle_url: str | None, store_path: str | None, wait: bool, metrics_port: int | None, metrics_host: str,
+    verbose: int, log_json: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Let devices read the task and the newest model, and send releases, over HTTP until stopped.
 
@@ -68,6 +76,7 @@ def command(
     With --shuffle it is the shuffler of a small deployment, too: --log is then the intake, which nobody else may read.
     """
     from murk.gateway.app import Settings
+    from murk.gateway.oblivious import ObliviousKeys
     from murk.gateway.server import Gateway
 
     start_logging(verbose, log_json)
@@ -77,12 +86,16 @@ def command(
     for origin in origins:
         _check_origin(origin)
     token = None if token_file is None else _token(token_file)
+    free = tuple(_network(relay) for relay in relays)
+    if free and not ohttp_keys:
+        raise UserError("--relay: requests through a relay need a key: give --ohttp-key FILE, too")
     if store_path is not None and shuffle_url is None:
         raise UserError("--store is the shuffler's: give --shuffle URL, too")
     with ExitStack() as stack:
 
         def open_gateway(log: Log, task: Task) -> Gateway:
-            settings = Settings(origins=origins, token=token, rate=rate)
+            keys = ObliviousKeys.load(ohttp_keys) if ohttp_keys else None
+            settings = Settings(origins=origins, token=token, rate=rate, keys=keys, relays=free)
             return Gateway(
                 log, task, host, port, settings=settings, connections=connections, certificate=tls_cert, key=tls_key
             )
@@ -111,6 +124,13 @@ def _check_origin(origin: str) -> None:
     parts = urlsplit(origin)
     if origin != "*" and (parts.scheme not in ("http", "https") or f"{parts.scheme}://{parts.netloc}" != origin):
         raise UserError(f"--origin {origin}: write an origin as https://app.example.org, without a path, or *")
+
+
+def _network(text: str) -> IPv4Network | IPv6Network:
+    try:
+        return ip_network(text)
+    except ValueError:
+        raise UserError(f"--relay {text}: write an address, or a network as 192.0.2.0/24 or 2001:db8::/32") from None
 
 
 def _token(path: str) -> str:
