@@ -335,13 +335,11 @@ def _polish(
     """
     curvature = hessian(settings, covariates, at)
     inverse = np.linalg.pinv(curvature, rcond=1e-9, hermitian=True)
-    if isinstance(settings.objective, Huber):
+    if isinstance(settings.objective, Softmax | Huber):
         theta = _project(settings, at - inverse @ slope)
         # An estimated scale is noise at first, and a small one would make intervals narrow.
-        return theta, hessian(settings, covariates, np.maximum(theta, at) if settings.scaled else theta)
-    mean = (_mean_of_classes if isinstance(settings.objective, Softmax) else _mean_of_labels)(
-        settings, covariates, at, np.asarray(wander * inverse)
-    )
+        return theta, hessian(settings, covariates, np.maximum(theta, at)) if settings.scaled else curvature
+    mean = _mean_of_labels(settings, covariates, at, np.asarray(wander * inverse))
     theta = at
     for _ in range(_ROUNDS):
         gradient, curvature = mean(theta)
@@ -372,32 +370,6 @@ def _mean_of_labels(settings: Settings, covariates: PublicCovariates, at: Floats
     def mean(theta: Floats) -> tuple[Floats, Floats]:
         p = logistic(points @ theta)
         return points.T @ (share * (false - p * both)), (points * (share * both * p * (1.0 - p))[:, None]).T @ points
-
-    return mean
-
-
-def _mean_of_classes(settings: Settings, covariates: PublicCovariates, at: Floats, covariance: Floats) -> _Mean:
-    """Do as `_mean_of_labels` for several classes, by a cubature of degree 3 over their scores."""
-    assert isinstance(settings.objective, Softmax)
-    points, share = _weighted(settings, covariates)
-    basis, p = settings.objective.basis, settings.features
-    outputs = basis.shape[1]
-    blocks = np.empty((len(points), outputs, outputs))
-    for a, b in np.ndindex(outputs, outputs):
-        block = covariance[a * p : (a + 1) * p, b * p : (b + 1) * p]
-        blocks[:, a, b] = np.einsum("ij,ij->i", points @ block, points)
-    values, axes = np.linalg.eigh(blocks)
-    most = settings.radius * np.linalg.norm(points, axis=1) / 2.0
-    lengths = np.minimum(np.sqrt(np.maximum(values, 0.0)), most[:, None]) * math.sqrt(outputs)
-    scores, odds = points @ at.reshape(outputs, p).T, np.zeros((len(points), len(basis)))
-    for axis in range(outputs):
-        step = axes[:, :, axis] * lengths[:, axis, None]
-        odds += class_probabilities(scores + step, basis) + class_probabilities(scores - step, basis)
-    odds /= 2.0 * outputs
-
-    def mean(theta: Floats) -> tuple[Floats, Floats]:
-        residual = (odds - class_probabilities(points @ theta.reshape(outputs, p).T, basis)) @ basis
-        return ((residual * share[:, None]).T @ points).ravel(), _in_blocks(settings, points, share, theta)
 
     return mean
 
