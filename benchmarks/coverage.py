@@ -8,12 +8,14 @@ the shares of nominal 95% intervals that hold it, their standard error, and the 
 import argparse
 import math
 import time
+from dataclasses import replace
 
 import numpy as np
 
 from benchmarks.pipe import learn
 from murk.demo import DATA, TASK
 from murk.learners.gradients import inference
+from murk.learners.gradients.losses import Balanced
 from murk.learners.problem import problem_for
 from murk.producers.populations.file_source import FileSource
 from murk.stream import Task
@@ -23,21 +25,25 @@ name: weeks
 features:
   - {name: same_sex, categories: ["no", "yes"]}
   - {name: age, low: 21, high: 35}
-target: {name: weeks_worked, kind: real, low: 0, high: 52}
+target: {name: weeks_worked, kind: real, low: 0, high: 52, missing_share: 0}
 protocol: gradients
 privacy:
   guarantee: {gdp: {mu: 1.0}}
   levels: {strict: {gdp: {mu: 0.5}}, open: {gdp: {mu: 2.0}}}
 """
+PUBLIC = "public: {set_aside: 5000}\n"
+DEMO = TASK.read_text().replace('negative: "no"}', 'negative: "no", missing_share: 0}') + "protocol: gradients\n"
+LOGISTIC = DEMO + "objective: logistic\nlearner: {radius: 1.5}\n"
+ORIGINS = "  - {name: afam, categories: ['no', 'yes']}\n  - {name: hispanic, categories: ['no', 'yes']}\ntarget:"
+SCALING = "learner: {intervals: random-scaling}\n"
 TASKS = {
-    "demo": TASK.read_text(),
-    "demo with afam and hispanic": TASK.read_text().replace(
-        "target:",
-        "  - {name: afam, categories: ['no', 'yes']}\n  - {name: hispanic, categories: ['no', 'yes']}\ntarget:",
-    ),
-    "demo without public covariates": TASK.read_text().split("# So many women")[0],
-    "weeks_worked": WEEKS,
-    "weeks_worked, whitened": WEEKS + "public: {set_aside: 5000}\n",
+    "demo": LOGISTIC + PUBLIC,
+    "demo, balanced": DEMO + "learner: {radius: 1.5}\n" + PUBLIC,
+    "demo with afam and hispanic": LOGISTIC.replace("target:", ORIGINS) + PUBLIC,
+    "demo without public covariates": LOGISTIC.replace("radius: 1.5", "radius: 1.5, intervals: random-scaling"),
+    "weeks_worked": WEEKS + SCALING,
+    "weeks_worked, whitened": WEEKS + SCALING + PUBLIC,
+    "weeks_worked, plug-in": WEEKS + PUBLIC,
 }
 
 
@@ -50,8 +56,10 @@ def weighted_fit(problem, x, y):
         theta = np.zeros(x.shape[1])
         for _ in range(50):
             p = 1.0 / (1.0 + np.exp(-x @ theta))
-            hessian = (x * (weights * p * (1 - p))[:, None]).T @ x
-            theta -= np.linalg.solve(hessian, x.T @ (weights * (p - y)))
+            # The balanced loss divides both the residual and its slope by the larger of p and 1 - p.
+            own = weights / np.maximum(p, 1 - p) if isinstance(settings.objective, Balanced) else weights
+            hessian = (x * (own * p * (1 - p))[:, None]).T @ x
+            theta -= np.linalg.solve(hessian, x.T @ (own * (p - y)))
         return theta
     # Huber with scale: damped descent on a smooth convex objective of few parameters.
     from scipy.optimize import minimize
@@ -105,7 +113,8 @@ def main(argv):
             engine = learn(problem, x[order], y[order], levels, seed=r)
             ways = {"shown": engine.estimate()}
             if ways["shown"].method == inference.PLUG_IN:
-                ways["random scaling"] = inference.estimate(problem.settings, [engine.memory])
+                asked = replace(problem.settings, intervals="random-scaling")
+                ways["random scaling"] = inference.estimate(asked, [engine.memory])
             for way, estimate in ways.items():
                 found.setdefault(way, []).append((estimate.values, estimate.half_widths(0.95)))
             names, method = ways["shown"].names, ways["shown"].method

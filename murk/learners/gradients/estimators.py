@@ -68,6 +68,7 @@ class LDPSGD(SGDEstimator):
     averaging: Averaging
     weighting: Weighting
     intervals: Literal["random-scaling", "complete"] | None
+    missing_share: float | None
     radius: float | None
     start: ArrayLike | None
 
@@ -114,6 +115,7 @@ class LDPSGD(SGDEstimator):
             scale_start=getattr(self, "scale_start", 1.0),
             scale_floor=getattr(self, "scale_floor", 0.01),
             **{name: getattr(self, name) for name in ("weights", "clip", "averaging", "weighting", "intervals")},
+            missing_share=self.missing_share,
         )
         self._settings = settings
         labels, mechanisms = getattr(self, "classes", ()), self._level_mechanisms()
@@ -190,9 +192,11 @@ class LDPSGDClassifier(LDPSGD, LabelEstimator, base.MiniBatchClassifier):
         Public covariates without labels (array, data frame or list of records), for whitening, the Newton polish and
         plug-in intervals.
     intervals
-        By default plug-in intervals with ``public``, which allow for half of the targets missing, and none without.
-        ``"complete"``: with ``public``, half as wide, valid if no target is missing. ``"random-scaling"``: from the
-        path of the average, valid in the limit; before, they hold the truth too rarely.
+        By default plug-in intervals with ``public``, and none without. ``"complete"``: as ``missing_share=0``.
+        ``"random-scaling"``: from the path of the average, valid in the limit; before, they hold the truth too rarely.
+    missing_share
+        Publicly known largest share of missing targets, 0 if every person has one; plug-in intervals allow for it.
+        By default they allow for half of the targets.
     radius
         Radius of the ball to which coefficients are projected, and to which noise-aware steps are proportional; by
         default 5.
@@ -242,6 +246,7 @@ class LDPSGDClassifier(LDPSGD, LabelEstimator, base.MiniBatchClassifier):
         averaging: Averaging = "polyak",
         weighting: Weighting = "inverse-variance",
         intervals: Literal["random-scaling", "complete"] | None = None,
+        missing_share: float | None = None,
         radius: float | None = None,
         start: ArrayLike | None = None,
         seed: int | None = None,
@@ -310,10 +315,15 @@ class LDPSGDRegressor(LDPSGD, TargetEstimator, base.MiniBatchRegressor):
     scale_start, scale_floor
         First value of the estimated scale of coded targets, and its public lower bound.
     public
-        Public covariates without targets (array, data frame or list of records), for whitening.
+        Public covariates without targets (array, data frame or list of records), for whitening, the Newton polish and
+        plug-in intervals of the coefficients; with a known scale these allow for any unimodal residuals.
     intervals
-        ``"random-scaling"`` for intervals from the path of the average, which are valid in the limit and hold the truth
-        too rarely before; by default none.
+        By default plug-in intervals with ``public``, and none without, or with a known scale and ``c`` below 0.1.
+        ``"complete"``: as ``missing_share=0``. ``"random-scaling"``: from the path of the average, valid in the limit;
+        before, they hold the truth too rarely.
+    missing_share
+        Publicly known largest share of missing targets, 0 if every person has one; plug-in intervals allow for it.
+        By default they allow for half of the targets.
     radius
         Radius of the ball to which coefficients of coded targets are projected, and to which noise-aware steps are
         proportional; by default ``5 sqrt(p / 6)`` for p coefficients.
@@ -364,7 +374,8 @@ class LDPSGDRegressor(LDPSGD, TargetEstimator, base.MiniBatchRegressor):
         step: Any = "noise-aware",
         averaging: Averaging = "polyak",
         weighting: Weighting = "inverse-variance",
-        intervals: Literal["random-scaling"] | None = None,
+        intervals: Literal["random-scaling", "complete"] | None = None,
+        missing_share: float | None = None,
         radius: float | None = None,
         start: ArrayLike | None = None,
         seed: int | None = None,

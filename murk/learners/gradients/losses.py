@@ -139,6 +139,21 @@ class Huber:
         return inside - 2.0 * c * density + c * c * (1.0 - inside)
 
     @property
+    def inside(self) -> float:
+        """``P(|Z| < c)`` for standard normal Z; 1 if no residual of coded targets can exceed a known scale times c."""
+        if self.scale is not None and self.c * self.scale >= 2.0:
+            return 1.0
+        return math.erf(self.c / math.sqrt(2.0))
+
+    @property
+    def caution(self) -> float:
+        """`inside` over its least value for unimodal residuals whose standard deviation is a known scale (Gauss)."""
+        if self.scale is None or self.inside == 1.0:
+            return 1.0
+        c = self.c
+        return self.inside / (c / math.sqrt(3.0) if c * c < 4.0 / 3.0 else 1.0 - 4.0 / (9.0 * c * c))
+
+    @property
     def centre(self) -> float:
         """Midpoint of the range of d/dsigma, subtracted before a release and added back after it."""
         return self.kappa / 2.0 - self.c * self.c / 4.0

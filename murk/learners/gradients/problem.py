@@ -179,6 +179,7 @@ def problem_for(task: Task) -> GradientProblem:
         smallest_square=coding.smallest_square,
         largest_square=coding.largest_square,
         staleness=task.max_staleness,
+        missing_share=task.target.missing_share,
         **{name: getattr(learner, name) for name in _SETTINGS},
     )
 

@@ -15,11 +15,13 @@ from murk.errors import UserError
 from murk.learners.core.coordinates import whitening
 from murk.learners.core.options import Averaging, InverseScalingStep, Weighting
 from murk.learners.core.parameters import check_choices
+from murk.learners.estimates.estimate import COMPLETE
 from murk.learners.gradients.losses import Balanced, Huber, Logistic, Softmax
 from murk.stream.task.learner import MaxStaleness
 
 Weights = Literal["norm", "mallows", "clip"]
 NAMES: tuple[Weights, ...] = ("norm", "mallows", "clip")
+UNKNOWN_SHARE = 0.5  # largest share of missing targets for which intervals allow if it is not stated
 SCALE = "scale"  # name of the estimated scale of residuals among the coefficients
 
 
@@ -61,6 +63,7 @@ class Settings:
     largest_square: float = math.inf
     random_scaling: bool = True  # whether to keep the sums of random scaling
     intervals: Literal["random-scaling", "complete"] | None = None  # "complete": assume no missing target
+    missing_share: float | None = None  # publicly known largest share of missing targets
     staleness: MaxStaleness = field(default_factory=MaxStaleness)  # limit of a gradient's age in releases
     delays: Literal["adaptive"] | None = None  # "adaptive" for shorter steps with older gradients (`kernels`)
     start: Floats | None = None  # coefficients of version 0 as reported, without the scale, (p,) or (K, p)
@@ -75,6 +78,13 @@ class Settings:
             raise UserError('weights="clip" and clip= (the bound to clip at) go together')
         if self.clip is not None and not (math.isfinite(self.clip) and self.clip > 0):
             raise UserError(f"clip must be positive and finite, got {self.clip!r}")
+        if self.missing_share is not None and not 0.0 <= self.missing_share < 1.0:
+            raise UserError(f"missing_share must be at least 0 and below 1, got {self.missing_share!r}")
+        if self.intervals == COMPLETE and self.missing_share:
+            raise UserError(
+                f'intervals="complete" states that no target is missing, missing_share={self.missing_share!r} that '
+                "some may be: leave one out"
+            )
         if not self.radius > 0 or (self.step == "noise-aware" and math.isinf(self.radius)):
             raise UserError(f"radius must be positive, and finite for noise-aware steps, got {self.radius!r}")
         if self.delays is not None and self.step != "noise-aware":
@@ -115,7 +125,7 @@ class Settings:
     @cached_property
     def digest(self) -> str:
         """Fingerprint of all settings that affect learning: states load, and chains merge, only between equal ones."""
-        excluded = ("second_moment", "transform", "intervals", "start", "delays")
+        excluded = ("second_moment", "transform", "intervals", "missing_share", "start", "delays")
         names = [field_.name for field_ in fields(self) if field_.name not in excluded]
         parts = [repr(getattr(self, name)) for name in names]
         if self.transform is not None:
@@ -156,6 +166,13 @@ class Settings:
     def multiplier(self) -> float:
         """Units of the scale's working coordinate."""
         return self.objective.multiplier if isinstance(self.objective, Huber) else 1.0
+
+    @property
+    def most_missing(self) -> float:
+        """Largest share of missing targets for which plug-in intervals allow."""
+        if self.intervals == COMPLETE:
+            return 0.0
+        return UNKNOWN_SHARE if self.missing_share is None else self.missing_share
 
     @property
     def bound(self) -> float:

@@ -153,9 +153,9 @@ class LearnerBlock(Block):
     )
     intervals: Literal["random-scaling", "complete"] | None = Field(
         default=None,
-        description="`null`: only intervals from public covariates, which allow for half of the targets missing; "
-        "`complete`: the same for complete targets, half as wide; `random-scaling`: from the average's "
-        "path (`gradients` only), with less coverage than nominal",
+        description="`null`: only intervals from public covariates, which allow for the target's `missing_share`; "
+        "`complete`: as `missing_share: 0` of the target; `random-scaling`: from the average's path (`gradients` "
+        "only), with less coverage than nominal",
     )
     radius: Radius | None = Field(
         default=None,

@@ -77,6 +77,12 @@ def check_objective(objective: str | None, target: Target, learner: LearnerBlock
     key = key or (learner.beyond_defaults(("coordinates",)) if objective != "softmax" else None)
     if key:
         raise task_error(f"has no effect with objective {objective!r}; remove it", "learner", key)
+    if learner.intervals == "complete" and target.missing_share:
+        raise task_error(
+            f"complete states that no target is missing, but the target's missing_share is {target.missing_share:g}; "
+            "remove one",
+            *("learner", "intervals"),
+        )
 
 
 def check_times(expiry: int, granularity: int, retention: int) -> None:
@@ -319,6 +325,10 @@ def check_protocol(
     if target.kind not in protocol.targets:
         raise task_error(
             f"{name} learns binary or real targets, not {target.kind!r}; use scores, gradients or moments", "protocol"
+        )
+    if target.missing_share is not None:
+        raise task_error(
+            f"has no effect with protocol: {name}; remove it, or say protocol: gradients", "target", "missing_share"
         )
     protocol.check(blocks[name], target.kind)
     if learner.radius == "unbounded":

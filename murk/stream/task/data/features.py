@@ -32,14 +32,15 @@ ADDED: Final[dict[str, tuple[str, ...]]] = {
     "NumberFeature": ("unit", "typical", "missing", "missing_share"),
     "CategoryFeature": ("missing", "missing_share"),
     "DateFeature": ("typical", "missing", "missing_share"),
-    "BinaryTarget": ("rate",),
-    "ClassTarget": ("rate",),
-    "RealTarget": ("typical",),
+    "BinaryTarget": ("rate", "missing_share"),
+    "ClassTarget": ("rate", "missing_share"),
+    "RealTarget": ("typical", "missing_share"),
 }
 """Keys that are in a document only if a task file gives them, so that older hashes stay valid."""
 Date = Annotated[datetime.date, BeforeValidator(_date)]
 Names = Annotated[tuple[Text, ...], Field(min_length=2, max_length=10_000)]
 Share = Annotated[Number, Field(gt=0, lt=1)]
+ShareOrZero = Annotated[Number, Field(ge=0, lt=1)]
 
 
 def _fill_kind(value: Any) -> str:
@@ -61,11 +62,16 @@ _MISSING_SHARE: Final = (
     "publicly known share of missing values: values of `public: {file: ...}` are removed up to this share; `null`: its "
     "rows must be complete"
 )
+_MISSING_TARGETS: Final = (
+    "publicly known largest share of missing targets among any kind of people, 0 if every person has one: intervals "
+    "with public covariates allow for it (`gradients` only); `null`: they allow for 0.5"
+)
 _TYPICAL: Final = (
     "public knowledge, as in `typical: [0, 2]`: the range of about nine of ten values, for forecasts only; never from "
     "people's records. A wrong guess makes forecasts inaccurate, but no result invalid; `null`: unknown"
 )
 _AS_FOR_A_NUMBER: Final = "as for a number"
+_AS_FOR_BINARY: Final = "as for a binary target"
 
 
 def _bounds(block: "NumberFeature | RealTarget") -> None:
@@ -213,6 +219,7 @@ class BinaryTarget(Block):
         description="publicly known share of `positive`, as in `rate: 0.06`, for forecasts only; never from people's "
         "records; `null`: unknown",
     )
+    missing_share: ShareOrZero | None = Field(default=None, description=_MISSING_TARGETS)
 
     @model_validator(mode="after")
     def _check(self) -> "BinaryTarget":
@@ -232,6 +239,7 @@ class ClassTarget(Block):
         description="publicly known share of each class, as in `rate: {red: 0.9, green: 0.07, blue: 0.03}` or a list "
         "in the order of `classes`, for forecasts only; never from people's records; `null`: unknown",
     )
+    missing_share: ShareOrZero | None = Field(default=None, description=_AS_FOR_BINARY)
 
     @field_validator("classes")
     @classmethod
@@ -276,6 +284,7 @@ class RealTarget(Block):
     low: Number = Field(description="public lower bound; smaller values are clamped to it")
     high: Number = Field(description="public upper bound; larger values are clamped to it")
     typical: tuple[Number, Number] | None = Field(default=None, description=_AS_FOR_A_NUMBER)
+    missing_share: ShareOrZero | None = Field(default=None, description=_AS_FOR_BINARY)
 
     @model_validator(mode="after")
     def _check(self) -> "RealTarget":
