@@ -342,9 +342,10 @@ class _Vectors:
     def task_line(self) -> dict[str, Any]:
         task, problem = self.task, self.problem
         rough = task.covariates is not None or any(each.kind != "gaussian" for each in problem.mechanisms.values())
+        # Costs of all levels of a range would take most of the time.
+        levels = list(problem.mechanisms)[:: max(1, len(problem.mechanisms) // 8)]
         costs = {
-            level: {currency: _cost(mechanism, currency) for currency in CURRENCIES}
-            for level, mechanism in problem.mechanisms.items()
+            level: {currency: _cost(problem.mechanisms[level], currency) for currency in CURRENCIES} for level in levels
         }
         initial = getattr(problem, "initial", None)
         return {

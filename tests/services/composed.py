@@ -5,6 +5,7 @@ what containers have and processes have not: names of hosts become 127.0.0.1, po
 that are mounted are temporary.
 """
 
+import functools
 import os
 import re
 import shutil
@@ -72,6 +73,8 @@ def properties(environment):
 class Composed:
     """The whole file, started in order; a context manager.
 
+    ``changes`` are texts in the files that are mounted, and what stands there instead.
+
     Attributes
     ----------
     broker, intake, prometheus
@@ -80,8 +83,9 @@ class Composed:
         Processes of murk by the name of their service, replicas as ``learner 0``, ``learner 1``.
     """
 
-    def __init__(self, folder, file="compose.yaml"):
+    def __init__(self, folder, file="compose.yaml", changes=()):
         self.folder = Path(folder)
+        self.changes = dict(changes)
         self.file = read(file)
         self.services = self.file["services"]
         self.broker = self.intake = self.prometheus = None
@@ -175,7 +179,7 @@ class Composed:
             (self.folder / "volumes" / volume).mkdir(parents=True, exist_ok=True)
             mounted[target] = str(self.folder / "volumes" / volume)
         for config in self.services[name].get("configs", []):
-            mounted[config["target"]] = str(ROOT / self.file["configs"][config["source"]]["file"])
+            mounted[config["target"]] = str(self._mounted(ROOT / self.file["configs"][config["source"]]["file"]))
         places = re.compile("|".join(re.escape(target) for target in sorted(mounted, key=len, reverse=True)))
         return [
             places.sub(lambda found: mounted[found[0]], word)
@@ -183,6 +187,15 @@ class Composed:
             else self.here(word, name, copy)
             for word in map(str, self.services[name]["command"])
         ]
+
+    def _mounted(self, path):
+        text = path.read_text()
+        changed = functools.reduce(lambda text, change: text.replace(*change), self.changes.items(), text)
+        if changed == text:
+            return path
+        place = self.folder / path.name
+        place.write_text(changed)
+        return place
 
     def here(self, text, name=None, copy=0):
         """Text of a service, or of one of its copies, with the addresses that services have here."""

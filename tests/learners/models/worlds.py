@@ -71,10 +71,14 @@ def model_problem(task, model):
 
 def released(task, seed, people):
     """Releases of people who are drawn from the population."""
+    return block(payloads(task, seed, people))
+
+
+def payloads(task, seed, people):
+    """What they release (people, size)."""
     X, y = coded(task, np.random.default_rng(seed).integers(0, len(EVERYBODY["age"]), people))
     problem = problem_for(task)
-    payloads = problem.mechanisms["default"].randomize(problem.vectors(X, y), SimulatedNoise(seed), np.arange(people))
-    return block(payloads)
+    return problem.mechanisms["default"].randomize(problem.vectors(X, y), SimulatedNoise(seed), np.arange(people))
 
 
 def block(payloads):
@@ -85,11 +89,16 @@ def block(payloads):
     return found
 
 
+# Of a block whose rows are known a fit asks nothing else of the single releases.
+ANY = SimpleNamespace(level="default")
+
+
 def fitted(task, model, seed, people):
     """A model's estimate from one draw of people."""
     problem = model_problem(task, model)
-    engine = problem.engine()
-    engine.learn_releases(released(task, seed, people))
+    engine, releases = problem.engine(), Block([ANY] * people)
+    releases._rows = payloads(task, seed, people)
+    engine.learn_releases(releases)
     return problem, problem.estimate([engine])
 
 
