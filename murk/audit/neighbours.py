@@ -134,9 +134,15 @@ def _best_of(distribution: ReleaseDistribution, points: NDArray[Any]) -> tuple[f
 
 
 def _ascend(
-    box: Box, distribution: ReleaseDistribution, centres: Callable[[list[list[Any]], Floats | None], NDArray[Any]],
-    problem: Releasing, theta: Floats | None, first: list[Any], second: list[Any], rng: np.random.Generator,
-) -> tuple[float, Floats | None, list[Any], list[Any]]:  # fmt: skip
+    box: Box,
+    distribution: ReleaseDistribution,
+    centres: Callable[[list[list[Any]], Floats | None], NDArray[Any]],
+    problem: Releasing,
+    theta: Floats | None,
+    first: list[Any],
+    second: list[Any],
+    rng: np.random.Generator,
+) -> tuple[float, Floats | None, list[Any], list[Any]]:
     """Change one value or the iterate at a time as long as that increases the distance."""
     step = 0.25
     best = -1.0

@@ -241,10 +241,16 @@ class _PrivUnit(_Direction):
         return np.asarray(np.outer(np.cos(angles), first) + np.outer(np.sin(angles), across / length))
 
 
-_DISTRIBUTIONS: Final[Mapping[int | str, type[ReleaseDistribution]]] = MappingProxyType({
-    GAUSSIAN: ReleaseDistribution, LAPLACE: _Laplace, L2BALL: _L2Ball, PRIVUNIT: _PrivUnit,
-    RandomizedResponse.kind: _Response, CompositeMechanism.kind: _Composite,
-})  # fmt: skip
+_DISTRIBUTIONS: Final[Mapping[int | str, type[ReleaseDistribution]]] = MappingProxyType(
+    {
+        GAUSSIAN: ReleaseDistribution,
+        LAPLACE: _Laplace,
+        L2BALL: _L2Ball,
+        PRIVUNIT: _PrivUnit,
+        RandomizedResponse.kind: _Response,
+        CompositeMechanism.kind: _Composite,
+    }
+)
 """Distributions by kernel code, or by kind for mechanisms without one."""
 
 

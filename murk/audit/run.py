@@ -53,9 +53,13 @@ class Finding:
 
 
 def audit(
-    cases: Sequence[Case], draws: int, *, noise: NoiseSource | None = None, confidence: float = 0.999,
+    cases: Sequence[Case],
+    draws: int,
+    *,
+    noise: NoiseSource | None = None,
+    confidence: float = 0.999,
     tick: Callable[[int, str], None] = lambda done, text: None,
-) -> Iterator[Finding]:  # fmt: skip
+) -> Iterator[Finding]:
     """Audit cases one after the other and yield a finding for each claim.
 
     ``draws`` is the number of releases of each of a case's two inputs (fewer for windows, see `trials`), ``noise`` the

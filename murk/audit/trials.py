@@ -232,9 +232,15 @@ def _record_trial(task: Task, problem: Releasing, level: str, rng: np.random.Gen
     def release(which: int, noise: NoiseSource, indices: NDArray[np.int64]) -> NDArray[Any]:
         count = len(indices)
         return payloads_of(
-            problem, np.repeat(x[which : which + 1], count, axis=0), np.repeat(y[which : which + 1], count),
-            [0] * count, {0: pair.theta}, [level] * count, noise, indices,
-        )  # fmt: skip
+            problem,
+            np.repeat(x[which : which + 1], count, axis=0),
+            np.repeat(y[which : which + 1], count),
+            [0] * count,
+            {0: pair.theta},
+            [level] * count,
+            noise,
+            indices,
+        )
 
     described: dict[str, Any] = {"first": pair.first, "second": pair.second}
     if pair.theta is not None:

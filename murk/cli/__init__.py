@@ -90,9 +90,12 @@ class _Lazy(click.Group):
 @click.group(cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="murk")
 @click.option(
-    "--config", "config_path", type=click.Path(), metavar="FILE",
+    "--config",
+    "config_path",
+    type=click.Path(),
+    metavar="FILE",
     help="Configuration file; flags and MURK_... variables take precedence.  [default: MURK_CONFIG, else murk.toml]",
-)  # fmt: skip
+)
 def cli(config_path: str | None) -> None:
     """Murk: online learning on streams of locally private data."""
 

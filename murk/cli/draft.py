@@ -334,9 +334,14 @@ def _two(values: Sequence[str]) -> tuple[str, ...]:
 
 
 def draft(
-    name: str, columns: Sequence[Column], target: Column, promise: dict[str, Any], rate: float | None = None,
-    protocol: str | None = None, why: str = "",
-) -> str:  # fmt: skip
+    name: str,
+    columns: Sequence[Column],
+    target: Column,
+    promise: dict[str, Any],
+    rate: float | None = None,
+    protocol: str | None = None,
+    why: str = "",
+) -> str:
     """Return the text of a task file; without columns besides the target, it asks for a mean or shares.
 
     ``why`` is a comment on the protocol. Raises `UserError` if no other column is left, the target is unsuitable, or

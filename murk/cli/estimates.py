@@ -33,9 +33,14 @@ class Estimates:
     """
 
     def __init__(
-        self, log: Log, task: Task, problem: Problem, every: float,
-        clock: Callable[[], float] = monotonic, shown: Task | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        log: Log,
+        task: Task,
+        problem: Problem,
+        every: float,
+        clock: Callable[[], float] = monotonic,
+        shown: Task | None = None,
+    ) -> None:
         from murk.stream.worker.sharing import CommittedLearners
 
         self._task, self._shown = task, shown or task

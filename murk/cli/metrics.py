@@ -35,9 +35,12 @@ def metrics_port(description: str) -> Callable[[F], F]:
     """Add the options --metrics-port, with a help text, and --metrics-host to a command."""
     port = click.option("--metrics-port", type=click.IntRange(0, 65535), metavar="N", help=description)
     host = click.option(
-        "--metrics-host", default="127.0.0.1", show_default=True, metavar="H",
+        "--metrics-host",
+        default="127.0.0.1",
+        show_default=True,
+        metavar="H",
         help="Address that --metrics-port listens on.",
-    )  # fmt: skip
+    )
     return lambda function: port(host(function))
 
 

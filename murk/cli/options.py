@@ -30,9 +30,12 @@ T = TypeVar("T")
 
 as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object on standard output.")
 existing_log = click.option(
-    "--log", "log_url", required=True, metavar="URL",
+    "--log",
+    "log_url",
+    required=True,
+    metavar="URL",
     help="The log: sqlite:///FILE, or kafka://HOST:PORT[/NAME].",
-)  # fmt: skip
+)
 
 
 class _LogUrls(click.types.StringParamType):
@@ -43,10 +46,15 @@ class _LogUrls(click.types.StringParamType):
 
 
 existing_logs = click.option(
-    "--log", "log_urls", required=True, multiple=True, type=_LogUrls(), metavar="URL",
+    "--log",
+    "log_urls",
+    required=True,
+    multiple=True,
+    type=_LogUrls(),
+    metavar="URL",
     help="The log: sqlite:///FILE, kafka://HOST:PORT/NAME, or kafka://HOST:PORT for all logs of a cluster. May be "
-         "repeated.",
-)  # fmt: skip
+    "repeated.",
+)
 wait_for_task = click.option("--wait", is_flag=True, help="Wait for the log and its task if they do not exist yet.")
 
 
@@ -110,25 +118,44 @@ def population(function: F) -> F:
 _POPULATION = (
     click.argument("task_path", metavar="TASK", type=click.Path()),
     click.option("--source", required=True, metavar="FILE", help="CSV, JSON lines (also gzipped) or Parquet."),
-    click.option("--log", "log_url", metavar="URL",
-                 help="sqlite:///FILE or kafka://HOST:PORT.  [default: sqlite:///NAME.db]"),
-    click.option("--ledger", metavar="PATH",
-                 help="Ledger of accounts for all tasks.  [default: beside SOURCE; with --seed NAME.ledger.db]"),
-    click.option("--lifetime", type=guarantee, metavar="GUARANTEE",
-                 help="Cap of a person over all tasks in the ledger: gdp:MU, zcdp:RHO, pure:E or approx:E,DELTA."),
+    click.option(
+        "--log", "log_url", metavar="URL", help="sqlite:///FILE or kafka://HOST:PORT.  [default: sqlite:///NAME.db]"
+    ),
+    click.option(
+        "--ledger",
+        metavar="PATH",
+        help="Ledger of accounts for all tasks.  [default: beside SOURCE; with --seed NAME.ledger.db]",
+    ),
+    click.option(
+        "--lifetime",
+        type=guarantee,
+        metavar="GUARANTEE",
+        help="Cap of a person over all tasks in the ledger: gdp:MU, zcdp:RHO, pure:E or approx:E,DELTA.",
+    ),
     click.option("--person", metavar="COLUMN", help="Column of people's names.  [default: a row is a person]"),
-    click.option("--level", default="default", metavar="LEVEL",
-                 help="A privacy level of the task, 'lot' (drawn uniformly) or 'column:NAME' (no feature or target)."),
-    click.option("--budget", metavar="COLUMN",
-                 help="Instead of --level: column of people's own budgets (no feature or target), rounded down to the "
-                      "task's grid."),
+    click.option(
+        "--level",
+        default="default",
+        metavar="LEVEL",
+        help="A privacy level of the task, 'lot' (drawn uniformly) or 'column:NAME' (no feature or target).",
+    ),
+    click.option(
+        "--budget",
+        metavar="COLUMN",
+        help="Instead of --level: column of people's own budgets (no feature or target), rounded down to the "
+        "task's grid.",
+    ),
     click.option("--seed", type=click.IntRange(0, 2**64 - 1), help="Simulate the noise: protects nobody."),
-    click.option("--rate", type=click.FloatRange(0.0, 1.0, min_open=True, max_open=True), metavar="SHARE",
-                 help="Share of positive targets for the forecast.  [default: target.rate of the task, else 0.5]"),
+    click.option(
+        "--rate",
+        type=click.FloatRange(0.0, 1.0, min_open=True, max_open=True),
+        metavar="SHARE",
+        help="Share of positive targets for the forecast.  [default: target.rate of the task, else 0.5]",
+    ),
     click.option("--block", type=click.IntRange(1), metavar="N", help="Process at most N records at a time."),
     click.option("--check", is_flag=True, help="Check FILE against the task and send nothing."),
     make_public,
-)  # fmt: skip
+)
 
 
 def level_or_budget(level: str, budget: str | None) -> str:

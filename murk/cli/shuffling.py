@@ -118,9 +118,13 @@ def shuffling(
             log = open_log(to_url, create=not to_url.startswith("kafka:"), name=task.name)
         stack.enter_context(log)
         running = Shuffling(
-            intake, log, task, _beside(intake, task) if store is None else Path(store), replace=replace,
+            intake,
+            log,
+            task,
+            _beside(intake, task) if store is None else Path(store),
+            replace=replace,
             patience=patience,
-        )  # fmt: skip
+        )
         stack.callback(running.close)
         yield running
 

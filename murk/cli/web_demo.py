@@ -55,9 +55,13 @@ def serve(folder: Path, port: int | None, as_json: bool) -> None:
         live = {f"/live{path}": route for path, route in monitor_routes(monitor).items()}
         # All visitors have one address, and a limit is per address.
         gateway = Gateway(
-            run.log, run.task, port=PORT if port is None else port, settings=Settings(rate=0),
-            pages={**files(PAGE), **live}, options=("--port", ""),
-        )  # fmt: skip
+            run.log,
+            run.task,
+            port=PORT if port is None else port,
+            settings=Settings(rate=0),
+            pages={**files(PAGE), **live},
+            options=("--port", ""),
+        )
         stack.callback(gateway.close)
         steps, due = run.steps(), 0.0
         with between_steps() as asked, suppress(KeyboardInterrupt):

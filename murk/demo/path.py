@@ -63,9 +63,13 @@ class Path95:
 
 
 def draw(
-    path: Path, points: Sequence[Mapping[str, Any]], names: Sequence[str], labels: Mapping[str, str],
-    scale: Mapping[str, float], trusted: Mapping[str, Mapping[str, float]] | None = None,
-) -> Path:  # fmt: skip
+    path: Path,
+    points: Sequence[Mapping[str, Any]],
+    names: Sequence[str],
+    labels: Mapping[str, str],
+    scale: Mapping[str, float],
+    trusted: Mapping[str, Mapping[str, float]] | None = None,
+) -> Path:
     """Draw odds ratios over releases (log axis) to a PNG file, one panel per coefficient; needs matplotlib.
 
     ``points`` are those of `Path95`. ``labels`` describe each coefficient's unit, ``scale`` converts coded units to it,

@@ -85,9 +85,12 @@ def guarantee(facts: Facts) -> Iterator[Block]:
     )
     default, noise = task.privacy.guarantee, ("calibration", "noise", "bound")
     yield from claims(
-        "guarantee", facts, delta=f"{DELTA:g}", described=central and described(facts.mechanisms["default"])[0],
+        "guarantee",
+        facts,
+        delta=f"{DELTA:g}",
+        described=central and described(facts.mechanisms["default"])[0],
         any_two=central and percent(facts.any_two("default")),
-    )  # fmt: skip
+    )
     if (shuffle := task.shuffle) is not None:
         yield Claim(f"Each release at the default level. {COLLUDING}: {default.describe()}", noise)
         yield Claim(shuffle.promised(default).describe(), ("shuffling",))

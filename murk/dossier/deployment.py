@@ -182,10 +182,21 @@ def read_accounts(path: str | Path) -> Accounts:
             if mode is not None and mode & 0o077:
                 problems.append(f"{file} can be read by other users of its machine (mode {mode:04o}): chmod 600")
         return Accounts(
-            str(path), totals.people, totals.releases, totals.withdrawn, tuple(ledger.describe_together()),
-            bool(ledger.promises()), ledger.names.is_keyed, tasks, tuple(problems), totals.files, totals.rows,
-            totals.counted, ledger.names.are_plain, ledger.names.has_digests and totals.files > 0,
-        )  # fmt: skip
+            str(path),
+            totals.people,
+            totals.releases,
+            totals.withdrawn,
+            tuple(ledger.describe_together()),
+            bool(ledger.promises()),
+            ledger.names.is_keyed,
+            tasks,
+            tuple(problems),
+            totals.files,
+            totals.rows,
+            totals.counted,
+            ledger.names.are_plain,
+            ledger.names.has_digests and totals.files > 0,
+        )
 
 
 def span(seconds: float) -> str:

@@ -23,8 +23,14 @@ WEAK = 0.9
 
 # What a dossier says of each finding of an audit.
 _FINDING: Mapping[str, Callable[[Any], Any]] = {
-    "name": str, "measure": str, "claimed": float, "lower_bound": float, "ratio": float, "draws": int, "holds": bool,
-}  # fmt: skip
+    "name": str,
+    "measure": str,
+    "claimed": float,
+    "lower_bound": float,
+    "ratio": float,
+    "draws": int,
+    "holds": bool,
+}
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,12 @@ from murk.dossier.prose import claims, entries
 
 _NOT_READ = "not read"
 _STORES = {
-    "releases": "releases", "models": "models", "states": "learners' states", "dead": "dead letters",
+    "releases": "releases",
+    "models": "models",
+    "states": "learners' states",
+    "dead": "dead letters",
     "estimates": "published estimates",
-}  # fmt: skip
+}
 
 
 def trust(facts: Facts) -> Iterator[Block]:

@@ -44,15 +44,23 @@ def _summary(facts: Facts) -> Iterator[tuple[str, str]]:
     all_windows = facts.any_two_of(whole) if facts.is_central and whole is not None else None
     stores = {} if facts.deployment is None else facts.deployment.stores
     given = entries(
-        "summary", facts, columns=", ".join([*(feature.name for feature in task.features), task.target.name]),
-        size=len(facts.example.messages[0]), worst=worst, blank=percent(facts.given(weakest).max_attack_accuracy),
-        promise=stated(promise), weakest=repr(weakest) if len(task.privacy.levels) > 1 else "",
-        shuffled=central and percent(central.max_attack_accuracy), central=central and stated(central),
+        "summary",
+        facts,
+        columns=", ".join([*(feature.name for feature in task.features), task.target.name]),
+        size=len(facts.example.messages[0]),
+        worst=worst,
+        blank=percent(facts.given(weakest).max_attack_accuracy),
+        promise=stated(promise),
+        weakest=repr(weakest) if len(task.privacy.levels) > 1 else "",
+        shuffled=central and percent(central.max_attack_accuracy),
+        central=central and stated(central),
         cap=whole and f"{percent(whole.max_attack_accuracy)} ({stated(whole)})",
         both=percent(all_windows.max_attack_accuracy) if all_windows is not None else worst,
         spent="; ".join(facts.accounts.spent) if facts.accounts is not None else "",
-        published=facts.disclosure and facts.disclosure.what(), store=stores.get("releases"), audited=_audited(facts),
-    )  # fmt: skip
+        published=facts.disclosure and facts.disclosure.what(),
+        store=stores.get("releases"),
+        audited=_audited(facts),
+    )
     for name, same in groupby(given, key=itemgetter("name")):
         yield name, "".join(entry["text"] for entry in same)
 
@@ -101,12 +109,17 @@ def _of_deployment(facts: Facts, deployment: Deployment) -> Iterator[str]:
     releases, retention = deployment.stores.get("releases"), facts.task.log.retention
     segment, accounts = segment_seconds(retention), facts.accounts
     return questions(
-        "settle-deployment", facts, releases=releases,
+        "settle-deployment",
+        facts,
+        releases=releases,
         longer=releases is not None and releases.seconds is not None and releases.seconds > retention,
-        later=span(releases.later) if releases is not None and releases.later > segment else "", segment=1000 * segment,
-        on_file=deployment.kind == "file", few_people=accounts is not None and accounts.people < facts.task.duplicates,
-        unencrypted=deployment.encrypted is False, unidentified=deployment.identified is False,
-    )  # fmt: skip
+        later=span(releases.later) if releases is not None and releases.later > segment else "",
+        segment=1000 * segment,
+        on_file=deployment.kind == "file",
+        few_people=accounts is not None and accounts.people < facts.task.duplicates,
+        unencrypted=deployment.encrypted is False,
+        unidentified=deployment.identified is False,
+    )
 
 
 def _measured(facts: Facts) -> Iterator[Block]:

@@ -10,9 +10,12 @@ from murk.dossier.evidence import EVIDENCE
 from murk.errors import printable
 
 _SOURCES = {
-    "task": "from the task", "deployment": "read from the deployment", "audit": "measured", "example": "made up",
+    "task": "from the task",
+    "deployment": "read from the deployment",
+    "audit": "measured",
+    "example": "made up",
     "organisation": "for you to say",
-}  # fmt: skip
+}
 
 
 def page_of(dossier: Dossier) -> str:
@@ -26,11 +29,19 @@ def page_of(dossier: Dossier) -> str:
     alarm = '<p class="alarm"><strong>SIMULATED.</strong> Releases to this task protect nobody.</p>'
     page = Template((files("murk.dossier") / "page.html").read_text(encoding="utf-8"))
     return page.substitute(
-        murk=_text(dossier.murk), title=_text(dossier.title), made=_text(dossier.made), hash=_text(dossier.task_hash),
-        style=style, alarm=alarm if dossier.simulated else "", summary=summary, open=len(dossier.to_settle),
-        settle=settle, contents=contents, evidence=_evidence(numbers),
+        murk=_text(dossier.murk),
+        title=_text(dossier.title),
+        made=_text(dossier.made),
+        hash=_text(dossier.task_hash),
+        style=style,
+        alarm=alarm if dossier.simulated else "",
+        summary=summary,
+        open=len(dossier.to_settle),
+        settle=settle,
+        contents=contents,
+        evidence=_evidence(numbers),
         sections="".join(_section(item, numbers) for item in dossier.sections),
-    )  # fmt: skip
+    )
 
 
 def _section(section: Section, numbers: dict[str, int]) -> str:

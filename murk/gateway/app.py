@@ -43,9 +43,21 @@ HELD_BYTES = 64 * 2**20
 """Largest size of all bodies that are being received."""
 
 STATUS_OF: Final[Mapping[Reason, int]] = {
-    "malformed": 400, "schema": 400, "wrong-task": 409, "simulated": 409, "stale": 409, "future": 409, "version": 409,
-    "expired": 410, "too-large": 413, "chain": 422, "level": 422, "dimension": 422, "magnitude": 422, "duplicate": 422,
-}  # fmt: skip
+    "malformed": 400,
+    "schema": 400,
+    "wrong-task": 409,
+    "simulated": 409,
+    "stale": 409,
+    "future": 409,
+    "version": 409,
+    "expired": 410,
+    "too-large": 413,
+    "chain": 422,
+    "level": 422,
+    "dimension": 422,
+    "magnitude": 422,
+    "duplicate": 422,
+}
 """Status of a refusal by its reason."""
 
 _AWAY, _BUSY = 5, 1  # seconds after which to come again

@@ -94,10 +94,20 @@ class Gateway:
         self._log, self._task = log, task
         self._door = Door(task, document, settings or Settings(), pages or {}, Hosts(host))
         config = uvicorn.Config(
-            self._door, http=connection(connections), ws="none", lifespan="off", loop="asyncio",
-            log_config=None, access_log=False, proxy_headers=False, server_header=False, backlog=_BACKLOG,
-            ssl_certfile=certificate, ssl_keyfile=key, timeout_graceful_shutdown=int(GRACE),
-        )  # fmt: skip
+            self._door,
+            http=connection(connections),
+            ws="none",
+            lifespan="off",
+            loop="asyncio",
+            log_config=None,
+            access_log=False,
+            proxy_headers=False,
+            server_header=False,
+            backlog=_BACKLOG,
+            ssl_certfile=certificate,
+            ssl_keyfile=key,
+            timeout_graceful_shutdown=int(GRACE),
+        )
         # The library's lines quote nothing, but its tracebacks might.
         logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
         try:

@@ -163,9 +163,13 @@ class Figures:
 
 
 def figures(
-    task: Task, problem: Problem, messages: Sequence[StateMessage | None], places: Sequence[Place],
-    reference: Mapping[str, float] | None = None, before: Figures | None = None,
-) -> Figures:  # fmt: skip
+    task: Task,
+    problem: Problem,
+    messages: Sequence[StateMessage | None],
+    places: Sequence[Place],
+    reference: Mapping[str, float] | None = None,
+    before: Figures | None = None,
+) -> Figures:
     """Compute all figures from a state message (or None) and a place for each chain.
 
     Slow parts are taken from ``before``, the figures of earlier states, while they are nearly the same. Raises

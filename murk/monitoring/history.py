@@ -115,20 +115,34 @@ class History:
         earlier = [point for point in figures.curve if point.releases < begin]
         before = [
             Point(
-                point.releases, point.time, point.values, point.half_widths, sequence, point.estimated_error,
+                point.releases,
+                point.time,
+                point.values,
+                point.half_widths,
+                sequence,
+                point.estimated_error,
                 None if reference is None else distance(figures.names, point.values, reference),
             )
             for point, sequence in zip(earlier, _sequences(figures, earlier), strict=True)
-        ]  # fmt: skip
+        ]
         return (*before, *self._points)
 
     def add(self, figures: Figures, time: float, rate: float) -> None:
         """Add a point; replace the last one if the last two have the same number of releases."""
         point = Point(
-            figures.releases, time, figures.values, figures.half_widths, figures.sequence_half_widths,
-            figures.estimated_error, figures.parameter_error, rate, sum(figures.dead.values()), figures.lag,
-            figures.unbiased_loss, figures.unbiased_loss_error,
-        )  # fmt: skip
+            figures.releases,
+            time,
+            figures.values,
+            figures.half_widths,
+            figures.sequence_half_widths,
+            figures.estimated_error,
+            figures.parameter_error,
+            rate,
+            sum(figures.dead.values()),
+            figures.lag,
+            figures.unbiased_loss,
+            figures.unbiased_loss_error,
+        )
         points = self._points
         if points and point.releases < points[-1].releases:
             # The log was replaced.

@@ -71,10 +71,17 @@ class Monitor(Exporter):
     side = "monitor"
 
     def __init__(
-        self, log: Log, task: Task, *, registry: CollectorRegistry | None = None,
-        reference: Mapping[str, float] | None = None, known_within: Mapping[str, float] | None = None,
-        clock: Callable[[], float] = time.time, reopen: Callable[[], Log] | None = None, patience: float = 60.0,
-    ) -> None:  # fmt: skip
+        self,
+        log: Log,
+        task: Task,
+        *,
+        registry: CollectorRegistry | None = None,
+        reference: Mapping[str, float] | None = None,
+        known_within: Mapping[str, float] | None = None,
+        clock: Callable[[], float] = time.time,
+        reopen: Callable[[], Log] | None = None,
+        patience: float = 60.0,
+    ) -> None:
         check_carries(log, task)
         self._log: Log | None = log
         self._task, self._problem = task, problem_for(task)
@@ -92,10 +99,20 @@ class Monitor(Exporter):
         self._recent: deque[tuple[float, int]] = deque()
         now = clock()
         self._snapshot = Snapshot(
-            task=task, url=log.url, started=now, now=now, figures=nothing, read=False,
-            problem="the log has not been read yet", rate=0.0, grown=now, reference=self._reference, history=(),
-            pace=self._pace.columns(), known_within=half_widths_asked([*(known_within or {}).items()], nothing.names),
-        )  # fmt: skip
+            task=task,
+            url=log.url,
+            started=now,
+            now=now,
+            figures=nothing,
+            read=False,
+            problem="the log has not been read yet",
+            rate=0.0,
+            grown=now,
+            reference=self._reference,
+            history=(),
+            pace=self._pace.columns(),
+            known_within=half_widths_asked([*(known_within or {}).items()], nothing.names),
+        )
         super().__init__(task.name, registry)
 
     def poll(self) -> bool:
@@ -112,11 +129,16 @@ class Monitor(Exporter):
         self._pace.add(now, found.releases, found.lag)
         grew = found.releases > before.figures.releases and before.read
         self._snapshot = replace(
-            before, now=now, figures=found, read=True, problem=None, rate=rate,
+            before,
+            now=now,
+            figures=found,
+            read=True,
+            problem=None,
+            rate=rate,
             grown=now if grew or not before.read else before.grown,
             history=self._history.whole(found, self._reference),
             pace=self._pace.columns(),
-        )  # fmt: skip
+        )
         return True
 
     def fail(self, error: Exception) -> None:

@@ -17,9 +17,16 @@ from murk.stream.task.task import Disclosure, Task
 
 VERSION = 1
 _COLUMNS = (
-    "releases", "time", "estimated_error", "parameter_error", "rate", "dead", "lag", "unbiased_loss",
+    "releases",
+    "time",
+    "estimated_error",
+    "parameter_error",
+    "rate",
+    "dead",
+    "lag",
+    "unbiased_loss",
     "unbiased_loss_error",
-)  # fmt: skip
+)
 
 
 @dataclass(frozen=True)

@@ -62,9 +62,13 @@ class TaskMonitors:
     """
 
     def __init__(
-        self, urls: Sequence[str], make: Callable[[Log, Task], Monitor], *, names: Sequence[str] = (),
+        self,
+        urls: Sequence[str],
+        make: Callable[[Log, Task], Monitor],
+        *,
+        names: Sequence[str] = (),
         interval: float = 1.0,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.registry: CollectorRegistry = new_registry()
         from prometheus_client import ProcessCollector
 

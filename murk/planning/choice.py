@@ -56,9 +56,13 @@ class Recommendation:
 
 
 def recommend(
-    task: Task, people: int, *, online: bool = True, organisation: bool = False,
+    task: Task,
+    people: int,
+    *,
+    online: bool = True,
+    organisation: bool = False,
     half_widths: Mapping[str, float] | None = None,
-) -> Recommendation:  # fmt: skip
+) -> Recommendation:
     """Return the best protocol for a task, by the expected error or by forecast half-widths.
 
     The task's own protocol is ignored. ``online`` tells whether devices can read a model before they release, and

@@ -82,9 +82,17 @@ def forecast(task: Task, population: Population, people: int, **settings: Any) -
 
 
 def forecasts(
-    task: Task, population: Population, counts: Sequence[int], *, levels: Mapping[str, float] | None = None,
-    draws: int = DRAWS, seed: int = 0, level: float = 0.95, more: bool = True, even_unlearned: bool = True,
-) -> dict[int, Forecast]:  # fmt: skip
+    task: Task,
+    population: Population,
+    counts: Sequence[int],
+    *,
+    levels: Mapping[str, float] | None = None,
+    draws: int = DRAWS,
+    seed: int = 0,
+    level: float = 0.95,
+    more: bool = True,
+    even_unlearned: bool = True,
+) -> dict[int, Forecast]:
     """Forecast what a task learns from several numbers of people, or of an organisation's records.
 
     ``population`` is the assumed population. Public rows to be set aside are drawn from it; a public file's are used as

@@ -62,9 +62,13 @@ class Cell:
     def to_dict(self) -> dict[str, Any]:
         """Return plain data."""
         return {
-            "protocol": self.protocol, "people": self.people, "budget": self.budget, "design": self.design,
-            "forecast": None if self.forecast is None else self.forecast.to_dict(), "refused": self.refused,
-        }  # fmt: skip
+            "protocol": self.protocol,
+            "people": self.people,
+            "budget": self.budget,
+            "design": self.design,
+            "forecast": None if self.forecast is None else self.forecast.to_dict(),
+            "refused": self.refused,
+        }
 
 
 @dataclass(frozen=True)
@@ -144,10 +148,16 @@ class Plan:
 
 
 def plan(
-    task: Task, *, people: Sequence[int] = PEOPLE, budgets: Sequence[float] = FACTORS,
-    protocols: Sequence[str] | None = None, effects: Effects | None = None,
-    within: Mapping[str | None, float] | None = None, draws: int = _DRAWS, tick: Tick | None = None,
-) -> Plan:  # fmt: skip
+    task: Task,
+    *,
+    people: Sequence[int] = PEOPLE,
+    budgets: Sequence[float] = FACTORS,
+    protocols: Sequence[str] | None = None,
+    effects: Effects | None = None,
+    within: Mapping[str | None, float] | None = None,
+    draws: int = _DRAWS,
+    tick: Tick | None = None,
+) -> Plan:
     """Forecast what a task would learn, by its own protocol and by others.
 
     Public covariates must be resolved, or a number of people to set aside. ``budgets`` are factors of the task's own,
@@ -240,9 +250,14 @@ def _variant(task: Task, protocol: str, factor: float) -> Task | str:
 
 
 def _cells(
-    own: Task | str, name: str, people: Sequence[int], factor: float, design: Population, draws: int,
+    own: Task | str,
+    name: str,
+    people: Sequence[int],
+    factor: float,
+    design: Population,
+    draws: int,
     larger: Sequence[Cell] = (),
-) -> list[Cell]:  # fmt: skip
+) -> list[Cell]:
     """Return forecasts of a protocol at one budget, given those at larger budgets."""
     counts = list(dict.fromkeys(people))
     if isinstance(own, str):
@@ -355,8 +370,12 @@ def _effect(population: Population) -> float:
 
 
 _COLOURS: Final = {
-    "scores": "#1f6feb", "moments": "#1a7f37", "gradients": "#bf8700", "examples": "#8250df", "sketch": "#cf222e",
-}  # fmt: skip
+    "scores": "#1f6feb",
+    "moments": "#1a7f37",
+    "gradients": "#bf8700",
+    "examples": "#8250df",
+    "sketch": "#cf222e",
+}
 
 
 def draw(found: Plan, form: str = "png") -> bytes:

@@ -89,9 +89,14 @@ __all__ = [
 _NOISE = ("NoiseSource", "OpenDPNoise", "SecureNoise", "SimulatedNoise")
 _SKETCHES = ("Gram", "GramAccumulator", "Newton", "NewtonAccumulator", "Sketch", "SketchAccumulator")
 _SHUFFLING = (
-    "across_crowds", "largest_local_epsilon", "shuffled_curve", "shuffled_delta", "shuffled_epsilon",
-    "shuffled_guarantee", "smallest_crowd",
-)  # fmt: skip
+    "across_crowds",
+    "largest_local_epsilon",
+    "shuffled_curve",
+    "shuffled_delta",
+    "shuffled_epsilon",
+    "shuffled_guarantee",
+    "smallest_crowd",
+)
 _HOMES = {
     **dict.fromkeys(_NOISE, ".noise"),
     **dict.fromkeys(_SKETCHES, ".sketches"),

@@ -86,8 +86,12 @@ class Policy:
     lifetime: Guarantee | None = None
     per_task: Guarantee | None = None
     mechanisms: tuple[str, ...] = (
-        *MECHANISMS, CompositeMechanism.kind, GaussMixMechanism.kind, GramMechanism.kind, NewtonMechanism.kind,
-    )  # fmt: skip
+        *MECHANISMS,
+        CompositeMechanism.kind,
+        GaussMixMechanism.kind,
+        GramMechanism.kind,
+        NewtonMechanism.kind,
+    )
     public_sample: bool = False
 
     def admit(self, task: Task, mechanisms: Mapping[str, Costed], levels: Collection[str] | None = None) -> Admission:
@@ -282,9 +286,15 @@ def answers_of(
             continue
         single, rows = SingleQuestionProblem(asking, name), own.tolist()
         answers = payloads_of(
-            single, keep(x[own]), keep(y[own]), [chains[row] for row in rows], iterates,
-            [levels[row] for row in rows], noise, indices[own],
-        )  # fmt: skip
+            single,
+            keep(x[own]),
+            keep(y[own]),
+            [chains[row] for row in rows],
+            iterates,
+            [levels[row] for row in rows],
+            noise,
+            indices[own],
+        )
         for row, answer in zip(rows, answers.tolist(), strict=True):
             payloads[row] = answer
     return payloads, asked.tolist()

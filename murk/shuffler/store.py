@@ -158,9 +158,15 @@ class Store:
                 _add(connection, partition, name, count)
 
     def _add(
-        self, connection: sqlite3.Connection, place: Place, releases: Columns, ids: Words, rows: Integers, now: int,
+        self,
+        connection: sqlite3.Connection,
+        place: Place,
+        releases: Columns,
+        ids: Words,
+        rows: Integers,
+        now: int,
         size: int,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Add releases to the open crowd of a level and version."""
         crowd, bits = self._crowd(connection, place, len(rows), now, size)
         high = ids[rows, 0]
@@ -181,9 +187,18 @@ class Store:
             first, span = int(these[0]), int(these[-1] - these[0] + 1)
             ends, numbers = np.empty(span, np.int64), np.zeros(span, np.int64)
             if not merge(
-                np.frombuffer(known, np.uint8), data, releases.texts, ids, questions, new, shift, first, out,
-                ends, numbers,
-            ):  # fmt: skip
+                np.frombuffer(known, np.uint8),
+                data,
+                releases.texts,
+                ids,
+                questions,
+                new,
+                shift,
+                first,
+                out,
+                ends,
+                numbers,
+            ):
                 raise self._database.damaged("what waits for a crowd is not in order")
             begins, written = np.concatenate([[0], ends[:-1]]), out.tobytes()
             connection.executemany(

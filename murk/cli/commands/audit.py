@@ -22,11 +22,21 @@ if TYPE_CHECKING:
 @click.command("audit")
 @click.argument("task_path", metavar="[TASK]", required=False, type=click.Path())
 @click.option("--all", "everything", is_flag=True, help="Audit every mechanism and protocol.")
-@click.option("--draws", type=click.IntRange(4), default=200_000, show_default=True, metavar="N",
-              help="Number of releases of each of two neighbouring inputs; at most N / 20 for windows of "
-              "records.")  # fmt: skip
-@click.option("--confidence", type=click.FloatRange(0, 1, min_open=True, max_open=True), default=0.999,
-              show_default=True, help="Probability that no bound of the table exceeds the truth.")  # fmt: skip
+@click.option(
+    "--draws",
+    type=click.IntRange(4),
+    default=200_000,
+    show_default=True,
+    metavar="N",
+    help="Number of releases of each of two neighbouring inputs; at most N / 20 for windows of records.",
+)
+@click.option(
+    "--confidence",
+    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    default=0.999,
+    show_default=True,
+    help="Probability that no bound of the table exceeds the truth.",
+)
 @click.option(
     "--seed",
     type=click.IntRange(0, 2**64 - 1),

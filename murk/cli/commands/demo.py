@@ -77,22 +77,41 @@ class LivePage:
 
 
 @click.command("demo")
-@click.option("--out", type=click.Path(file_okay=False), default="murk-demo", show_default=True, metavar="DIR",
-              help="Directory for log, accounts and picture.")  # fmt: skip
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False),
+    default="murk-demo",
+    show_default=True,
+    metavar="DIR",
+    help="Directory for log, accounts and picture.",
+)
 @click.option("--seed", type=click.IntRange(0, 2**64 - 1), help="Simulate the noise, which protects nobody.")
 @click.option("--log", "log_url", metavar="URL", help="The log: kafka://HOST:PORT.  [default: a file in DIR]")
 @click.option("--page/--no-page", default=None, help="Serve the live page.  [default: only with --log]")
-@click.option("--port", type=click.IntRange(0, 65535), metavar="N",
-              help="Port of the page; 0 lets the system choose.  [default: 0, with --web 8480]")  # fmt: skip
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    metavar="N",
+    help="Port of the page; 0 lets the system choose.  [default: 0, with --web 8480]",
+)
 @click.option("--picture/--no-picture", default=True, help="Draw the estimate over the number of releases.")
-@click.option("--web", is_flag=True,
-              help="Instead, ask visitors three harmless questions on a page of this machine, until stopped; a "
-              "simulated crowd answers with them.")  # fmt: skip
+@click.option(
+    "--web",
+    is_flag=True,
+    help="Instead, ask visitors three harmless questions on a page of this machine, until stopped; a "
+    "simulated crowd answers with them.",
+)
 @as_json
 def command(
-    out: str, seed: int | None, log_url: str | None, page: bool | None, port: int | None, picture: bool, web: bool,
+    out: str,
+    seed: int | None,
+    log_url: str | None,
+    page: bool | None,
+    port: int | None,
+    picture: bool,
+    web: bool,
     as_json: bool,
-) -> None:  # fmt: skip
+) -> None:
     """Learn from 254,654 real people whose records never leave their devices in the clear.
 
     Does having two children of the same sex make a third more likely? Each woman of the 1980 US census sample has an

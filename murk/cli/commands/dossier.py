@@ -25,8 +25,14 @@ if TYPE_CHECKING:
 )
 @click.option("--ledger", metavar="PATH", help="Read caps and sums of accounts; nobody is named.")
 @click.option("--audit", "audit_path", metavar="FILE", help="Use the output of ``murk audit TASK --json``.")
-@click.option("--draws", type=click.IntRange(0), default=20_000, show_default=True, metavar="N",
-              help="Without --audit: run an audit with N releases of each of two neighbours; 0 skips it.")  # fmt: skip
+@click.option(
+    "--draws",
+    type=click.IntRange(0),
+    default=20_000,
+    show_default=True,
+    metavar="N",
+    help="Without --audit: run an audit with N releases of each of two neighbours; 0 skips it.",
+)
 @click.option("--purpose", default="", metavar="TEXT", help="Purpose and legal basis.")
 @click.option("--controller", default="", metavar="TEXT", help="Controller and contact.")
 @click.option(
@@ -35,9 +41,17 @@ if TYPE_CHECKING:
 @click.option("--simulated", is_flag=True, help="For simulated releases, which protect nobody.")
 @as_json
 def command(
-    task_path: str, log_url: str | None, ledger: str | None, audit_path: str | None, draws: int, purpose: str,
-    controller: str, out: str | None, simulated: bool, as_json: bool,
-) -> None:  # fmt: skip
+    task_path: str,
+    log_url: str | None,
+    ledger: str | None,
+    audit_path: str | None,
+    draws: int,
+    purpose: str,
+    controller: str,
+    out: str | None,
+    simulated: bool,
+    as_json: bool,
+) -> None:
     """Write a privacy dossier of TASK: one page for a file such as a data protection impact assessment.
 
     It states features and target, what leaves a device, who is trusted, guarantees and non-guarantees, retention and

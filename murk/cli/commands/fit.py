@@ -29,15 +29,28 @@ _PAUSE = 0.05  # seconds between two looks at a log while nothing arrives
 @click.argument("model_paths", metavar="MODEL...", nargs=-1, required=True, type=click.Path())
 @existing_log
 @click.option("--follow", is_flag=True, help="Continue with new releases until stopped.")
-@click.option("--estimates", type=click.FloatRange(0), default=10.0, show_default=True, metavar="SECONDS",
-              help="Least time between published estimates, if the log has a topic for them; 0: never.")  # fmt: skip
+@click.option(
+    "--estimates",
+    type=click.FloatRange(0),
+    default=10.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Least time between published estimates, if the log has a topic for them; 0: never.",
+)
 @metrics_port("Serve this process's health and Prometheus metrics on port N (one model).")
 @logging_options
 @as_json
 def command(
-    model_paths: tuple[str, ...], log_url: str, follow: bool, estimates: float, metrics_port: int | None,
-    metrics_host: str, verbose: int, log_json: bool, as_json: bool,
-) -> None:  # fmt: skip
+    model_paths: tuple[str, ...],
+    log_url: str,
+    follow: bool,
+    estimates: float,
+    metrics_port: int | None,
+    metrics_host: str,
+    verbose: int,
+    log_json: bool,
+    as_json: bool,
+) -> None:
     """Fit further models to the releases on a log, without spending more of anybody's budget.
 
     Each MODEL is a file that names columns of the log's task, a loss and a solver. Several models in one command get

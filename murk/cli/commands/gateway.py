@@ -32,42 +32,102 @@ _LEAST_TOKEN = 16  # least number of characters of a bearer token
 
 @click.command("gateway")
 @existing_log
-@click.option("--port", type=click.IntRange(0, 65535), default=8080, show_default=True, metavar="N",
-              help="Port to listen on; 0 lets the system choose.")  # fmt: skip
-@click.option("--host", default="127.0.0.1", show_default=True, metavar="H",
-              help="Address to listen on; 0.0.0.0 for all, as in a container.")  # fmt: skip
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=8080,
+    show_default=True,
+    metavar="N",
+    help="Port to listen on; 0 lets the system choose.",
+)
+@click.option(
+    "--host",
+    default="127.0.0.1",
+    show_default=True,
+    metavar="H",
+    help="Address to listen on; 0.0.0.0 for all, as in a container.",
+)
 @click.option("--tls-cert", metavar="FILE", help="Certificate chain in PEM; needs --tls-key.")
 @click.option("--tls-key", metavar="FILE", help="Key of the certificate in PEM.")
-@click.option("--origin", "origins", multiple=True, metavar="ORIGIN",
-              help="Origin of pages that may use the gateway, such as https://app.example.org; * for all. May be "
-              "repeated.")  # fmt: skip
-@click.option("--rate", type=click.IntRange(0), default=600, show_default=True, metavar="N",
-              help="Largest number per minute of releases, and of other requests, of an address prefix (IPv4 /24, IPv6 "
-              "/48); 0: no limit, as behind a proxy that has one.")  # fmt: skip
-@click.option("--connections", type=click.IntRange(1, 60_000), default=1_000, show_default=True, metavar="N",
-              help="Largest number of open connections.")  # fmt: skip
+@click.option(
+    "--origin",
+    "origins",
+    multiple=True,
+    metavar="ORIGIN",
+    help="Origin of pages that may use the gateway, such as https://app.example.org; * for all. May be repeated.",
+)
+@click.option(
+    "--rate",
+    type=click.IntRange(0),
+    default=600,
+    show_default=True,
+    metavar="N",
+    help="Largest number per minute of releases, and of other requests, of an address prefix (IPv4 /24, IPv6 "
+    "/48); 0: no limit, as behind a proxy that has one.",
+)
+@click.option(
+    "--connections",
+    type=click.IntRange(1, 60_000),
+    default=1_000,
+    show_default=True,
+    metavar="N",
+    help="Largest number of open connections.",
+)
 @click.option("--token-file", metavar="FILE", help="File with a bearer token that requests need.")
-@click.option("--ohttp-key", "ohttp_keys", multiple=True, type=click.Path(), metavar="FILE",
-              help="Answer requests through relays (Oblivious HTTP) with the key in this file, which is made if it is "
-              "missing. May be repeated: the first is announced, the others are still accepted.")  # fmt: skip
-@click.option("--relay", "relays", multiple=True, metavar="ADDRESS",
-              help="Address or network of a relay, which --rate does not limit: it must limit its own clients. May be "
-              "repeated.")  # fmt: skip
-@click.option("--shuffle", "shuffle_url", metavar="URL",
-              help="Also shuffle: forward the releases on --log in crowds to this log of releases.")  # fmt: skip
-@click.option("--store", "store_path", type=click.Path(), metavar="PATH",
-              help="With --shuffle: file of the releases that wait for their crowd.  [default: FILE.store, or "
-              "NAME.store]")  # fmt: skip
+@click.option(
+    "--ohttp-key",
+    "ohttp_keys",
+    multiple=True,
+    type=click.Path(),
+    metavar="FILE",
+    help="Answer requests through relays (Oblivious HTTP) with the key in this file, which is made if it is "
+    "missing. May be repeated: the first is announced, the others are still accepted.",
+)
+@click.option(
+    "--relay",
+    "relays",
+    multiple=True,
+    metavar="ADDRESS",
+    help="Address or network of a relay, which --rate does not limit: it must limit its own clients. May be repeated.",
+)
+@click.option(
+    "--shuffle",
+    "shuffle_url",
+    metavar="URL",
+    help="Also shuffle: forward the releases on --log in crowds to this log of releases.",
+)
+@click.option(
+    "--store",
+    "store_path",
+    type=click.Path(),
+    metavar="PATH",
+    help="With --shuffle: file of the releases that wait for their crowd.  [default: FILE.store, or NAME.store]",
+)
 @wait_for_task
 @metrics_port("Serve /metrics and /healthz on port N.")
 @logging_options
 @address_as_json
 def command(
-    log_url: str, port: int, host: str, tls_cert: str | None, tls_key: str | None, origins: tuple[str, ...], rate: int,
-    connections: int, token_file: str | None, ohttp_keys: tuple[str, ...], relays: tuple[str, ...],
-    shuffle_url: str | None, store_path: str | None, wait: bool, metrics_port: int | None, metrics_host: str,
-    verbose: int, log_json: bool, as_json: bool,
-) -> None:  # fmt: skip
+    log_url: str,
+    port: int,
+    host: str,
+    tls_cert: str | None,
+    tls_key: str | None,
+    origins: tuple[str, ...],
+    rate: int,
+    connections: int,
+    token_file: str | None,
+    ohttp_keys: tuple[str, ...],
+    relays: tuple[str, ...],
+    shuffle_url: str | None,
+    store_path: str | None,
+    wait: bool,
+    metrics_port: int | None,
+    metrics_host: str,
+    verbose: int,
+    log_json: bool,
+    as_json: bool,
+) -> None:
     """Let devices read the task and the newest model, and send releases, over HTTP until stopped.
 
     A release is answered with 202 once it is durable on the log. The gateway needs no secret: the rules of admission

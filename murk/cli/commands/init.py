@@ -28,28 +28,59 @@ _REMEDY = (
 
 @click.command("init")
 @click.argument("name", metavar="[NAME]", required=False)
-@click.option("--columns", multiple=True, metavar="LIST",
-              help="Public bounds or categories: age:21..35, sex:f|m, born:1950-01-01..2005-12-31.")  # fmt: skip
-@click.option("--target", metavar="COLUMN",
-              help="Column to learn, also worked:no|yes (yes is positive); without --columns its mean, or shares.  "
-                   "[default: the last column]")  # fmt: skip
+@click.option(
+    "--columns",
+    multiple=True,
+    metavar="LIST",
+    help="Public bounds or categories: age:21..35, sex:f|m, born:1950-01-01..2005-12-31.",
+)
+@click.option(
+    "--target",
+    metavar="COLUMN",
+    help="Column to learn, also worked:no|yes (yes is positive); without --columns its mean, or shares.  "
+    "[default: the last column]",
+)
 @click.option("--public", metavar="FILE", help="File of public records to take columns, bounds and categories from.")
 @click.option("--source", metavar="FILE", help="The people's own file, instead of --public; only with --simulation.")
 @click.option(
     "--simulation", is_flag=True, help="The task is for simulated noise, so the people's own file may be read."
 )
-@click.option("--guarantee", "promise", type=guarantee, default="gdp:1", show_default=True, metavar="GUARANTEE",
-              help="Guarantee of a release: gdp:MU, zcdp:RHO, pure:E or approx:E,DELTA.")  # fmt: skip
-@click.option("--rate", type=click.FloatRange(0.0, 1.0, min_open=True, max_open=True), metavar="SHARE",
-              help="Publicly known share of positive targets: target.rate of the task.")  # fmt: skip
-@click.option("--people", type=click.IntRange(1, 10**12), metavar="N",
-              help="Number of people: choose the protocol with the smallest forecast half-widths.")  # fmt: skip
+@click.option(
+    "--guarantee",
+    "promise",
+    type=guarantee,
+    default="gdp:1",
+    show_default=True,
+    metavar="GUARANTEE",
+    help="Guarantee of a release: gdp:MU, zcdp:RHO, pure:E or approx:E,DELTA.",
+)
+@click.option(
+    "--rate",
+    type=click.FloatRange(0.0, 1.0, min_open=True, max_open=True),
+    metavar="SHARE",
+    help="Publicly known share of positive targets: target.rate of the task.",
+)
+@click.option(
+    "--people",
+    type=click.IntRange(1, 10**12),
+    metavar="N",
+    help="Number of people: choose the protocol with the smallest forecast half-widths.",
+)
 @click.option("--out", metavar="FILE", help="File to write.  [default: NAME.yaml]")
 @as_json
 def command(
-    name: str | None, columns: tuple[str, ...], target: str | None, public: str | None, source: str | None,
-    simulation: bool, promise: Guarantee, rate: float | None, people: int | None, out: str | None, as_json: bool,
-) -> None:  # fmt: skip
+    name: str | None,
+    columns: tuple[str, ...],
+    target: str | None,
+    public: str | None,
+    source: str | None,
+    simulation: bool,
+    promise: Guarantee,
+    rate: float | None,
+    people: int | None,
+    out: str | None,
+    as_json: bool,
+) -> None:
     """Write a first task file, NAME.yaml, with comments on the origin of each line.
 
     Bounds and categories are public: give them, enter them at the terminal, or take them from a public file. Only a
@@ -89,10 +120,16 @@ def command(
     left_out = [column.name for column in found if column.without]
     named = next((column.name for column in found if column.names_people), None)
     if as_json:
-        print_json({
-            "file": str(path), "features": len(found) - len(left_out), "left_out": left_out, "person": named,
-            "protocol": protocol or None, "forecast": why or None,
-        })  # fmt: skip
+        print_json(
+            {
+                "file": str(path),
+                "features": len(found) - len(left_out),
+                "left_out": left_out,
+                "person": named,
+                "protocol": protocol or None,
+                "forecast": why or None,
+            }
+        )
         return
     more = f", {len(left_out)} left out" if left_out else ""
     by = f"learned from {len(found) - len(left_out)} columns{more}" if found else "alone: its mean, or shares"

@@ -32,9 +32,13 @@ COLLECT = (100_000, 20, 100)
 
 @click.command("learn")
 @existing_log
-@click.option("--chain", "chains", type=click.IntRange(0), multiple=True,
-              help="Learn this chain regardless of other learners; may be repeated.  [default: all assigned "
-              "chains]")  # fmt: skip
+@click.option(
+    "--chain",
+    "chains",
+    type=click.IntRange(0),
+    multiple=True,
+    help="Learn this chain regardless of other learners; may be repeated.  [default: all assigned chains]",
+)
 @click.option(
     "--idle", type=click.FloatRange(0), metavar="SECONDS", help="Stop when nothing has arrived for this long."
 )
@@ -43,16 +47,31 @@ COLLECT = (100_000, 20, 100)
     metavar="NAME",
     help="Name by which a restarted learner gets its chains again (Kafka).  [default: the host name and a number]",
 )
-@click.option("--estimates", type=click.FloatRange(0), default=10.0, show_default=True, metavar="SECONDS",
-              help="Least time between published estimates, if the log has a topic for them; 0: never.")  # fmt: skip
+@click.option(
+    "--estimates",
+    type=click.FloatRange(0),
+    default=10.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Least time between published estimates, if the log has a topic for them; 0: never.",
+)
 @wait_for_task
 @metrics_port("Serve this process's health and Prometheus metrics on port N.")
 @logging_options
 @as_json
 def command(
-    log_url: str, chains: tuple[int, ...], idle: float | None, name: str | None, estimates: float, wait: bool,
-    metrics_port: int | None, metrics_host: str, verbose: int, log_json: bool, as_json: bool,
-) -> None:  # fmt: skip
+    log_url: str,
+    chains: tuple[int, ...],
+    idle: float | None,
+    name: str | None,
+    estimates: float,
+    wait: bool,
+    metrics_port: int | None,
+    metrics_host: str,
+    verbose: int,
+    log_json: bool,
+    as_json: bool,
+) -> None:
     """Learn from the releases on a log, until stopped.
 
     On Kafka, learners on any number of machines share a log's chains. On a log in a file, and with --chain, a learner
@@ -82,10 +101,15 @@ def command(
         log, task, membership = begin_on(log_url, join, wait=wait)
         stack.enter_context(log)
         problem = problem_for(task)
-        team = stack.enter_context(WorkerPool(
-            log, task, problem.engine, membership,
-            estimates=lambda: publisher(log, task, problem, estimates),
-        ))  # fmt: skip
+        team = stack.enter_context(
+            WorkerPool(
+                log,
+                task,
+                problem.engine,
+                membership,
+                estimates=lambda: publisher(log, task, problem, estimates),
+            )
+        )
 
         refresh = stack.enter_context(learner_metrics(metrics_port, metrics_host, task, team))
 

@@ -21,9 +21,12 @@ if TYPE_CHECKING:
 
 @click.command("ledger")
 @click.argument("path", type=click.Path())
-@click.option("--person", metavar="NAME",
-              help="Name of a person or an organisation, a row number (from 1) with --source, or - for a prompt, which "
-              "keeps the name out of histories and process lists.")  # fmt: skip
+@click.option(
+    "--person",
+    metavar="NAME",
+    help="Name of a person or an organisation, a row number (from 1) with --source, or - for a prompt, which "
+    "keeps the name out of histories and process lists.",
+)
 @click.option("--source", metavar="FILE", help="File that contains the row, if each row is a person.")
 @click.option("--withdraw", is_flag=True, help="Delete waiting releases and refuse further ones of this person.")
 @click.option(
@@ -39,9 +42,17 @@ if TYPE_CHECKING:
 )
 @as_json
 def command(
-    path: str, person: str | None, source: str | None, withdraw: bool, task: str | None, yes: bool, new: bool,
-    details: bool, migrate: bool, as_json: bool,
-) -> None:  # fmt: skip
+    path: str,
+    person: str | None,
+    source: str | None,
+    withdraw: bool,
+    task: str | None,
+    yes: bool,
+    new: bool,
+    details: bool,
+    migrate: bool,
+    as_json: bool,
+) -> None:
     """Show the account of a person, or sums over everybody in the ledger PATH.
 
     Sent releases cannot be taken back, and spent budget is not refunded.

@@ -29,31 +29,76 @@ if TYPE_CHECKING:
 @click.command("monitor")
 @click.argument("task_paths", metavar="[TASK]...", type=click.Path(), nargs=-1)
 @existing_logs
-@click.option("--task", "names", multiple=True, metavar="NAME",
-              help="Monitor only the task NAME; may be repeated.  [default: all]")  # fmt: skip
-@click.option("--port", type=click.IntRange(0, 65535), required=True, metavar="N",
-              help="Port to listen on; 0 lets the system choose.")  # fmt: skip
-@click.option("--host", default="127.0.0.1", show_default=True, metavar="H",
-              help="Address to listen on; 0.0.0.0 for all, as in a container.")  # fmt: skip
-@click.option("--allowed-host", "allowed", multiple=True, metavar="NAME",
-              help="Host name that the server answers to, such as monitor.example.org or ``*.example.org``. May be "
-              "repeated.")  # fmt: skip
-@click.option("--interval", type=click.FloatRange(0.05, 3600), default=1.0, show_default=True, metavar="SECONDS",
-              help="Least time between reads of a task; longer if reads take over 3% of a core.")  # fmt: skip
-@click.option("--reference", "references", multiple=True, metavar="[TASK=]FILE",
-              help="True coefficients of TASK, or of each task that has these, in coded units: JSON or YAML, or the "
-                   "--json output of another run. May be repeated.")  # fmt: skip
-@click.option("--known-within", "within", multiple=True, metavar="[NAME=]E",
-              help="Alert once coefficient NAME, or each, has a half-width of at most E at every look, in coded units; "
-                   "may be repeated.")  # fmt: skip
+@click.option(
+    "--task",
+    "names",
+    multiple=True,
+    metavar="NAME",
+    help="Monitor only the task NAME; may be repeated.  [default: all]",
+)
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    required=True,
+    metavar="N",
+    help="Port to listen on; 0 lets the system choose.",
+)
+@click.option(
+    "--host",
+    default="127.0.0.1",
+    show_default=True,
+    metavar="H",
+    help="Address to listen on; 0.0.0.0 for all, as in a container.",
+)
+@click.option(
+    "--allowed-host",
+    "allowed",
+    multiple=True,
+    metavar="NAME",
+    help="Host name that the server answers to, such as monitor.example.org or ``*.example.org``. May be repeated.",
+)
+@click.option(
+    "--interval",
+    type=click.FloatRange(0.05, 3600),
+    default=1.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Least time between reads of a task; longer if reads take over 3% of a core.",
+)
+@click.option(
+    "--reference",
+    "references",
+    multiple=True,
+    metavar="[TASK=]FILE",
+    help="True coefficients of TASK, or of each task that has these, in coded units: JSON or YAML, or the "
+    "--json output of another run. May be repeated.",
+)
+@click.option(
+    "--known-within",
+    "within",
+    multiple=True,
+    metavar="[NAME=]E",
+    help="Alert once coefficient NAME, or each, has a half-width of at most E at every look, in coded units; "
+    "may be repeated.",
+)
 @wait_for_task
 @logging_options
 @address_as_json
 def command(
-    task_paths: tuple[str, ...], log_urls: tuple[str, ...], names: tuple[str, ...], port: int, host: str,
-    allowed: tuple[str, ...], interval: float, references: tuple[str, ...], within: tuple[str, ...], wait: bool,
-    verbose: int, log_json: bool, as_json: bool,
-) -> None:  # fmt: skip
+    task_paths: tuple[str, ...],
+    log_urls: tuple[str, ...],
+    names: tuple[str, ...],
+    port: int,
+    host: str,
+    allowed: tuple[str, ...],
+    interval: float,
+    references: tuple[str, ...],
+    within: tuple[str, ...],
+    wait: bool,
+    verbose: int,
+    log_json: bool,
+    as_json: bool,
+) -> None:
     """Serve metrics and live pages of the tasks on logs until interrupted.
 
     TASK are files of the tasks to monitor, with which the log's are compared; without them and --task, all tasks are

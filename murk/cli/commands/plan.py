@@ -34,32 +34,75 @@ _FORMATS = ("png", "svg", "pdf")
 
 @click.command("plan")
 @click.argument("task_path", metavar="[TASK]", required=False, type=click.Path())
-@click.option("--settings", metavar="TEXT",
-              help="Settings instead of TASK: number of features (values from -1 to 1), target and budget, as in "
-                   "'features=5, target=binary, mu=1'; also target=real or classes, classes=, rho=, epsilon=, delta=, "
-                   "public= (rows set aside) and protocol=.")  # fmt: skip
-@click.option("--people", type=int, multiple=True, metavar="N",
-              help="Number of people; may be repeated.  [default: 10,000, 100,000 and 1,000,000]")  # fmt: skip
-@click.option("--error", "errors", multiple=True, metavar="[FEATURE=]E",
-              help="Find the number of people for half-widths of at most E, in the first table's units.")  # fmt: skip
-@click.option("--effect", "effects", multiple=True, metavar="[FEATURE=]X",
-              help="Assumed effect per unit of FEATURE: an odds ratio, or the change of a real target; without "
-                   "FEATURE, per standard deviation of each.")  # fmt: skip
-@click.option("--rate", type=click.FloatRange(0.0, 1.0, min_open=True, max_open=True), default=None,
-              metavar="SHARE", help="Share of positive targets, or relative mean of a real target.  [default: the "
-                                    "task's target.rate, else 0.5]")  # fmt: skip
-@click.option("--public", "public", metavar="FILE", type=click.Path(path_type=Path),
-              help="Public records similar to the people's, used for the design and as public covariates.")  # fmt: skip
-@click.option("--protocol", "protocols", multiple=True, metavar="NAME",
-              help="Protocol to compare; may be repeated.  [default: all]")  # fmt: skip
-@click.option("--picture", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
-              help="Plot half-widths by number of people (PNG, SVG or PDF).")  # fmt: skip
+@click.option(
+    "--settings",
+    metavar="TEXT",
+    help="Settings instead of TASK: number of features (values from -1 to 1), target and budget, as in "
+    "'features=5, target=binary, mu=1'; also target=real or classes, classes=, rho=, epsilon=, delta=, "
+    "public= (rows set aside) and protocol=.",
+)
+@click.option(
+    "--people",
+    type=int,
+    multiple=True,
+    metavar="N",
+    help="Number of people; may be repeated.  [default: 10,000, 100,000 and 1,000,000]",
+)
+@click.option(
+    "--error",
+    "errors",
+    multiple=True,
+    metavar="[FEATURE=]E",
+    help="Find the number of people for half-widths of at most E, in the first table's units.",
+)
+@click.option(
+    "--effect",
+    "effects",
+    multiple=True,
+    metavar="[FEATURE=]X",
+    help="Assumed effect per unit of FEATURE: an odds ratio, or the change of a real target; without "
+    "FEATURE, per standard deviation of each.",
+)
+@click.option(
+    "--rate",
+    type=click.FloatRange(0.0, 1.0, min_open=True, max_open=True),
+    default=None,
+    metavar="SHARE",
+    help="Share of positive targets, or relative mean of a real target.  [default: the task's target.rate, else 0.5]",
+)
+@click.option(
+    "--public",
+    "public",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Public records similar to the people's, used for the design and as public covariates.",
+)
+@click.option(
+    "--protocol",
+    "protocols",
+    multiple=True,
+    metavar="NAME",
+    help="Protocol to compare; may be repeated.  [default: all]",
+)
+@click.option(
+    "--picture",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Plot half-widths by number of people (PNG, SVG or PDF).",
+)
 @as_json
 def command(
-    task_path: str | None, settings: str | None,
-    people: tuple[int, ...], errors: tuple[str, ...], effects: tuple[str, ...], rate: float | None,
-    public: Path | None, protocols: tuple[str, ...], picture: Path | None, as_json: bool,
-) -> None:  # fmt: skip
+    task_path: str | None,
+    settings: str | None,
+    people: tuple[int, ...],
+    errors: tuple[str, ...],
+    effects: tuple[str, ...],
+    rate: float | None,
+    public: Path | None,
+    protocols: tuple[str, ...],
+    picture: Path | None,
+    as_json: bool,
+) -> None:
     """Forecast half-widths of TASK for numbers of people, budgets and protocols, before anybody releases.
 
     The forecast simulates the sums of an assumed population's releases and runs each protocol's estimator on them. It

@@ -22,17 +22,38 @@ _PAUSE = 0.5
 
 @click.command("produce")
 @population
-@click.option("--patience", type=click.FloatRange(0), default=60.0, show_default=True, metavar="SECONDS",
-              help="Stop when no learner has read the log for this long.")  # fmt: skip
+@click.option(
+    "--patience",
+    type=click.FloatRange(0),
+    default=60.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Stop when no learner has read the log for this long.",
+)
 @metrics_port("Serve Prometheus metrics, sums over at least 20 people, on port N.")
 @logging_options
 @as_json
 def command(
-    task_path: str, source: str, log_url: str | None, ledger: str | None, person: str | None, level: str,
-    budget: str | None, seed: int | None, rate: float | None, block: int | None, check: bool, make_public: int | None,
+    task_path: str,
+    source: str,
+    log_url: str | None,
+    ledger: str | None,
+    person: str | None,
+    level: str,
+    budget: str | None,
+    seed: int | None,
+    rate: float | None,
+    block: int | None,
+    check: bool,
+    make_public: int | None,
     lifetime: Guarantee | None,
-    patience: float, metrics_port: int | None, metrics_host: str, verbose: int, log_json: bool, as_json: bool,
-) -> None:  # fmt: skip
+    patience: float,
+    metrics_port: int | None,
+    metrics_host: str,
+    verbose: int,
+    log_json: bool,
+    as_json: bool,
+) -> None:
     """Privatize the records of a file's people and send them to a log, from which `murk learn` learns.
 
     For gradients and scores, people wait until learners have published a recent model. With `protocol: sketch`,

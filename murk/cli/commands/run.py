@@ -28,10 +28,21 @@ Watch = Callable[["LocalRun", bool], None]
 @population
 @as_json
 def command(
-    task_path: str, source: str, log_url: str | None, ledger: str | None, person: str | None, level: str,
-    budget: str | None, seed: int | None, rate: float | None, block: int | None, check: bool, make_public: int | None,
-    lifetime: Guarantee | None, as_json: bool,
-) -> None:  # fmt: skip
+    task_path: str,
+    source: str,
+    log_url: str | None,
+    ledger: str | None,
+    person: str | None,
+    level: str,
+    budget: str | None,
+    seed: int | None,
+    rate: float | None,
+    block: int | None,
+    check: bool,
+    make_public: int | None,
+    lifetime: Guarantee | None,
+    as_json: bool,
+) -> None:
     """Learn TASK from a file of people: devices, log and learner in one process.
 
     Every record is privatized on its person's simulated device, debited to their account, sent through the log and
@@ -57,9 +68,18 @@ def command(
 
 
 def execute(
-    task: Task, crowd: PopulationConfig, log_url: str, ledger: str | Path, agree: Agree, *, block: int | None = None,
-    quiet: bool = False, watch: Watch | None = None, lifetime: Guarantee | None = None, rate: float | None = None,
-) -> dict[str, Any]:  # fmt: skip
+    task: Task,
+    crowd: PopulationConfig,
+    log_url: str,
+    ledger: str | Path,
+    agree: Agree,
+    *,
+    block: int | None = None,
+    quiet: bool = False,
+    watch: Watch | None = None,
+    lifetime: Guarantee | None = None,
+    rate: float | None = None,
+) -> dict[str, Any]:
     """Run to the end, showing progress, and return the report."""
     from murk.producers import Policy
     from murk.producers.populations.local_run import LocalRun, report_run

@@ -24,27 +24,53 @@ if TYPE_CHECKING:
 
 
 @click.command("shuffle")
-@click.option("--from", "from_url", required=True, metavar="URL",
-              help="The intake, which devices write to: sqlite:///FILE or kafka://HOST:PORT/NAME.")  # fmt: skip
+@click.option(
+    "--from",
+    "from_url",
+    required=True,
+    metavar="URL",
+    help="The intake, which devices write to: sqlite:///FILE or kafka://HOST:PORT/NAME.",
+)
 @click.option("--to", "to_url", required=True, metavar="URL", help="The log of releases, which learners read.")
-@click.option("--store", "store_path", type=click.Path(), metavar="PATH",
-              help="File of the releases that wait for their crowd.  [default: FILE.store, or NAME.store]")  # fmt: skip
+@click.option(
+    "--store",
+    "store_path",
+    type=click.Path(),
+    metavar="PATH",
+    help="File of the releases that wait for their crowd.  [default: FILE.store, or NAME.store]",
+)
 @click.option(
     "--replace", is_flag=True, help="Take over from a shuffler whose store is lost; give up what waits there."
 )
 @click.option(
     "--idle", type=click.FloatRange(0), metavar="SECONDS", help="Stop when nothing has arrived for this long."
 )
-@click.option("--patience", type=click.FloatRange(0), default=60.0, show_default=True, metavar="SECONDS",
-              help="How long to wait for a broker that does not answer.")  # fmt: skip
+@click.option(
+    "--patience",
+    type=click.FloatRange(0),
+    default=60.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long to wait for a broker that does not answer.",
+)
 @wait_for_task
 @metrics_port("Serve /metrics and /healthz on port N.")
 @logging_options
 @as_json
 def command(
-    from_url: str, to_url: str, store_path: str | None, replace: bool, idle: float | None, patience: float, wait: bool,
-    metrics_port: int | None, metrics_host: str, verbose: int, log_json: bool, as_json: bool,
-) -> None:  # fmt: skip
+    from_url: str,
+    to_url: str,
+    store_path: str | None,
+    replace: bool,
+    idle: float | None,
+    patience: float,
+    wait: bool,
+    metrics_port: int | None,
+    metrics_host: str,
+    verbose: int,
+    log_json: bool,
+    as_json: bool,
+) -> None:
     """Forward releases from an intake to the log of releases, in crowds of the size that the task asks for.
 
     Each crowd is in a random order, with new ids and one time. A crowd that is not complete within the task's

@@ -16,12 +16,20 @@ if TYPE_CHECKING:
 
 @click.command("status")
 @existing_log
-@click.option("--intervals", "looks", type=click.Choice(["always", "fixed"]),
-              help="Looks at which intervals hold: at all (wider), or at one planned look.  [default: fixed once the "
-              "task has ended at its stated number of people, else always]")  # fmt: skip
-@click.option("--predict", "at", multiple=True, metavar="NAME=VALUE",
-              help="Value of a feature: predict the target's mean or probabilities, with intervals. Repeat for each "
-              "feature.")  # fmt: skip
+@click.option(
+    "--intervals",
+    "looks",
+    type=click.Choice(["always", "fixed"]),
+    help="Looks at which intervals hold: at all (wider), or at one planned look.  [default: fixed once the "
+    "task has ended at its stated number of people, else always]",
+)
+@click.option(
+    "--predict",
+    "at",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Value of a feature: predict the target's mean or probabilities, with intervals. Repeat for each feature.",
+)
 @as_json
 def command(log_url: str, looks: Valid | None, at: tuple[str, ...], as_json: bool) -> None:
     """Show a log's contents and what was learned from it, without changing anything."""

@@ -35,16 +35,26 @@ _STORED = "the task is stored in the log: devices and learners may begin"
     is_flag=True,
     help="For simulated releases, which protect nobody; permanent.  [with --check: as the log's task]",
 )
-@click.option("--replication", type=click.IntRange(1), metavar="N",
-              help="Replicas of each partition.  [default: the brokers' setting]")  # fmt: skip
+@click.option(
+    "--replication",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Replicas of each partition.  [default: the brokers' setting]",
+)
 @click.option("--estimates", is_flag=True, help="Also create a topic for estimates as JSON.")
 @click.option("--check", is_flag=True, help="Change nothing; exit with 1 if there is a problem.")
 @make_public
 @as_json
 def command(
-    task_paths: tuple[str, ...], log_url: str, simulated: bool, replication: int | None, estimates: bool, check: bool,
-    make_public: int | None, as_json: bool,
-) -> None:  # fmt: skip
+    task_paths: tuple[str, ...],
+    log_url: str,
+    simulated: bool,
+    replication: int | None,
+    estimates: bool,
+    check: bool,
+    make_public: int | None,
+    as_json: bool,
+) -> None:
     """Create the topics of each TASK on a Kafka cluster, correct their settings and report problems.
 
     It also announces the task, unless its public covariates come from the people themselves: then `murk produce` does.
@@ -56,17 +66,30 @@ def command(
     if len(tasks) > 1 and log_url.removeprefix("kafka://").partition("/")[2]:
         raise UserError(f"{len(tasks)} tasks need a log each: give the URL of a cluster, kafka://HOST:PORT")
     fit = [
-        _set_up(task.with_simulated(simulated), log_url, replication, make_public, estimates=estimates, check=check,
-                as_json=as_json)
+        _set_up(
+            task.with_simulated(simulated),
+            log_url,
+            replication,
+            make_public,
+            estimates=estimates,
+            check=check,
+            as_json=as_json,
+        )
         for task in tasks
-    ]  # fmt: skip
+    ]
     sys.exit(0 if all(fit) else 1)
 
 
 def _set_up(
-    task: Task, log_url: str, replication: int | None, make_public: int | None, *, estimates: bool, check: bool,
+    task: Task,
+    log_url: str,
+    replication: int | None,
+    make_public: int | None,
+    *,
+    estimates: bool,
+    check: bool,
     as_json: bool,
-) -> bool:  # fmt: skip
+) -> bool:
     """Set a task's topics up, print what was done, and return whether they fit the task."""
     from murk.learners.problem import problem_for
     from murk.learners.results.report import cost_of_forgetting

@@ -33,9 +33,14 @@ class TargetRange:
 
     @classmethod
     def stated(
-        cls, bounds: tuple[float, float] | None, *, bound: float | None = None, seed: int | None, records: bool = True,
+        cls,
+        bounds: tuple[float, float] | None,
+        *,
+        bound: float | None = None,
+        seed: int | None,
+        records: bool = True,
         intercept: bool = True,
-    ) -> Self:  # fmt: skip
+    ) -> Self:
         """Return the range between ``target_bounds``, or from -``target_bound`` to it; raise UserError for others.
 
         The default, -1 to 1, is for simulated noise. Without ``intercept`` the middle is 0, the unit the larger bound.

@@ -289,9 +289,13 @@ def _strongest(
     evidence = np.logaddexp.reduce(each[:, known], axis=1) - math.log(int(known.sum()))
     best = int(np.argmax(evidence))
     return Comparison(
-        float(evidence[best]), number, int(counts[start]), int(counts[later[best]]),
-        tuple(changes[best].tolist()), tuple(each[best].tolist()),
-    )  # fmt: skip
+        float(evidence[best]),
+        number,
+        int(counts[start]),
+        int(counts[later[best]]),
+        tuple(changes[best].tolist()),
+        tuple(each[best].tolist()),
+    )
 
 
 def drift_of(problem: Problem, engines: Sequence[Any], estimate: Estimate, curve: Sequence[CurvePoint]) -> Drift | None:

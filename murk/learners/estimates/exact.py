@@ -90,9 +90,12 @@ def mean_sequence(total: ArrayLike, count: ArrayLike, tightest_at: float, level:
 
 
 def difference_evidence(
-    totals: tuple[ArrayLike, ArrayLike], counts: tuple[ArrayLike, ArrayLike], difference: ArrayLike,
-    tightest_at: float, alpha: float = 0.05,
-) -> Floats:  # fmt: skip
+    totals: tuple[ArrayLike, ArrayLike],
+    counts: tuple[ArrayLike, ArrayLike],
+    difference: ArrayLike,
+    tightest_at: float,
+    alpha: float = 0.05,
+) -> Floats:
     """Return the log e-value of a difference of two means: the least ``log M(q + difference) + log M(q)`` over q.
 
     ``tightest_at`` counts the releases of both samples. The product of their independent supermartingales M is one too.

@@ -141,9 +141,13 @@ class LineEstimate(MomentEstimate):
         """Return the estimate for features in other units, each of which equals ``factors`` of the present units."""
         beyond = Allowance(self.beyond.coefficients * factors, self.beyond.effects * factors)
         return replace(
-            self, values=self.values * factors, spread=self.spread * factors, fit=self.fit * factors,
-            error=self.error * factors, beyond=beyond,
-        )  # fmt: skip
+            self,
+            values=self.values * factors,
+            spread=self.spread * factors,
+            fit=self.fit * factors,
+            error=self.error * factors,
+            beyond=beyond,
+        )
 
 
 _ROUNDS = 60

@@ -208,9 +208,14 @@ def rows_are_used(settings: ExampleSettings, covariates: PublicCovariates, noise
 
 
 def with_public(
-    polished: Estimate, settings: ExampleSettings, covariates: PublicCovariates, sums: Floats,
-    bend: Floats, first: Floats, second: Floats,
-) -> Estimate:  # fmt: skip
+    polished: Estimate,
+    settings: ExampleSettings,
+    covariates: PublicCovariates,
+    sums: Floats,
+    bend: Floats,
+    first: Floats,
+    second: Floats,
+) -> Estimate:
     """Fit with public rows; return ``polished``, the fit without them, if they are unlike the people or degenerate.
 
     ``sums`` are those of `layout` over all chains, ``bend`` and ``first`` the weighted means of ``u u'`` and ``u~``,

@@ -99,8 +99,9 @@ class IWPEngine(NeverPublished, IterateEngine):
         super().__init__(settings, mechanisms, Memory(settings), seed, noise)
         self._trials = 0 if self._seeded else trials_for(len(self.memory.noise))
         self._level_table = (
-            np.zeros((len(mechanisms), k.LEVEL_REALS)), np.zeros((len(mechanisms), k.LEVEL_WHOLES), dtype=np.int64)
-        )  # fmt: skip
+            np.zeros((len(mechanisms), k.LEVEL_REALS)),
+            np.zeros((len(mechanisms), k.LEVEL_WHOLES), dtype=np.int64),
+        )
         self._labelled = settings.form == k.LABEL
         self._row_names = (*_ROWS, "first", "second") if settings.weighted else _ROWS
         self._bounds = map_levels(_bounds_of, mechanisms)

@@ -43,9 +43,18 @@ from murk.stream.task.protocol import Scale
 
 # Arguments that are settings of the same name.
 _SETTINGS = (
-    "split", "loss", "radius", "calibration", "regularization", "batch", "averaging", "weighting", "intercept",
-    "intervals", "corrected",
-)  # fmt: skip
+    "split",
+    "loss",
+    "radius",
+    "calibration",
+    "regularization",
+    "batch",
+    "averaging",
+    "weighting",
+    "intercept",
+    "intervals",
+    "corrected",
+)
 
 
 class IWPSGD(SGDEstimator):

@@ -37,14 +37,24 @@ _UNPOLISHED: Final = (
 )
 # Entries of ``real`` that are sums of weights or squares: multiplied by ``n / m``.
 _SCALARS = (
-    k.SUM_WEIGHT, k.SUM_SPREAD, k.LOSS_WEIGHT, k.POLISH_WEIGHT, k.POLISH_SQUARES, k.MEAT_SQUARES, k.BEND_SQUARES,
-)  # fmt: skip
+    k.SUM_WEIGHT,
+    k.SUM_SPREAD,
+    k.LOSS_WEIGHT,
+    k.POLISH_WEIGHT,
+    k.POLISH_SQUARES,
+    k.MEAT_SQUARES,
+    k.BEND_SQUARES,
+)
 
 
 def estimate(
-    problem: ExampleProblem, records: Records, people: int, levels: Mapping[str, float], chains: int,
+    problem: ExampleProblem,
+    records: Records,
+    people: int,
+    levels: Mapping[str, float],
+    chains: int,
     rng: np.random.Generator,
-) -> Estimate:  # fmt: skip
+) -> Estimate:
     """Simulate the estimate from a number of people. The number of chains makes no difference, as their sums add up."""
     settings = problem.settings
     if not settings.polish:

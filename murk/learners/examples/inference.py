@@ -142,10 +142,13 @@ def _outer_with_rows(
     aimed = _row_sum(engines, k.AIMED)[:free] / total
     meat = _matrix_sum(engines, 1)[:free, :free]
     released = fit.Released(
-        bend[:free, :free], aimed, meat / sums[k.MEAT_SQUARES] * sums[k.POLISH_SQUARES] / total**2,
+        bend[:free, :free],
+        aimed,
+        meat / sums[k.MEAT_SQUARES] * sums[k.POLISH_SQUARES] / total**2,
         np.array([engine.rows[k.REFERENCE][:free] for engine in engines]),
-        (float(noise[0]) / total**2, float(noise[1]) / total**2), total**2 / sums[k.POLISH_SQUARES],
-    )  # fmt: skip
+        (float(noise[0]) / total**2, float(noise[1]) / total**2),
+        total**2 / sums[k.POLISH_SQUARES],
+    )
     rows = fit.Rows.of(covariates, free, 1.0)
     if fit.share_of(released, rows) == 0.0:
         return polished

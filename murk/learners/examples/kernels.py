@@ -150,9 +150,17 @@ def step_on(
 
 @inlined
 def apply(
-    whole: Array, real: Array, theta: Array, average: Array, a: Array, b: Array, gathered: Array, reference: Array,
-    u: Array, target: float,
-) -> None:  # fmt: skip
+    whole: Array,
+    real: Array,
+    theta: Array,
+    average: Array,
+    a: Array,
+    b: Array,
+    gathered: Array,
+    reference: Array,
+    u: Array,
+    target: float,
+) -> None:
     """Apply one decoded release, the vector ``u`` and a ``target``, to the state.
 
     Implausible and non-finite releases are counted and ignored. Weights and steps depend on public noise levels only.
@@ -221,9 +229,15 @@ def state_views(real: Array, whole: Array) -> tuple[Array, Array, Array, Array, 
     tail = real.shape[0] - p - whole[k.NUMBERS]
     point = at + (k.REFERENCE if whole[k.POLISH] == 1 else k.AVERAGE) * p
     return (
-        real[at : at + p], real[at + p : at + 2 * p], real[at + 2 * p : at + 3 * p], real[at + 3 * p : at + 4 * p],
-        real[at + 4 * p : at + 5 * p], real[point : point + p], real[tail : tail + p], real[tail + p :],
-    )  # fmt: skip
+        real[at : at + p],
+        real[at + p : at + 2 * p],
+        real[at + 2 * p : at + 3 * p],
+        real[at + 3 * p : at + 4 * p],
+        real[at + 4 * p : at + 5 * p],
+        real[point : point + p],
+        real[tail : tail + p],
+        real[tail + p :],
+    )
 
 
 @jit
@@ -279,9 +293,16 @@ def decode(real: Array, whole: Array, payload: Array, u: Array) -> float:
 
 @jit
 def learn_records(
-    real: Array, whole: Array, X: Array, y: Array, levels: Array, reals: Array, wholes: Array, noise: Array,
+    real: Array,
+    whole: Array,
+    X: Array,
+    y: Array,
+    levels: Array,
+    reals: Array,
+    wholes: Array,
+    noise: Array,
     words: Array,
-) -> None:  # fmt: skip
+) -> None:
     """Learn from the rows of ``X`` in turn or, without any, from the record stored in ``real`` and ``whole``.
 
     ``noise`` and ``words`` have one row per record, unless noise is simulated. ``X`` may lack the constant. ``levels``

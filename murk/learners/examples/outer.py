@@ -150,9 +150,17 @@ def follow_outer(whole: Array, real: Array, rho: Array, u: Array, weight: float,
 
 @inlined
 def learn_matrix(
-    whole: Array, real: Array, theta: Array, average: Array, a: Array, b: Array, gathered: Array, reference: Array,
-    u: Array, pulled: Array,
-) -> None:  # fmt: skip
+    whole: Array,
+    real: Array,
+    theta: Array,
+    average: Array,
+    a: Array,
+    b: Array,
+    gathered: Array,
+    reference: Array,
+    u: Array,
+    pulled: Array,
+) -> None:
     """Learn from the decoded outer product in ``u``."""
     whole[k.COUNT] += 1
     weight = 1.0 / real[k.SPREAD] if whole[k.WEIGHTING] == k.INVERSE_VARIANCE else 1.0

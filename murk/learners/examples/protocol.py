@@ -142,8 +142,11 @@ class ExamplesProtocol(TaskProtocol):
     estimates_loss = True
     classic = "example"
     left_open: ClassVar[Mapping[str, tuple[str, ...]]] = {
-        "loss": ("log", "quadratic"), "regularization": (), "batch": (), "step": (),
-    }  # fmt: skip
+        "loss": ("log", "quadratic"),
+        "regularization": (),
+        "batch": (),
+        "step": (),
+    }
 
     def offered(self, block: Any) -> str:
         """Return the kind of release: outer products have mechanisms of their own."""

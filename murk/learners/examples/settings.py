@@ -81,9 +81,12 @@ class ExampleSettings:
     def __post_init__(self) -> None:
         losses.check_loss(self.loss, self.target)
         check_choices(
-            self, release=("outer", "directions", "joint", "separate"), averaging=tuple(AVERAGING),
-            weighting=("inverse-variance", "uniform"), intervals=(ASKED, None),
-        )  # fmt: skip
+            self,
+            release=("outer", "directions", "joint", "separate"),
+            averaging=tuple(AVERAGING),
+            weighting=("inverse-variance", "uniform"),
+            intervals=(ASKED, None),
+        )
         if self.intervals is not None and self.polish:
             raise UserError(
                 f"intervals={self.intervals!r} are for the unpolished average: give polish=False, too, or leave "
@@ -287,11 +290,18 @@ def _level_row(settings: ExampleSettings, mechanism: ExampleMechanism) -> tuple[
     loss = "squared" if settings.directed else settings.loss
     size = losses.spread(loss, noise, settings.features, settings.bound, radius)
     values = {
-        k.UNIT: features.unit, k.TARGET_UNIT: unit, k.SPACING: features.spacing, k.TARGET_SPACING: spacing,
-        k.VARIANCE: noise.variance, k.CONSTANT_VARIANCE: noise.constant_variance,
-        k.TARGET_VARIANCE: noise.target_variance, k.KEEP: noise.keep if settings.corrected else 1.0,
-        k.SPREAD: size, k.LIMIT: limit, k.TARGET_LIMIT: target_limit,
-    }  # fmt: skip
+        k.UNIT: features.unit,
+        k.TARGET_UNIT: unit,
+        k.SPACING: features.spacing,
+        k.TARGET_SPACING: spacing,
+        k.VARIANCE: noise.variance,
+        k.CONSTANT_VARIANCE: noise.constant_variance,
+        k.TARGET_VARIANCE: noise.target_variance,
+        k.KEEP: noise.keep if settings.corrected else 1.0,
+        k.SPREAD: size,
+        k.LIMIT: limit,
+        k.TARGET_LIMIT: target_limit,
+    }
     for place, value in values.items():
         real[place - k.UNIT] = value
     whole[k.STEPS - k.STEPS] = features.steps

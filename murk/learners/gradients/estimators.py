@@ -120,9 +120,13 @@ class LDPSGD(SGDEstimator):
         self._settings = settings
         labels, mechanisms = getattr(self, "classes", ()), self._level_mechanisms()
         engine = SGDEngine(
-            settings, mechanisms, seed=self.seed, noise=self.noise, covariates=covariates,
+            settings,
+            mechanisms,
+            seed=self.seed,
+            noise=self.noise,
+            covariates=covariates,
             classes=tuple(labels) if len(labels) > 2 else (),
-        )  # fmt: skip
+        )
         self._start(names, engine)
         return engine
 

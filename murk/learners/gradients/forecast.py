@@ -34,9 +34,13 @@ _OUTWEIGHS = 8.0  # least ratio of the noise's variance to the variance between 
 
 
 def estimate(
-    problem: GradientProblem, records: Records, people: int, levels: Mapping[str, float], chains: int,
+    problem: GradientProblem,
+    records: Records,
+    people: int,
+    levels: Mapping[str, float],
+    chains: int,
     rng: np.random.Generator,
-) -> Estimate:  # fmt: skip
+) -> Estimate:
     """Simulate the estimate from a number of people, spread over chains."""
     if problem.settings.intervals is None and problem.covariates is None:
         # There is no interval, and the note says why.

@@ -276,9 +276,13 @@ def _scaling(settings: Settings, memory: Any) -> Floats:
 
 
 def _plug_in(
-    settings: Settings, memories: Sequence[Any], covariates: PublicCovariates, names: tuple[str, ...],
-    matrix: Floats, n: int,
-) -> Estimate:  # fmt: skip
+    settings: Settings,
+    memories: Sequence[Any],
+    covariates: PublicCovariates,
+    names: tuple[str, ...],
+    matrix: Floats,
+    n: int,
+) -> Estimate:
     precisions = [memory.real[k.SUM_PRECISION] for memory in memories]
     total, d = float(np.sum(precisions)), settings.dimension
     present = 1.0 - settings.most_missing

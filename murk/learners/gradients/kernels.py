@@ -49,18 +49,63 @@ UNIFORM, INVERSE_VARIANCE = 0, 1  # how people are weighted
 
 # Places in ``whole``.
 (
-    OBJECTIVE, WEIGHTS, STEP, AVERAGING, WEIGHTING, FEATURES, DIMENSION, CLASSES, RING, WHITEN, SCALING,
-    OUTPUTS, FLOOR, SIMULATED, SEED, KIND, STEPS, THRESHOLD, DRAWS, COUNT, NEXT_PUBLISHED, RING_HEAD, RING_LENGTH,
-    DELAYS, AGE, WHOLE_HEADER,
-) = range(26)  # fmt: skip
+    OBJECTIVE,
+    WEIGHTS,
+    STEP,
+    AVERAGING,
+    WEIGHTING,
+    FEATURES,
+    DIMENSION,
+    CLASSES,
+    RING,
+    WHITEN,
+    SCALING,
+    OUTPUTS,
+    FLOOR,
+    SIMULATED,
+    SEED,
+    KIND,
+    STEPS,
+    THRESHOLD,
+    DRAWS,
+    COUNT,
+    NEXT_PUBLISHED,
+    RING_HEAD,
+    RING_LENGTH,
+    DELAYS,
+    AGE,
+    WHOLE_HEADER,
+) = range(26)
 
 # Places in ``real``.
 (
-    HUBER_C, CENTRE, MULTIPLIER, KNOWN_SCALE, OWN_SPREAD, CLIP_AT, RADIUS, SCALE_FLOOR, SCALE_CEILING, ETA,
-    ALPHA, DECAY, MECHANISM_RADIUS, SPACING, UNIT, VARIANCE,  # the last four are of the current level
-    SUM_PRECISION, SUM_WEIGHT, SUM_SPREAD, SUM_SQUARES, BOUND,
-    MEAN_AGE, SLOPE, SLOPE_SQUARES, COUNTED, REAL_HEADER,
-) = range(26)  # fmt: skip
+    HUBER_C,
+    CENTRE,
+    MULTIPLIER,
+    KNOWN_SCALE,
+    OWN_SPREAD,
+    CLIP_AT,
+    RADIUS,
+    SCALE_FLOOR,
+    SCALE_CEILING,
+    ETA,
+    ALPHA,
+    DECAY,
+    MECHANISM_RADIUS,
+    SPACING,
+    UNIT,
+    VARIANCE,  # the last four are of the current level
+    SUM_PRECISION,
+    SUM_WEIGHT,
+    SUM_SPREAD,
+    SUM_SQUARES,
+    BOUND,
+    MEAN_AGE,
+    SLOPE,
+    SLOPE_SQUARES,
+    COUNTED,
+    REAL_HEADER,
+) = range(26)
 
 # Noise-aware steps are this share of radius w_i / sqrt(2 sum w_j^2 v_j), the best in the worst case: radii are
 # generous, and curved objectives are biased if iterates wander far (benchmarks/accuracy.py).
@@ -328,9 +373,18 @@ def follow_whitened(
 
 @inlined
 def apply(
-    whole: Array, real: Array, theta: Array, average: Array, scaling_a: Array, scaling_b: Array, mean_at: Array,
-    mean_gradient: Array, at: Array, release: Array, variance: float,
-) -> None:  # fmt: skip
+    whole: Array,
+    real: Array,
+    theta: Array,
+    average: Array,
+    scaling_a: Array,
+    scaling_b: Array,
+    mean_at: Array,
+    mean_gradient: Array,
+    at: Array,
+    release: Array,
+    variance: float,
+) -> None:
     """Apply one decoded release to the state; the parameters before ``at`` are the state's vectors.
 
     ``release`` is the gradient taken at the iterate ``at``, plus noise of ``variance`` in each coordinate. Weights and
@@ -441,9 +495,13 @@ def state_views(real: Array, whole: Array) -> tuple[Array, Array, Array, Array, 
     d = whole[DIMENSION]
     at = REAL_HEADER
     return (
-        real[at : at + d], real[at + d : at + 2 * d], real[at + 2 * d : at + 3 * d],
-        real[at + 3 * d : at + 4 * d], real[at + 4 * d : at + 5 * d], real[at + 5 * d : at + 6 * d],
-    )  # fmt: skip
+        real[at : at + d],
+        real[at + d : at + 2 * d],
+        real[at + 2 * d : at + 3 * d],
+        real[at + 3 * d : at + 4 * d],
+        real[at + 4 * d : at + 5 * d],
+        real[at + 5 * d : at + 6 * d],
+    )
 
 
 @jit
@@ -455,9 +513,13 @@ def record_views(real: Array, whole: Array) -> tuple[Array, Array, Array, Array,
     if whole[WHITEN] == 0:
         z = x
     return (
-        real[x : x + p], real[z : z + p], real[g : g + d], whole[noise : noise + d],
-        whole[noise + d : noise + 2 * d], whole[noise + 2 * d :].view(np.uint64),
-    )  # fmt: skip
+        real[x : x + p],
+        real[z : z + p],
+        real[g : g + d],
+        whole[noise : noise + d],
+        whole[noise + d : noise + 2 * d],
+        whole[noise + 2 * d :].view(np.uint64),
+    )
 
 
 @jit
@@ -474,10 +536,24 @@ def forget(real: Array, whole: Array, x: Array, z: Array, noise: Array, payload:
 
 @inlined
 def learn_row(
-    whole: Array, real: Array, theta: Array, average: Array, scaling_a: Array, scaling_b: Array, mean_at: Array,
-    mean_gradient: Array, x: Array, z: Array, g: Array, own_noise: Array, payload: Array, own_coins: Array,
-    noise: Array, row: int, target: float,
-) -> None:  # fmt: skip
+    whole: Array,
+    real: Array,
+    theta: Array,
+    average: Array,
+    scaling_a: Array,
+    scaling_b: Array,
+    mean_at: Array,
+    mean_gradient: Array,
+    x: Array,
+    z: Array,
+    g: Array,
+    own_noise: Array,
+    payload: Array,
+    own_coins: Array,
+    noise: Array,
+    row: int,
+    target: float,
+) -> None:
     """Learn from the record in ``x``, whose noise is in ``own_noise``, or in a row of ``noise`` for several draws."""
     p, d = whole[FEATURES], whole[DIMENSION]
     for j in range(p):
@@ -510,9 +586,16 @@ def learn_row(
 
 @jit
 def learn_records(
-    real: Array, whole: Array, X: Array, y: Array, levels: Array, reals: Array, wholes: Array, noise: Array,
+    real: Array,
+    whole: Array,
+    X: Array,
+    y: Array,
+    levels: Array,
+    reals: Array,
+    wholes: Array,
+    noise: Array,
     coins: Array,
-) -> None:  # fmt: skip
+) -> None:
     """Learn from the rows of ``X`` in turn; without a seed ``noise`` and ``coins`` have a row for each of them.
 
     The constant may be left out of ``X``; a feature that is not finite counts as 0. ``levels`` are indices into
@@ -542,9 +625,24 @@ def learn_records(
         else:
             simulate_other(whole, seed, np.int64(whole[COUNT]), own_noise, own_coins)
         learn_row(
-            whole, real, theta, average, a, b, mean_at, mean_gradient, x, z, g, own_noise, payload, own_coins, noise,
-            i, y[i],
-        )  # fmt: skip
+            whole,
+            real,
+            theta,
+            average,
+            a,
+            b,
+            mean_at,
+            mean_gradient,
+            x,
+            z,
+            g,
+            own_noise,
+            payload,
+            own_coins,
+            noise,
+            i,
+            y[i],
+        )
     forget(real, whole, x, z, own_noise, payload)
     for j in range(words.shape[0]):
         words[j] = np.uint64(0)
@@ -591,10 +689,24 @@ def learn_record(address: int, y: float, trials: int) -> int:
     x, g = numbers_at(start + 8 * x_at, p), numbers_at(start + 8 * g_at, d)
     z = numbers_at(start + 8 * (z_at if whole[WHITEN] == 1 else x_at), p)
     learn_row(
-        whole, real, numbers_at(state, d), numbers_at(state + 8 * d, d), numbers_at(state + 16 * d, d),
-        numbers_at(state + 24 * d, d), numbers_at(state + 32 * d, d), numbers_at(state + 40 * d, d), x, z, g, noise,
-        payload, words, _NO_NOISE, 0, y,
-    )  # fmt: skip
+        whole,
+        real,
+        numbers_at(state, d),
+        numbers_at(state + 8 * d, d),
+        numbers_at(state + 16 * d, d),
+        numbers_at(state + 24 * d, d),
+        numbers_at(state + 32 * d, d),
+        numbers_at(state + 40 * d, d),
+        x,
+        z,
+        g,
+        noise,
+        payload,
+        words,
+        _NO_NOISE,
+        0,
+        y,
+    )
     forget(real, whole, x, z, noise, payload)
     for j in range(room):
         words[j] = np.uint64(0)
@@ -603,9 +715,15 @@ def learn_record(address: int, y: float, trials: int) -> int:
 
 @jit
 def learn_releases(
-    real: Array, whole: Array, payloads: Array, versions: Array, levels: Array, kinds: Array, units: Array,
+    real: Array,
+    whole: Array,
+    payloads: Array,
+    versions: Array,
+    levels: Array,
+    kinds: Array,
+    units: Array,
     variances: Array,
-) -> int:  # fmt: skip
+) -> int:
     """Learn from released gradients in turn; return how many were learned before an unknown version."""
     whole, real, payloads = borrowed(whole), borrowed(real), borrowed(payloads)
     d = whole[DIMENSION]

@@ -32,8 +32,11 @@ from murk.stream.task.task import Task
 # Targets are coded to [-1, 1]. So no residual exceeds 2, and Huber's loss with c = 2 is the squared loss; few residuals
 # are within 0.05, so with c = 0.05 it is nearly the loss of the median.
 _OBJECTIVES: dict[str, Logistic | Balanced | Softmax | Huber] = {
-    "logistic": Logistic(), "balanced": Balanced(), "squared": Huber(2.0, 1.0), "median": Huber(0.05, 1.0),
-}  # fmt: skip
+    "logistic": Logistic(),
+    "balanced": Balanced(),
+    "squared": Huber(2.0, 1.0),
+    "median": Huber(0.05, 1.0),
+}
 # In coded units: a logit of 3 is odds of 20, and a regression's fit has a norm near 1. A radius much beyond the truth
 # makes steps too large (docs/coverage.md).
 LOGIT_RADIUS, FIT_RADIUS = 3.0, 1.5
@@ -136,9 +139,13 @@ class GradientProblem:
         memory = self._memory
         k.gradients(
             # Copied, as the kernel would be compiled once more for a read-only array.
-            memory.real, memory.whole, np.array(theta, dtype=np.float64),
-            copied(X), copied(y), out,
-        )  # fmt: skip
+            memory.real,
+            memory.whole,
+            np.array(theta, dtype=np.float64),
+            copied(X),
+            copied(y),
+            out,
+        )
         return out
 
     def engine(self) -> SGDEngine:
@@ -186,9 +193,12 @@ def problem_for(task: Task) -> GradientProblem:
     def mechanism(guarantee: Guarantee) -> Mechanism:
         privacy = task.privacy
         return calibrate(
-            privacy.kind_for(guarantee), guarantee, dimension=settings.dimension, radius=settings.bound,
+            privacy.kind_for(guarantee),
+            guarantee,
+            dimension=settings.dimension,
+            radius=settings.bound,
             method=privacy.calibration,
-        )  # fmt: skip
+        )
 
     mechanisms = task.privacy.by_level(mechanism)
     return GradientProblem(settings, mechanisms, covariates, classes)

@@ -71,9 +71,12 @@ class Settings:
 
     def __post_init__(self) -> None:
         check_choices(
-            self, weights=NAMES, averaging=("polyak", "polynomial-decay", None),
-            intervals=("random-scaling", "complete", None), weighting=("inverse-variance", "uniform"),
-        )  # fmt: skip
+            self,
+            weights=NAMES,
+            averaging=("polyak", "polynomial-decay", None),
+            intervals=("random-scaling", "complete", None),
+            weighting=("inverse-variance", "uniform"),
+        )
         if (self.weights == "clip") != (self.clip is not None):
             raise UserError('weights="clip" and clip= (the bound to clip at) go together')
         if self.clip is not None and not (math.isfinite(self.clip) and self.clip > 0):

@@ -83,9 +83,12 @@ class Fitting:
     def __init__(self, problem: ModelProblem, log: Log, *, estimates: Publisher | None = None) -> None:
         self.problem, self.log = problem, log
         self.pool = WorkerPool(
-            log, problem.released, problem.engine, log.join(),
+            log,
+            problem.released,
+            problem.engine,
+            log.join(),
             estimates=lambda: None if estimates is None else estimates(log, problem.released, problem),
-        )  # fmt: skip
+        )
 
     @property
     def name(self) -> str:
@@ -118,9 +121,12 @@ class Fitting:
             **more,
         )
         found["model"] = {
-            "name": self.name, "log_task": problem.released.name, "simultaneous": list(names) if count > 1 else [],
-            "level": level, "before": found.pop("before"),
-        }  # fmt: skip
+            "name": self.name,
+            "log_task": problem.released.name,
+            "simultaneous": list(names) if count > 1 else [],
+            "level": level,
+            "before": found.pop("before"),
+        }
         found["model"]["words"] = _words(found, problem)
         return found
 

@@ -294,9 +294,16 @@ class MomentEngine(NeverPublished, RecordEngine):
         balls, units, weights, variances = table
         now = self.sums
         k.fold(
-            now.total, now.sums, self.layout.cross, np.ascontiguousarray(payloads), levels, balls, units, weights,
+            now.total,
+            now.sums,
+            self.layout.cross,
+            np.ascontiguousarray(payloads),
+            levels,
+            balls,
+            units,
+            weights,
             variances,
-        )  # fmt: skip
+        )
         self._learned = MomentSums(now.total, now.sums, now.count + len(payloads))
 
     def __getstate__(self) -> dict[str, Any]:

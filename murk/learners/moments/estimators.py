@@ -87,9 +87,14 @@ class Directions:
     """Released directions of records, and the model solved from them; the last of ``names`` is the constant."""
 
     def __init__(
-        self, names: tuple[str, ...], sample: PublicSample, curve: Curve, response: Response, binary: bool,
+        self,
+        names: tuple[str, ...],
+        sample: PublicSample,
+        curve: Curve,
+        response: Response,
+        binary: bool,
         mechanism: str | None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         covariates = PublicCovariates.of_rows(sample.rows)
         own = own_curve(curve, 0.0, 1.0) if binary else own_curve(curve, response.middle, response.half)
         self.settings = Settings(names, binary, covariates, once=True, curve=own)
@@ -195,9 +200,13 @@ class PublicMoments(PersonEstimator):
     inputs: Literal["records", "released"]
 
     _settings_of_features: ClassVar[Any] = {
-        "public": (None,), "radius": (None,), "release": (None, "observed"), "intercept": (True,),
-        "loss": (None, "logistic"), "link": (None, "identity"),
-    }  # fmt: skip
+        "public": (None,),
+        "radius": (None,),
+        "release": (None, "observed"),
+        "intercept": (True,),
+        "loss": (None, "logistic"),
+        "link": (None, "identity"),
+    }
 
     _curve: Curve  # mean function
     _response: Response  # meaning of coded targets

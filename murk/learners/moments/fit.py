@@ -110,9 +110,16 @@ def normal_points(matrix: Floats, slopes: Floats, constant: bool = True) -> tupl
 
 
 def fit(
-    sums: MomentSums, layout: Statistics, curve: Curve, response: Response, public: Covariates | None,
-    covariance: str, chains: int = 1, solver: str = "stein", repair: bool = True,
-) -> Fit:  # fmt: skip
+    sums: MomentSums,
+    layout: Statistics,
+    curve: Curve,
+    response: Response,
+    public: Covariates | None,
+    covariance: str,
+    chains: int = 1,
+    solver: str = "stein",
+    repair: bool = True,
+) -> Fit:
     """Fit a curve to running sums.
 
     ``solver="score"`` solves the model's own equations over public covariates (see `root`), ``"stein"`` the paper's
@@ -133,9 +140,17 @@ def no_releases(layout: Statistics, response: Response, chains: int) -> Fit:
 
 
 def fit_private(
-    private: Private, layout: Statistics, releases: int, curve: Curve, response: Response, public: Covariates | None,
-    covariance: str, chains: int = 1, solver: str = "stein", repair: bool = True,
-) -> Fit:  # fmt: skip
+    private: Private,
+    layout: Statistics,
+    releases: int,
+    curve: Curve,
+    response: Response,
+    public: Covariates | None,
+    covariance: str,
+    chains: int = 1,
+    solver: str = "stein",
+    repair: bool = True,
+) -> Fit:
     """Fit a curve to the means of a number of releases like `fit`."""
     p = layout.size
     like, why = (None, None) if public is None or not layout.observed else _usable(private, public)
@@ -218,9 +233,16 @@ def _of_line(
 
 
 def _scored(
-    releases: int, layout: Statistics, curve: Curve, response: Response, public: Covariates, private: Private,
-    direction: Floats, chains: int, like: bool | None,
-) -> Fit:  # fmt: skip
+    releases: int,
+    layout: Statistics,
+    curve: Curve,
+    response: Response,
+    public: Covariates,
+    private: Private,
+    direction: Floats,
+    chains: int,
+    like: bool | None,
+) -> Fit:
     """Fit by the model's own equations."""
     half, middle = response.half, response.middle if layout.constant else 0.0
     cross = half * private.cross + middle * (public.shares @ public.points)

@@ -20,9 +20,13 @@ from murk.stream.task.task import Task
 
 
 def estimate(
-    problem: MomentProblem, records: Records, people: int, levels: Mapping[str, float], chains: int,
+    problem: MomentProblem,
+    records: Records,
+    people: int,
+    levels: Mapping[str, float],
+    chains: int,
     rng: np.random.Generator,
-) -> Estimate:  # fmt: skip
+) -> Estimate:
     """Simulate the estimate from a number of people. The number of chains makes no difference, as their sums add up."""
     layout, V = problem.layout, problem.vectors(records.X, records.y)
     parts = [layout.cross, layout.dimension - layout.cross]
@@ -44,9 +48,13 @@ def estimate(
 
 
 def estimates(
-    problem: Any, records: Records, counts: Sequence[int], levels: Mapping[str, float], chains: int,
+    problem: Any,
+    records: Records,
+    counts: Sequence[int],
+    levels: Mapping[str, float],
+    chains: int,
     rng: np.random.Generator,
-) -> Iterator[Callable[[], Estimate]]:  # fmt: skip
+) -> Iterator[Callable[[], Estimate]]:
     """Yield functions that return the estimate after each number of people; directions are forecast like scores."""
     draw = design.one_by_one(estimate) if isinstance(problem, MomentProblem) else scoring.estimates
     return draw(problem, records, counts, levels, chains, rng)

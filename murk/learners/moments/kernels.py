@@ -45,9 +45,16 @@ def moments(x: Array, y: float, root: float, weight: float, presence: float, out
 
 @jit
 def moments_of(
-    X: Array, y: Array, reach: float, constant: bool, zero: bool, root: float, weight: float, presence: float,
+    X: Array,
+    y: Array,
+    reach: float,
+    constant: bool,
+    zero: bool,
+    root: float,
+    weight: float,
+    presence: float,
     out: Array,
-) -> int:  # fmt: skip
+) -> int:
     """Write the moments of rows, and return how many rows are beyond the bound; NaN targets are 0 or missing."""
     out = borrowed(out)
     beyond = 0
@@ -112,9 +119,17 @@ def _row(i: int, p: int) -> int:
 
 @jit
 def randomize_block(
-    vectors: Array, size: int, reach: float, constant: bool, root: float, weight: float, presence: float,
-    spacing: float, noise: Array, out: Array,
-) -> None:  # fmt: skip
+    vectors: Array,
+    size: int,
+    reach: float,
+    constant: bool,
+    root: float,
+    weight: float,
+    presence: float,
+    spacing: float,
+    noise: Array,
+    out: Array,
+) -> None:
     """Randomize vectors: compute each one's record, project it into the bounds, and add noise to its moments."""
     vectors = borrowed(vectors)
     x, v = np.empty(size), np.empty(vectors.shape[1])
@@ -150,9 +165,16 @@ def add_release(sums: Array, weights: Array, variances: Array) -> None:
 
 @jit
 def fold(
-    total: Array, sums: Array, cross: int, payloads: Array, levels: Array, balls: Array, units: Array, weights: Array,
+    total: Array,
+    sums: Array,
+    cross: int,
+    payloads: Array,
+    levels: Array,
+    balls: Array,
+    units: Array,
+    weights: Array,
     variances: Array,
-) -> None:  # fmt: skip
+) -> None:
     """Add decoded releases to the running sums in turn, each part weighted by its level's public noise.
 
     ``balls`` marks levels whose releases are directions, whose unit is their norm.
@@ -176,9 +198,20 @@ def fold(
 FEATURES, NUMBERS, CONSTANT, ZERO, SIMULATED, SEED, WHOLE_HEADER = range(7)  # indices into ``whole``
 # Indices into ``real``. The part from COUNT to the sums and totals after the header is read at once.
 (
-    GAIN, REACH, ROOT, WEIGHT, PRESENCE, SPACING, FIRST_WEIGHT, SECOND_WEIGHT, FIRST_VARIANCE, SECOND_VARIANCE, TARGET,
-    COUNT, REAL_HEADER,
-) = range(13)  # fmt: skip
+    GAIN,
+    REACH,
+    ROOT,
+    WEIGHT,
+    PRESENCE,
+    SPACING,
+    FIRST_WEIGHT,
+    SECOND_WEIGHT,
+    FIRST_VARIANCE,
+    SECOND_VARIANCE,
+    TARGET,
+    COUNT,
+    REAL_HEADER,
+) = range(13)
 
 
 @within
@@ -221,13 +254,28 @@ def learn_record(address: int, y: float, trials: int) -> int:
     start = address + 8 * size
     moments = rows_at(start + 8 * (x + p + 1), 1, d)
     moments_of(
-        rows_at(start + 8 * x, 1, p), real[TARGET : TARGET + 1], real[REACH], constant, whole[ZERO] == 1,
-        real[ROOT], real[WEIGHT], real[PRESENCE], moments,
-    )  # fmt: skip
+        rows_at(start + 8 * x, 1, p),
+        real[TARGET : TARGET + 1],
+        real[REACH],
+        constant,
+        whole[ZERO] == 1,
+        real[ROOT],
+        real[WEIGHT],
+        real[PRESENCE],
+        moments,
+    )
     randomize_block(
-        moments, p, real[REACH], constant, real[ROOT], real[WEIGHT], real[PRESENCE], real[SPACING],
-        noise.reshape((1, d)), payload.reshape((1, d)),
-    )  # fmt: skip
+        moments,
+        p,
+        real[REACH],
+        constant,
+        real[ROOT],
+        real[WEIGHT],
+        real[PRESENCE],
+        real[SPACING],
+        noise.reshape((1, d)),
+        payload.reshape((1, d)),
+    )
     total = real[REAL_HEADER + SUMS : x]
     unit, cross = real[SPACING], d - p
     for j in range(d):

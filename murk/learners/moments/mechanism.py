@@ -76,9 +76,17 @@ class MomentMechanism(RoundedGaussian):
         layout = self.statistics
         out = np.empty(rows.shape, dtype=np.int64)
         kernels.randomize_block(
-            rows, layout.size, layout.reach, layout.constant, layout.root, layout.weight, layout.presence, self.spacing,
-            noise.gaussian(indices, self.dimension), out,
-        )  # fmt: skip
+            rows,
+            layout.size,
+            layout.reach,
+            layout.constant,
+            layout.root,
+            layout.weight,
+            layout.presence,
+            self.spacing,
+            noise.gaussian(indices, self.dimension),
+            out,
+        )
         return out
 
     def decode(self, payload: npt.ArrayLike) -> Floats:
@@ -103,9 +111,13 @@ class MomentMechanism(RoundedGaussian):
 
 
 def calibrated(
-    guarantee: Guarantee, statistics: Statistics, *, release: str = "joint", kind: str | None = None,
+    guarantee: Guarantee,
+    statistics: Statistics,
+    *,
+    release: str = "joint",
+    kind: str | None = None,
     method: str = "analytic",
-) -> Randomizer:  # fmt: skip
+) -> Randomizer:
     """Return the mechanism with which a release of moments has ``guarantee``.
 
     ``"observed"`` and ``"joint"`` are one mechanism; ``"separate"`` is the paper's: Gaussian noise on ``x x'`` and on

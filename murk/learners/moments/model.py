@@ -90,10 +90,16 @@ def part_of(model: Model, task: Task, columns: Columns, whole: Any) -> Part:
     derived = task_of(model, task, columns, block)
     curve = curve_of(getattr(derived.block, key), known, key)
     used = PartModel(
-        curve, response_of(columns.target, curve), _covariates(whole.model.public, columns), task.block.covariance,
-        model.solver, task.block.repair,
-        columns=columns, names=tuple(derived.coding.names), labels=task.target.kind == "binary",
-    )  # fmt: skip
+        curve,
+        response_of(columns.target, curve),
+        _covariates(whole.model.public, columns),
+        task.block.covariance,
+        model.solver,
+        task.block.repair,
+        columns=columns,
+        names=tuple(derived.coding.names),
+        labels=task.target.kind == "binary",
+    )
     problem = MomentProblem(whole.layout, used, whole.mechanisms, whole.binary)
     note = f"; of people whose {task.target.name} is known" if whole.layout.observed and not columns.own_target else ""
     return Part(derived, problem, all_numbers, note)

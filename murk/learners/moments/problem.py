@@ -195,9 +195,14 @@ def problem_for(task: Task) -> MomentProblem | DirectionProblem:
         radius = min(radius, math.sqrt(intercept + reach**2))
     whole = block.release in WHOLE
     layout = Statistics(
-        coding.names if intercept else coding.names[:-1], radius, balanced(radius) if whole else 1.0, intercept,
-        root=math.sqrt(2.0) if whole else 1.0, zero=block.beyond == "zero", observed=block.release == "observed",
-    )  # fmt: skip
+        coding.names if intercept else coding.names[:-1],
+        radius,
+        balanced(radius) if whole else 1.0,
+        intercept,
+        root=math.sqrt(2.0) if whole else 1.0,
+        zero=block.beyond == "zero",
+        observed=block.release == "observed",
+    )
     # Before mechanisms are calibrated, which may be impossible for so many numbers.
     check_size(layout)
     release, privacy = block.release or "observed", task.privacy

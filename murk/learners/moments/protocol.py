@@ -15,13 +15,19 @@ from murk.stream.task.protocol import ALL_GUARANTEES, Offer, Scale, TaskProtocol
 TOLD: Final = ("logistic", "poisson", "boosting", "identity", "sigmoid", "softplus", "exp")
 # Losses by kind of target.
 LOSSES: Final[dict[str, tuple[str, ...]]] = {
-    "binary": ("logistic", "poisson", "boosting"), "classes": ("softmax", "squared"),
-}  # fmt: skip
+    "binary": ("logistic", "poisson", "boosting"),
+    "classes": ("softmax", "squared"),
+}
 # Settings that only second moments use, with their defaults.
 OF_MOMENTS: Final = {
-    "design": "bounded", "covariance": "both", "solver": "stein", "radius": None, "beyond": "scale", "repair": True,
+    "design": "bounded",
+    "covariance": "both",
+    "solver": "stein",
+    "radius": None,
+    "beyond": "scale",
+    "repair": True,
     "intercept": True,
-}  # fmt: skip
+}
 FORMER_RELEASES: Final = ("joint",)  # Default releases of earlier versions
 
 
@@ -139,8 +145,9 @@ class MomentsProtocol(TaskProtocol):
         if target == "classes" and block.release != "directions":
             raise task_error(
                 f"{block.release} is not for several classes; say release: directions, or leave release out",
-                "moments", "release",
-            )  # fmt: skip
+                "moments",
+                "release",
+            )
         if block.release == "observed" and not block.intercept:
             raise task_error(
                 "false leaves no number for who has a target; say release: joint, or remove it", "moments", "intercept"

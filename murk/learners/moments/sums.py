@@ -84,11 +84,14 @@ class Private:
             own += along * (1.0 - share + share * layout.presence**2 / square)
         doubt = layout.share_variance(own)
         return cls(
-            matrix, cross, layout.entry_variances(float(noise[0])) / share**2,
+            matrix,
+            cross,
+            layout.entry_variances(float(noise[0])) / share**2,
             float(noise[1]) / layout.weight**2 / share**2,
-            (float(people[0]) * share, float(people[1]) * share), doubt / share**2,
+            (float(people[0]) * share, float(people[1]) * share),
+            doubt / share**2,
             1.0 - share if 1.0 - observed > UNLIKE * math.sqrt(doubt) else 0.0,
-        )  # fmt: skip
+        )
 
     @property
     def is_share_known(self) -> bool:

@@ -78,10 +78,15 @@ class Advice:
 
 
 def diagnose(
-    report: Mapping[str, Any], estimate: Estimate, scale: Scale, *, unit: float | None = 1.0,
-    categories: Mapping[str, tuple[str, str]] | None = None, advise: Callable[[], Sequence[Advice]] = tuple,
+    report: Mapping[str, Any],
+    estimate: Estimate,
+    scale: Scale,
+    *,
+    unit: float | None = 1.0,
+    categories: Mapping[str, tuple[str, str]] | None = None,
+    advise: Callable[[], Sequence[Advice]] = tuple,
     forecast: bool = True,
-) -> dict[str, Any] | None:  # fmt: skip
+) -> dict[str, Any] | None:
     """Explain why coefficients of a report are useless, and what would help most; return None if none is.
 
     ``unit`` is half the target's range in the units of the coefficients, 1 if both are coded and None without bounds;
@@ -295,8 +300,12 @@ def describe_missing(task: Task, estimate: Estimate) -> list[dict[str, Any]]:
         if share is None:
             continue
         known: dict[str, Any] = {
-            "feature": feature.name, "share": share, "source": source, "coded_as": coded_as(feature), "kept": None,
-        }  # fmt: skip
+            "feature": feature.name,
+            "share": share,
+            "source": source,
+            "coded_as": coded_as(feature),
+            "kept": None,
+        }
         # A date or several categories have more than one number.
         if feature.name in names and not isinstance(feature, DateFeature) and extent is not None:
             known["kept"] = _kept_ratio(task, feature, names.index(feature.name), share, extent)

@@ -145,9 +145,15 @@ def _path(report: Mapping[str, Any], history: Mapping[str, Any], each: Coefficie
 
 
 def draw_curve(
-    axes: Axes, releases: Floats, value: Floats, half: Floats, *, odds: bool, target: float | None = None,
+    axes: Axes,
+    releases: Floats,
+    value: Floats,
+    half: Floats,
+    *,
+    odds: bool,
+    target: float | None = None,
     learned: bool = True,
-) -> None:  # fmt: skip
+) -> None:
     """Draw one estimate with its interval over the number of releases on a log axis.
 
     ``half`` has half-widths, infinite if nothing was learned. With ``odds``, values are log odds ratios, drawn as odds

@@ -171,9 +171,7 @@ def per_unit(units: Mapping[str, Unit], estimate: Estimate, level: float) -> dic
     }
 
 
-def _in_unit(
-    unit: Unit, value: float, half: float, shift: float = 0.0, *, bounded: bool = False
-) -> dict[str, Any]:  # fmt: skip
+def _in_unit(unit: Unit, value: float, half: float, shift: float = 0.0, *, bounded: bool = False) -> dict[str, Any]:
     most = 1.0 if bounded else math.inf
     coded = (float(value), float(value) - float(half), float(value) + float(half))
     effect, low, high = (min(max(each, -most), most) * unit.factor + shift for each in coded)
@@ -230,9 +228,14 @@ def cost_of_forgetting(task: Task) -> str | None:
 
 
 def report_estimate(
-    estimate: Estimate, scale: Scale, units: Mapping[str, Unit], level: float, *, forecast: bool = True,
+    estimate: Estimate,
+    scale: Scale,
+    units: Mapping[str, Unit],
+    level: float,
+    *,
+    forecast: bool = True,
     looks: Looks | None = None,
-) -> dict[str, Any]:  # fmt: skip
+) -> dict[str, Any]:
     """Return the part of a report about coefficients, in natural ``units`` where known.
 
     ``forecast=False`` skips a slow forecast; ``looks`` are those for which intervals hold at ``level``, by default one.
@@ -271,10 +274,21 @@ def _listed(intervals: Mapping[str, tuple[float, float]]) -> dict[str, list[floa
 
 
 def report_log(
-    task: Task, log: Log, *, level: float = 0.95, history: bool = False, people_are_rows: bool = False,
-    advise: Advise | None = None, live: bool = False, looks: Valid | None = None, problem: Problem | None = None,
-    shown: Task | None = None, at: Mapping[str, str] | None = None, kept: bool = False, **more: Any,
-) -> dict[str, Any]:  # fmt: skip
+    task: Task,
+    log: Log,
+    *,
+    level: float = 0.95,
+    history: bool = False,
+    people_are_rows: bool = False,
+    advise: Advise | None = None,
+    live: bool = False,
+    looks: Valid | None = None,
+    problem: Problem | None = None,
+    shown: Task | None = None,
+    at: Mapping[str, str] | None = None,
+    kept: bool = False,
+    **more: Any,
+) -> dict[str, Any]:
     """Return the report of a log, the object that ``--json`` prints.
 
     ``history`` adds the estimate's path. ``people_are_rows`` tells that no column of a file names people. ``advise``

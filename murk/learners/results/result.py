@@ -211,8 +211,11 @@ class Result:
         rows = {}
         for each in self:
             row: dict[str, Any] = {
-                "learned": each.learned, "useful": each.useful, "says": each.says, "coded": each.value,
-            }  # fmt: skip
+                "learned": each.learned,
+                "useful": each.useful,
+                "says": each.says,
+                "coded": each.value,
+            }
             row["coded_low"], row["coded_high"] = each.interval or (None, None)
             row["unit"], row["effect"] = each.unit, each.effect
             row["effect_low"], row["effect_high"] = each.effect_interval or (None, None)

@@ -87,8 +87,9 @@ class Scores(PersonEstimator):
                 f"{FEWEST_KEPT:,}, or None for all"
             )
         for name, value, least, most in (
-            ("coverage", self.coverage, *COVERAGES), ("coverage_share", self.coverage_share, *SHARES)
-        ):  # fmt: skip
+            ("coverage", self.coverage, *COVERAGES),
+            ("coverage_share", self.coverage_share, *SHARES),
+        ):
             if value is not None and not (isinstance(value, int | float) and least <= value <= most):
                 raise UserError(f"{name}={value!r} is not between {least:g} and {most:g}")
         self._sample, self.public = PublicSample.of_argument(self.public, self.features)
@@ -100,10 +101,15 @@ class Scores(PersonEstimator):
             covariates = PublicCovariates.of_rows(self._sample.select(names).rows)
         labels = self._labels
         settings = Settings(
-            coded, self._binary and not labels, covariates, self.exponent, labels, forget=self.forget,
+            coded,
+            self._binary and not labels,
+            covariates,
+            self.exponent,
+            labels,
+            forget=self.forget,
             line=covariates is None,
             wanted=None if self.coverage is None else Wanted(float(self.coverage), float(self.coverage_share)),
-        )  # fmt: skip
+        )
         self._names, self._default, self._settings = names, "default", settings
         engine = LocalScores(
             settings,
@@ -117,9 +123,13 @@ class Scores(PersonEstimator):
     def _mechanism_for(self, guarantee: Guarantee) -> ScoreMechanisms:
         settings = self._settings
         return score_mechanisms(
-            self.mechanism, guarantee, settings.features, settings.contrasts, matrices=settings.matrices,
+            self.mechanism,
+            guarantee,
+            settings.features,
+            settings.contrasts,
+            matrices=settings.matrices,
             sets=settings.wanted is not None,
-        )  # fmt: skip
+        )
 
     def _person_mechanism(self, budget: Guarantee) -> str:
         level: str = self._engine.level(budget)

@@ -21,9 +21,17 @@ def problem_for(task: Task) -> ScoreProblem:
     asked = task.predictions
     wanted = None if asked is None else Wanted(asked.coverage, asked.share)
     settings = Settings(
-        coding.names, task.target.kind == "binary", covariates_of(task), block.exponent, labels, forget=forget,
-        shared=shared, line=block.effects == "line", first=first, wanted=wanted,
-    )  # fmt: skip
+        coding.names,
+        task.target.kind == "binary",
+        covariates_of(task),
+        block.exponent,
+        labels,
+        forget=forget,
+        shared=shared,
+        line=block.effects == "line",
+        first=first,
+        wanted=wanted,
+    )
     # Before mechanisms are calibrated, which may be impossible at this size.
     check_size(settings, len(task.privacy.levels), interactive=True)
     return ScoreProblem(settings, level_mechanisms(task, settings))

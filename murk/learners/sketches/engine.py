@@ -251,10 +251,13 @@ class NewtonEngine(WindowEngine[NewtonSettings, NewtonMechanism, NewtonSums]):
         own, others = mechanism.parts(records)
         weight = self.settings.weight
         self._add(
-            first=first, step=step, model=model, records=(windows * own, windows * others),
+            first=first,
+            step=step,
+            model=model,
+            records=(windows * own, windows * others),
             noise=(windows * mechanism.start.scale**2, windows * mechanism.step.scale**2),
             weights=(weight(mechanism.start, own), weight(mechanism.step, others)),
-        )  # fmt: skip
+        )
 
     def _fit(self, sums: Sequence[NewtonSums]) -> Estimate:
         return estimate_newton(self.settings, self.target_weights, sums)

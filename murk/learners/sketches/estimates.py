@@ -114,9 +114,18 @@ def _of_grams(settings: GramSettings, target_weight: float, merged: GramSums, co
     error = np.sqrt(np.maximum(np.diag(solution.covariance), 0.0))
     error[solution.hidden] = math.inf
     return LineEstimate(
-        names, values, GRAM_METHOD, spread, note, count, merged.releases, covariance,
-        fit=solution.values, error=error, beyond=beyond,
-    )  # fmt: skip
+        names,
+        values,
+        GRAM_METHOD,
+        spread,
+        note,
+        count,
+        merged.releases,
+        covariance,
+        fit=solution.values,
+        error=error,
+        beyond=beyond,
+    )
 
 
 def _is_line(settings: SketchSettings | GramSettings) -> bool:

@@ -42,9 +42,13 @@ def _begun(
 
 
 def gram_estimate(
-    problem: GramProblem, records: Records, people: int, levels: Mapping[str, float], chains: int,
+    problem: GramProblem,
+    records: Records,
+    people: int,
+    levels: Mapping[str, float],
+    chains: int,
     rng: np.random.Generator,
-) -> Estimate:  # fmt: skip
+) -> Estimate:
     """Simulate the estimate from released second moments of ``people`` records, in the task's windows."""
     engine: GramEngine = problem.engine()
     z, windows, size = _begun(problem, records, people, levels)
@@ -66,9 +70,13 @@ def noise_of(mechanism: GramMechanism, d: int, rng: np.random.Generator, windows
 
 
 def newton_estimate(
-    problem: NewtonProblem, records: Records, people: int, levels: Mapping[str, float], chains: int,
+    problem: NewtonProblem,
+    records: Records,
+    people: int,
+    levels: Mapping[str, float],
+    chains: int,
     rng: np.random.Generator,
-) -> Estimate:  # fmt: skip
+) -> Estimate:
     """Simulate the estimate from released Newton steps of ``people`` records, in the task's windows."""
     from murk.privacy.sketches.accumulators import at_model
 
@@ -96,9 +104,13 @@ def _summed(z: Floats, count: int, records: Records, rng: np.random.Generator) -
 
 
 def sketch_estimate(
-    problem: SketchProblem, records: Records, people: int, levels: Mapping[str, float], chains: int,
+    problem: SketchProblem,
+    records: Records,
+    people: int,
+    levels: Mapping[str, float],
+    chains: int,
     rng: np.random.Generator,
-) -> Estimate:  # fmt: skip
+) -> Estimate:
     """Simulate the estimate from released mixtures of ``people`` records, in the task's windows."""
     settings = problem.settings
     engine: SketchEngine = problem.engine()
@@ -117,9 +129,13 @@ def sketch_estimate(
 
 
 def _window(
-    moment: Floats, size: int, alike: int, settings: SketchSettings, mechanism: GaussMixMechanism,
+    moment: Floats,
+    size: int,
+    alike: int,
+    settings: SketchSettings,
+    mechanism: GaussMixMechanism,
     rng: np.random.Generator,
-) -> SketchSums:  # fmt: skip
+) -> SketchSums:
     """Draw the sums of ``alike`` equal windows of ``size`` records with this second moment."""
     eigenvalue = 0.0
     if mechanism.releases_eigenvalue:
@@ -148,9 +164,13 @@ _ESTIMATES: Final[Mapping[str, Callable[..., Estimate]]] = {
 
 
 def estimates(
-    problem: Any, records: Records, counts: Sequence[int], levels: Mapping[str, float], chains: int,
+    problem: Any,
+    records: Records,
+    counts: Sequence[int],
+    levels: Mapping[str, float],
+    chains: int,
     rng: np.random.Generator,
-) -> Iterator[Callable[[], Estimate]]:  # fmt: skip
+) -> Iterator[Callable[[], Estimate]]:
     """Yield functions that return the estimate after each number of records."""
     return one_by_one(_ESTIMATES[problem.kind])(problem, records, counts, levels, chains, rng)
 

@@ -84,13 +84,20 @@ def estimate_newton(
     spread[hidden] = alone[hidden] = math.inf
     note = _NOTE if not np.any(hidden) else _HIDDEN.format(step.directions, settings.features) + _NOTE
     return NewtonEstimate(
-        settings.names, values, METHOD, spread, note, len(sums), merged.releases, covariance,
+        settings.names,
+        values,
+        METHOD,
+        spread,
+        note,
+        len(sums),
+        merged.releases,
+        covariance,
         beyond=np.abs(left) @ start.beyond + (1.0 - share) * step.beyond,
         alone=alone,
         alone_beyond=np.abs(step.left) @ start.beyond + step.beyond,
         apart=share * np.abs(start.values - step.values),
         slope=_slope(merged, step) if settings.constant else None,
-    )  # fmt: skip
+    )
 
 
 @dataclass(frozen=True)
@@ -196,9 +203,14 @@ def _take_step(sums: NewtonSums, target_weight: float, start: _Start, settings: 
     # A row within the bounds of each feature is not scaled down, and its constant is 1.
     whole = settings.constant and bounds[0] ** 2 * p <= bounds[1] ** 2 * (1.0 + 1e-9)
     scores = Scores.of(
-        sums, values, covariance, people=_with_target(sums, settings), bounds=bounds, target_weight=target_weight,
+        sums,
+        values,
+        covariance,
+        people=_with_target(sums, settings),
+        bounds=bounds,
+        target_weight=target_weight,
         constant=whole,
-    )  # fmt: skip
+    )
     beyond = scores.remainder(inverse, information, bounds)
     hidden = np.einsum("ij,ij->i", vectors[:, lost], vectors[:, lost]) > LOADING
     return _Step(values, left, covariance, beyond, scores, hidden, count)

@@ -50,9 +50,16 @@ class Scores:
 
     @classmethod
     def of(
-        cls, sums: NewtonSums, values: Vector, covariance: Matrix, *, people: tuple[float, float],
-        bounds: tuple[float, float], target_weight: float, constant: bool,
-    ) -> Scores:  # fmt: skip
+        cls,
+        sums: NewtonSums,
+        values: Vector,
+        covariance: Matrix,
+        *,
+        people: tuple[float, float],
+        bounds: tuple[float, float],
+        target_weight: float,
+        constant: bool,
+    ) -> Scores:
         """Return the distributions that the sums of steps to ``values`` with ``covariance`` allow.
 
         ``people`` is the number of records with a target and its error, ``bounds`` are on a single feature and all
@@ -93,9 +100,16 @@ class Scores:
                 likely = likely * np.exp(-((score - mean) ** 2) / 8.0 / max(known[square] / known[5] - mean**2, 1e-6))
         units = np.abs(rows).max(axis=1, initial=1e-12)
         return cls(
-            u, v, kept * own, likely, count, rows / units[:, None], known / units, np.array(doubt) / count / units,
+            u,
+            v,
+            kept * own,
+            likely,
+            count,
+            rows / units[:, None],
+            known / units,
+            np.array(doubt) / count / units,
             constant,
-        )  # fmt: skip
+        )
 
     def most(self, cost: Vector) -> float:
         """Return the maximum, over the distributions, of a function's sum over people; infinite if the solver fails."""

@@ -85,8 +85,15 @@ class GramSettings(WindowSettings):
     """Public settings that decide what is learned from released Gram matrices."""
 
     digested: ClassVar[tuple[str, ...]] = (
-        "names", "feature_bound", "target_bound", "largest", "kind", "reach", "weighting", "window",
-    )  # fmt: skip
+        "names",
+        "feature_bound",
+        "target_bound",
+        "largest",
+        "kind",
+        "reach",
+        "weighting",
+        "window",
+    )
     prefix: ClassVar[tuple[str, ...]] = ("gram",)
     release_kind: ClassVar[str] = "gram"
     matrices: ClassVar[int] = 1  # number of matrices in a release
@@ -149,8 +156,17 @@ class SketchSettings(WindowSettings):
     debiased: bool = True  # False for the paper's estimate
 
     digested: ClassVar[tuple[str, ...]] = (
-        "names", "rows", "feature_bound", "target_bound", "largest", "kind", "reach", "debiased", "weighting", "window",
-    )  # fmt: skip
+        "names",
+        "rows",
+        "feature_bound",
+        "target_bound",
+        "largest",
+        "kind",
+        "reach",
+        "debiased",
+        "weighting",
+        "window",
+    )
 
     @property
     def dimension(self) -> int:

@@ -118,9 +118,15 @@ class NewtonSums(WindowSums):
         return total
 
     def add(
-        self, first: Matrix, step: Matrix, *, model: Vector, records: tuple[int, int], noise: tuple[float, float],
+        self,
+        first: Matrix,
+        step: Matrix,
+        *,
+        model: Vector,
+        records: tuple[int, int],
+        noise: tuple[float, float],
         weights: tuple[float, float],
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Add one window: its ``A`` and ``B``, s, and n, v and w of both parts."""
         self._add_common(first, records[0], weights[0])
         self.noise += weights[0] ** 2 * noise[0]

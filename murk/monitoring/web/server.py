@@ -148,9 +148,14 @@ class Server:
     """
 
     def __init__(
-        self, routes: Routes, host: str = "127.0.0.1", port: int = 0, *,
-        options: tuple[str, str] = ("--port", "--host"), allowed: Sequence[str] = (),
-    ) -> None:  # fmt: skip
+        self,
+        routes: Routes,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        *,
+        options: tuple[str, str] = ("--port", "--host"),
+        allowed: Sequence[str] = (),
+    ) -> None:
         hosts = Hosts(host, allowed)
         try:
             self._listener = _Listener(routes, host, port, hosts)

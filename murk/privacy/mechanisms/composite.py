@@ -192,10 +192,16 @@ class CompositeMechanism:
             else:
                 released = np.empty((len(rows), width), dtype=np.int64)
                 lattice.randomize_block(
-                    part.code, copied(rows[:, at : at + width]), part.radius, part.spacing, part.steps,
-                    np.uint64(0), copied(integers[:, drawn : drawn + width], np.int64),
-                    np.zeros((len(rows), 0), dtype=np.uint64), released,
-                )  # fmt: skip
+                    part.code,
+                    copied(rows[:, at : at + width]),
+                    part.radius,
+                    part.spacing,
+                    part.steps,
+                    np.uint64(0),
+                    copied(integers[:, drawn : drawn + width], np.int64),
+                    np.zeros((len(rows), 0), dtype=np.uint64),
+                    released,
+                )
                 out[:, at : at + width] = released
                 drawn += width
             at += width

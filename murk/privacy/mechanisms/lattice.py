@@ -179,9 +179,16 @@ def _furthest(out: Integers) -> int:
 
 @jit
 def randomize(
-    kind: int, v: Vector, radius: float, spacing: float, steps: int, threshold: np.uint64, noise: Integers,
-    coins: Words, out: Integers,
-) -> None:  # fmt: skip
+    kind: int,
+    v: Vector,
+    radius: float,
+    spacing: float,
+    steps: int,
+    threshold: np.uint64,
+    noise: Integers,
+    coins: Words,
+    out: Integers,
+) -> None:
     """Randomize one vector into the payload of its release.
 
     A vector ``v`` (d,) beyond the bound is projected onto it; NaN counts as 0. By ``kind``, ``out`` (d,) is
@@ -333,9 +340,16 @@ def decode(kind: int, payload: Integers, unit: float, out: Vector) -> None:
 
 @wiped
 def _randomize_early(
-    code: int, vectors: Vector, radius: float, spacing: float, steps: int, threshold: np.uint64, noise: Integers,
-    coins: Words, out: Integers,
-) -> None:  # fmt: skip
+    code: int,
+    vectors: Vector,
+    radius: float,
+    spacing: float,
+    steps: int,
+    threshold: np.uint64,
+    noise: Integers,
+    coins: Words,
+    out: Integers,
+) -> None:
     # Vectors without noise are stored only in memory that is wiped.
     quantised, fits = _quantised(vectors, spacing, steps) if code == GAUSSIAN else (None, None)
     row = empty(out.shape[1], np.int64)
@@ -364,9 +378,16 @@ def _quantised(vectors: Vector, spacing: float, steps: int) -> tuple[Integers, n
 
 @deferred_to(_randomize_early)
 def randomize_block(
-    code: int, vectors: Vector, radius: float, spacing: float, steps: int, threshold: np.uint64, noise: Integers,
-    coins: Words, out: Integers,
-) -> None:  # fmt: skip
+    code: int,
+    vectors: Vector,
+    radius: float,
+    spacing: float,
+    steps: int,
+    threshold: np.uint64,
+    noise: Integers,
+    coins: Words,
+    out: Integers,
+) -> None:
     """Apply `randomize` to every row."""
     vectors, noise, coins, out = borrowed(vectors), borrowed(noise), borrowed(coins), borrowed(out)
     for i in range(vectors.shape[0]):

@@ -26,9 +26,23 @@ _KEY = 4
 _LANES = 8
 
 _State = tuple[
-    np.uint32, np.uint32, np.uint32, np.uint32, np.uint32, np.uint32, np.uint32, np.uint32,
-    np.uint32, np.uint32, np.uint32, np.uint32, np.uint32, np.uint32, np.uint32, np.uint32,
-]  # fmt: skip
+    np.uint32,
+    np.uint32,
+    np.uint32,
+    np.uint32,
+    np.uint32,
+    np.uint32,
+    np.uint32,
+    np.uint32,
+    np.uint32,
+    np.uint32,
+    np.uint32,
+    np.uint32,
+    np.uint32,
+    np.uint32,
+    np.uint32,
+    np.uint32,
+]
 
 
 @inlined
@@ -121,12 +135,42 @@ def _together(state: Halves, x: Halves) -> None:
     for _ in range(10):
         for i in range(8):
             (
-                x[i], x[i + 8], x[i + 16], x[i + 24], x[i + 32], x[i + 40], x[i + 48], x[i + 56],
-                x[i + 64], x[i + 72], x[i + 80], x[i + 88], x[i + 96], x[i + 104], x[i + 112], x[i + 120],
-            ) = _two_rounds((
-                x[i], x[i + 8], x[i + 16], x[i + 24], x[i + 32], x[i + 40], x[i + 48], x[i + 56],
-                x[i + 64], x[i + 72], x[i + 80], x[i + 88], x[i + 96], x[i + 104], x[i + 112], x[i + 120],
-            ))  # fmt: skip
+                x[i],
+                x[i + 8],
+                x[i + 16],
+                x[i + 24],
+                x[i + 32],
+                x[i + 40],
+                x[i + 48],
+                x[i + 56],
+                x[i + 64],
+                x[i + 72],
+                x[i + 80],
+                x[i + 88],
+                x[i + 96],
+                x[i + 104],
+                x[i + 112],
+                x[i + 120],
+            ) = _two_rounds(
+                (
+                    x[i],
+                    x[i + 8],
+                    x[i + 16],
+                    x[i + 24],
+                    x[i + 32],
+                    x[i + 40],
+                    x[i + 48],
+                    x[i + 56],
+                    x[i + 64],
+                    x[i + 72],
+                    x[i + 80],
+                    x[i + 88],
+                    x[i + 96],
+                    x[i + 104],
+                    x[i + 112],
+                    x[i + 120],
+                )
+            )
     for j in range(x.shape[0]):
         x[j] = _u32(x[j] + state[j])
 

@@ -98,9 +98,16 @@ def simulated_words(seed: np.uint64, record: np.int64, purpose: int, out: Words)
 
 @inlined
 def _draw(
-    shape: Integers, table: Words, guide: Integers, words: Words, spare: Words, simulated: bool, seed: np.uint64,
-    record: np.uint64, out: Integers,
-) -> Progress:  # fmt: skip
+    shape: Integers,
+    table: Words,
+    guide: Integers,
+    words: Words,
+    spare: Words,
+    simulated: bool,
+    seed: np.uint64,
+    record: np.uint64,
+    out: Integers,
+) -> Progress:
     # One loop serves both origins of words and contains all steps of a usual trial: separate functions would not be
     # inlined, and a draw would take seven times as long. The loop is inlined into its callers, where the distribution
     # is a constant, which saves a third of the time.
@@ -250,8 +257,14 @@ def _uniform(bound: np.int64, spare: Words, used: np.int64) -> tuple[np.int64, n
 
 @jit
 def finish_simulated_trial(
-    shape: Integers, table: Words, a: np.uint64, b: np.uint64, seed: np.uint64, record: np.uint64, used: np.int64,
-) -> tuple[np.int64, np.int64]:  # fmt: skip
+    shape: Integers,
+    table: Words,
+    a: np.uint64,
+    b: np.uint64,
+    seed: np.uint64,
+    record: np.uint64,
+    used: np.int64,
+) -> tuple[np.int64, np.int64]:
     """Apply `finish_trial` with as many of the record's spare words as needed."""
     count = _FIRST_SPARES
     while True:

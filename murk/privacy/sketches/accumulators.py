@@ -167,9 +167,20 @@ class SketchAccumulator(WindowAccumulator[Sketch]):
             rows = block[start : start + room.rows]
             room.fill(self._key, self._records, len(rows))
             kernels.accumulate(
-                rows, mechanism.feature_bound, mechanism.target_bound, self._key, self._records, self._mixtures,
-                self._moments, self._carry, room.words, room.counter, room.spare, self._drawn, self._inside,
-            )  # fmt: skip
+                rows,
+                mechanism.feature_bound,
+                mechanism.target_bound,
+                self._key,
+                self._records,
+                self._mixtures,
+                self._moments,
+                self._carry,
+                room.words,
+                room.counter,
+                room.spare,
+                self._drawn,
+                self._inside,
+            )
             self._records += len(rows)
         self._inside.fill(0.0)
 
@@ -275,9 +286,15 @@ class GramAccumulator(WindowAccumulator[Gram]):
         while start < len(block):
             rows = block[start : start + _ROWS - self._since]
             add(
-                rows, *bounds, mechanism.feature_step, mechanism.target_steps, mechanism.feature_square,
-                self._inside, self._row, self._low,
-            )  # fmt: skip
+                rows,
+                *bounds,
+                mechanism.feature_step,
+                mechanism.target_steps,
+                mechanism.feature_square,
+                self._inside,
+                self._row,
+                self._low,
+            )
             self._since += len(rows)
             self._records += len(rows)
             start += len(rows)
@@ -431,9 +448,16 @@ class NewtonAccumulator(WindowAccumulator[Newton]):
 
 @jit
 def add(
-    rows: Floats, feature_bound: float, target_bound: float, feature_step: float, target_steps: int,
-    feature_square: int, inside: Floats, row: Integers, sums: Integers,
-) -> None:  # fmt: skip
+    rows: Floats,
+    feature_bound: float,
+    target_bound: float,
+    feature_step: float,
+    target_steps: int,
+    feature_square: int,
+    inside: Floats,
+    row: Integers,
+    sums: Integers,
+) -> None:
     """Add q q' of each of the rows (m, d) to the upper triangle of ``sums`` (d, d), where q is the row on its grid.
 
     ``feature_step``, ``target_steps`` and ``feature_square`` are those of a `GramMechanism`: no q exceeds the last two.

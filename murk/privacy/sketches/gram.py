@@ -227,9 +227,15 @@ class GramMechanism:
 
     @classmethod
     def calibrate(
-        cls, guarantee: Guarantee, *, columns: int, feature_bound: float, target_bound: float,
-        neighbours: Neighbours = "zero-out", rows_per_person: int = 1,
-    ) -> "GramMechanism":  # fmt: skip
+        cls,
+        guarantee: Guarantee,
+        *,
+        columns: int,
+        feature_bound: float,
+        target_bound: float,
+        neighbours: Neighbours = "zero-out",
+        rows_per_person: int = 1,
+    ) -> "GramMechanism":
         """Return the mechanism with the least noise whose releases have ``guarantee``.
 
         The guarantee is `ApproxDP` with delta above 0 (analytic calibration), `GaussianDP` or `ZeroConcentratedDP`.

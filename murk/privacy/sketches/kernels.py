@@ -157,9 +157,20 @@ _SLACK = 1 + 2.0**-42
 
 @jit
 def accumulate(
-    rows: Floats, feature_bound: float, target_bound: float, key: Halves, first: int, mixtures: Floats, moments: Floats,
-    carry: Floats, words: Words, counter: Halves, spare: Words, drawn: Floats, inside: Floats,
-) -> None:  # fmt: skip
+    rows: Floats,
+    feature_bound: float,
+    target_bound: float,
+    key: Halves,
+    first: int,
+    mixtures: Floats,
+    moments: Floats,
+    carry: Floats,
+    words: Words,
+    counter: Halves,
+    spare: Words,
+    drawn: Floats,
+    inside: Floats,
+) -> None:
     """Add m rows (m, d) whose indices in the window begin at ``first``.
 
     ``mixtures`` (d, k) is the transposed sketch so far; ``moments`` and ``carry`` (d, d) are the upper half of the

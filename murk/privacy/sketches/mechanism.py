@@ -248,15 +248,33 @@ class GaussMixMechanism:
     def to_dict(self) -> dict[str, Any]:
         """Return the public parameters as plain data."""
         return plain(
-            self, "rows", "columns", "feature_bound", "target_bound", "g", "eta", "tau", "method", "neighbours",
-            "analysis", "stated",
-        )  # fmt: skip
+            self,
+            "rows",
+            "columns",
+            "feature_bound",
+            "target_bound",
+            "g",
+            "eta",
+            "tau",
+            "method",
+            "neighbours",
+            "analysis",
+            "stated",
+        )
 
     @classmethod
     def calibrate(
-        cls, guarantee: Guarantee, *, rows: int, columns: int, feature_bound: float, target_bound: float,
-        method: Method = "linear-mixing", neighbours: Neighbours = "zero-out", analysis: Analysis = "published",
-    ) -> "GaussMixMechanism":  # fmt: skip
+        cls,
+        guarantee: Guarantee,
+        *,
+        rows: int,
+        columns: int,
+        feature_bound: float,
+        target_bound: float,
+        method: Method = "linear-mixing",
+        neighbours: Neighbours = "zero-out",
+        analysis: Analysis = "published",
+    ) -> "GaussMixMechanism":
         """Return the mechanism with the least noise whose sketches have ``guarantee``, an `ApproxDP`.
 
         Raises `UserError` for any other guarantee, fewer rows than columns, or a guarantee that no noise up to 1e9 C^2

@@ -171,9 +171,15 @@ class NewtonMechanism:
 
     @classmethod
     def calibrate(
-        cls, guarantee: Guarantee, *, columns: int, feature_bound: float, first: int | None = None,
-        neighbours: Neighbours = "zero-out", rows_per_person: int = 1,
-    ) -> "NewtonMechanism":  # fmt: skip
+        cls,
+        guarantee: Guarantee,
+        *,
+        columns: int,
+        feature_bound: float,
+        first: int | None = None,
+        neighbours: Neighbours = "zero-out",
+        rows_per_person: int = 1,
+    ) -> "NewtonMechanism":
         """Return the mechanism with the least noise whose releases have ``guarantee``.
 
         The guarantee is `ApproxDP` with delta above 0 (analytic calibration), `GaussianDP` or `ZeroConcentratedDP`.
@@ -182,7 +188,11 @@ class NewtonMechanism:
         `PureDP`, which Gaussian noise cannot give, and for budgets that the lattice cannot hold.
         """
         start = GramMechanism.calibrate(
-            guarantee, columns=columns, feature_bound=feature_bound, target_bound=1.0, neighbours=neighbours,
+            guarantee,
+            columns=columns,
+            feature_bound=feature_bound,
+            target_bound=1.0,
+            neighbours=neighbours,
             rows_per_person=rows_per_person,
-        )  # fmt: skip
+        )
         return cls(start, default_first(columns - 1) if first is None else first)

@@ -32,9 +32,15 @@ _GOLDEN = (math.sqrt(5) - 1) / 2
 
 
 def total(
-    g: Fraction, eta: Fraction, tau: Fraction, rows: int, delta: Fraction, method: Method, neighbours: Neighbours,
+    g: Fraction,
+    eta: Fraction,
+    tau: Fraction,
+    rows: int,
+    delta: Fraction,
+    method: Method,
+    neighbours: Neighbours,
     analysis: Analysis,
-) -> Decimal:  # fmt: skip
+) -> Decimal:
     """Return the epsilon of a mechanism with these settings; infinite if tau is too small for delta."""
     if method == "mixing":
         return sketch(g, rows, delta, neighbours)

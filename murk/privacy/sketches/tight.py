@@ -152,9 +152,15 @@ def replaced(noise: Decimal, rows: int, delta: Decimal) -> Decimal:
 
 
 def total(
-    g: Fraction, eta: Fraction, tau: Fraction, rows: int, delta: Fraction, eigenvalue: bool, neighbours: Neighbours,
+    g: Fraction,
+    eta: Fraction,
+    tau: Fraction,
+    rows: int,
+    delta: Fraction,
+    eigenvalue: bool,
+    neighbours: Neighbours,
     claimed: Decimal,
-) -> Decimal:  # fmt: skip
+) -> Decimal:
     """Return the epsilon of a mechanism with these settings (``claimed`` if that holds); call within `precise`."""
     part = decimal(delta)
     if not eigenvalue:

@@ -372,9 +372,17 @@ class Spending:
     """
 
     def __init__(
-        self, connection: Connection, task: Booked, source: int, requests: ReleaseRequests, common: Common, *,
-        names: NameKey, sealing: NameKey, merged: Mapping[Id, Sequence[Id]],
-    ) -> None:  # fmt: skip
+        self,
+        connection: Connection,
+        task: Booked,
+        source: int,
+        requests: ReleaseRequests,
+        common: Common,
+        *,
+        names: NameKey,
+        sealing: NameKey,
+        merged: Mapping[Id, Sequence[Id]],
+    ) -> None:
         self._connection, self._source, self._requests = connection, source, requests
         self._names, self._sealing, self._merged = names, sealing, merged
         self._booked, self._task, self._prices_of_levels = task, task.number, task.levels

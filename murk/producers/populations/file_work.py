@@ -287,9 +287,13 @@ class PopulationConfig:
         kind, colon, column = self.level.partition(":")
         if colon and kind in ("column", "budget"):
             return FileSource(
-                self.source, task, person_column=self.person, level_column=column, budgets=kind == "budget",
+                self.source,
+                task,
+                person_column=self.person,
+                level_column=column,
+                budgets=kind == "budget",
                 strict=strict,
-            )  # fmt: skip
+            )
         return FileSource(self.source, task, person_column=self.person, level=self.level, strict=strict)
 
     def _check_organisations(self, task: Task) -> None:

@@ -173,9 +173,16 @@ class OrganisationPopulation(FilePopulation):
     def _producer(self, name: str) -> SketchProducer:
         if name not in self._producers:
             self._producers[name] = SketchProducer(
-                self.task, self.log, self.ledger, organisation=name, level=self.crowd.level, noise=self.crowd.noise,
-                policy=self._policy, problem=self.problem, source=self.source.digest,
-            )  # fmt: skip
+                self.task,
+                self.log,
+                self.ledger,
+                organisation=name,
+                level=self.crowd.level,
+                noise=self.crowd.noise,
+                policy=self._policy,
+                problem=self.problem,
+                source=self.source.digest,
+            )
         return self._producers[name]
 
     def _open_rows(self, block: Block) -> Groups:

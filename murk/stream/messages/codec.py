@@ -20,9 +20,21 @@ MAX_STATE: Final = 8 * 2**20  # longest state of a chain in bytes
 
 
 Reason = Literal[
-    "too-large", "malformed", "schema", "wrong-task", "simulated", "dimension", "level", "magnitude", "chain",
-    "expired", "stale", "future", "version", "duplicate",
-]  # fmt: skip
+    "too-large",
+    "malformed",
+    "schema",
+    "wrong-task",
+    "simulated",
+    "dimension",
+    "level",
+    "magnitude",
+    "chain",
+    "expired",
+    "stale",
+    "future",
+    "version",
+    "duplicate",
+]
 REASONS: Final[tuple[Reason, ...]] = get_args(Reason)
 EXCERPT: Final = 60
 # Beyond this, parsing would cost the receiver more than making the message costs the sender.

@@ -99,8 +99,12 @@ class Layout:
         self.words: dict[str, tuple[str, ...]] = {"level": tuple(rules.magnitudes)}
         if "question" in model:
             self.words["question"] = get_args(model["question"].annotation)
-        known = {"schema": f"{SCHEMA_VERSION}", "kind": f'"{rules.kind}"', "task": f'"{rules.task_hash}"',
-                 "simulated": "true" if rules.simulated else "false"}  # fmt: skip
+        known = {
+            "schema": f"{SCHEMA_VERSION}",
+            "kind": f'"{rules.kind}"',
+            "task": f'"{rules.task_hash}"',
+            "simulated": "true" if rules.simulated else "false",
+        }
         literals, holes, text = [], [], "{"
         for name, field in model.items():
             text += f'"{field.alias or name}":'
@@ -121,9 +125,14 @@ class Layout:
         limits = [_LATEST if name in ("time", "expires") else _LARGEST for name in holes]
         literal, word = (Packed.of([b"", *texts]) for texts in (literals, [*chain.from_iterable(words)]))
         self._program = (
-            np.frombuffer(literal.data, np.uint8), literal.ends, np.array([kinds.get(name, _WHOLE) for name in holes]),
-            np.array(limits), np.frombuffer(word.data, np.uint8), word.ends, np.cumsum([0, *map(len, words)]),
-        )  # fmt: skip
+            np.frombuffer(literal.data, np.uint8),
+            literal.ends,
+            np.array([kinds.get(name, _WHOLE) for name in holes]),
+            np.array(limits),
+            np.frombuffer(word.data, np.uint8),
+            word.ends,
+            np.cumsum([0, *map(len, words)]),
+        )
         self._longest = sum(map(len, literals)) + sum(
             max(map(len, these), default=_MOST_DIGITS + 13) for these in words
         )
@@ -187,9 +196,20 @@ _ZERO, _NINE, _A, _F, _MINUS, _COMMA, _QUOTE = b'09af-,"'
 
 @deferred
 def scan(
-    data: Array, ends: Array, literals: Array, literal_ends: Array, kinds: Array, limits: Array, words: Array,
-    word_ends: Array, word_places: Array, ids: Array, numbers: Array, texts: Array, integers: Array,
-) -> int:  # fmt: skip
+    data: Array,
+    ends: Array,
+    literals: Array,
+    literal_ends: Array,
+    kinds: Array,
+    limits: Array,
+    words: Array,
+    word_ends: Array,
+    word_places: Array,
+    ids: Array,
+    numbers: Array,
+    texts: Array,
+    integers: Array,
+) -> int:
     """Fill columns from messages and return the number of integers in payloads; -1 if a message has another form."""
     holes, found = len(kinds), 0
     for m in range(len(ends)):
@@ -284,9 +304,18 @@ def _head(records: Array, at: Array) -> Any:
 
 @deferred
 def merge(
-    known: Array, data: Array, texts: Array, ids: Array, questions: Array, order: Array, shift: Array, first: Array,
-    out: Array, ends: Array, counts: Array,
-) -> bool:  # fmt: skip
+    known: Array,
+    data: Array,
+    texts: Array,
+    ids: Array,
+    questions: Array,
+    order: Array,
+    shift: Array,
+    first: Array,
+    out: Array,
+    ends: Array,
+    counts: Array,
+) -> bool:
     """Merge new records into known ones, sorted by id, and note where each part ends and how many records it has.
 
     A record has the length of its payload's text (4 bytes, big-endian), its id (16), its question (1) and the text. A
@@ -354,9 +383,19 @@ def locate(records: Array, partitions: Array, starts: Array, chains: Array) -> b
 
 @deferred
 def compose(
-    records: Array, starts: Array, literals: Array, literal_ends: Array, kinds: Array, limits: Array, words: Array,
-    word_ends: Array, word_places: Array, fixed: Array, out: Array, ends: Array,
-) -> bool:  # fmt: skip
+    records: Array,
+    starts: Array,
+    literals: Array,
+    literal_ends: Array,
+    kinds: Array,
+    limits: Array,
+    words: Array,
+    word_ends: Array,
+    word_places: Array,
+    fixed: Array,
+    out: Array,
+    ends: Array,
+) -> bool:
     """Write messages of the records at ``starts``; of a word whose number is not fixed, they have the number."""
     written = 0
     digits = np.empty(20, np.uint8)

@@ -40,9 +40,14 @@ Schema = Annotated[int, Field(alias="schema", ge=SCHEMA_VERSION, le=SCHEMA_VERSI
 
 # Building a model is slow, and a process needs only a few.
 _WIRE = ConfigDict(
-    defer_build=True, strict=True, extra="forbid", frozen=True, populate_by_name=True, allow_inf_nan=False,
+    defer_build=True,
+    strict=True,
+    extra="forbid",
+    frozen=True,
+    populate_by_name=True,
+    allow_inf_nan=False,
     json_schema_serialization_defaults_required=True,
-)  # fmt: skip
+)
 
 
 class Release(BaseModel):
@@ -244,9 +249,15 @@ class NewtonRelease(PackedRelease):
 KINDS: Final[dict[str, type[Release]]] = {
     kind.model_fields["kind"].default: kind
     for kind in (
-        GradientRelease, ScoreRelease, ExampleRelease, MomentRelease, SketchRelease, GramRelease, NewtonRelease,
+        GradientRelease,
+        ScoreRelease,
+        ExampleRelease,
+        MomentRelease,
+        SketchRelease,
+        GramRelease,
+        NewtonRelease,
     )
-}  # fmt: skip
+}
 """Release models by kind."""
 
 

@@ -13,9 +13,13 @@ class Block(BaseModel):
 
     # A block is built with its task, unless it is used by itself.
     model_config = ConfigDict(
-        defer_build=True, extra="forbid", frozen=True, populate_by_name=False, allow_inf_nan=False,
+        defer_build=True,
+        extra="forbid",
+        frozen=True,
+        populate_by_name=False,
+        allow_inf_nan=False,
         protected_namespaces=(),
-    )  # fmt: skip
+    )
 
     # Keys of the resolved document that no file sets and no message proposes.
     hidden: ClassVar[frozenset[str]] = frozenset()

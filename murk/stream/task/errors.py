@@ -52,8 +52,18 @@ _MESSAGES: Final = {
 }
 
 # Tags of unions, which pydantic includes in an error's location although they are not keys.
-TAGS: Final = {"<date>", "<number>", "<categories>", "<binary>", "<classes>", "<real>", "<word>", "<schedule>",
-         "<named>", "<grid>"}  # fmt: skip
+TAGS: Final = {
+    "<date>",
+    "<number>",
+    "<categories>",
+    "<binary>",
+    "<classes>",
+    "<real>",
+    "<word>",
+    "<schedule>",
+    "<named>",
+    "<grid>",
+}
 
 
 def shown(value: object, limit: int = 60) -> str:

@@ -241,8 +241,9 @@ def with_published(data: dict[str, Any]) -> dict[str, Any]:
             raise task_error(
                 f"{shown(given)} contradicts as_published: true, with which it is "
                 f"{'null' if value is None else shown(value)}; remove one",
-                *blocks, key,
-            )  # fmt: skip
+                *blocks,
+                key,
+            )
         block[key] = given
     return content
 

@@ -208,9 +208,13 @@ class WorkerPool(Generic[Learner]):
             return 0
         if done.read:
             self.pulse.stepped(
-                chain, version=done.version, offset=done.offset,
-                learned=done.learned, duplicates=done.duplicates, dead=done.dead,
-            )  # fmt: skip
+                chain,
+                version=done.version,
+                offset=done.offset,
+                learned=done.learned,
+                duplicates=done.duplicates,
+                dead=done.dead,
+            )
         return done.read
 
     def _drop(self, *chains: int) -> None:

@@ -68,9 +68,13 @@ class Tally:
     def counters(self) -> Counters:
         """Return all sums."""
         return Counters(
-            learned=self._learned, duplicates=self._duplicates, dead=dict(self._dead), levels=dict(self._levels),
-            staleness=list(self._ages), staleness_sum=self._age_sum,
-        )  # fmt: skip
+            learned=self._learned,
+            duplicates=self._duplicates,
+            dead=dict(self._dead),
+            levels=dict(self._levels),
+            staleness=list(self._ages),
+            staleness_sum=self._age_sum,
+        )
 
 
 class DeadLetterLog:
@@ -449,10 +453,15 @@ class Worker:
         elif after is not None:
             self.offset = after
         state = StateMessage(
-            task=self._task.hash, identity=self._log.identity, chain=chain, offset=self.offset,
-            last_id=self._window.newest(self.offset), counters=self._counters, trail=self._trail.trail,
+            task=self._task.hash,
+            identity=self._log.identity,
+            chain=chain,
+            offset=self.offset,
+            last_id=self._window.newest(self.offset),
+            counters=self._counters,
+            trail=self._trail.trail,
             learner=learner.state_dict(),
-        )  # fmt: skip
+        )
         duplicates = len(messages) - learned - len(dead)
         progress = Progress(len(messages), learned, duplicates, len(dead), self.offset, learner.n_releases)
         encoded = state.encode()

@@ -536,8 +536,13 @@ def drift_of(settings: Settings, chains: Sequence[Learned]) -> Drift:
             # So few epochs may have no solution.
             continue
         comparison = compare(
-            whole.values - older.values, older.covariance, whole.covariance,
-            settings.epoch_number(start), releases - releases_known + before, releases, share,
-        )  # fmt: skip
+            whole.values - older.values,
+            older.covariance,
+            whole.covariance,
+            settings.epoch_number(start),
+            releases - releases_known + before,
+            releases,
+            share,
+        )
         comparisons += [] if comparison is None else [comparison]
     return concluded(settings.reported, releases, comparisons, REMEMBERED - 1)

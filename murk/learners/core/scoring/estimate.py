@@ -521,9 +521,19 @@ def estimate_of(names: tuple[str, ...], outlook: Outlook | None, chains: int, re
     unchecked = isinstance(solution, PublicSolution) and not solution.checked
     alike = solution.alike if not unchecked and (solution.public or not solution.alike) else None
     return ScoreEstimate(
-        names, solution.values, METHOD, np.sqrt(np.diag(covariance)), note, chains, releases, covariance,
-        people, alike, solution=solution, outlook=outlook,
-    )  # fmt: skip
+        names,
+        solution.values,
+        METHOD,
+        np.sqrt(np.diag(covariance)),
+        note,
+        chains,
+        releases,
+        covariance,
+        people,
+        alike,
+        solution=solution,
+        outlook=outlook,
+    )
 
 
 def _note(solution: AnySolution, once: bool) -> str:

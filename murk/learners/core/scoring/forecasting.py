@@ -21,9 +21,13 @@ _FORGOTTEN = 2  # multiple of the kept releases after which a forgetting chain h
 
 
 def estimates(
-    problem: ScoreProblem, records: Records, counts: Sequence[int], levels: Mapping[str, float], chains: int,
+    problem: ScoreProblem,
+    records: Records,
+    counts: Sequence[int],
+    levels: Mapping[str, float],
+    chains: int,
     rng: np.random.Generator,
-) -> Iterator[Callable[[], Estimate]]:  # fmt: skip
+) -> Iterator[Callable[[], Estimate]]:
     """Yield functions that return the estimate after each number of people, in order, spread over chains."""
     # Chains at the same models are simulated as one.
     chains = chains if problem.interactive and not problem.settings.shared else 1

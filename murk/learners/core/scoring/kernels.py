@@ -44,9 +44,16 @@ _compiled_length = within(_length)
 
 
 def _vectors_early(
-    X: Array, y: Array, origin: Array, transform: Array, reach: float, exponent: float, binary: bool, question: int,
+    X: Array,
+    y: Array,
+    origin: Array,
+    transform: Array,
+    reach: float,
+    exponent: float,
+    binary: bool,
+    question: int,
     out: Array,
-) -> None:  # fmt: skip
+) -> None:
     # The compiled loop on Python's own numbers, which are faster than an array's.
     shift, rows = origin.tolist(), transform.tolist()
     for i, (x, target) in enumerate(zip(X.tolist(), y.tolist(), strict=True)):
@@ -72,9 +79,16 @@ def _vectors_early(
 
 @deferred_to(_vectors_early)
 def vectors(
-    X: Array, y: Array, origin: Array, transform: Array, reach: float, exponent: float, binary: bool, question: int,
+    X: Array,
+    y: Array,
+    origin: Array,
+    transform: Array,
+    reach: float,
+    exponent: float,
+    binary: bool,
+    question: int,
     out: Array,
-) -> None:  # fmt: skip
+) -> None:
     """Write scores of coded records, or the v of their matrices ``v v'``, into ``out`` (m, p): no longer than 1.
 
     Missing targets (NaN) give zeros, except in a scatter; so do non-finite values.

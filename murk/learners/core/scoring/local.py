@@ -43,9 +43,12 @@ class LocalScores(RecordEngine, ScoreEngine):
     _kernels = k
 
     def __init__(
-        self, settings: Settings, guarantees: Mapping[str, Guarantee], make: Callable[[Guarantee], ScoreMechanisms],
+        self,
+        settings: Settings,
+        guarantees: Mapping[str, Guarantee],
+        make: Callable[[Guarantee], ScoreMechanisms],
         noise: NoiseSource,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._make, self._noise = make, noise
         self._seed = noise.seed if type(noise) is SimulatedNoise else None
         self._direct = self._seed is not None or type(noise) is SecureNoise

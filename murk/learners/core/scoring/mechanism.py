@@ -207,9 +207,14 @@ class ScoreMechanisms:
 
 
 def score_mechanisms(
-    kind: str | None, guarantee: Guarantee, features: int, contrasts: int = 1, *, matrices: bool = True,
+    kind: str | None,
+    guarantee: Guarantee,
+    features: int,
+    contrasts: int = 1,
+    *,
+    matrices: bool = True,
     sets: bool = False,
-) -> ScoreMechanisms:  # fmt: skip
+) -> ScoreMechanisms:
     """Return a level's mechanisms; raise UserError if the kind is unknown or cannot provide the guarantee."""
     score = calibrate(kind, guarantee, dimension=contrasts * features, radius=1.0)
     # The same kind, so that all have the same cost in every currency and the same guarantee.

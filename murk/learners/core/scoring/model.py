@@ -134,9 +134,7 @@ def asked(words: NDArray[np.uint64], model: Model) -> NDArray[np.int64]:
     return np.where(words < scatter, 1, np.where(words < matrix, 2, np.where(words < inside, 3, 0)))
 
 
-def check_model(
-    flat: Floats, features: int, contrasts: int = 1, *, matrices: bool = True, sets: bool = False
-) -> Model:  # fmt: skip
+def check_model(flat: Floats, features: int, contrasts: int = 1, *, matrices: bool = True, sets: bool = False) -> Model:
     """Return a published vector as a model; raise HostileModelError for one that no honest learner publishes."""
     flat = np.asarray(flat, dtype=np.float64)
     size = model_size(features, contrasts, sets=sets)
@@ -230,7 +228,7 @@ def directions(X: Floats, model: Model, reach: float | None = None) -> Floats:
 
 def vectors(
     X: Floats, y: Floats, model: Model, response: Response, question: Question, coverage: float = 0.0
-) -> Floats:  # fmt: skip
+) -> Floats:
     """Return the mechanism's inputs for coded records, (m, p): scores, or the v of matrices ``v v'`` in units of M/2.
 
     Missing targets (NaN) give zeros except in a scatter: curvatures over scatters are the share of targets present.
@@ -253,9 +251,16 @@ def vectors(
     out = empty((len(X), p))
     reach = model.reach if question == "score" else model.matrix_reach
     kernels.vectors(
-        X, y, model.origin[:p], model.transform, reach, model.exponent, response.binary,
-        QUESTIONS.index(question), out,
-    )  # fmt: skip
+        X,
+        y,
+        model.origin[:p],
+        model.transform,
+        reach,
+        model.exponent,
+        response.binary,
+        QUESTIONS.index(question),
+        out,
+    )
     return out
 
 

@@ -115,9 +115,12 @@ class ScoreProblem:
         return ["inside" if word < inside else "score"]
 
     def vectors(
-        self, X: NDArray[np.float64], y: NDArray[np.float64], theta: NDArray[np.float64] | None = None,
+        self,
+        X: NDArray[np.float64],
+        y: NDArray[np.float64],
+        theta: NDArray[np.float64] | None = None,
         question: Question = "score",
-    ) -> NDArray[np.float64]:  # fmt: skip
+    ) -> NDArray[np.float64]:
         """Return the mechanism's inputs for coded records, (m, p); see `murk.learners.core.scoring.model.vectors`."""
         model = self._model(self.initial if theta is None else theta)
         # An overflow caused by a hostile model gives zeros for any record.

@@ -41,9 +41,25 @@ from murk.privacy.noise.philox import Purpose, block
 
 # Indices into ``whole``; the sums from COUNT on are read at once.
 (
-    FEATURES, NUMBERS, MATRIX, CLASSES, BINARY, SIMULATED, SEED, START, ROOM, SCATTER_BELOW, MATRIX_BELOW, STEPS, ASKED,
-    COUNT, SCORES, SCATTERS, CURVATURES, WHOLE_HEADER,
-) = range(18)  # fmt: skip
+    FEATURES,
+    NUMBERS,
+    MATRIX,
+    CLASSES,
+    BINARY,
+    SIMULATED,
+    SEED,
+    START,
+    ROOM,
+    SCATTER_BELOW,
+    MATRIX_BELOW,
+    STEPS,
+    ASKED,
+    COUNT,
+    SCORES,
+    SCATTERS,
+    CURVATURES,
+    WHOLE_HEADER,
+) = range(18)
 REACH, MATRIX_REACH, EXPONENT, SPACING, UNIT, TARGET, REAL_HEADER = range(7)  # indices into ``real``
 
 Array = NDArray[Any]
@@ -152,15 +168,29 @@ def answer(start: int, whole: Array, real: Array, noise: Array, payload: Array, 
             class_scores(rows, target, origin, turned, real[REACH], real[EXPONENT], basis, rows_at(vector_at, 1, d))
         else:
             vectors(
-                rows, target, origin, turned, real[REACH], real[EXPONENT], whole[BINARY] == 1, question,
+                rows,
+                target,
+                origin,
+                turned,
+                real[REACH],
+                real[EXPONENT],
+                whole[BINARY] == 1,
+                question,
                 rows_at(vector_at, 1, p),
-            )  # fmt: skip
+            )
         quantise_l2(numbers_at(vector_at, d), real[SPACING], whole[STEPS], payload[:d])
     else:
         vectors(
-            rows, target, origin[:p], turned, real[MATRIX_REACH], real[EXPONENT], whole[BINARY] == 1, question,
+            rows,
+            target,
+            origin[:p],
+            turned,
+            real[MATRIX_REACH],
+            real[EXPONENT],
+            whole[BINARY] == 1,
+            question,
             rows_at(vector_at, 1, p),
-        )  # fmt: skip
+        )
         outer(rows_at(vector_at, 1, p), rows_at(start + 8 * (reals - m), 1, m))
         matrix, unit = real[reals - m :], real[UNIT]
         for j in range(m):

@@ -255,7 +255,7 @@ class Settings:
 
     def _next_model(
         self, solution: AnySolution, found: Sequence[Summary], count: int, mechanisms: Mapping[str, ScoreMechanisms]
-    ) -> Model:  # fmt: skip
+    ) -> Model:
         if isinstance(solution, Shares):
             return self.first_model(mechanisms)
         pair: Any = mechanisms["default"]

@@ -63,7 +63,7 @@ class Epoch:
     @classmethod
     def of_state(
         cls, state: Mapping[str, Any], features: int, contrasts: int, levels: Iterable[str], *, sets: bool = False
-    ) -> Epoch:  # fmt: skip
+    ) -> Epoch:
         """Read what `to_state` wrote; raise MurkError if the state is malformed."""
         try:
             start, packed, tallies = state["start"], state["model"], state["tallies"]

@@ -25,8 +25,13 @@ from murk.stream.task.task import Task
 
 _RELEASES = re.compile(r"murk-(.+)-releases")
 _RETENTION = (
-    "cleanup.policy", "retention.ms", "retention.bytes", "segment.ms", "message.timestamp.type", "min.insync.replicas",
-)  # fmt: skip
+    "cleanup.policy",
+    "retention.ms",
+    "retention.bytes",
+    "segment.ms",
+    "message.timestamp.type",
+    "min.insync.replicas",
+)
 _ENVELOPE = 16_384  # bytes of a message's key and headers and of its batch's header
 
 

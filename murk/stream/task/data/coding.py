@@ -364,9 +364,19 @@ def _as_floats(column: Any) -> NDArray[np.float64] | None:
 
 WEEKDAYS: Final = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 MONTHS: Final = (
-    "January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November",
+    "January",
+    "February",
+    "March",
+    "April",
+    "May",
+    "June",
+    "July",
+    "August",
+    "September",
+    "October",
+    "November",
     "December",
-)  # fmt: skip
+)
 PARTS: Final[dict[str, tuple[str, ...]]] = {"number": (), "weekday": WEEKDAYS, "month": MONTHS}
 """Parts of a date that can be coded, with their categories."""
 _TIME: Final = r"(?:[01]\d|2[0-3])(?::?[0-5]\d(?::?[0-5]\d(?:[.,]\d*)?)?)?"

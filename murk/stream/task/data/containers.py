@@ -19,9 +19,13 @@ _NUMBERS: Final = "biuf"
 # Types of columns that hold no numbers, text, booleans or dates: of numpy by kind, of Polars by name.
 _NUMPY_UNSUITABLE: Final = {"S": "bytes", "V": "a struct", "c": "complex numbers", "m": "a duration"}
 _POLARS_UNSUITABLE: Final = {
-    "Binary": "bytes", "Duration": "a duration", "Time": "a time of day", "List": "a list", "Array": "a list",
+    "Binary": "bytes",
+    "Duration": "a duration",
+    "Time": "a time of day",
+    "List": "a list",
+    "Array": "a list",
     "Struct": "a struct",
-}  # fmt: skip
+}
 
 
 def column_array(column: Any, what: str = "the column") -> NDArray[Any]:
@@ -93,9 +97,17 @@ def check_arrow_type(kind: Any, what: str) -> None:
 
     types = pyarrow.types
     able = (
-        types.is_boolean, types.is_integer, types.is_floating, types.is_decimal, types.is_string, types.is_large_string,
-        types.is_string_view, types.is_date, types.is_timestamp, types.is_null,
-    )  # fmt: skip
+        types.is_boolean,
+        types.is_integer,
+        types.is_floating,
+        types.is_decimal,
+        types.is_string,
+        types.is_large_string,
+        types.is_string_view,
+        types.is_date,
+        types.is_timestamp,
+        types.is_null,
+    )
     plain = kind.value_type if types.is_dictionary(kind) else kind
     if not any(test(plain) for test in able):
         raise _unsuitable(what, _type_in_words(types, plain))
@@ -104,10 +116,15 @@ def check_arrow_type(kind: Any, what: str) -> None:
 def _type_in_words(types: Any, kind: Any) -> str:
     """Name a type without its parts: field names of a struct may be a person's values."""
     words: dict[str, Any] = {
-        "a struct": types.is_struct, "a map": types.is_map, "a union": types.is_union, "a list": types.is_nested,
-        "a time of day": types.is_time, "a duration": types.is_duration, "an interval": types.is_interval,
+        "a struct": types.is_struct,
+        "a map": types.is_map,
+        "a union": types.is_union,
+        "a list": types.is_nested,
+        "a time of day": types.is_time,
+        "a duration": types.is_duration,
+        "an interval": types.is_interval,
         "bytes": lambda one: "binary" in str(one),
-    }  # fmt: skip
+    }
     return next((word for word, test in words.items() if test(kind)), "another one")
 
 
