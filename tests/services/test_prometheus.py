@@ -51,10 +51,15 @@ RECORDS = 5_200
 PEOPLE = RECORDS * 3 // 4  # every fourth record is a second one of the person before, and refused
 # Of further tasks, with other protocols, which have what the first one's has not.
 CONTRASTS = 'contrasts: [{feature: same_sex, category: "yes", against: "no"}]'
-OTHERS = {"examples": f"protocol: examples\n{CONTRASTS}", "scores": "protocol: scores\npublic: {set_aside: 500}"}
+OTHERS = {
+    "examples": f"protocol: examples\n{CONTRASTS}",
+    "scores": "protocol: scores\npublic: {set_aside: 500}\npredictions: {coverage: 0.9, share: 0.2}",
+}
 OF_OTHERS = {
     "with protocol examples": "examples",
     "with `contrasts`": "examples",
+    "with `predictions`": "scores",
+    "with `predictions`, once enough people have answered": "scores",
     "if releases allow this check: scores, examples and moments (not joint or separate ones)": "scores",
 }
 SHUFFLED = "shuffled"

@@ -46,7 +46,9 @@ def model() -> Json:
             ),
             Section("Contrasts (only with contrasts in the task)", [Line([_contrasts()], 8)], folded=True),
             Section(
-                "Prediction sets (only with predictions in the task)", [Line([_sets(), _thresholds()], 8)], folded=True
+                "Prediction sets (only with predictions in the task)",
+                [Line([_sets(), _thresholds(), _answers()], 8, (9, 9, 6))],
+                folded=True
             ),
             Section("Has the model changed?", [Line([_drift(), _changes(), _used()], 8, (9, 9, 6))]),
             Section("Releases learned", [Line([_version()], 7)]),
@@ -225,6 +227,13 @@ def _thresholds() -> Json:
         least=0,
         empty="no prediction sets yet",
     )
+
+
+def _answers() -> Json:
+    return stat(
+        "Answers about prediction sets", "People who were asked whether their target is in the set of the model.",
+        'max(murk_prediction_answers{task="$task"})', decimals=0, empty="nobody was asked",
+    )  # fmt: skip
 
 
 def _used() -> Json:

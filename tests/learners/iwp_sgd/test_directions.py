@@ -80,7 +80,7 @@ def test_the_promise_is_that_of_a_vector_no_longer_than_1():
         assert made.cost(currency) == plain.cost(currency)
     assert made.magnitude > plain.magnitude
     assert made.to_dict()["release"] == "directions"
-    with pytest.raises(UserError, match="6 numbers and radius 1"):
+    with pytest.raises(UserError, match="noise of dimension 6 and radius 1"):
         ExampleDirections(COUNT, GaussianMechanism.calibrate(GaussianDP(1.0), dimension=COUNT, radius=1.0))
     with pytest.raises(UserError, match="directions of shape"):
         made.randomize(np.zeros((2, 3)), SimulatedNoise(1), [0, 1])

@@ -445,7 +445,7 @@ def test_the_monitor_shows_sets():
         (sample.name, sample.labels.get("end")): sample.value
         for metric in METRICS
         if metric.name.startswith("murk_prediction")
-        for sample in family(metric, "t", VALUES[metric.name](snapshot)).samples
+        for sample in family(metric, {"t": VALUES[metric.name](snapshot)}).samples
     }
     assert samples["murk_prediction_threshold", None] == told["threshold"] > 0.5
     assert samples["murk_prediction_answers", None] == told["answers"]

@@ -278,7 +278,7 @@ class Settings:
 
     # Prediction sets
 
-    @property
+    @cached_property
     def coverage(self) -> float:
         """Nominal coverage of prediction sets; 0 without any."""
         return 0.0 if self.wanted is None else self.wanted.coverage
