@@ -148,9 +148,12 @@ def _describe_set(task: Task, sets: PredictionSets, members: list[Any]) -> dict[
     if isinstance(target, RealTarget):
         chosen, words = members, f"between {members[0]:.4g} and {members[1]:.4g}"
     else:
-        labels = target.classes if isinstance(target, ClassTarget) else (f"not {target.positive}", target.positive)
+        if isinstance(target, ClassTarget):
+            labels: Sequence[str] = target.classes
+        else:
+            labels = target.negative or f"not {target.positive}", target.positive
         chosen = [label for label, inside in zip(labels, members, strict=True) if inside]
-        words = " or ".join(chosen) or "in no label likely enough"
+        words = " or ".join(chosen) or "none of the labels, as none is likely enough"
     sentence = f"A person's {target.name} is {words}, by prediction sets of {sets.coverage:.0%} coverage."
     return {"set": chosen, "set_words": sentence}
 

@@ -2,6 +2,7 @@
 
 import math
 import pickle
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ import murk
 from murk.errors import UserError
 from murk.learners.estimates.estimate import RANDOM_SCALING, Estimate
 from murk.learners.results.numbers import span
-from murk.learners.results.predictions import describe_prediction, predict, predicted_intervals
+from murk.learners.results.predictions import _describe_set, describe_prediction, predict, predicted_intervals
 from murk.learners.results.result import Result
 from murk.learners.results.text import describe_disagreement
 from murk.stream import Task
@@ -164,3 +165,22 @@ def test_odds_and_points_that_disagree_are_explained():
     assert told([0.1, 0.2], [0.01, 0.02]) == told([-0.1, 0.2], [-0.01, 0.02]) == []
     assert "Odds ratio and points of age disagree" in told([0.1, 0.2], [-0.01, 0.02])[0]
     assert "Points of age are not learned although the odds ratio is" in told([0.1, 0.2], [-math.inf, math.inf])[0]
+
+
+@pytest.mark.parametrize(
+    ("target", "members", "words"),
+    [
+        ('{name: y, kind: binary, positive: "yes", negative: "no"}', [True, True], "is no or yes, by"),
+        ('{name: y, kind: binary, positive: "yes"}', [True, False], "is not yes, by"),
+        ("{name: y, kind: classes, classes: [a, b, c]}", [True, False, True], "is a or c, by"),
+        ("{name: y, kind: classes, classes: [a, b, c]}", [False] * 3, "is none of the labels, as none is likely"),
+    ],
+)
+def test_a_set_names_its_labels(target, members, words):
+    task = Task.parse(
+        f"name: t\nfeatures: [{{name: a, low: 0, high: 1}}]\ntarget: {target}\n"
+        "privacy: {guarantee: {gdp: {mu: 1.0}}}\n"
+    )
+    found = _describe_set(task, SimpleNamespace(coverage=0.9), members)
+    assert words in found["set_words"]
+    assert len(found["set"]) == sum(members)
