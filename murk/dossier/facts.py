@@ -162,13 +162,8 @@ def together(mechanism: Any, guarantee: Guarantee, count: int) -> Guarantee | No
     """Return the joint guarantee of several releases in the strongest possible kind, if any."""
     account = Accountant()
     account.compose(mechanism if hasattr(mechanism, "guarantees") else guarantee, count=count)
-    added_delta = count * float(getattr(guarantee, "delta", 0.0))
-    for kind, options in (("pure", {}), ("gdp", {}), ("zcdp", {}), ("approx", {"delta": 2 * added_delta})):
-        try:
-            return account.spent(kind, **options)  # type: ignore[arg-type]
-        except UserError:
-            continue
-    return None
+    delta = float(getattr(guarantee, "delta", 0.0))
+    return account.strongest(delta, 2 * count * delta)
 
 
 def _of(guarantee: Guarantee, kind: Any) -> str:

@@ -2,25 +2,64 @@
 
 import math
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Literal
 
 from murk.errors import UserError
 from murk.privacy import conversions
-from murk.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, Kind, PureDP, ZeroConcentratedDP
+from murk.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, Kind, PureDP, TruncatedCDP, ZeroConcentratedDP
 from murk.privacy.rounding import decimal, float_down, float_up, precise, rational
 
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """``count`` releases with the same guarantees; a parameter is None if they imply no guarantee of its kind."""
+    """``count`` releases with the same guarantees; a parameter is None if they imply no guarantee of its kind.
+
+    ``truncated`` are their truncated concentrated guarantees by increasing omega.
+    """
 
     count: int
     pure: Fraction | None
     gdp: Fraction | None
     zcdp: Fraction | None
     approx: tuple[Fraction, Fraction] | None
+    truncated: tuple[TruncatedCDP, ...] = ()
+
+    def up_to(self, omega: float) -> TruncatedCDP | None:
+        """Return the guarantee for orders up to omega, of those with the least omega that suffices."""
+        return next((claim for claim in self.truncated if claim.omega >= omega), None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Route:
+    """A way to an (epsilon, delta) of all releases: those of some are added, and the others have a joint curve.
+
+    Without omega, the others all have a rho, of ``entries``. With it, ``rho`` is their sum for orders up to omega.
+    """
+
+    epsilon: Fraction
+    delta: Fraction
+    entries: list[_Entry]
+    rho: float = 0.0
+    omega: float | None = None
+
+    def epsilon_at(self, delta: float) -> Fraction:
+        """Return the least epsilon at a delta; raise `UserError` if that leaves no delta for the others."""
+        left = float_down(rational(delta) - self.delta)
+        if self.omega is None:
+            return self.epsilon + _epsilon(self.entries, left)
+        if left == 0:
+            raise UserError("no delta is left for the joint guarantee of the releases; give a larger delta")
+        return self.epsilon + rational(conversions.zcdp_epsilon(self.rho, left, self.omega))
+
+    def delta_at(self, epsilon: float) -> Fraction:
+        """Return the least delta at an epsilon."""
+        left = rational(epsilon) - self.epsilon
+        if self.omega is None:
+            return self.delta + _delta(self.entries, left)
+        return self.delta + rational(conversions.zcdp_delta(self.rho, float_down(left), self.omega))
 
 
 class Accountant:
@@ -28,8 +67,9 @@ class Accountant:
 
     Pure epsilon adds, rho adds, mu adds in quadrature, (epsilon, delta) adds. Different kinds are composed in the best
     kind that all imply: pure is GDP with mu = 2 Phi^-1(e^epsilon / (1 + e^epsilon)) and zCDP with rho = epsilon^2 / 2;
-    GDP is zCDP with rho = mu^2 / 2. (epsilon, delta) is added to the epsilon of all others at the remaining delta. Sums
-    are exact, and the answer is rounded up.
+    GDP is zCDP with rho = mu^2 / 2. (epsilon, delta) is added to the epsilon of all others at the remaining delta. Of
+    mixtures, which have a `TruncatedCDP`, rho and delta add, with those of all others, for orders that all of them
+    bound, if that is less. Sums are exact, and the answer is rounded up.
 
     Mechanisms may be chosen in view of earlier releases if their guarantees are fixed in advance. If the guarantees
     themselves depend on earlier releases, keep to a cap in mu^2 (Smith, Thakurta, "Fully adaptive composition for
@@ -99,39 +139,76 @@ class Accountant:
         for kind in kinds:
             if all(getattr(entry, kind) is not None for entry in self._entries):
                 return start + self.spent(kind).describe()
-        own_delta = self._added()[1]
+        own_delta = min(route.delta for route in self._routes())
         return start + self.spent("approx", delta=max(delta, float_up(2 * own_delta))).describe()
 
-    def _added(self) -> tuple[Fraction, Fraction]:
-        """Add up (epsilon, delta) of the releases that have no other guarantee."""
-        known = [(entry.count, entry.approx) for entry in self._entries if entry.zcdp is None]
-        epsilon = sum((count * approx[0] for count, approx in known if approx), Fraction(0))
-        delta = sum((count * approx[1] for count, approx in known if approx), Fraction(0))
-        if delta >= 1:
-            raise UserError("these releases have no joint guarantee: their deltas add up to 1 or more")
-        return epsilon, delta
+    def strongest(self, *deltas: float) -> Guarantee | None:
+        """Return the joint guarantee in the strongest kind that all releases imply, or None.
 
-    def _with_zcdp(self) -> list[_Entry]:
-        return [entry for entry in self._entries if entry.zcdp is not None]
+        If only (epsilon, delta) is possible, it is at the first of ``deltas`` that suffices.
+        """
+        kinds: tuple[Kind, ...] = ("pure", "gdp", "zcdp")
+        for kind in kinds:
+            with suppress(UserError):
+                return self.spent(kind)
+        for delta in deltas:
+            with suppress(UserError):
+                return self.spent("approx", delta=delta)
+        return None
+
+    def _routes(self) -> list[_Route]:
+        """Return all ways to an (epsilon, delta); raise `UserError` if in all of them the deltas add up to 1."""
+        omegas = sorted({claim.omega for entry in self._entries for claim in entry.truncated})
+        routes = [route for omega in (None, *omegas) if (route := self._route(omega)) and route.delta < 1]
+        if not routes:
+            raise UserError("these releases have no joint guarantee: their deltas add up to 1 or more")
+        return routes
+
+    def _route(self, omega: float | None) -> _Route | None:
+        epsilon = delta = rho = Fraction(0)
+        for entry in self._entries:
+            claim = None if omega is None else entry.up_to(omega)
+            if entry.zcdp is not None:
+                rho += entry.count * entry.zcdp
+            elif claim is not None:
+                rho += entry.count * rational(claim.rho)
+                delta += entry.count * rational(claim.delta)
+            elif entry.approx is not None:
+                epsilon += entry.count * entry.approx[0]
+                delta += entry.count * entry.approx[1]
+            else:
+                return None
+        return _Route(
+            epsilon, delta, [entry for entry in self._entries if entry.zcdp is not None], float_up(rho), omega
+        )
 
     def _at_delta(self, delta: float) -> ApproxDP:
-        epsilon, own_delta = self._added()
-        left = rational(delta) - own_delta
-        if left < 0:
+        routes = self._routes()
+        least = min(route.delta for route in routes)
+        if rational(delta) < least:
             raise UserError(
-                f"delta={delta:g} is below the sum of the releases' own deltas; give {float_up(own_delta):g} or more"
+                f"delta={delta:g} is below the sum of the releases' own deltas; give {float_up(least):g} or more"
             )
-        return ApproxDP(float_up(epsilon + _epsilon(self._with_zcdp(), float_down(left))), delta)
+        found: list[Fraction] = []
+        for route in routes:
+            if route.delta <= rational(delta):
+                try:
+                    found.append(route.epsilon_at(delta))
+                except UserError as error:
+                    reason = error
+        if not found:
+            raise reason
+        return ApproxDP(float_up(min(found)), delta)
 
     def _at_epsilon(self, epsilon: float) -> ApproxDP:
-        own_epsilon, delta = self._added()
-        left = rational(epsilon) - own_epsilon
-        if left < 0:
+        routes = self._routes()
+        least = min(route.epsilon for route in routes)
+        if rational(epsilon) < least:
             raise UserError(
                 f"epsilon={epsilon:g} is below the sum of the (epsilon, delta) releases' own epsilons; "
-                f"give {float_up(own_epsilon):g} or more"
+                f"give {float_up(least):g} or more"
             )
-        total = float_up(delta + _delta(self._with_zcdp(), left))
+        total = float_up(min(route.delta_at(epsilon) for route in routes if route.epsilon <= rational(epsilon)))
         if total >= 1:
             raise UserError(f"at epsilon={epsilon:g} these releases have no guarantee (delta is 1); increase epsilon")
         return ApproxDP(epsilon, total)
@@ -167,10 +244,11 @@ def _entry(claims: tuple[Guarantee, ...], count: int) -> _Entry:
             figures["zcdp"].append(rational(claim.mu) ** 2 / 2)
         elif isinstance(claim, ZeroConcentratedDP):
             figures["zcdp"].append(rational(claim.rho))
+    truncated = sorted((claim for claim in claims if isinstance(claim, TruncatedCDP)), key=lambda claim: claim.omega)
     best = {kind: min(values) if values else None for kind, values in figures.items()}
-    if best["zcdp"] is None and approx is None:
+    if best["zcdp"] is None and approx is None and not truncated:
         raise UserError(f"cannot account for {claims!r}: a kind of guarantee that Murk does not know")
-    return _Entry(count, best["pure"], best["gdp"], best["zcdp"], approx)
+    return _Entry(count, best["pure"], best["gdp"], best["zcdp"], approx, tuple(truncated))
 
 
 def _reason(kind: str, entry: _Entry) -> str:

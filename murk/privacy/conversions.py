@@ -12,6 +12,7 @@ from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
 
+from murk.errors import UserError
 from murk.privacy.rounding import (
     decimal,
     float_down,
@@ -28,7 +29,7 @@ from murk.privacy.rounding import (
 _MARGIN = Decimal("1e-45")
 
 
-def _best_order(rho: float, value: float, *, epsilon_known: bool) -> float:
+def _best_order(rho: float, value: float, omega: float, *, epsilon_known: bool) -> float:
     """Return the Renyi order, minus 1, with the least delta at epsilon = ``value``, or the least epsilon at delta.
 
     Every order gives a valid result, so the search need not be exact: a grid, then golden-section search.
@@ -42,24 +43,26 @@ def _best_order(rho: float, value: float, *, epsilon_known: bool) -> float:
             return excess * (rho * order - value) - math.log(excess) + order * shape
         return rho * order + shape - (math.log(value) + math.log(order)) / excess
 
-    grid = [-30 + 0.5 * k for k in range(181)]
+    most = math.inf if omega == math.inf else float_down(rational(omega) - 1)
+    grid = [min(-30 + 0.5 * k, math.log(most)) for k in range(181)]
     best = min(range(len(grid)), key=lambda k: cost(grid[k]))
     low, high = grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)]
     ratio = (math.sqrt(5) - 1) / 2
     for _ in range(60):
         inner, outer = high - ratio * (high - low), low + ratio * (high - low)
         low, high = (low, outer) if cost(inner) < cost(outer) else (inner, high)
-    return math.exp((low + high) / 2)
+    return min(math.exp((low + high) / 2), most)
 
 
 @lru_cache(maxsize=4096)
-def zcdp_epsilon(rho: float, delta: float) -> float:
+def zcdp_epsilon(rho: float, delta: float, omega: float = math.inf) -> float:
     r"""Return an epsilon for which every rho-zCDP release is (epsilon, delta)-DP, by the best Renyi conversion.
 
     .. math:: \epsilon = \min_{\alpha > 1} \rho\alpha + \log\frac{\alpha - 1}{\alpha}
         - \frac{\log\delta + \log\alpha}{\alpha - 1}
 
-    If the release is Gaussian, its exact curve (`gdp_epsilon` at mu = sqrt(2 rho)) is smaller.
+    With ``omega``, for orders up to omega only: of (rho, omega)-truncated concentrated privacy. If the release is
+    Gaussian, its exact curve (`gdp_epsilon` at mu = sqrt(2 rho)) is smaller.
 
     Reference: Canonne, Kamath, Steinke, "The discrete Gaussian for differential privacy", 2020, proposition 12.
 
@@ -67,10 +70,12 @@ def zcdp_epsilon(rho: float, delta: float) -> float:
     4.728
     """
     require("rho", rho)
+    if not omega > 1:
+        raise UserError(f"omega={omega!r} is out of range: it must be above 1")
     require("delta", delta, positive=True, below=1.0)
     if rho == 0:
         return 0.0
-    excess = _best_order(rho, delta, epsilon_known=False)
+    excess = _best_order(rho, delta, omega, epsilon_known=False)
     with precise():
         step = decimal(rational(excess))
         order = 1 + step
@@ -83,11 +88,13 @@ def zcdp_epsilon(rho: float, delta: float) -> float:
 
 
 @lru_cache(maxsize=4096)
-def zcdp_delta(rho: float, epsilon: float) -> float:
+def zcdp_delta(rho: float, epsilon: float, omega: float = math.inf) -> float:
     r"""Return a delta for which every rho-zCDP release is (epsilon, delta)-DP, by the best Renyi conversion.
 
     .. math:: \delta = \min_{\alpha > 1} \frac{e^{(\alpha-1)(\alpha\rho - \epsilon)}}{\alpha - 1}
         \left(1 - \frac1\alpha\right)^{\alpha}
+
+    With ``omega``, for orders up to omega only.
 
     Reference: Canonne, Kamath, Steinke 2020, proposition 12.
 
@@ -95,10 +102,12 @@ def zcdp_delta(rho: float, epsilon: float) -> float:
     '1.0e-05'
     """
     require("rho", rho)
+    if not omega > 1:
+        raise UserError(f"omega={omega!r} is out of range: it must be above 1")
     require("epsilon", epsilon)
     if rho == 0:
         return 0.0
-    excess = _best_order(rho, epsilon, epsilon_known=True)
+    excess = _best_order(rho, epsilon, omega, epsilon_known=True)
     with precise():
         step = decimal(rational(excess))
         order = 1 + step

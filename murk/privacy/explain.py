@@ -65,6 +65,9 @@ def max_attack_accuracy(kind: str, **parameters: float) -> float:
     """Return the largest probability of telling two records apart: (1 + total variation) / 2."""
     if kind == "gdp":
         return _phi(parameters["mu"] / 2)
+    if kind == "tcdp":
+        points = ((k / 8, delta) for k, delta in enumerate(_truncated_curve(**parameters)))
+        return min(max_attack_accuracy("approx", epsilon=epsilon, delta=min(delta, 1.0)) for epsilon, delta in points)
     if kind == "zcdp":
         rho = parameters["rho"]
         # Total variation from the Kullback-Leibler divergence: Pinsker, and Bretagnolle-Huber where it is large.
@@ -123,3 +126,20 @@ def describe_zcdp(rho: float, equivalents: str) -> str:
         + _adversary(success, min(1.0, _FALSE_ALARMS + 2 * success - 1, *curve))
         + equivalents
     )
+
+
+def describe_tcdp(rho: float, omega: float, delta: float) -> str:
+    """Describe truncated concentrated differential privacy."""
+    curve = _truncated_curve(rho, omega, delta)
+    found = min(1.0, *(each + math.exp(k / 8) * _FALSE_ALARMS for k, each in enumerate(curve)))
+    return (
+        f"Truncated concentrated differential privacy, rho = {rho:.10g}, omega = {omega:.10g}, delta = {delta:.10g}: "
+        "but for an event of probability delta, what is released tells any two possible records apart by at most rho "
+        "times alpha in Renyi divergence of every order alpha up to omega. "
+        + _adversary(max_attack_accuracy("tcdp", rho=rho, omega=omega, delta=delta), found)
+    )
+
+
+def _truncated_curve(rho: float, omega: float, delta: float) -> list[float]:
+    """Return delta at epsilon = 0, 1/8, ..., 3."""
+    return [delta + zcdp_delta(rho, k / 8, omega) for k in range(25)]

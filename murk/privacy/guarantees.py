@@ -1,4 +1,4 @@
-"""Guarantees of one release, or of several together: four kinds of local differential privacy.
+"""Guarantees of one release, or of several together: five kinds of local differential privacy.
 
 Every guarantee is about *replacing* a record by any other (local privacy), never about leaving it out.
 """
@@ -13,12 +13,13 @@ from murk.errors import UserError
 from murk.privacy import conversions, explain
 from murk.privacy.rounding import float_down, float_up, rational, require
 
-Kind = Literal["pure", "approx", "gdp", "zcdp"]
+Kind = Literal["pure", "approx", "gdp", "zcdp", "tcdp"]
 
 KINDS: dict[str, str] = {"pure": "PureDP", "approx": "ApproxDP", "gdp": "GaussianDP", "zcdp": "ZeroConcentratedDP"}
+"""Kinds that can be asked for; a `TruncatedCDP` is only what a mechanism has."""
 
 # Larger values guarantee nothing, and their integer units would overflow a ledger's 64 bits.
-_LARGEST = {"epsilon": 1e6, "mu": 1e3, "rho": 1e6}
+_LARGEST = {"epsilon": 1e6, "mu": 1e3, "rho": 1e6, "omega": 1e12}
 
 
 class Guarantee(ABC):
@@ -80,6 +81,8 @@ class Guarantee(ABC):
     def implies(self, other: "Guarantee") -> bool:
         """Return whether this guarantee implies ``other``."""
         try:
+            if isinstance(other, TruncatedCDP):
+                return self._implies_truncated(other)
             if other.kind == "approx":
                 mine = self.to("approx", epsilon=getattr(other, "epsilon"))  # noqa: B009
             else:
@@ -88,6 +91,9 @@ class Guarantee(ABC):
             return False
         names = [field.name for field in fields(other)]  # type: ignore[arg-type]
         return all(getattr(mine, name) <= getattr(other, name) for name in names)
+
+    def _implies_truncated(self, other: "TruncatedCDP") -> bool:
+        return getattr(self.to("zcdp"), "rho") <= other.rho  # type: ignore[no-any-return] # noqa: B009
 
     def __post_init__(self) -> None:
         """Check the parameters and store them as floats."""
@@ -109,6 +115,8 @@ def _checked(owner: str, name: str, value: object) -> float:
     if name == "delta":
         if not 0 <= number < 1:
             raise UserError(f"{owner}: delta={value!r} is not in [0, 1); it is a probability such as 1e-6")
+    elif name == "omega" and number <= 1:
+        raise UserError(f"{owner}: omega={value!r} leaves no order of the Renyi divergence; it must be above 1")
     elif number < 0:
         raise UserError(f"{owner}: {name}={value!r} is negative; a guarantee needs {name} > 0")
     elif number > _LARGEST[name]:
@@ -314,8 +322,59 @@ class ZeroConcentratedDP(Guarantee):
         return {"pure": PureDP(0.0), "gdp": GaussianDP(0.0), "zcdp": self}[kind]
 
 
-_CLASSES: dict[str, type[PureDP] | type[ApproxDP] | type[GaussianDP] | type[ZeroConcentratedDP]] = {
-    cls.kind: cls for cls in (PureDP, ApproxDP, GaussianDP, ZeroConcentratedDP)
+@dataclass(frozen=True, slots=True)
+class TruncatedCDP(Guarantee):
+    r"""Truncated concentrated differential privacy: as zero-concentrated, for orders up to omega, but for delta.
+
+    .. math:: \int_E P^{\alpha} Q^{1 - \alpha} \le e^{(\alpha - 1) \rho \alpha} \quad\text{for } 1 < \alpha < \omega
+
+    P and Q are the distributions of the release for two records, and E is an event with P(E) at least 1 - delta.
+    Of several releases rho and delta add, and the smallest omega remains. No task can ask for it: it is a further
+    guarantee of mixtures, whose Renyi divergence is finite up to an order only.
+
+    Reference: Bun, Dwork, Rothblum, Steinke, "Composable and versatile privacy via truncated CDP", STOC 2018; Bun,
+    Steinke 2016, section 8 (delta).
+
+    Parameters
+    ----------
+    rho, omega, delta
+        rho is at least 0, omega above 1, delta in [0, 1).
+
+    Examples
+    --------
+    >>> from murk.privacy import TruncatedCDP
+    >>> round(TruncatedCDP(0.03, 8.0).to("approx", delta=1e-5).epsilon, 3)
+    1.455
+    """
+
+    rho: float
+    omega: float
+    delta: float = 0.0
+    kind: ClassVar[Kind] = "tcdp"
+
+    def describe(self) -> str:
+        """Describe the guarantee in plain words."""
+        return explain.describe_tcdp(self.rho, self.omega, self.delta)
+
+    def _epsilon_at(self, delta: float) -> float:
+        require("delta", delta, below=1)
+        if delta <= self.delta:
+            refuse(self, "approx", f"delta={delta:g} leaves nothing beyond its own delta, {self.delta:g}")
+        left = float_down(rational(delta) - rational(self.delta))
+        return conversions.zcdp_epsilon(self.rho, left, self.omega)
+
+    def _delta_at(self, epsilon: float) -> float:
+        return float_up(rational(self.delta) + rational(conversions.zcdp_delta(self.rho, epsilon, self.omega)))
+
+    def _implies_truncated(self, other: "TruncatedCDP") -> bool:
+        return self.rho <= other.rho and self.omega >= other.omega and self.delta <= other.delta
+
+    def _converted(self, kind: Kind) -> Guarantee:
+        refuse(self, kind, f"it bounds Renyi divergences of orders up to {self.omega:g} only")
+
+
+_CLASSES: dict[str, type[Guarantee]] = {
+    cls.kind: cls for cls in (PureDP, ApproxDP, GaussianDP, ZeroConcentratedDP, TruncatedCDP)
 }
 
 
@@ -323,7 +382,8 @@ def guarantee_from_dict(data: object) -> Guarantee:
     """Read a guarantee from plain data, as in a task file.
 
     One of ``{"pure": {"epsilon": e}}``, ``{"approx": {"epsilon": e, "delta": d}}``, ``{"gdp": {"mu": m}}``, ``{"zcdp":
-    {"rho": r}}``. Raises `UserError` for anything else, and for zeros, under which nothing could be released.
+    {"rho": r}}``, ``{"tcdp": {"rho": r, "omega": w, "delta": d}}`` (in ledgers). Raises `UserError` for anything else,
+    and for zeros, under which nothing could be released.
 
     Examples
     --------
@@ -340,7 +400,7 @@ def guarantee_from_dict(data: object) -> Guarantee:
     if kind not in _CLASSES:
         raise UserError(f"unknown kind of guarantee {kind!r}{nearest(kind, KINDS)}; use one of {', '.join(KINDS)}")
     cls = _CLASSES[kind]
-    names = {field.name: field for field in fields(cls)}
+    names = {field.name: field for field in fields(cls)}  # type: ignore[arg-type]
     if not isinstance(parameters, Mapping):
         raise UserError(f"{kind} needs its parameters by name ({', '.join(names)}), got {parameters!r}")
     for name in parameters:
@@ -367,7 +427,7 @@ def guarantee_from_text(text: str) -> Guarantee:
     (GaussianDP(mu=2.0), ApproxDP(epsilon=1.0, delta=1e-06))
     """
     kind, _, figures = text.partition(":")
-    names = [field.name for field in fields(_CLASSES[kind])] if kind in _CLASSES else None
+    names = [field.name for field in fields(_CLASSES[kind])] if kind in KINDS else None  # type: ignore[arg-type]
     try:
         values = [float(figure) for figure in figures.split(",")]
     except ValueError:

@@ -15,7 +15,7 @@ from functools import lru_cache
 from typing import Literal
 
 from murk.errors import UserError
-from murk.privacy.guarantees import ApproxDP
+from murk.privacy.guarantees import ApproxDP, TruncatedCDP
 from murk.privacy.rounding import decimal, float_up, gdp_delta_bound, precise, rational, require
 
 Neighbours = Literal["zero-out", "replace-one"]
@@ -26,6 +26,8 @@ EIGENVALUE_SLACK = Fraction(1, 1024)
 """How far floating-point errors may move two neighbours' eigenvalues apart beyond the exact sensitivity, in C^2."""
 # Rounding error of 60-digit operations on numbers below 1e12, some of which cancel to 1e-18 of their size.
 MARGIN = Decimal("1e-30")
+# Smaller excesses of m over 1 leave no order worth having.
+_LEAST_EXCESS = Fraction(1, 10**6)
 _WIDTH = 2**20
 _PI = Decimal("3.14159265358979323846264338327950288419716939937510582097494459")
 _GOLDEN = (math.sqrt(5) - 1) / 2
@@ -120,6 +122,46 @@ def curve(order: Decimal, rows: int, g: Decimal, neighbours: Neighbours) -> Deci
     elif neighbours != "zero-out":
         raise UserError(f"unknown neighbours {neighbours!r}; use one of zero-out, replace-one")
     return value * rows / (2 * (order - 1))
+
+
+@lru_cache(maxsize=1024)
+def truncated(
+    g: float, eta: float, tau: float, rows: int, delta: float, eigenvalue: bool, neighbours: Neighbours
+) -> tuple[TruncatedCDP, ...]:
+    r"""Return truncated concentrated guarantees of a sketch, for composition; ``eigenvalue`` is whether it is released.
+
+    .. math:: \rho = \frac{\varphi(\omega; k, m)}{\omega}
+        \left[+ \frac{1}{2 \eta^2}\right] \left[+ \frac{k}{2} \left(\log(1 + 1/m') - \frac{1}{m' + 1}\right)\right]
+
+    with omega the best order for 1, 4, ..., 256 sketches together at the given delta. phi(a) / a increases in a, since
+    a log(1 - 1/m) - log(1 - a/m) is a (a - 1) times the integral of u / ((1 - u)(1 - a u)) over u up to 1/m. Without an
+    eigenvalue m = g + 1 and m' = g (see `tight`), and there is no delta. With it, the event z > Z is left out of the
+    first distribution (`joint_epsilon`), whose probability for so many sketches is a tenth of the given delta; then m =
+    m' = g + eta (tau - Z). The last term is for replaced rows: what enters has a log(1 + t) - log(1 + a t) = a (a - 1)
+    times the integral of u / ((1 + u)(1 + a u)) over u up to t = 1/m', so that its share of rho is largest for a = 1.
+
+    Reference: The Gaussian mixing mechanism, lemma 1; Bun, Dwork, Rothblum, Steinke 2018 (truncated CDP).
+    """
+    claims = []
+    with precise():
+        for together in (1, 4, 16, 64, 256):
+            leaves, enters, own, rho = rational(g) + 1, rational(g), Decimal(0), Decimal(0)
+            if eigenvalue:
+                reach = quantile(delta / (10 * together))
+                own = tail(Decimal(reach))
+                rho = decimal(Fraction(steps(rational(eta)) ** 2, 2 * _WIDTH**2))
+                leaves = enters = rational(g) + rational(eta) * (rational(tau) - rational(reach))
+            if not leaves > 1 + _LEAST_EXCESS:
+                continue
+            left = delta - together * float(own)
+            order = best_order(float(leaves), together * rows, left, neighbours, together * float(rho))
+            omega = decimal(rational(order))
+            rho += curve(omega, rows, decimal(leaves), "zero-out") / omega
+            if neighbours == "replace-one":
+                m = decimal(enters)
+                rho += rows * ((1 + 1 / m).ln() - 1 / (m + 1)) / 2
+            claims.append(TruncatedCDP(float_up(rho + MARGIN), order, float_up(own)))
+    return tuple(claims)
 
 
 def best_order(g: float, rows: int, delta: float, neighbours: Neighbours, rho: float) -> float:

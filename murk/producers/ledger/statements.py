@@ -5,13 +5,11 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from fractions import Fraction
 
 from murk._sqlite import Database
-from murk.errors import UserError
 from murk.privacy import Accountant, Guarantee, PrivacyLoss
 from murk.privacy.explain import percent
 from murk.privacy.guarantees import guarantee_from_dict
@@ -426,19 +424,13 @@ def _cap_statuses(
 def _compose(history: Mapping[int, int], prices: Mapping[int, Price]) -> tuple[Accountant, Guarantee | None]:
     """Compose releases, and return their guarantee in the strongest definition that all of them satisfy, or None."""
     accountant = Accountant()
-    own = 0.0
+    own = largest = 0.0
     for number, count in history.items():
         accountant.compose(prices[number], count)
-        own += count * getattr(prices[number].guarantee, "delta", 0.0)
-    if not history:
-        return accountant, None
-    for kind in ("pure", "gdp", "zcdp"):
-        with suppress(UserError):
-            return accountant, accountant.spent(kind)
-    # Half of this delta is left for the conversion of releases that have none.
-    with suppress(UserError):
-        return accountant, accountant.spent("approx", delta=2 * own)
-    return accountant, None
+        delta = getattr(prices[number].guarantee, "delta", 0.0)
+        own, largest = own + count * delta, max(largest, delta)
+    # The delta of one window, if their joint curve needs no more; else half is left for releases that have none.
+    return accountant, accountant.strongest(largest, 2 * own) if history else None
 
 
 SMALLEST_GROUP = 20  # figures that depend on people leave a device only as sums over at least this many of them

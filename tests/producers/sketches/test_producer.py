@@ -169,12 +169,18 @@ class TestBudget:
         assert "privacy.per_person: {approx: {epsilon: 10, delta: 1e-05}}" in reason
         assert "sketch.window" in reason
 
-    def test_a_sum_has_twice_the_delta_that_its_releases_have(self, world: SketchWorld) -> None:
-        """Of which half is there for what has none by itself."""
+    def test_windows_together_cost_less_than_their_sum_at_the_delta_of_one(self, world: SketchWorld) -> None:
+        """What they cost under a cap still adds."""
         fill(world.producer, 3)
-        spent = world.ledger.account("clinic").guarantee
+        account, one = world.ledger.account("clinic"), world.task.privacy.guarantee
+        spent = account.guarantee
         assert isinstance(spent, ApproxDP)
-        assert spent.delta == pytest.approx(2 * 3 * world.task.privacy.guarantee.delta)
+        assert spent.delta == one.delta
+        assert one.epsilon < spent.epsilon < 2.2 * one.epsilon
+        assert f"epsilon = {spent.epsilon:.10g}" in " ".join(account.describe())
+        [cap] = account.tasks[0].caps
+        assert cap.spent is not None
+        assert cap.spent.units == 3 * one.epsilon * 10**12
 
     def test_a_refused_window_passes_by(self, world: SketchWorld) -> None:
         fill(world.producer, 3)
