@@ -344,7 +344,7 @@ class TruncatedCDP(Guarantee):
     --------
     >>> from murk.privacy import TruncatedCDP
     >>> round(TruncatedCDP(0.03, 8.0).to("approx", delta=1e-5).epsilon, 3)
-    1.455
+    1.454
     """
 
     rho: float
