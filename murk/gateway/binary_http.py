@@ -21,6 +21,9 @@ _CONNECTION: Final = frozenset((b"connection", b"keep-alive", b"proxy-connection
 _REFUSED: Final = _CONNECTION | {b":method", b":scheme", b":authority", b":path", b":status", b"expect"}
 
 
+_CHUNKS = 1024  # largest number of parts of a content of indeterminate length
+
+
 class InvalidMessageError(Exception):
     """The message does not follow RFC 9292, or exceeds a limit; its status is the one to answer with."""
 
@@ -122,8 +125,11 @@ def _section(reader: _Reader, most: int) -> bytes:
 
 def _chunks(reader: _Reader, most: int) -> bytes:
     """Read content of indeterminate length, which an empty chunk ends."""
-    parts = []
+    parts: list[bytes] = []
     while chunk := _section(reader, most):
+        # Each takes time in which nobody else is answered.
+        if len(parts) == _CHUNKS:
+            raise InvalidMessageError(413)
         most -= len(chunk)
         parts.append(chunk)
         if reader.ended:

@@ -156,6 +156,8 @@ class Store:
             connection.execute("INSERT OR REPLACE INTO places VALUES (?, ?)", (partition, offset))
             for name, count in counts.items():
                 _add(connection, partition, name, count)
+        # SQLite's write-ahead log would replay the order of arrival.
+        self._database.overwrite()
 
     def _add(
         self,
@@ -259,7 +261,7 @@ class Store:
 
     def messages(self, crowd: Sealed | Open, layout: Layout, time: int, expires: int) -> Iterator[tuple[int, Packed]]:
         """Iterate over the messages of a crowd, with these times and by chain, in the order of their ids."""
-        last, end = (crowd.crowd << _PLACES) - 1, (crowd.crowd + 1) << _PLACES
+        last, end, found = (crowd.crowd << _PLACES) - 1, (crowd.crowd + 1) << _PLACES, 0
         while rows := self._database.query(
             "SELECT place, count, records FROM waiting WHERE place > ? AND place < ? ORDER BY place LIMIT ?",
             (last, end, _PARTS),
@@ -271,7 +273,10 @@ class Store:
                 written = layout.write(records, count, crowd.level, crowd.version, time, expires)
             except ValueError as error:
                 raise self._database.damaged(str(error)) from error
+            found += count
             yield from written
+        if found != crowd.count:
+            raise self._database.damaged(f"of a crowd of {crowd.count} releases it has {found}")
 
     def delete(self, sealed: Sealed) -> None:
         """Delete and overwrite a crowd that the log has, and count it."""

@@ -26,9 +26,10 @@ interface Key {
 
 /** Return a `fetch` that reaches the gateway through the relay. Raises `Refused` if pinned keys cannot be used. */
 export async function relayed({ url, gateway, keys: pinned, fetch: ask }: Relay): Promise<typeof fetch> {
-  let known = pinned === undefined ? undefined : await keyOf(decode64(pinned));
+  let known = pinned === undefined ? undefined : Promise.resolve(await keyOf(decode64(pinned)));
 
-  // Directly, and once: a gateway that could make a device ask again would learn whose request came before.
+  // Directly, and once, whether or not it succeeds: a gateway that could make a device ask again would learn whose
+  // request comes before or after.
   const current = async (init: RequestInit): Promise<Key> => {
     const { headers: _, ...plain } = init;
     const response = await ask(`${gateway}/ohttp-keys`, { ...plain, method: "GET", body: null, keepalive: false });
@@ -52,8 +53,8 @@ export async function relayed({ url, gateway, keys: pinned, fetch: ask }: Relay)
   };
 
   return async (input, init = {}) => {
-    known ??= await current(init);
-    return send(new URL(String(input)), init, known);
+    known ??= current(init);
+    return send(new URL(String(input)), init, await known);
   };
 }
 

@@ -423,6 +423,8 @@ class Task(_ProtocolBlocks):
         content = self.model_dump(mode="json", by_alias=True, warnings="error")
         for key in ("objective", "learner", "max_staleness", "forget", "predictions", *BLOCKS):
             content.pop(key, None)
+        if protocol != "gradients":
+            content["target"].pop("missing_share", None)
         content |= {"protocol": protocol} | ({protocol: settings} if settings else {})
         content, _ = with_rules_of_scores(content)
         privacy, released = content["privacy"] | {"calibration": "analytic"}, release_named(content)

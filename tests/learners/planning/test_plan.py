@@ -144,3 +144,12 @@ def test_draws_with_and_without_an_interval_are_compared():
     of = task(1.0, protocol="moments")
     found = plan(of, people=[10_000], budgets=[1.0, 2.0, 4.0], protocols=["moments"], draws=5)
     assert not any(one.without_effects for one in found.cells)
+
+
+def test_other_protocols_of_a_task_that_states_its_missing_targets():
+    task = Task.parse(
+        "name: t\nfeatures: [{name: a, low: 0, high: 1}]\nprotocol: gradients\n"
+        'target: {name: y, kind: binary, positive: "yes", missing_share: 0}\nprivacy: {guarantee: {gdp: {mu: 1.0}}}\n'
+    )
+    assert task.with_protocol("gradients").target.missing_share == 0
+    assert task.with_protocol("scores").target.missing_share is None

@@ -588,6 +588,10 @@ class TopicSetup:
         created = topics.create(*where, self._replication, estimates=self._estimates)
         if self.problems():
             topics.repair(*where)
+            # A broker may show the former settings for a moment.
+            deadline = monotonic() + 1.0
+            while self.problems() and monotonic() < deadline:
+                sleep(0.05)
         return created
 
     def problems(self) -> list[str]:
