@@ -274,7 +274,7 @@ class Store:
     def messages(self, crowd: Sealed | Open, layout: Layout, time: int, expires: int) -> Iterator[tuple[int, Packed]]:
         """Iterate over the messages of a crowd, with these times and by chain, in the order of their ids."""
         last, end, found = (crowd.crowd << _PLACES) - 1, (crowd.crowd + 1) << _PLACES, 0
-        before: dict[int, Words] = {}
+        before = np.zeros(2, np.uint64)
         while rows := self._database.query(
             "SELECT place, count, records FROM waiting WHERE place > ? AND place < ? ORDER BY place LIMIT ?",
             (last, end, _PARTS),
@@ -283,17 +283,9 @@ class Store:
             last, count = rows[-1][0], sum(count for _, count, _ in rows)
             records = np.frombuffer(b"".join([records for _, _, records in rows]), np.uint8)
             try:
-                written = layout.write(records, count, crowd.level, crowd.version, time, expires)
+                written = layout.write(records, count, crowd.level, crowd.version, time, expires, before)
             except ValueError as error:
                 raise self._database.damaged(str(error)) from error
-            for chain, packed in written:
-                releases = layout.read(packed)
-                if releases is None:
-                    raise self._database.damaged("a learner would refuse a release")
-                ids = np.concatenate([before.get(chain, releases.ids[:0]), releases.ids])
-                if not _ascend(ids):
-                    raise self._database.damaged("what waits for a crowd is not in order")
-                before[chain] = ids[-1:]
             found += count
             yield from written
         if found != crowd.count:
@@ -353,9 +345,3 @@ def _add(connection: sqlite3.Connection, partition: int, name: str, count: int) 
         'INSERT INTO counts VALUES (?, ?, ?) ON CONFLICT ("partition", name) DO UPDATE SET count = count + ?',
         (partition, name, count, count),
     )
-
-
-def _ascend(ids: Words) -> bool:
-    """Return whether none of the ids (m, 2) is less than the one before it."""
-    (high, low), (next_high, next_low) = ids[:-1].T, ids[1:].T
-    return bool(((next_high > high) | ((next_high == high) & (next_low >= low))).all())
