@@ -354,7 +354,7 @@ class Door:
             return {"type": "http.request", "body": request.content}
 
         headers = {name: value for name, value in request.fields if name in _READ}
-        answer = await self._respond({**scope, **inner}, headers, receive)
+        answer = await _settled(self._respond({**scope, **inner}, headers, receive))
         return replace(answer, body=b"", headers=answer.fields) if request.method == "HEAD" else answer
 
     # Releases

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 PADDING = 1_024
-"""Messages are padded to a multiple of this number of bytes, so that their length says little about their content."""
+"""Messages are padded to a multiple of this number of bytes, so that those of small tasks have the same length."""
 
 _METHOD: Final = re.compile(rb"[A-Z]{1,16}")
 _PATH: Final = re.compile(rb"/[\x21-\x7e]*")
@@ -19,9 +19,7 @@ _KNOWN, _INDETERMINATE = 0, 2  # length of a request
 _CONNECTION: Final = frozenset((b"connection", b"keep-alive", b"proxy-connection", b"transfer-encoding", b"upgrade"))
 # And control data. Nobody who expects 100 gets it before the whole answer.
 _REFUSED: Final = _CONNECTION | {b":method", b":scheme", b":authority", b":path", b":status", b"expect"}
-
-
-_CHUNKS = 1024  # largest number of parts of a content of indeterminate length
+_CHUNKS: Final = 1_024  # largest number of parts of a content of indeterminate length
 
 
 class InvalidMessageError(Exception):

@@ -108,7 +108,7 @@ class ObliviousKeys:
                 found[path] = _read(path)
         for path in paths:
             if path not in found:
-                found[path] = _made(path, {identifier for identifier, _ in found.values()})
+                found[path] = _make_key(path, {identifier for identifier, _ in found.values()})
         return cls([found[path] for path in paths])
 
     def open(self, message: bytes) -> Opened:
@@ -134,7 +134,7 @@ def _numbers(*numbers: int) -> bytes:
     return b"".join(number.to_bytes(2) for number in numbers)
 
 
-def _made(path: str, taken: set[int]) -> tuple[int, bytes]:
+def _make_key(path: str, taken: set[int]) -> tuple[int, bytes]:
     identifier = secrets.choice([number for number in range(256) if number not in taken])
     secret = secrets.token_bytes(32)
     try:

@@ -14,7 +14,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from murk._arrays import Words
+from murk._arrays import Integers, Words
 from murk.errors import MurkError, UserError
 from murk.shuffler.admission import Admission, Models
 from murk.shuffler.store import ALL, CROWDS, DROPPED, DUPLICATES, RELEASED, Sealed, Store
@@ -210,7 +210,7 @@ class Shuffler:
     def _check_copy(self, mark: CrowdMark | None) -> None:
         """Raise `MurkError` if the store's crowds are not the log's, or the logs belong to another store."""
         store = self._store
-        known, sealed = store.counts()[ALL, CROWDS], store.sealed()
+        known, sealed = store.counts()[ALL, CROWDS], store.sealed(self._settings.crowd)
         if mark is None or mark.shuffler != store.id:
             if store.offset(FIRST_CHAIN) is not None:
                 raise UserError(
@@ -330,7 +330,7 @@ class Shuffler:
             return 0
         window, tally = self._windows[chain], Tally(Counters())
         window.given.clear()
-        releases = self._admitted(chain, messages, tally)
+        releases, offsets = self._admitted(chain, messages, tally)
         counters = tally.counters()
         counts = {"read": len(messages), DUPLICATES: counters.duplicates}
         counts |= {f"dead:{reason}": count for reason, count in counters.dead.items()}
@@ -339,7 +339,7 @@ class Shuffler:
             int(messages.offsets[-1]) + 1,
             window.given,
             releases,
-            self._random_ids(releases, offset),
+            self._random_ids(releases, chain, offsets),
             counts,
             truncate_time(self._clock(), self._task.granularity),
             window.size,
@@ -347,30 +347,33 @@ class Shuffler:
         )
         return len(messages)
 
-    def _admitted(self, chain: int, messages: Fetched, tally: Tally) -> Columns:
-        """Return the releases that a learner would learn, and count the others."""
+    def _admitted(self, chain: int, messages: Fetched, tally: Tally) -> tuple[Columns, Integers]:
+        """Return the releases that a learner would learn and their offsets, and count the others."""
         plain = self._plain(chain, messages, tally)
         if plain is not None:
             return plain
         # A few are judged one by one, so that a hostile message slows down only its neighbours.
         admitted: list[bytes] = []
+        places: list[int] = []
         values = messages.messages.values()
         for at in range(0, len(messages), _PART):
             end = at + _PART
             offsets, times, own = messages.offsets[at:end], messages.times[at:end], values[at:end]
             plain = self._plain(chain, Fetched(offsets, times, Packed.of(own)), tally)
             if plain is not None:
-                admitted += plain.packed.values()
+                admitted += plain[0].packed.values()
+                places += plain[1].tolist()
                 continue
-            part = [*map(Message, offsets.tolist(), times.tolist(), own)]
-            judged = self._judges[chain].judge_each(part, self._windows[chain], tally)
-            self._unreported.add(letter.reason for letter in judged.dead)
-            admitted += map(self._rewrite, judged.admitted)
+            part = map(Message, offsets.tolist(), times.tolist(), own)
+            judged = [self._judges[chain].judge_each([each], self._windows[chain], tally) for each in part]
+            self._unreported.add(letter.reason for one in judged for letter in one.dead)
+            admitted += [self._rewrite(release) for one in judged for release in one.admitted]
+            places += [offset for offset, one in zip(offsets.tolist(), judged, strict=True) if one.admitted]
         releases = self._layout.read(Packed.of(admitted))
         assert releases is not None
-        return releases
+        return releases, np.array(places, np.int64)
 
-    def _plain(self, chain: int, messages: Fetched, tally: Tally) -> Columns | None:
+    def _plain(self, chain: int, messages: Fetched, tally: Tally) -> tuple[Columns, Integers] | None:
         """Return messages that are all certain to be admitted, without duplicates; None, and no effect, otherwise."""
         releases = self._layout.read(messages.messages)
         if (
@@ -383,12 +386,14 @@ class Shuffler:
         # Last, since it changes the window.
         repeated = self._windows[chain].add(messages.offsets, releases.ids)
         if not repeated.any():
-            return releases
+            return releases, messages.offsets
         for _ in range(int(repeated.sum())):
             tally.duplicate()
-        return self._layout.read(Packed.of([*compress(messages.messages.values(), ~repeated)]))
+        releases = self._layout.read(Packed.of([*compress(messages.messages.values(), ~repeated)]))
+        assert releases is not None
+        return releases, messages.offsets[~repeated]
 
-    def _random_ids(self, releases: Columns, offset: int) -> Words:
+    def _random_ids(self, releases: Columns, chain: int, offsets: Integers) -> Words:
         """Return a new random id (m, 2) for each release, which decides its place in its crowd.
 
         Those of a simulation follow from the ids and their places on the intake, so that it can be repeated.
@@ -396,8 +401,8 @@ class Shuffler:
         if not self._task.simulated:
             return np.frombuffer(os.urandom(16 * len(releases)), np.uint64).reshape(-1, 2)
         drawn = [
-            blake2b(f"{high:016x}{low:016x} {place}".encode(), digest_size=16).digest()
-            for place, (high, low) in enumerate(releases.ids.tolist(), offset)
+            blake2b(f"{high:016x}{low:016x} {chain} {offset}".encode(), digest_size=16).digest()
+            for (high, low), offset in zip(releases.ids.tolist(), offsets.tolist(), strict=True)
         ]
         return np.frombuffer(b"".join(drawn), np.uint64).reshape(-1, 2)
 
@@ -412,7 +417,7 @@ class Shuffler:
 
     def _forward_sealed(self) -> int:
         """Append the sealed crowd to the log, if the log does not have it, and delete it; return its size."""
-        sealed = self._store.sealed()
+        sealed = self._store.sealed(self._settings.crowd)
         if sealed is None:
             return 0
         if sealed.number > self._mark.crowds:

@@ -170,7 +170,7 @@ class Store:
         size: int,
     ) -> None:
         """Add releases to the open crowd of a level and version."""
-        crowd, bits = self._crowd(connection, place, len(rows), now, size)
+        crowd, bits = self._crowd(place, len(rows), now, size)
         high = ids[rows, 0]
         order = np.argsort(high)
         if (np.diff(high[order]) == 0).any():
@@ -219,20 +219,25 @@ class Store:
         ranges = [(first, last)] if last - first < 2 * len(parts) else places
         return [records for each in ranges for (records,) in self._database.query(query, each, (bytes,))]
 
-    def _crowd(self, connection: sqlite3.Connection, place: Place, more: int, now: int, size: int) -> tuple[int, int]:
+    def _crowd(self, place: Place, more: int, now: int, size: int) -> tuple[int, int]:
         """Return the open crowd of a level and version, grown by ``more``, and how many bits decide a part."""
-        rows = connection.execute(
+        rows = self._database.query(
             "UPDATE crowds SET count = count + ? WHERE level = ? AND version = ? AND sealed IS NULL "
             "RETURNING crowd, bits",
             (more, *place),
-        ).fetchall()
+            (int, int),
+        )
         if not rows:
             bits = min((size // _PART).bit_length(), _MOST_BITS)
-            rows = connection.execute(
+            rows = self._database.query(
                 "INSERT INTO crowds (level, version, bits, count, since) VALUES (?, ?, ?, ?, ?) RETURNING crowd, bits",
                 (*place, bits, more, now),
-            ).fetchall()
-        return int(rows[0][0]), int(rows[0][1])
+                (int, int),
+            )
+        crowd, bits = rows[0]
+        if not (0 < crowd < 2 ** (63 - _PLACES) and 0 <= bits <= _MOST_BITS):
+            raise self._database.damaged("a crowd has an impossible number, or number of bits")
+        return crowd, bits
 
     # Crowds
 
@@ -250,18 +255,26 @@ class Store:
         with self._database.write() as connection:
             connection.execute("UPDATE crowds SET sealed = ? WHERE crowd = ? AND sealed IS NULL", (number, crowd))
 
-    def sealed(self) -> Sealed | None:
-        """Return the crowd that was sealed and not deleted yet; there is at most one."""
+    def sealed(self, size: int) -> Sealed | None:
+        """Return the crowd that was sealed, with ``size`` releases or more, and not deleted; there is at most one."""
         rows = self._database.query(
             "SELECT sealed, crowd, level, version, count FROM crowds WHERE sealed IS NOT NULL",
             (),
             (int, int, str, int, int),
         )
-        return Sealed(*rows[0]) if rows else None
+        if not rows:
+            return None
+        sealed = Sealed(*rows[0])
+        if sealed.count < size or sealed.number != self.counts()[ALL, CROWDS] + 1:
+            raise self._database.damaged(
+                f"of a crowd of {size} releases it has {sealed.count}, as number {sealed.number}"
+            )
+        return sealed
 
     def messages(self, crowd: Sealed | Open, layout: Layout, time: int, expires: int) -> Iterator[tuple[int, Packed]]:
         """Iterate over the messages of a crowd, with these times and by chain, in the order of their ids."""
         last, end, found = (crowd.crowd << _PLACES) - 1, (crowd.crowd + 1) << _PLACES, 0
+        before = np.zeros(2, np.uint64)
         while rows := self._database.query(
             "SELECT place, count, records FROM waiting WHERE place > ? AND place < ? ORDER BY place LIMIT ?",
             (last, end, _PARTS),
@@ -270,7 +283,7 @@ class Store:
             last, count = rows[-1][0], sum(count for _, count, _ in rows)
             records = np.frombuffer(b"".join([records for _, _, records in rows]), np.uint8)
             try:
-                written = layout.write(records, count, crowd.level, crowd.version, time, expires)
+                written = layout.write(records, count, crowd.level, crowd.version, time, expires, before)
             except ValueError as error:
                 raise self._database.damaged(str(error)) from error
             found += count

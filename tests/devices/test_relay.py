@@ -81,6 +81,14 @@ def test_nobody_can_make_a_device_ask_the_gateway_again(parties):
     assert done["asked"] == [f"{gateway.url}/ohttp-keys", *[relay.url] * 4]
 
 
+def test_a_gateway_without_a_key_is_not_asked_again(parties):
+    """A device that connects to a task that it knows: asked again, the key would come just before its release."""
+    _, url, gateway, relay = parties
+    done = released(gateway, relay, away=True)
+    assert done["asked"] == [f"{gateway.url}/ohttp-keys"]
+    assert stored(url) == []
+
+
 REFUSAL = b'{"accepted":0,"error":"schema","refused":[{"index":0,"reason":"schema"}]}'
 
 

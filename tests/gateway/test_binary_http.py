@@ -140,6 +140,18 @@ def test_heads_are_bounded(known):
         assert refused.value.status == 413
 
 
+def test_content_in_many_parts_is_refused():
+    """Each takes time in which a gateway answers nobody."""
+    for number, status in ((1_024, None), (1_025, 413)):
+        data = encoded(Request("POST", b"/", (), b"x" * number), known=False, cuts=range(number))
+        if status is None:
+            assert decode_request(data, 100, 5_000).content == b"x" * number
+            continue
+        with pytest.raises(InvalidMessageError) as refused:
+            decode_request(data, 100, 5_000)
+        assert refused.value.status == status
+
+
 @settings(max_examples=400, deadline=None)
 @given(st.binary(max_size=60) | st.tuples(st.sampled_from([KNOWN, INDETERMINATE]), st.integers(0, 130), st.binary(
     max_size=9), st.integers(0, 9)).map(lambda one: one[0][: one[1]] + one[2] + one[0][one[1] + one[3] :]))  # fmt: skip

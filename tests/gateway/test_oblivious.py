@@ -6,13 +6,18 @@ import re
 import stat
 from ipaddress import ip_network
 
+import numpy as np
 import pytest
 
 from murk.errors import MurkError, UserError
 from murk.gateway import app
 from murk.gateway.app import Settings
 from murk.gateway.oblivious import ObliviousKeys, UnopenedError
+from murk.learners.problem import problem_for
+from murk.stream import Task, open_log
 from murk.stream.log.sqlite import SqliteLog
+from murk.stream.messages.codec import encode
+from murk.stream.messages.releases import IterateMessage
 from tests.cli.harness import finish, refused
 from tests.cli.harness import murk as run
 from tests.gateway.devices import Client, announced, honest, release, serving, stored, task, wire
@@ -118,12 +123,15 @@ def test_what_is_refused_within_is_said_within(door):
             (("GET", BASE, {"Capital": "x"}), 400, "malformed"),
             (("GET", BASE, {"expect": "100-continue"}), 400, "malformed"),
             (("GET", BASE, {"x": "y" * 17_000}), 413, "too-large"),
+            (("HEAD", "/nothing"), 404, None),
+            (("HEAD", RELEASES), 405, None),
             # No relay within a relay.
             (("POST", "/ohttp", {"content-type": "message/ohttp-req"}, b"x"), 404, "not-found"),
             (("GET", "/ohttp-keys"), 404, "not-found"),
         ):
             answer = ask(client, *request)
-            assert (answer.status, answer.json["error"]) == (status, error), request
+            found = answer.json["error"] if answer.body else None
+            assert (answer.status, found) == (status, error), request
             assert not {"connection", "access-control-allow-origin"} & answer.headers.keys()
         sealed = Sealed(client.get("/ohttp-keys").body, message("GET", BASE)[1:])
         answer = client.ask("POST", "/ohttp", sealed.bytes, **KIND)
@@ -188,15 +196,35 @@ def test_without_keys_there_is_no_such_path(tmp_path):
         assert client.ask("POST", "/ohttp", b"x", **KIND).status == 404
 
 
-def test_lengths_say_little(door):
-    """A question for the model, a refusal and a release look the same to the relay."""
-    of, _, gateway = door
-    with Client(gateway.url) as client:
-        sizes = set()
-        for request in (("GET", f"{BASE}/model"), ("POST", RELEASES, JSON, wire(release(of))), ("GET", "/nothing")):
+@pytest.mark.parametrize("features", [2, 3, 40])
+def test_lengths_of_answers_are_alike_in_a_small_task(tmp_path, features):
+    """A relay tells a published model from the answer to a release, or to a mistake, in a larger task only."""
+    columns = "".join(f"  - {{name: x{number}, low: 0, high: 1}}\n" for number in range(features))
+    of = Task.parse(
+        f"name: third-child\nfeatures:\n{columns}target: {{name: y, kind: binary, positive: p, negative: n}}\n"
+        "privacy: {guarantee: {gdp: {mu: 1.0}}}\n"
+    )
+    url, initial = announced(tmp_path, of), problem_for(of).initial
+    # Of as many digits as a learner's.
+    learned = (0.99 * initial + 1e-5 * np.random.default_rng(1).random(len(initial))).tolist()
+    model = encode(IterateMessage(task=of.hash, chain=0, version=3_000, iterate=learned))
+    with open_log(url) as log:
+        log.publish(0, model)
+    data = wire(release(of, payload=[0] * (features + 1)))
+    with serving(url, settings=Settings(rate=0, keys=keys(1))) as gateway, Client(gateway.url) as client:
+        sizes = []
+        for request, status, body in (
+            (("POST", RELEASES, JSON, data), 202, b'{"accepted":1,"refused":[]}'),
+            (("GET", "/nothing"), 404, b'{"error":"not-found"}'),
+            (("GET", f"{BASE}/model"), 200, model),
+        ):
             sealed = Sealed(client.get("/ohttp-keys").body, message(*request))
-            sizes.add(len(client.ask("POST", "/ohttp", sealed.bytes, **KIND).body))
-        assert sizes == {16 + 1_024 + 16}
+            answer = client.ask("POST", "/ohttp", sealed.bytes, **KIND).body
+            within = decoded(sealed.open(answer))
+            assert (within.status, within.body) == (status, body)
+            sizes.append(len(answer))
+    assert sizes[:2] == [16 + 1_024 + 16] * 2
+    assert (sizes[2] == sizes[0]) == (features < 40)
 
 
 def test_a_token_goes_within(tmp_path):

@@ -1,11 +1,15 @@
 """Columns hold what `decode` reads, and nothing that it refuses; crowds in parts have no order of arrival."""
 
+import contextlib
 import json
 import random
+import shutil
+import sqlite3
 
 import numpy as np
 import pytest
 
+from murk.errors import UserError
 from murk.shuffler.store import Store
 from murk.shuffler.window import Window
 from murk.stream.messages.codec import RejectedError, decode, encode
@@ -150,7 +154,7 @@ def test_a_store_has_no_order_of_arrival(tmp_path, monkeypatch):
     task, count = make_task(crowd=3_000, duplicates=5_000), 2_500
     rng, found = random.Random(1), []
 
-    def of_payload(self, releases, offset):
+    def of_payload(self, releases, chain, offsets):
         drawn = [random.Random(each).getrandbits(128) for each in releases.split("level")["default"][:, 0].tolist()]
         return np.array([divmod(each, 2**64) for each in drawn], np.uint64).reshape(-1, 2)
 
@@ -192,6 +196,101 @@ def test_batches_do_not_decide_what_is_admitted(tmp_path):
     assert found[0] == found[1]
     assert found[0][3] == 1_300
     assert set(found[0][2]) >= {"expired", "chain", "magnitude", "malformed"}
+
+
+def test_no_order_of_arrival_is_left_beside_a_store(tmp_path):
+    """What came one by one would be in SQLite's write-ahead log, a page for each step."""
+    task = make_task()
+    with logs(tmp_path, task) as (intake, log), shuffler(tmp_path, intake, log, task) as one:
+        for i in range(5):
+            intake.append([(0, message(task, 654_000 + i))])
+            assert one.step().read == 1
+        content = (tmp_path / "store").read_bytes()
+        assert [content.count(b"654%03d,0" % i) for i in range(5)] == [1] * 5
+        assert (tmp_path / "store-wal").read_bytes() == b""
+
+
+def damage(path, statement, *values):
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as store:
+        assert store.execute(statement, values).rowcount > 0
+
+
+@pytest.fixture(scope="module")
+def waiting_store(tmp_path_factory):
+    """Logs, and a store in which 590 of 600 releases wait; the other ten are on the intake."""
+    folder, task = tmp_path_factory.mktemp("waiting"), make_task(crowd=600, duplicates=2_000)
+    with logs(folder, task) as (intake, log):
+        intake.append([(0, message(task, i)) for i in range(590)])
+        with shuffler(folder, intake, log, task) as one:
+            drain(one)
+        intake.append([(0, message(task, i)) for i in range(590, 600)])
+    return folder, task
+
+
+def opened(waiting_store, tmp_path):
+    """A copy of the logs and their store, to be damaged."""
+    folder, task = waiting_store
+    shutil.copytree(folder, tmp_path / "copy")
+    return tmp_path / "copy", task
+
+
+def records_of(folder, place="max(place)"):
+    with contextlib.closing(sqlite3.connect(folder / "store")) as store:
+        return store.execute(
+            f"SELECT place, records FROM waiting WHERE place = (SELECT {place} FROM waiting)"
+        ).fetchone()
+
+
+def test_a_store_that_is_not_damaged_continues(waiting_store, tmp_path):
+    folder, task = opened(waiting_store, tmp_path)
+    with logs(folder, task) as (intake, log), shuffler(folder, intake, log, task) as one:
+        assert drain(one) == 600
+        assert sorted(numbers(log)) == list(range(600))
+
+
+@pytest.mark.parametrize(
+    "statement",
+    ["DELETE FROM waiting WHERE place = (SELECT max(place) FROM waiting)",
+     "UPDATE crowds SET count = 600",
+     "UPDATE crowds SET sealed = 1", "UPDATE crowds SET sealed = 0, count = 600",
+     *(f"UPDATE crowds SET bits = {bits}" for bits in (-1, 0, 5, 25, 63, 2**40, "1.5", "'x'")),
+     "UPDATE crowds SET crowd = -1", "UPDATE crowds SET crowd = 1 << 31",
+     "UPDATE crowds SET version = -1, count = 600"],
+)  # fmt: skip
+def test_a_crowd_that_is_not_what_it_was_is_not_released(waiting_store, tmp_path, statement):
+    folder, task = opened(waiting_store, tmp_path)
+    damage(folder / "store", statement)
+    with logs(folder, task) as (intake, log):
+        with pytest.raises(Exception, match="is damaged"), shuffler(folder, intake, log, task) as one:
+            drain(one)
+        assert numbers(log) == []
+
+
+@pytest.mark.parametrize("place", range(26))
+def test_damage_of_a_record_is_not_released(waiting_store, tmp_path, place):
+    """Length, id, question and payload: what is released is what a learner takes, and nothing is lost."""
+    folder, task = opened(waiting_store, tmp_path)
+    at, records = records_of(folder)
+    for bit in (1, 8, 128):
+        changed = bytearray(records)
+        changed[place] ^= bit
+        damage(folder / "store", "UPDATE waiting SET records = ? WHERE place = ?", bytes(changed), at)
+        with logs(folder, task) as (intake, log):
+            refused = ""
+            try:
+                with shuffler(folder, intake, log, task) as one:
+                    drain(one)
+            except UserError as error:
+                refused = str(error)
+            assert not refused or "is damaged" in refused
+            valid = wire_rules(task, learner_for(task))
+            for each in log.read(0, 0, 1_000):
+                decode(each.value, valid)
+            assert sum(log.ends()) == (0 if refused else 600)
+        if not refused:
+            # Another id, question or digit, which nobody can tell.
+            assert place >= 4
+            return
 
 
 def test_a_damaged_store_is_refused(tmp_path):

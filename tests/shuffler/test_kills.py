@@ -89,7 +89,7 @@ def test_the_power_cut_finds_a_shuffler_that_forgets_what_it_sealed(tmp_path, mo
     seal = "murk.shuffler.shuffler.Shuffler._forward_sealed"
 
     def forgetful(self):
-        sealed = self._store.sealed()
+        sealed = self._store.sealed(CROWD)
         if sealed is None:
             return 0
         self._append(sealed)
@@ -175,7 +175,7 @@ def test_a_crowds_times_are_those_of_its_append(tmp_path):
             one._to = intake
             with pytest.raises(Exception, match="another shuffler has taken"):
                 one.step()
-            waiting = [*one._store.messages(one._store.sealed(), one._layout, 1, 2)]
+            waiting = [*one._store.messages(one._store.sealed(CROWD), one._layout, 1, 2)]
         now[0] += 9 * 86_400
         with shuffler(tmp_path, intake, log, task, clock=lambda: now[0]):
             pass

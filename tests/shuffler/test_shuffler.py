@@ -397,6 +397,23 @@ def test_a_simulation_is_shuffled_in_the_same_way_again(tmp_path):
     assert numbers_of(found[0]) != sorted(numbers_of(found[0]))
 
 
+def test_a_simulation_depends_on_no_batch_and_its_ids_are_distinct(tmp_path):
+    """Equal ids in equal places of two partitions, and refused messages and duplicates among others."""
+    task, found = make_task(crowd=80, partitions=2).with_simulated(True), []
+    for batch in (65_536, 16):
+        (tmp_path / f"{batch}").mkdir()
+        with logs(tmp_path / f"{batch}", task) as (intake, log):
+            for chain in range(2):
+                sent = [message(task, i, simulated=True, chain=chain) for i in range(40)]
+                put(intake, [*sent[:20], b"bad", *sent[18:]], chain)
+            with shuffler(tmp_path / f"{batch}", intake, log, task, batch=batch) as one:
+                assert drain(one) == 80
+                assert (one.totals.duplicates, one.totals.refused) == (4, {"malformed": 2})
+            found.append([each["id"] for each in released(log)])
+    assert len(set(found[0])) == 80
+    assert found[0] == found[1]
+
+
 def numbers_of(values):
     return [json.loads(each)["payload"][0] for each in values]
 

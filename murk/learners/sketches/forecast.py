@@ -31,7 +31,7 @@ _MODELS = 8  # largest number of different models in the simulated windows of a 
 _DRAWN: Final = 200  # largest number of windows that are drawn one by one; of more, several share a draw of their noise
 
 
-def _begun(
+def _prepare(
     problem: WindowProblem, records: Records, people: int, levels: Mapping[str, float]
 ) -> tuple[Floats, dict[str, int], int]:
     """Return the population's bounded rows, the number of windows by level, and the number of records in a window."""
@@ -51,7 +51,7 @@ def gram_estimate(
 ) -> Estimate:
     """Simulate the estimate from released second moments of ``people`` records, in the task's windows."""
     engine: GramEngine = problem.engine()
-    z, windows, size = _begun(problem, records, people, levels)
+    z, windows, size = _prepare(problem, records, people, levels)
     for name, count in windows.items():
         mechanism = problem.mechanisms[name]
         # All windows of a level have the same weight, so their sum is drawn.
@@ -81,7 +81,7 @@ def newton_estimate(
     from murk.privacy.sketches.accumulators import at_model
 
     engine: NewtonEngine = problem.engine()
-    z, windows, size = _begun(problem, records, people, levels)
+    z, windows, size = _prepare(problem, records, people, levels)
     d = z.shape[1]
     for name, count in windows.items():
         mechanism = problem.mechanisms[name]
@@ -117,7 +117,7 @@ def sketch_estimate(
     if people < min(settings.rows, settings.window or settings.rows):
         note = f"none: a sketch has {settings.rows:,} rows, and fewer records are not released (sketch: rows)"
         return replace(engine.estimate(), note=note)
-    z, windows, size = _begun(problem, records, people, levels)
+    z, windows, size = _prepare(problem, records, people, levels)
     for name, count in windows.items():
         drawn_ones = min(count, _DRAWN)
         for index in range(drawn_ones):

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk._arrays import Integers, Words
-from murk._jit import deferred
+from murk._jit import deferred, within
 from murk._lazy import LazyLevels
 from murk.errors import MurkError
 from murk.stream.messages.codec import WireRules
@@ -167,24 +167,28 @@ class Layout:
         return bool(-bound <= columns.integers.min() and columns.integers.max() <= bound)
 
     def write(
-        self, records: Bytes, count: int, level: str, version: int, time: int, expires: int
+        self, records: Bytes, count: int, level: str, version: int, time: int, expires: int, last: Words
     ) -> list[tuple[int, Packed]]:
         """Return the messages of records (see `merge`), of one level, version and time, by the chain that gets them.
 
-        The id of a release decides its chain, which says nothing more of the release than the id. Raises `ValueError`
-        if the records are damaged.
+        The id of a release decides its chain, which says nothing more of the release than the id. ``last`` is the id of
+        the record before these, and becomes that of the last one. Raises `ValueError` if the records are damaged:
+        `read` takes every message.
         """
+        if level not in self.words["level"] or not 0 <= version <= _LARGEST:
+            raise ValueError("a crowd has no such level or version")
         starts, chains = np.empty(count, np.int64), np.empty(count, np.int64)
-        if not locate(records, self.rules.partitions, starts, chains):
-            raise ValueError("a record is not whole")
+        if not locate(records, self.rules.partitions, last, starts, chains):
+            raise ValueError("what waits for a crowd is not whole, or not in order")
         given = {"level": self.words["level"].index(level), "version": version, "time": time, "expires": expires}
+        checks = np.array(self.rules.lengths), min(self.rules.magnitudes[level], _LARGEST)
         found = []
         for own_chain in np.unique(chains).tolist():
             fixed = np.array([(given | {"chain": own_chain}).get(name, -1) for name in self.places], np.int64)
             own = starts[chains == own_chain]
             out, ends = np.empty(len(records) + len(own) * self._longest, np.uint8), np.empty(len(own), np.int64)
-            if not compose(records, own, *self._program, fixed, out, ends):
-                raise ValueError("a record has no such question")
+            if not compose(records, own, *self._program, fixed, *checks, out, ends):
+                raise ValueError("a learner would refuse a release")
             found.append((own_chain, Packed(out[: ends[-1]].tobytes(), ends)))
         return found
 
@@ -192,6 +196,25 @@ class Layout:
 HEAD = 21  # bytes of a record before its payload: the length of the payload's text, the id, and the question
 _HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
 _ZERO, _NINE, _A, _F, _MINUS, _COMMA, _QUOTE = b'09af-,"'
+
+
+@within
+def _integer(data: Array, at: Array, end: Array, limit: Array, signed: Array) -> Any:
+    """Return an integer of at most a limit's size and the offset after it; the offset -1 where there is none."""
+    negative = signed and at < end and data[at] == _MINUS
+    if negative:
+        at += 1
+    begin, value = at, np.uint64(0)
+    while at < end and _ZERO <= data[at] <= _NINE and at - begin <= _MOST_DIGITS:
+        value = value * np.uint64(10) + np.uint64(data[at] - _ZERO)
+        at += 1
+    digits = at - begin
+    # No zeros before a number, and no zero below zero: these are not canonical.
+    if digits == 0 or digits > _MOST_DIGITS or (data[begin] == _ZERO and (digits > 1 or negative)):
+        return np.int64(0), np.int64(-1)
+    if value > np.uint64(limit):
+        return np.int64(0), np.int64(-1)
+    return -np.int64(value) if negative else np.int64(value), at
 
 
 @deferred
@@ -261,23 +284,13 @@ def scan(
             else:
                 start, before = at, found
                 while True:
-                    negative = kind == _PAYLOAD and at < end and data[at] == _MINUS
-                    if negative:
-                        at += 1
-                    begin, value = at, np.uint64(0)
-                    while at < end and _ZERO <= data[at] <= _NINE and at - begin <= _MOST_DIGITS:
-                        value = value * np.uint64(10) + np.uint64(data[at] - _ZERO)
-                        at += 1
-                    digits = at - begin
-                    # No zeros before a number, and no zero below zero: these are not canonical.
-                    if digits == 0 or digits > _MOST_DIGITS or (data[begin] == _ZERO and (digits > 1 or negative)):
-                        return -1
-                    if value > np.uint64(limits[hole]):
+                    value, at = _integer(data, at, end, limits[hole], kind == _PAYLOAD)
+                    if at < 0:
                         return -1
                     if kind == _WHOLE:
-                        numbers[m, hole] = np.int64(value)
+                        numbers[m, hole] = value
                         break
-                    integers[found] = -np.int64(value) if negative else np.int64(value)
+                    integers[found] = value
                     found += 1
                     if at < end and data[at] == _COMMA:
                         at += 1
@@ -369,13 +382,16 @@ def merge(
 
 
 @deferred
-def locate(records: Array, partitions: Array, starts: Array, chains: Array) -> bool:
-    """Note where records begin, and their chains; return whether all are whole."""
+def locate(records: Array, partitions: Array, last: Array, starts: Array, chains: Array) -> bool:
+    """Note where records begin, their chains, and the last id; return whether all are whole, and sorted by id."""
     at = 0
     for m in range(len(starts)):
         if len(records) - at < HEAD:
             return False
-        _, low, size = _head(records, at)
+        high, low, size = _head(records, at)
+        if high < last[0] or (high == last[0] and low < last[1]):
+            return False
+        last[0], last[1] = high, low
         starts[m], chains[m] = at, np.int64(low % np.uint64(partitions))
         at += size
     return at == len(records)
@@ -393,10 +409,15 @@ def compose(
     word_ends: Array,
     word_places: Array,
     fixed: Array,
+    lengths: Array,
+    bound: Array,
     out: Array,
     ends: Array,
 ) -> bool:
-    """Write messages of the records at ``starts``; of a word whose number is not fixed, they have the number."""
+    """Write messages of the records at ``starts``; of a word whose number is not fixed, they have the number.
+
+    Returns whether they are in the words, and payloads are integers within the bound, of one of the lengths.
+    """
     written = 0
     digits = np.empty(20, np.uint8)
     for m in range(len(starts)):
@@ -416,7 +437,19 @@ def compose(
                     out[written], out[written + 1] = _HEX[byte >> 4], _HEX[byte & 15]
                     written += 2
             elif kind == _PAYLOAD:
-                for i in range(at + HEAD, at + size):
+                place, stop, count = at + HEAD, at + size, 0
+                while place <= stop:
+                    _, end = _integer(records, place, stop, bound, True)
+                    if end < 0 or (end < stop and records[end] != _COMMA):
+                        return False
+                    place = end + 1
+                    count += 1
+                known = False
+                for length in lengths:
+                    known |= count == length
+                if not known:
+                    return False
+                for i in range(at + HEAD, stop):
                     out[written] = records[i]
                     written += 1
             elif kind == _WORD:

@@ -136,6 +136,22 @@ def test_it_fails_where_the_library_would_split():
     assert not Sender._can_split(sender, batch, MessageSizeTooLargeError)
 
 
+def test_a_numbered_batch_that_the_library_splits_is_answered():
+    """Otherwise a shuffler would wait for its crowd for minutes, and then fail."""
+    transactions = SimpleNamespace(is_transactional=lambda: True, maybe_add_partition_to_transaction=lambda place: None)
+    producer = Producer(transaction_manager=transactions)
+    accumulator = producer._accumulator
+    (future,) = send_at_once(producer, "t", 2, [b"x" * 500] * 400, NOW)
+    batch = accumulator._batches[PLACE].popleft()
+    batch.records.close()
+    assert Sender._can_split(SimpleNamespace(_accumulator=accumulator), batch, MessageSizeTooLargeError)
+    assert accumulator.split_and_reenqueue(batch) == 2
+    assert not future.is_done
+    for offset, part in zip((700, 900), accumulator._batches[PLACE], strict=True):
+        part.complete(offset, -1)
+    assert future.get(timeout=0).offset == 700
+
+
 def test_only_plain_producers_take_batches(monkeypatch):
     assert takes_batches(Producer())
     assert not takes_batches(Producer(compression_attrs=1))

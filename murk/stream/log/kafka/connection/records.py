@@ -220,6 +220,8 @@ def send_at_once(producer: Any, topic: str, partition: int, values: Sequence[byt
     for part in _parts(values, accumulator.config["batch_size"]):
         batch = batch_of(topic_partition, part, ms, numbered=transactions is not None)
         future = FutureRecordMetadata(batch.produce_future, 0, ms, None, -1, len(part[0]), -1)
+        # The library may split a numbered batch; the future is then that of its first part.
+        batch._record_futures.append(future)
         # As in the library's `append`: closing the producer waits for appends in progress.
         accumulator._appends_in_progress.increment()
         try:

@@ -1,0 +1,37 @@
+"""Topics whose settings are repaired, on a broker that shows the former ones for a moment."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from murk.stream.log.kafka import topics
+from murk.stream.log.kafka.log import TopicSetup
+from murk.stream.task.task import Task
+
+TASK = Task.parse(
+    'name: t\nfeatures: [{name: a, low: 0, high: 1}]\ntarget: {name: y, kind: binary, positive: "yes"}\n'
+    "privacy: {guarantee: {gdp: {mu: 1.0}}}\n"
+)
+
+
+@pytest.mark.parametrize(("seconds", "stays"), [(0.0, []), (0.3, []), (9.0, ["wrong"])])
+def test_what_was_repaired_is_shown_before_it_is_judged(monkeypatch, seconds, stays):
+    now, repaired = [0.0], []
+
+    def problems(*where, estimates):
+        return [] if repaired and now[0] >= repaired[0] + seconds else ["wrong"]
+
+    def pause(time):
+        now[0] += time
+
+    module = "murk.stream.log.kafka.log"
+    monkeypatch.setattr(f"{module}.Clients", lambda *given: SimpleNamespace(admin=lambda: None))
+    monkeypatch.setattr(f"{module}.monotonic", lambda: now[0])
+    monkeypatch.setattr(f"{module}.sleep", pause)
+    monkeypatch.setattr(topics, "create", lambda *where, estimates: [])
+    monkeypatch.setattr(topics, "repair", lambda *where: repaired.append(now[0]))
+    monkeypatch.setattr(topics, "problems", problems)
+    setup = TopicSetup("kafka://here:1/t", TASK)
+    assert setup.create() == []
+    assert len(repaired) == 1
+    assert setup.problems() == stays
