@@ -287,7 +287,9 @@ function isFeature(feature: Feature): boolean {
 
 function isTarget(target: Target): boolean {
   if (!isText(target.name) || !Object.hasOwn(OF_TARGET, target.kind)) return false;
-  known(target, OF_TARGET[target.kind]);
+  known(target, `${OF_TARGET[target.kind]} missing_share`);
+  // What is known of missing targets is the learner's alone: no answer depends on it.
+  if (target.missing_share != null && !within(target.missing_share, 0, 1 - 2 ** -53)) return false;
   const { kind, positive, negative, classes, low, high, rate, typical } = target;
   if (kind === "binary") {
     const other = negative == null || (isText(negative) && negative !== positive);
