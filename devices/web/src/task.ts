@@ -26,6 +26,7 @@ export interface Target {
   high?: number;
   rate?: unknown;
   typical?: unknown;
+  missing_share?: unknown;
 }
 
 /** A geometric grid of budgets: each point is a level, and its number is the level's name. */
