@@ -166,6 +166,8 @@ def _task(draw: random.Random, protocol: str, number: int) -> Task:
             **(_settings(draw, protocol, target["kind"]) if features else {}),
             **_of_learners(draw, features),
         }
+        if protocol == "gradients" and number % 3:
+            target["missing_share"] = number % 3 - 1 and 0.05
         if number % 40 == 30:
             content["privacy"]["levels"] = {"from": 0.7, "to": 1.3}
         public = draw.random() < 0.3 or (protocol == "moments" and draw.random() < 0.9)
@@ -425,6 +427,8 @@ class _Vectors:
             "unknown protocol": {"protocol": "sketch"}, "no features": {"features": [], "protocol": "examples"},
             "damaged feature": {"features": [{"name": "a", "low": 2, "high": 1}]}, "expiry": {"expiry": "0d"},
             "partitions": {"log": {"partitions": 0}}, "target": {"target": {"name": "y", "kind": "binary"}},
+            "missing targets": {"target": {**content["target"], "missing_share": 1}},
+            "missing words": {"target": {**content["target"], "missing_share": "never"}},
             "unknown kind": {"target": {"name": "y", "kind": "toString"}}, "no privacy": {"privacy": None},
             "no levels": {"privacy": {"guarantee": {"gdp": {"mu": 1}}, "levels": None}}, "text": {"features": "abc"},
             "no learner": {"learner": 3, "features": [None]},

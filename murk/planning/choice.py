@@ -144,7 +144,8 @@ def _reason(task: Task, best: str, ranked: Mapping[str, float], people: int, mea
     if best != "sketch" and "gradients" in ranked and task.target.kind == "real":
         words.append(
             "gradients of Huber's loss, the default of a real target, fit most targets and not outliers: where most "
-            "targets lie close to a line, their error was several times smaller, without an interval"
+            "targets lie close to a line, their error was several times smaller"
+            + (", without an interval unless public covariates are given" if task.public is None else "")
         )
     if best == "moments" and task.features and task.public is None and task.target.kind != "classes":
         words.append("without public covariates people release their second moments, whose noise grows with p^2")

@@ -182,3 +182,11 @@ def test_a_task_by_another_protocol_has_that_ones_defaults():
     # Outer products under a pure guarantee: within the noise of second moments, and far below Gaussian directions'.
     assert expected_error(examples, "examples", 100_000) < expected_error(plain, "examples", 10_000)
     assert of.with_protocol("gradients").objective == "balanced"
+
+
+@pytest.mark.parametrize("public", [0, 2_000])
+def test_the_words_on_hubers_loss_are_of_the_task(public):
+    """With public covariates Huber's loss has intervals."""
+    words = recommend(task(kind="real", public=public), 100_000).reason
+    assert "Huber's loss" in words
+    assert ("without an interval" in words) == (not public)

@@ -145,9 +145,9 @@ def test_a_smaller_stated_share_of_missing_targets_gives_narrower_intervals():
     assert np.array_equal(complete.half_widths(), halves[0])
 
 
-@pytest.mark.parametrize("share", [-0.1, 1.0, math.nan])
+@pytest.mark.parametrize("share", [-0.1, 1.0, math.nan, "never"])
 def test_a_share_that_is_none_is_refused(share):
-    with pytest.raises(UserError, match="missing_share must be at least 0 and below 1"):
+    with pytest.raises(UserError, match="missing_share must be a number of at least 0 and below 1"):
         Settings(objective=Logistic(), names=NAMES, missing_share=share)
 
 
@@ -204,6 +204,8 @@ def test_the_curvature_of_the_median_is_not_known():
         mechanism = calibrate(None, GaussianDP(1.0), dimension=settings.dimension, radius=settings.bound)
         built = SGDEngine(settings, {"default": mechanism}, seed=1, covariates=covariates())
         assert built.estimate().method == method
+        # Public covariates are given: advice to give some would not help.
+        assert ("density of residuals at zero is unknown" in built.estimate().note) == (method == "random scaling")
 
 
 def test_the_mean_square_of_gradients_is_that_of_the_gradients():

@@ -26,6 +26,7 @@ export interface Target {
   high?: number;
   rate?: unknown;
   typical?: unknown;
+  missing_share?: unknown;
 }
 
 /** A geometric grid of budgets: each point is a level, and its number is the level's name. */
@@ -287,7 +288,9 @@ function isFeature(feature: Feature): boolean {
 
 function isTarget(target: Target): boolean {
   if (!isText(target.name) || !Object.hasOwn(OF_TARGET, target.kind)) return false;
-  known(target, OF_TARGET[target.kind]);
+  known(target, `${OF_TARGET[target.kind]} missing_share`);
+  // What is known of missing targets is the learner's alone: no answer depends on it.
+  if (target.missing_share != null && !within(target.missing_share, 0, 1 - 2 ** -53)) return false;
   const { kind, positive, negative, classes, low, high, rate, typical } = target;
   if (kind === "binary") {
     const other = negative == null || (isText(negative) && negative !== positive);

@@ -57,6 +57,11 @@ NOT_ASKED = (
     "runs of the demonstration (docs/coverage.md). Scores have better intervals, public covariates give others, and "
     "intervals: random-scaling gives these"
 )
+# With public covariates, where an interval needs what they do not tell.
+UNKNOWN_DENSITY = (
+    "none: the density of residuals at zero is unknown, and public covariates do not tell it. Scores have intervals of "
+    "a linear model, and intervals: random-scaling gives others (docs/coverage.md)"
+)
 NOT_ASKED_OF_CLASSES = (
     "none: gradients alone allow only for random scaling (intervals: random-scaling), which holds the truth less often "
     "than its level says (docs/coverage.md); protocol: scores has intervals of average effects on each class's "
@@ -229,7 +234,13 @@ def _has_plug_in(settings: Settings) -> bool:
         return False
     if not isinstance(objective, Huber):
         return True
-    return settings.intervals != ASKED and (objective.scale is None or objective.c >= _LEAST_C)
+    return settings.intervals != ASKED and not _needs_density(settings)
+
+
+def _needs_density(settings: Settings) -> bool:
+    """Return whether the Hessian is the density of residuals at zero, which a known scale does not determine."""
+    objective = settings.objective
+    return isinstance(objective, Huber) and objective.scale is not None and objective.c < _LEAST_C
 
 
 def _estimate(
@@ -250,6 +261,8 @@ def _estimate(
         note = "none: random scaling needs the plain average; this learner uses another"
     elif settings.intervals != ASKED:
         note = NOT_ASKED_OF_CLASSES if isinstance(settings.objective, Softmax) else NOT_ASKED
+        if covariates is not None and _needs_density(settings):
+            note = UNKNOWN_DENSITY
     elif n < FEWEST:
         note = f"none yet: random scaling needs at least {FEWEST:,} releases"
     elif settings.random_scaling:

@@ -81,8 +81,9 @@ class Settings:
             raise UserError('weights="clip" and clip= (the bound to clip at) go together')
         if self.clip is not None and not (math.isfinite(self.clip) and self.clip > 0):
             raise UserError(f"clip must be positive and finite, got {self.clip!r}")
-        if self.missing_share is not None and not 0.0 <= self.missing_share < 1.0:
-            raise UserError(f"missing_share must be at least 0 and below 1, got {self.missing_share!r}")
+        share: object = self.missing_share
+        if share is not None and not (isinstance(share, int | float) and 0.0 <= share < 1.0):
+            raise UserError(f"missing_share must be a number of at least 0 and below 1, got {share!r}")
         if self.intervals == COMPLETE and self.missing_share:
             raise UserError(
                 f'intervals="complete" states that no target is missing, missing_share={self.missing_share!r} that '

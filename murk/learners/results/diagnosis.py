@@ -343,7 +343,8 @@ def _missing_words(known: dict[str, Any], feature: Feature) -> str:
 def describe_forgers(estimate: Estimate, level: float) -> dict[str, Any]:
     """Return how far one forged release, and 0.1% and 1% of all, could have moved each coefficient.
 
-    ``moved`` has the changes in coded units and in half-widths at ``level``, infinite if unbounded; ``signs`` are
+    ``moved`` has the changes in coded units and in half-widths at ``level``, infinite if unbounded; ``coverage`` how
+    far below its statement the coverage of prediction sets could be, if there are some; ``signs`` are
     indications of forged releases; ``words`` states both.
     """
     halves, releases = estimate.half_widths(level), estimate.releases_used
@@ -356,7 +357,20 @@ def describe_forgers(estimate: Estimate, level: float) -> dict[str, Any]:
         moved.append({"releases": forged, "coded": coded, "half_widths": by_widths})
         farthest.append((forged, _farthest(far, widths, known)))
     signs = estimate.doubts()
-    return {"moved": moved, "signs": signs, "words": _forged_words(farthest, releases, signs)}
+    found = {"moved": moved, "signs": signs, "words": _forged_words(farthest, releases, signs)}
+    sets = estimate.sets
+    if sets is not None and sets.known and not sets.whole:
+        lowered = [(forged, min(forged * sets.reach, 1.0)) for forged in counted(releases)]
+        parts = [f"{_forged(forged, releases)} by {number(100.0 * most, 2)} points" for forged, most in lowered]
+        told = f"How far below its statement the coverage of prediction sets could be at most: {'; '.join(parts)}."
+        found["coverage"] = [{"releases": forged, "lowered": most} for forged, most in lowered]
+        found["words"] = f"{found['words']} {told}".strip()
+    return found
+
+
+def _forged(forged: int, releases: int) -> str:
+    share = "" if forged == 1 else f" ({100.0 * forged / releases:.2g}%)"
+    return f"{many(forged, 'forged release')}{share}"
 
 
 def _farthest(far: NDArray[np.float64], widths: NDArray[np.float64], known: NDArray[np.bool_]) -> str | None:
@@ -375,7 +389,6 @@ def _forged_words(farthest: list[tuple[int, str | None]], releases: int, signs: 
             who = "more" if parts else "one forged release"
             parts.append(f"without a bound by {who}")
             break
-        share = "" if forged == 1 else f" ({100.0 * forged / releases:.2g}%)"
-        parts.append(f"{many(forged, 'forged release')}{share} by {most}")
+        parts.append(f"{_forged(forged, releases)} by {most}")
     far = f"How far a coefficient could have been moved at most: {'; '.join(parts)} (docs/threat-model.md)."
     return " ".join([*[far] * bool(parts), *(f"Signs of forged releases: {each}." for each in signs)])

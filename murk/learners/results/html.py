@@ -43,11 +43,13 @@ def folded(title: str, inner: str) -> str:
 
 def _notes(report: Report) -> list[str]:
     public, simulated = report["public_sample"], report["simulated"]
+    sets = report.get("prediction_sets")
     effects = report.get("effects_note") and f"Average effects are {report['effects_note']}."
     notes = [
         effects,
         text.describe_intervals(report),
         *text.describe_contrasts(report),
+        sets and sets["words"],
         *text.describe_age(report),
         public and public["words"],
         simulated and text.SIMULATED,

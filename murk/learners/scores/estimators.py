@@ -66,8 +66,9 @@ class Scores(PersonEstimator):
     mechanism: str | None
     exponent: float | None
     forget: int | None
-    coverage: float | None
-    coverage_share: float
+    # The defaults are those of learners pickled before there were prediction sets.
+    coverage: float | None = None
+    coverage_share: float = 0.1
 
     _binary: ClassVar[bool]
     _labels: tuple[str, ...] = ()  # the classes, if there are more than two

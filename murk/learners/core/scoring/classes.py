@@ -115,7 +115,7 @@ class ClassSolution:
         self.newest, self.rows = found[-1].model, rows
         self.features = p = len(self.newest.transform)
         self._basis = contrasts(classes)
-        self.ratio, self.ratio_variance, self.alike, self.doubt = _compare_matrices(found, rows)
+        self.ratio, self.ratio_variance, self.alike, self.doubt, self.targets = _compare_matrices(found, rows)
         asked = [(each.score, each.model) for each in found if each.score is not None]
         if not self.alike:
             # Only a centred score has mean zero at the truth for any distribution of the covariates.
@@ -212,16 +212,21 @@ def _mean_scatter(model: Model, rows: Rows) -> Floats:
     return mean_matrix(model, rows, Response(False), flat=True)
 
 
-def _compare_matrices(found: Sequence[Summary], rows: Rows) -> tuple[float, float, bool, float]:
-    """Return the share of targets present, its variance, whether people are like the rows, and kappa."""
+def _compare_matrices(found: Sequence[Summary], rows: Rows) -> tuple[float, float, bool, float, tuple[float, float]]:
+    """Return the share of targets present, its variance, whether people are like the rows, and kappa.
+
+    The share is 1, without variance, unless it is less beyond chance; the last value is the plain estimate, and its
+    standard error.
+    """
     asked = [(each.model, each.curvature, partial(_mean_scatter, each.model, rows)) for each in found]
     together = pooled(asked, found[-1].model.transform)
     if together is None:
-        return 1.0, 0.0, True, _MOST
+        return 1.0, 0.0, True, _MOST, (1.0, math.inf)
     measured, expected, variances = together.measured, together.expected, together.variances
     size = len(measured) * (len(measured) + 1) / 2
     variance = 1.0 / float(np.sum(expected**2 / variances))
     ratio = variance * float(np.sum(measured * expected / variances))
+    present = ratio, math.sqrt(variance)
     missing = ratio < 1.0 - 3.0 * math.sqrt(variance)
     ratio = max(ratio, 0.02) if missing else 1.0
     left = (measured - ratio * expected) ** 2
@@ -235,7 +240,7 @@ def _compare_matrices(found: Sequence[Summary], rows: Rows) -> tuple[float, floa
     kappa = 1.0 / rows.sample
     while kappa < _MOST and excess(float(np.sum(left / (variances + kappa * spread))), size) > -_DOUBTED:
         kappa *= 2.0
-    return ratio, variance if missing else 0.0, alike, min(kappa, _MOST)
+    return ratio, variance if missing else 0.0, alike, min(kappa, _MOST), present
 
 
 FIRST_SHARES = (0.375, 0.125)  # shares of people asked for a scatter and for a curvature until the moments are known
@@ -282,6 +287,11 @@ class ClassLines:
             return 0.0
         share, error = self.lines[0].share
         return max(1.0 - share - _SURELY * error - _SAME, 0.0)
+
+    @property
+    def targets(self) -> tuple[float, float]:
+        """The share of people with a target, and its standard error."""
+        return self.lines[0].share if self.lines else (1.0, math.inf)
 
     def refit(self, found: Sequence[Summary]) -> ClassLines:
         """Return the solution for other answers."""

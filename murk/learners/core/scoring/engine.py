@@ -19,7 +19,7 @@ from murk.learners.core.coordinates import matrix_size
 from murk.learners.core.scoring.estimate import Forgery, Outlook, ScoreEstimate, estimate_of
 from murk.learners.core.scoring.mechanism import ScoreMechanisms
 from murk.learners.core.scoring.model import Model, Question
-from murk.learners.core.scoring.settings import NEVER, REMEMBERED, Settings, solution_of
+from murk.learners.core.scoring.settings import NEVER, REMEMBERED, AnySolution, Settings, solution_of
 from murk.learners.core.scoring.sums import Epoch, Summary, Tally, summaries
 from murk.learners.estimates.drift import SMALLEST_SHARE, Comparison, Drift, compare, concluded
 from murk.learners.estimates.sets import PredictionSets
@@ -305,7 +305,7 @@ def merged_of(settings: Settings, known: Sequence[Learned]) -> ScoreEstimate:
     """Return the estimate of several chains, given with their levels' mechanisms."""
     chains = equations(settings, known)
     found = _answers(settings, chains)
-    outlook, forgery = None, None
+    solution, outlook, forgery = None, None, None
     if found:
         solution = solution_of(found, settings.response, settings.rows)
         mechanisms = chains[0][1]
@@ -317,18 +317,21 @@ def merged_of(settings: Settings, known: Sequence[Learned]) -> ScoreEstimate:
     kept = None if settings.forget is None else sum(_level_counts(chains).values())
     influence = None if forgery is None else forgery.influence
     # Learners with models of their own have sets of their own.
-    sets = sets_of(settings, *chains[0]) if len(chains) == 1 else None
+    sets = sets_of(settings, *chains[0], solution) if len(chains) == 1 else None
     return replace(estimate, influence=influence, forgery=forgery, kept=kept, sets=sets)
 
 
-def sets_of(settings: Settings, chain: Chain, mechanisms: Mapping[str, ScoreMechanisms]) -> PredictionSets | None:
-    """Return the prediction sets of a chain, at its newest model; None if they are not asked for."""
+def sets_of(
+    settings: Settings, chain: Chain, mechanisms: Mapping[str, ScoreMechanisms], solution: AnySolution | None
+) -> PredictionSets | None:
+    """Return the prediction sets of a chain with this solution; None if they are not asked for."""
     if settings.wanted is None:
         return None
     answers = sum(
         tally.count for epoch in chain.epochs for (_, question), tally in epoch.tallies.items() if question == "inside"
     )
-    return settings.sets(summaries(chain.epochs, mechanisms, settings.features), chain.epochs[-1].model, answers)
+    found = summaries(chain.epochs, mechanisms, settings.features)
+    return settings.sets(solution, found, chain.epochs[-1].model, answers)
 
 
 def equations(settings: Settings, chains: Sequence[Learned]) -> Sequence[Learned]:

@@ -14,7 +14,7 @@ from murk._turns import in_turn
 from murk.errors import MurkError, UserError
 from murk.learners.core.in_place import TOO_FEW, Held, RecordEngine, finish_draw, trials_for
 from murk.learners.core.scoring import record as k
-from murk.learners.core.scoring.engine import Answered, Chain, ScoreEngine, chain_state, merged_of, reaches, sets_of
+from murk.learners.core.scoring.engine import Answered, Chain, ScoreEngine, chain_state, merged_of, reaches
 from murk.learners.core.scoring.estimate import ScoreEstimate
 from murk.learners.core.scoring.mechanism import ScoreMechanisms
 from murk.learners.core.scoring.model import ALL_QUESTIONS, Question, asked, vectors, with_constant
@@ -59,7 +59,6 @@ class LocalScores(RecordEngine, ScoreEngine):
         # The learner's own budget is "default", even if another level has the same guarantee.
         self._names = {guarantee: level for level, guarantee in guarantees.items()} | {guarantees["default"]: "default"}
         self._solved: tuple[tuple[Chain, ScoreEstimate], ...] = ()
-        self._sets: tuple[Chain | None, PredictionSets | None] = (None, None)
 
     # Levels
 
@@ -228,11 +227,7 @@ class LocalScores(RecordEngine, ScoreEngine):
     def sets(self) -> PredictionSets | None:
         """Return the prediction sets, which change when predictions do; None if they are not asked for."""
         now = self._now
-        chain, (known, sets) = now.shown or now, self._sets
-        if known is not chain:
-            sets = sets_of(self.settings, chain, self.mechanisms)
-            self._sets = chain, sets
-        return sets
+        return self._estimate(now.shown or now).sets
 
     def _estimate(self, chain: Chain) -> ScoreEstimate:
         solved = self._solved
@@ -253,7 +248,6 @@ class LocalScores(RecordEngine, ScoreEngine):
         return {
             **self.__dict__,
             "_solved": (),
-            "_sets": (None, None),
             "memory": Held(self._now),
             "current": None,
             "_in_place": False,

@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,6 +68,13 @@ class Model:
     scatter: float
     curvature: float
     sets: Sets | None = None  # None in tasks without prediction sets
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Cached properties are computed anew, as another version's may differ.
+        return {name: value for name, value in self.__dict__.items() if name in Model.__dataclass_fields__}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update({name: value for name, value in state.items() if name in Model.__dataclass_fields__})
 
     @property
     def shares(self) -> dict[Question, float]:

@@ -402,6 +402,15 @@ class PublicSolution:
         variance = sum(w * float(each.covariance[-1, -1]) for w, each in free) / total
         return min(1.0 - share, 1.0) if 1.0 - share > _SURELY * math.sqrt(variance) else 0.0
 
+    @property
+    def targets(self) -> tuple[float, float]:
+        """The share of people with a target, and its standard error, over all hypotheses."""
+        known = list(zip(self._hypotheses, self._fitted, strict=True))
+        shares = np.array([each.share + one.free * float(each.step[-1]) for one, each in known])
+        errors = np.array([one.free * float(each.covariance[-1, -1]) for one, each in known])
+        mean = float(self._weights @ shares)
+        return mean, math.sqrt(float(self._weights @ (errors + (shares - mean) ** 2)))
+
     def half_widths(self, quantile: float) -> Floats:
         """Return half-widths, (p,), of the intervals of values that are not rejected; infinite where not learned."""
         alpha = 2.0 * NormalDist().cdf(-quantile)

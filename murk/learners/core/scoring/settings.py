@@ -36,7 +36,16 @@ from murk.learners.core.scoring.shares import Shares
 from murk.learners.core.scoring.solve import Solution
 from murk.learners.core.scoring.sums import Summary
 from murk.learners.estimates.estimate import PublicCovariates
-from murk.learners.estimates.sets import LABELS, REAL, PredictionSets, Reply, Root, Wanted
+from murk.learners.estimates.sets import (
+    LABELS,
+    REAL,
+    PredictionSets,
+    Present,
+    Reply,
+    Root,
+    Wanted,
+    at_least_present,
+)
 
 FIRST: Final = 3000  # releases of the first epoch; each later one has as many as all before it, up to the longest
 REMEMBERED: Final = 8  # epochs that a learner keeps: while they double, older ones have under 1% of the releases
@@ -251,7 +260,7 @@ class Settings:
     def next_model(self, found: Sequence[Summary], count: int, mechanisms: Mapping[str, ScoreMechanisms]) -> Model:
         """Return the model of the epoch that begins at ``count``."""
         solution = solution_of(found, self.response, self.rows)
-        return self._with_sets(self._next_model(solution, found, count, mechanisms), solution.origin, found)
+        return self._with_sets(self._next_model(solution, found, count, mechanisms), solution.origin, found, solution)
 
     def _next_model(
         self, solution: AnySolution, found: Sequence[Summary], count: int, mechanisms: Mapping[str, ScoreMechanisms]
@@ -283,20 +292,25 @@ class Settings:
         """Nominal coverage of prediction sets; 0 without any."""
         return 0.0 if self.wanted is None else self.wanted.coverage
 
-    def sets(self, found: Sequence[Summary], model: Model, answers: int) -> PredictionSets:
-        """Return the sets of a model's published prediction, from the answers at all models."""
+    def sets(
+        self, solution: AnySolution | None, found: Sequence[Summary], model: Model, answers: int
+    ) -> PredictionSets:
+        """Return the prediction sets known from the answers at all models, of which ``model`` is the newest."""
         assert model.sets is not None
         basis = label_basis(self.response) if self.binary or self.labels else None
-        return PredictionSets(self._root(found, model, model.sets.origin), model.sets.origin, basis, answers)
+        root = self._root(solution, found, model, model.sets.origin)
+        return PredictionSets(root, model.sets.origin, basis, answers)
 
-    def _with_sets(self, model: Model, origin: Floats, found: Sequence[Summary]) -> Model:
+    def _with_sets(
+        self, model: Model, origin: Floats, found: Sequence[Summary], solution: AnySolution | None = None
+    ) -> Model:
         """Return a model with a prediction, and the threshold to ask about next."""
         if self.wanted is None:
             return model
-        threshold = self._root(found, model, origin).next_question()
+        threshold = self._root(solution, found, model, origin).next_question()
         return replace(model, sets=Sets(origin, threshold, self.wanted.share)).rounded()
 
-    def _root(self, found: Sequence[Summary], model: Model, origin: Floats) -> Root:
+    def _root(self, solution: AnySolution | None, found: Sequence[Summary], model: Model, origin: Floats) -> Root:
         scale = LABELS if self.binary or self.labels else REAL
         replies = []
         for each in found:
@@ -307,8 +321,9 @@ class Settings:
             change = (asked.origin - origin).reshape(-1, self.features) @ model.back
             moved = scale.moved(float(np.linalg.norm(change)), asked.threshold)
             share = 0.5 + 0.5 * float(answer.mean[0])
-            replies.append(Reply(asked.threshold, share, answer.noise / 4.0, 1.0 / answer.share, moved))
-        return Root(scale, self.coverage, replies)
+            spread = answer.noise / 4.0, 1.0 / answer.share
+            replies.append(Reply(asked.threshold, share, *spread, moved, asked.origin, answer.farthest / 2.0))
+        return Root(scale, self.coverage, replies, present_of(solution, self.coverage, replies))
 
     # Models
 
@@ -359,6 +374,16 @@ def solution_of(answers: Sequence[Summary], response: Response, rows: Rows | Non
         return CurveSolution(answers, response, rows)
     public = PublicSolution(answers, response, rows)
     return public if public.alike and public.useful else Solution(answers, response, unlike=True)
+
+
+def present_of(solution: AnySolution | None, coverage: float, replies: Sequence[Reply]) -> Present:
+    """Return the share of targets present, by curvatures over scatters and by the answers about prediction sets."""
+    share, error = (1.0, math.inf) if solution is None else solution.targets
+    least = max(share - _SURELY * error, at_least_present(coverage, replies))
+    return Present(min(max(share, least), 1.0), min(least, 1.0))
+
+
+_SURELY: Final = 2.0  # standard errors that are subtracted from the share of targets present
 
 
 NATS: Final = 20.0  # honest equations count as disagreeing with probability e^-NATS, or 2e-9, at most

@@ -90,6 +90,11 @@ class Shares:
         return np.asarray(self._back @ noise @ self._back.T)
 
     @property
+    def targets(self) -> tuple[float, float]:
+        """The share of people with a target, and its standard error."""
+        return self.present, math.sqrt(float(self._error[-1, -1]))
+
+    @property
     def missing(self) -> float:
         """Share of people whose target is missing; 0 unless significant."""
         absent = float(self.all[-1])

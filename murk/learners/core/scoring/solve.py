@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from murk._arrays import Floats
 from murk.errors import MurkError
 from murk.learners.core.scoring.model import Expected, Model, Response, Rows, inverse, power
-from murk.learners.core.scoring.moments import Curvature, Moments, gain, stretched
+from murk.learners.core.scoring.moments import UNEVEN, Curvature, Moments, gain, stretched
 from murk.learners.core.scoring.sums import Summary
 
 Rejected = Callable[[NDArray[np.int64], Floats], NDArray[np.bool_]]
@@ -111,6 +111,11 @@ class Solution:
         if self._asked:
             self._solution = self._solve(self._solution, _with_unknowns(pull))
         self.values = self.origin = self._solution[:p]
+
+    @property
+    def targets(self) -> tuple[float, float]:
+        """The share of people with a target, and its standard error, with that of people unlike the normal rows."""
+        return self.curvature.ratio, math.hypot(float(self.curvature.root[0, 0]), UNEVEN / 2.0)
 
     def refit(self, found: Sequence[Summary]) -> Solution:
         """Return the solution for other answers, solved in the same way."""

@@ -15,6 +15,7 @@ from murk.errors import MurkError
 from murk.learners.core.coordinates import matrix_size, symmetric
 from murk.learners.core.scoring.mechanism import ScoreMechanisms
 from murk.learners.core.scoring.model import ALL_QUESTIONS, QUESTIONS, Model, Question, model_size
+from murk.learners.estimates.forgers import longest
 from murk.privacy.mechanisms.base import Randomizer, Wrapped
 from murk.privacy.mechanisms.payload_limits import NATS
 from murk.stream.messages.state import count_of, pack, unpack
@@ -137,6 +138,7 @@ class Answer:
     noise: float  # variance of each number's noise
     share: float  # factor of one person's own spread: 1 over the number of people, if all have one level
     whole: float  # the same for mechanisms that release a direction, whatever the length of their input
+    farthest: float = 0.0  # most by which one forged answer moves the mean; of answers about prediction sets only
 
     def times(self, factor: float) -> Answer:
         """Return the answer multiplied by ``factor``, with its variances by the square."""
@@ -169,7 +171,7 @@ def summaries(epochs: Sequence[Epoch], mechanisms: Mapping[str, ScoreMechanisms]
 def _answer(
     epoch: Epoch, question: Question, mechanisms: Mapping[str, ScoreMechanisms], features: int
 ) -> Answer | None:
-    weight, noise, share, whole = 0.0, 0.0, 0.0, 0.0
+    weight, noise, share, whole, farthest = 0.0, 0.0, 0.0, 0.0, 0.0
     size = next(iter(mechanisms.values())).mechanism(question).dimension
     total = np.zeros(size)
     for level in mechanisms:
@@ -185,6 +187,8 @@ def _answer(
         total = total + counts * precision * step_of(mechanism) * np.array([float(value) for value in tally.total])
         weight += precision * count
         noise += precision**2 * count * variance
+        if question == "inside":
+            farthest = max(farthest, precision * longest(mechanism))
         if along is None:
             share += precision**2 * count
         else:
@@ -193,7 +197,7 @@ def _answer(
         return None
     mean: Floats = total / weight
     if question in ("score", "inside"):
-        return Answer(mean, noise / weight**2, share / weight**2, whole / weight**2)
+        return Answer(mean, noise / weight**2, share / weight**2, whole / weight**2, farthest / weight)
     # A matrix is released in units of M/2.
     unit = epoch.model.matrix_reach / 2.0
     scale = (unit / weight) ** 2
