@@ -69,6 +69,7 @@ if TYPE_CHECKING:
     "--reference",
     "references",
     multiple=True,
+    type=click.Path(),  # in a variable, colons separate several
     metavar="[TASK=]FILE",
     help="True coefficients of TASK, or of each task that has these, in coded units: JSON or YAML, or the "
     "--json output of another run. May be repeated.",
