@@ -15,7 +15,7 @@ import click
 
 from murk.cli.interrupts import stoppable
 from murk.cli.logs import logging_options, say, start_logging
-from murk.cli.options import Mistake, existing_logs, is_mistake, retrying, wait_for_task
+from murk.cli.options import Mistake, existing_logs, is_mistake, listening, retrying, wait_for_task
 from murk.cli.output import address_as_json, print_address
 from murk.errors import UserError
 
@@ -36,20 +36,7 @@ if TYPE_CHECKING:
     metavar="NAME",
     help="Monitor only the task NAME; may be repeated.  [default: all]",
 )
-@click.option(
-    "--port",
-    type=click.IntRange(0, 65535),
-    required=True,
-    metavar="N",
-    help="Port to listen on; 0 lets the system choose.",
-)
-@click.option(
-    "--host",
-    default="127.0.0.1",
-    show_default=True,
-    metavar="H",
-    help="Address to listen on; 0.0.0.0 for all, as in a container.",
-)
+@listening()
 @click.option(
     "--allowed-host",
     "allowed",
