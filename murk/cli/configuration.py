@@ -22,8 +22,6 @@ PREFIX = "MURK_"
 VARIABLE = "MURK_CONFIG"
 MOST_BYTES = 100_000
 """Size limit of a configuration file."""
-LOGS = "log_urls"
-"""Parameter of a command that takes several logs, for which a file may set one as text."""
 KAFKA = "kafka"
 """Table of Kafka client settings."""
 
@@ -188,18 +186,17 @@ def check_variables(environment: Mapping[str, str], options: Options) -> None:
 
 def check(option: click.Option, value: Any, where: str, *, quiet: bool = False) -> None:
     """Raise `UserError` for a value that an option cannot have; with ``quiet``, do not quote it: it may be a secret."""
+    value = _listed(option, value)
     values = value if option.multiple and isinstance(value, list) else [value]
-    text = isinstance(value, str)
-    fits = all(isinstance(item, str | int | float) for item in values) and (
-        not option.multiple or isinstance(value, list) or (text and option.name == LOGS)
-    )
-    if option.is_flag and not text:
+    fits = all(isinstance(item, str | int | float) for item in values)
+    fits = fits and (isinstance(value, list) or not option.multiple)
+    if option.is_flag and not isinstance(value, str):
         fits = isinstance(value, bool)
     elif not option.is_flag:
         fits = fits and not any(isinstance(item, bool) for item in values)
     if not fits:
         problem = f"{type(value).__name__} is not a valid type of value"
-    elif option.name in (LOGS, "log_url"):
+    elif option.name in ("log_urls", "log_url"):
         problem = next(filter(None, (_url_problem(str(item), quiet) for item in values)), "")
     else:
         problem = _cast_problem(option, value, where)
@@ -207,6 +204,11 @@ def check(option: click.Option, value: Any, where: str, *, quiet: bool = False) 
             problem = f"the value is invalid: {_kind(option)} is required"
     if problem:
         raise UserError(f"{where}: {problem}", code="MURK-CONF-003")
+
+
+def _listed(option: click.Option, value: Any) -> Any:
+    """Return a text as a list if an option may be repeated: a file may set a single one without brackets."""
+    return [value] if option.multiple and isinstance(value, str) else value
 
 
 def _cast_problem(option: click.Option, value: Any, where: str) -> str:
@@ -252,7 +254,7 @@ def set_defaults(context: click.Context, name: str, command: click.Command, sett
         option.envvar = [each for each in named if not is_of_service(each, os.environ)]
         value = settings.value(name, key)
         if value is not None and option.name is not None:
-            values[option.name] = [value] if option.name == LOGS and isinstance(value, str) else value
+            values[option.name] = _listed(option, value)
     context.default_map = {**(context.default_map or {}), name: values}
 
 

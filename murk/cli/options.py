@@ -55,6 +55,29 @@ existing_logs = click.option(
     help="The log: sqlite:///FILE, kafka://HOST:PORT/NAME, or kafka://HOST:PORT for all logs of a cluster. May be "
     "repeated.",
 )
+
+
+def listening(default: int | None = None) -> Callable[[F], F]:
+    """Return a decorator that adds options for the address of a server; without a default, the port is required."""
+    port = click.option(
+        "--port",
+        type=click.IntRange(0, 65535),
+        default=default,
+        show_default=default is not None,
+        required=default is None,
+        metavar="N",
+        help="Port to listen on; 0 lets the system choose.",
+    )
+    host = click.option(
+        "--host",
+        default="127.0.0.1",
+        show_default=True,
+        metavar="H",
+        help="Address to listen on; 0.0.0.0 for all, as in a container.",
+    )
+    return lambda function: port(host(function))
+
+
 wait_for_task = click.option("--wait", is_flag=True, help="Wait for the log and its task if they do not exist yet.")
 
 

@@ -190,7 +190,7 @@ class Monitor(Exporter):
         states, messages, places = list(self._states), list(self._messages), []
         owners = log.owners()
         for chain in range(self._task.log.partitions):
-            (state, offset), end = log.standing(chain)
+            (state, offset), end = log.status(chain)
             places.append(Place(offset, end, owners.get(chain)))
             if state != states[chain]:
                 fresh, states[chain] = True, state

@@ -57,10 +57,15 @@ def half_widths_asked(asked: Sequence[tuple[str | None, float]], names: Sequence
     for name, half in sorted(asked, key=lambda pair: pair[0] is not None):
         if name is not None and name not in names:
             raise UserError(f"{_shown(name)}: no coefficient of the task; there are {_list(names, 20)}")
-        if not 0.0 < half < math.inf:
-            raise UserError(f"{half!r}: an interval has no such half-width; give a finite one above 0, in coded units")
+        check_half_width(half)
         found |= dict.fromkeys(of_interest(names) if name is None else [name], half)
     return found
+
+
+def check_half_width(half: float) -> None:
+    """Raise `UserError` for a half-width that no interval has."""
+    if not 0.0 < half < math.inf:
+        raise UserError(f"{half!r}: an interval has no such half-width; give a finite one above 0, in coded units")
 
 
 def _content(path: Path) -> Any:

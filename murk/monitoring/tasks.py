@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Any
 
 from murk.errors import UserError
 from murk.learners.results.numbers import finite
-from murk.monitoring.metrics.exporter import families, new_registry
+from murk.monitoring.metrics.catalogue import Metric
+from murk.monitoring.metrics.exporter import Sample, families, new_registry
 from murk.monitoring.monitor import Monitor, one_line
 from murk.monitoring.processes import build_info
 from murk.monitoring.snapshot import VERSION
-from murk.stream.log.base import Log
-from murk.stream.log.open import find_logs, open_log
+from murk.stream.log.base import NO_LOG, Log
+from murk.stream.log.open import find_logs, name_in, open_log
 from murk.stream.task.task import Task
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ class TaskMonitors:
     names
         Names of the only tasks to monitor; by default all.
     interval
-        Least time in seconds between two polls of a task; a search for new tasks takes place after five times that.
+        Least time in seconds between two polls of a task; five times that between two searches for new tasks.
 
     Examples
     --------
@@ -76,9 +77,12 @@ class TaskMonitors:
         self.registry.register(self)
         # Replaced as a whole, since other threads read them.
         self.monitors: Mapping[str, Monitor] = {}
-        self.problems: Mapping[str, str] = {}  # why logs have no monitor, by URL
+        # Why there is no monitor, by a log's URL or the name of a chosen task that no log carries.
+        self.problems: Mapping[str, str] = {}
         self._urls, self._make, self._names, self._interval = tuple(urls), make, tuple(names), interval
-        self._task_of: dict[str, str] = {}
+        self._unread: Set[str] = frozenset()  # names of tasks, as far as known, whose logs cannot be read
+        self._task_of: dict[str, str] = {}  # names of the tasks that were read, by URL
+        self._given: dict[str, str] = {}  # of logs that need not be opened again: the given URL that led to it, by URL
         self._due: dict[str, float] = {}
         self._gone: set[str] = set()
         self._next_search = 0.0
@@ -88,24 +92,33 @@ class TaskMonitors:
         errors: dict[str, tuple[Exception, bool]] = {}
         start = time.monotonic()
         for given in self._urls:
+            found: list[str] = []
             try:
                 found = find_logs(given, self._names)
             except Exception as error:  # noqa: BLE001 - the others must survive any error
                 errors[given] = error, False
-                continue
+                if not (isinstance(error, UserError) and error.code == NO_LOG):
+                    continue
             self._leave_out(given, found)
             for url in found:
-                if url not in self._task_of and (failed := self._begin(url, listed=url != given)):
+                if url not in self._given and (failed := self._begin(url, given)):
                     errors[url] = failed
-        self.problems = {url: one_line(error) for url, (error, _) in errors.items()}
+        # A file's name says nothing about its task.
+        named = {name for url in errors if (name := self._task_of.get(url) or name_in(url))}
+        absent = [name for name in self.missing() if name not in named]
+        self.problems = {
+            **{url: one_line(error) for url, (error, _) in errors.items() if url not in self._given},
+            **dict.fromkeys(absent, "no log that this user may see carries this task: `murk topics` announces one"),
+        }
+        self._unread = named.intersection(self._names or named).union(absent)
         end = time.monotonic()
         self._next_search = end + max(_INTERVALS * self._interval, _REST * (end - start))
         return errors
 
-    def _leave_out(self, cluster: str, found: Sequence[str]) -> None:
+    def _leave_out(self, given: str, found: Sequence[str]) -> None:
         """Do not poll logs that a cluster no longer has: a reader waits long for topics that were deleted."""
-        for url, name in self._task_of.items():
-            if url.startswith(f"{cluster.rstrip('/')}/") and name in self.monitors:
+        for url in [url for url, origin in self._given.items() if origin == given]:
+            if (name := self._task_of[url]) in self.monitors:
                 if url in found:
                     self._gone.discard(name)
                 else:
@@ -119,8 +132,8 @@ class TaskMonitors:
 
     @property
     def carried(self) -> Mapping[str, str]:
-        """Tasks that logs carry, monitored or not, by URL."""
-        return self._task_of
+        """Tasks that logs carry, monitored or not chosen, by URL."""
+        return {url: self._task_of[url] for url in self._given}
 
     def step(self) -> float:
         """Search if due, poll each task that is due, and return the seconds until the next step."""
@@ -145,7 +158,7 @@ class TaskMonitors:
         )
 
     def trouble(self) -> dict[str, str]:
-        """Return why tasks, by name, and logs without a monitor, by URL, cannot be read."""
+        """Return why tasks, by name, and logs without a monitor, by URL, cannot be read (see ``problems``)."""
         found = {name: monitor.snapshot.problem for name, monitor in self.monitors.items()}
         return {name: problem for name, problem in found.items() if problem is not None} | dict(self.problems)
 
@@ -167,7 +180,8 @@ class TaskMonitors:
     def collect(self) -> Iterator[Family]:
         """Return the metrics of all tasks, for the registry."""
         monitors = self.monitors
-        yield from families("monitor", {name: monitor.values() for name, monitor in monitors.items()})
+        unread = dict.fromkeys(sorted(self._unread), _unreachable)
+        yield from families("monitor", unread | {name: monitor.values() for name, monitor in monitors.items()})
         yield from families("process", dict.fromkeys(monitors, build_info))
 
     def close(self) -> None:
@@ -175,7 +189,7 @@ class TaskMonitors:
         for monitor in self.monitors.values():
             monitor.close()
 
-    def _begin(self, url: str, *, listed: bool) -> tuple[Exception, bool] | None:
+    def _begin(self, url: str, given: str) -> tuple[Exception, bool] | None:
         log: Log | None = None
         opened = False
         try:
@@ -184,14 +198,15 @@ class TaskMonitors:
                 remedy = "`murk topics`, `murk run` or `murk produce` announces one"
                 raise UserError(f"{url} carries no task yet: {remedy}", code="MURK-LOG-003")
             task = Task.from_document(document, f"the task on {url}")
-            if listed and task.name in self.monitors and task.shuffle is not None and log.crowd_mark() is None:
+            self._task_of[url] = task.name
+            if url != given and task.name in self.monitors and task.shuffle is not None and log.crowd_mark() is None:
                 # The intake of a shuffler, which nobody learns from.
                 return None
             opened = True
             if not self._names or task.name in self._names:
                 self._add(url, log, task)
                 log = None
-            self._task_of[url] = task.name
+            self._given[url] = given
         except Exception as error:  # noqa: BLE001 - the others must survive any error
             return error, opened
         finally:
@@ -201,11 +216,16 @@ class TaskMonitors:
 
     def _add(self, url: str, log: Log, task: Task) -> None:
         if task.name in self.monitors:
-            other = next(one for one, name in self._task_of.items() if name == task.name)
+            other = self.monitors[task.name].snapshot.url
             remedy = "give each a monitor of its own, or one task another name"
             raise UserError(f"{url} carries a task {task.name!r}, as {other} does: {remedy}")
         made = {**self.monitors, task.name: self._make(log, task)}
         self.monitors = dict(sorted(made.items()))
+
+
+def _unreachable(metric: Metric) -> Iterable[Sample]:
+    """Return the values of a task whose log could never be read."""
+    return [Sample((), 0.0)] if metric.name == "murk_log_reachable" else []
 
 
 def rest(used: float, interval: float) -> float:

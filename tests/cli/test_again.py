@@ -101,6 +101,16 @@ def test_a_task_may_be_announced_before_its_people_begin(folder: Path) -> None:
     refused(run(folder, "--source", "others.csv"), "there is no ledger")
 
 
+def test_the_note_of_a_deleted_log_does_not_name_the_ledger_of_the_next(folder: Path) -> None:
+    world(folder, rows=40)
+    assert run(folder).json["releases"] == 40
+    (folder / "third-child.db").unlink()
+    assert murk("topics", "task.yaml", "--log", LOG, "--simulated", folder=folder).status == 0
+    assert run(folder, "--ledger", "new.ledger.db").json["releases"] == 40
+    # The new log is bound to its ledger as any other.
+    refused(run(folder, "--ledger", "other.ledger.db"), "there is no ledger at other.ledger.db")
+
+
 def test_two_runs_on_one_log(folder: Path) -> None:
     """The second is refused while the first is at work, and neither harms the other."""
     world(folder, rows=600)

@@ -11,8 +11,9 @@ from click.testing import CliRunner
 
 from murk.cli import cli, configuration
 from murk.errors import UserError
+from murk.stream import Task, open_log
 from murk.stream.log.kafka.connection import settings
-from tests.cli.harness import ROOT, murk, refused, world
+from tests.cli.harness import ROOT, TASK, murk, refused, world
 
 
 @pytest.fixture(autouse=True)
@@ -84,6 +85,32 @@ def test_a_monitor_takes_one_log_or_several(tmp_path: Path, place: str) -> None:
     if not environment:
         found = shown("monitor")["monitor.log"]["value"]
         assert found == (first if place == "one" else [first, "sqlite:///second.db"])
+
+
+def test_what_may_be_repeated_is_set_once_without_brackets(tmp_path: Path) -> None:
+    """For a monitor's settings; a single one was once all that `reference` took."""
+    (tmp_path / "true values.json").write_text('{"ages": 1}')
+    log = "sqlite:///log.db"
+    with open_log(log) as opened:
+        opened.register_task(Task.parse(TASK).document())
+    file, set_at = tmp_path / "murk.toml", '[monitor]\nport = 0\nlog = "sqlite:///log.db"\n'
+    (tmp_path / "murk.toml").write_text("")
+    cases = (
+        (f'{set_at}reference = "true values.json"', {}, "--reference true values.json and the task 'third-child'"),
+        (set_at, {"MURK_MONITOR_REFERENCE": "true values.json"}, "--reference true values.json and the task"),
+        (f'{set_at}known-within = "-0.5"', {}, "-0.5: an interval has no such half-width"),
+        (f'{set_at}task = "none"', {}, "no log carries the task none; there are third-child"),
+    )
+    for content, environment, words in cases:
+        file.write_text(content)
+        done = CliRunner().invoke(cli, ["monitor"], env=environment)
+        assert words in str(done.exception)
+    file.write_text("[plan]\npeople = '5000'\nprotocol = 'scores'\n[monitor]\nallowed-host = 'x.org'\n")
+    found = shown()
+    assert (found["plan.people"]["value"], found["plan.protocol"]["value"]) == ("5000", "scores")
+    for bad in ("people = 'many'", "people = {a = 1}", "protocol = true"):
+        file.write_text(f"[plan]\n{bad}\n")
+        assert f"[plan] {bad.split()[0]}: " in str(wrong("plan"))
 
 
 @pytest.mark.parametrize(

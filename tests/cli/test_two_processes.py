@@ -117,7 +117,7 @@ def test_chains_that_share_models_whoever_is_killed(folder: Path) -> None:
         learners[number % 2] = start(*LEARN, "--chain", number % 2, folder=apart)
     assert finish(producer).json["releases"] == rows
     with open_log(f"sqlite:///{apart}/third-child.db", create=False) as log:
-        while any(log.standing(chain).lag for chain in range(2)):
+        while any(log.status(chain).lag for chain in range(2)):
             assert [each.poll() for each in learners.values()] == [None, None]
             time.sleep(0.01)
     found = [stop(learner).json for learner in learners.values()][-1]

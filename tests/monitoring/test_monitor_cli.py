@@ -108,7 +108,7 @@ def test_it_waits_for_the_task_and_sees_the_log_go_and_come(tmp_path):
         until(lambda: 'murk_log_reachable{task="third-child"} 1.0' in fetch(address + "/metrics"), process)
         words = stop(process)
         assert "cannot read the log: " in words
-        assert "the log can be read again" in words
+        assert "the log can be read now" in words
     finally:
         process.kill()
 
@@ -142,14 +142,25 @@ def test_a_wrong_reference_is_refused_before_anything_is_waited_for(tmp_path):
     (tmp_path / "task.yaml").write_text(TEXT)
     (tmp_path / "truth.json").write_text(json.dumps({**TRUTH, "ages": 1.0}))
     done = monitor(tmp_path, "--wait", "--reference", "truth.json", log="sqlite:///nothing.db")
-    refused(done, "'ages' unknown", "'same_sex', 'age', 'intercept'")
+    refused(done, "--reference truth.json and the task 'third-child': ", "'ages' unknown", "'same_sex', 'age', 'int")
     refused(monitor(tmp_path, "--reference", "nowhere.json"), "nowhere.json", "cannot be read")
     for text, words in (
-        ("ages=0.1", "ages: no coefficient of the task; there are 'same_sex', 'age', 'intercept'"),
+        (
+            "ages=0.1",
+            "--known-within ages=0.1 and the task 'third-child': ages: no coefficient of the task; there are",
+        ),
         ("-0.1", "-0.1: an interval has no such half-width"),
         ("narrow", "'narrow' is no half-width: write X, or FEATURE=X"),
     ):
         refused(monitor(tmp_path, "--wait", "--known-within", text, log="sqlite:///nothing.db"), words)
+
+
+@pytest.mark.parametrize("text", ["-3", "0", "age=-0.1", "nan"])
+def test_a_half_width_that_no_interval_has_is_not_waited_with(tmp_path, text):
+    done = murk(
+        "monitor", "--wait", "--known-within", text, "--log", "sqlite:///nothing.db", "--port", 0, folder=tmp_path
+    )  # fmt: skip
+    refused(done, "half-width")
 
 
 def test_a_taken_port_is_named(tmp_path):

@@ -9,13 +9,14 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from murk.errors import UserError
+from murk.errors import MurkError, UserError
 from murk.monitoring import Monitor
 from murk.monitoring import tasks as module
 from murk.monitoring.tasks import TaskMonitors
 from murk.monitoring.web.routes import PAGE
 from murk.monitoring.web.task_routes import TaskRoutes
 from murk.stream import Task, open_log
+from murk.stream.log.base import NO_LOG, UnreachableError
 from tests.cli.harness import murk, refused
 from tests.cli.processes import Process
 from tests.monitoring.runs import PEOPLE, TEXT, TRUTH, copied, finished
@@ -189,6 +190,66 @@ def test_a_log_that_its_cluster_no_longer_has_is_not_polled(tmp_path, monkeypatc
     tasks.close()
 
 
+@pytest.mark.parametrize("names", [(), ("third-child",)])
+def test_a_log_that_was_its_clusters_last_or_chosen_is_not_polled_once_it_is_gone(tmp_path, monkeypatch, names):
+    copied(tmp_path)
+    there = [url_of(tmp_path)]
+
+    def find(url, wanted):
+        if not there and not wanted:
+            raise UserError(f"there is no log at {url}", code=NO_LOG)
+        return there
+
+    monkeypatch.setattr(module, "find_logs", find)
+    tasks = TaskMonitors(["kafka://here:9092"], make, names=names)
+    assert tasks.search() == {}
+    tasks.step()
+    there.clear()
+    tasks.search()
+    polled = []
+    monkeypatch.setattr(Monitor, "poll", lambda monitor: polled.append(monitor) or True)
+    again(tasks)
+    assert polled == []
+    assert "any more" in tasks.trouble()["third-child"]
+    # A cluster that does not answer has not lost its logs.
+    there.append(url_of(tmp_path))
+    tasks.search()
+
+    def away(url, wanted):
+        raise UnreachableError(f"{url} does not answer")
+
+    monkeypatch.setattr(module, "find_logs", away)
+    tasks.search()
+    again(tasks)
+    assert len(polled) == 1
+    tasks.close()
+
+
+def test_a_task_whose_log_could_never_be_read_is_in_the_metrics(two, monkeypatch):
+    tasks, folder = two
+    listed = ["kafka://here:9092/damaged", "kafka://here:9092/third-child"]
+    monkeypatch.setattr(module, "find_logs", lambda url, _: listed if url == "kafka://here:9092" else [url])
+
+    def open_any(url, *, create):
+        if url.startswith("kafka://"):
+            raise MurkError(f"{url} is damaged")
+        return open_log(url, create=create)
+
+    monkeypatch.setattr(module, "open_log", open_any)
+    (folder / "damaged.db").write_bytes(b"no log" * 1000)
+    tasks._urls = (*tasks._urls, "kafka://here:9092", f"sqlite:///{folder}/damaged.db")
+    tasks.search()
+    found = samples(tasks)
+    assert found["damaged"] == {"murk_log_reachable[]": 0.0}
+    # Another log by the name of a task that is monitored is not that task's.
+    assert found["third-child"]["murk_log_reachable[]"] == 1.0
+    assert found.keys() == {"damaged", "examples", "third-child"}
+    assert tasks.problems.keys() == {*listed, f"sqlite:///{folder}/damaged.db"}
+    listed.clear()
+    tasks.search()
+    assert samples(tasks).keys() == {"examples", "third-child"}
+
+
 def test_two_logs_of_one_task_are_not_mixed(two):
     tasks, folder = two
     twin = announced(folder / "twin.db", TEXT)
@@ -206,6 +267,8 @@ def test_only_chosen_tasks_are_monitored(tmp_path):
     tasks.search()
     assert list(tasks.monitors) == ["examples"]
     assert tasks.missing() == ["none"]
+    assert tasks.trouble()["none"].startswith("no log that this user may see carries this task")
+    assert samples(tasks)["none"] == {"murk_log_reachable[]": 0.0}
     tasks.close()
 
 
@@ -214,10 +277,13 @@ def test_the_command_serves_all_logs_that_it_is_given(tmp_path):
     urls = [url_of(folder), announced(tmp_path / "examples.db", EXAMPLES)]
     for name, truth in (("all", TRUTH), ("one", dict.fromkeys(TRUTH, 0.0))):
         (tmp_path / f"{name}.json").write_text(json.dumps(truth))
-    logs = [word for one in [*urls, "sqlite:///late.db"] for word in ("--log", one)]
+    (tmp_path / "damaged.db").write_bytes(b"no log" * 1000)
+    (tmp_path / "wrong.json").write_text(json.dumps({"ages": 1.0}))
+    given = [*urls, "sqlite:///late.db", "sqlite:///later.db", "sqlite:///damaged.db"]
+    logs = [word for one in given for word in ("--log", one)]
     process: Process = start(
         "monitor", *logs, "--wait", "--port", 0, "--interval", 0.1, "--json", "--reference", "all.json",
-        "--reference", "examples=one.json", folder=tmp_path,
+        "--reference", "examples=one.json", "--reference", "later=wrong.json", folder=tmp_path,
     )  # fmt: skip
     try:
         address = ready(process)
@@ -233,7 +299,14 @@ def test_the_command_serves_all_logs_that_it_is_given(tmp_path):
         }
         assert references == {"examples": dict.fromkeys(TRUTH, 0.0), "late": TRUTH, "third-child": TRUTH}
         assert "process_cpu_seconds_total" in fetch(address + "/metrics")
-        stop(process)
+        announced(tmp_path / "later.db", LATE.replace("late", "later"))
+        wrong = "--reference later=wrong.json and the task 'later': the reference does not fit the task: 'ages' unknown"
+        assert until(lambda: wrong in fetch(address + "/healthz"), process)
+        assert 'murk_log_reachable{task="later"} 0.0' in fetch(address + "/metrics")
+        words = stop(process)
+        assert "sqlite:///damaged.db: cannot read the log: " in words
+        assert f"sqlite:///later.db: cannot read the log: {wrong}" in words
+        assert "sqlite:///late.db: the log can be read now" in words
     finally:
         process.kill()
 
@@ -252,3 +325,7 @@ def test_a_log_or_task_that_is_not_there_is_named(tmp_path):
     done = monitor("--log", there, "--reference", "none=truth.json")
     refused(done, "--reference none=truth.json: no task 'none' is monitored")
     refused(monitor("--log", there, "--known-within", "ages=0.1"), "ages: no coefficient of the task")
+    (tmp_path / "truth.json").write_text('{"ages": 1}')
+    for text in ("third-child=truth.json", "truth.json"):
+        words = f"--reference {text} and the task 'third-child': the reference does not fit the task: 'ages' unknown"
+        refused(monitor("--log", there, "--reference", text), words)

@@ -13,7 +13,7 @@ from murk.learners.problem import problem_for
 from murk.privacy.noise import SimulatedNoise
 from murk.producers import FileSource, Ledger, Policy, Producer
 from murk.stream import Task, open_log
-from murk.stream.log.base import ChainStanding, Log, Message
+from murk.stream.log.base import ChainStatus, Log, Message
 from murk.stream.messages.codec import encode
 from murk.stream.messages.releases import IterateMessage
 
@@ -102,9 +102,9 @@ class Wrapped:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._log, name)
 
-    def standing(self, chain: int) -> ChainStanding:
+    def status(self, chain: int) -> ChainStatus:
         # What is made of others is made of those that were replaced.
-        return Log.standing(self, chain)  # type: ignore[arg-type]
+        return Log.status(self, chain)  # type: ignore[arg-type]
 
 
 class Untouchable(Mapping[str, Any]):

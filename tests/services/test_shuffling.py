@@ -61,7 +61,7 @@ def test_a_crowd_is_one_transaction_and_the_intake_is_deleted(logs, tmp_path):
         assert first.counters.learned + second.counters.learned == CROWD
         # The record that ends the transaction is nothing to wait for, and committed with what was learned.
         assert (first.lag, second.lag) == (0, 0)
-    assert [log.standing(chain).lag for chain in range(2)] == [0, 0]
+    assert [log.status(chain).lag for chain in range(2)] == [0, 0]
     with Worker(log, task, learner_for(task)) as first, Worker(log, task, learner_for(task), 1) as second:
         assert (first.step().read, second.step().read) == (0, 0)
         assert first.counters.learned + second.counters.learned == CROWD

@@ -14,7 +14,7 @@ import click
 from murk.cli.interrupts import between_steps
 from murk.cli.logs import logging_options, say, start_logging
 from murk.cli.metrics import gateway_metrics, metrics_port
-from murk.cli.options import begin_on, existing_log, wait_for_task
+from murk.cli.options import begin_on, existing_log, listening, wait_for_task
 from murk.cli.output import address_as_json, print_address
 from murk.cli.shuffling import shuffling_thread
 from murk.errors import UserError
@@ -32,21 +32,7 @@ _LEAST_TOKEN = 16  # least number of characters of a bearer token
 
 @click.command("gateway")
 @existing_log
-@click.option(
-    "--port",
-    type=click.IntRange(0, 65535),
-    default=8080,
-    show_default=True,
-    metavar="N",
-    help="Port to listen on; 0 lets the system choose.",
-)
-@click.option(
-    "--host",
-    default="127.0.0.1",
-    show_default=True,
-    metavar="H",
-    help="Address to listen on; 0.0.0.0 for all, as in a container.",
-)
+@listening(8080)
 @click.option("--tls-cert", metavar="FILE", help="Certificate chain in PEM; needs --tls-key.")
 @click.option("--tls-key", metavar="FILE", help="Key of the certificate in PEM.")
 @click.option(

@@ -15,7 +15,7 @@ import click
 
 from murk.cli.interrupts import stoppable
 from murk.cli.logs import logging_options, say, start_logging
-from murk.cli.options import Mistake, existing_logs, is_mistake, retrying, wait_for_task
+from murk.cli.options import Mistake, existing_logs, is_mistake, listening, retrying, wait_for_task
 from murk.cli.output import address_as_json, print_address
 from murk.errors import UserError
 
@@ -36,20 +36,7 @@ if TYPE_CHECKING:
     metavar="NAME",
     help="Monitor only the task NAME; may be repeated.  [default: all]",
 )
-@click.option(
-    "--port",
-    type=click.IntRange(0, 65535),
-    required=True,
-    metavar="N",
-    help="Port to listen on; 0 lets the system choose.",
-)
-@click.option(
-    "--host",
-    default="127.0.0.1",
-    show_default=True,
-    metavar="H",
-    help="Address to listen on; 0.0.0.0 for all, as in a container.",
-)
+@listening()
 @click.option(
     "--allowed-host",
     "allowed",
@@ -69,6 +56,7 @@ if TYPE_CHECKING:
     "--reference",
     "references",
     multiple=True,
+    type=click.Path(),  # in a variable, colons separate several
     metavar="[TASK=]FILE",
     help="True coefficients of TASK, or of each task that has these, in coded units: JSON or YAML, or the "
     "--json output of another run. May be repeated.",
@@ -144,7 +132,7 @@ def command(
             server = stack.enter_context(Server(TaskRoutes(tasks), host, port, allowed=allowed))
             label = ", ".join(tasks.monitors)
             print_address(label, server, f"page at {server.url}/, metrics at {server.url}/metrics", as_json)
-            _watch(tasks)
+            _watch(tasks, log_urls)
     except KeyboardInterrupt:
         say("stopped", INFO)
 
@@ -153,19 +141,23 @@ class _Figures:
     """Settings of tasks' monitors, of which each must fit at least one task."""
 
     def __init__(self, references: Sequence[str], within: Sequence[str]) -> None:
-        from murk.monitoring.reference import read_reference
+        from murk.learners.core.design import effect_of
+        from murk.monitoring.reference import check_half_width, read_reference
 
         self._references: list[tuple[str | None, str, Mapping[str, float]]] = []
         for text in references:
             task, path = _of_task(text)
-            self._references.append((task, text, read_reference(path)))
-        self._within = within
+            self._references.append((task, f"--reference {text}", read_reference(path)))
+        self._within = [(f"--known-within {text}", effect_of(text, {}, "half-width")) for text in within]
+        for _, (_, half) in self._within:
+            check_half_width(half)
         self._errors: dict[str, UserError | None] = {}
 
     def of(self, task: Task) -> dict[str, Any]:
-        """Return the reference and the half-widths that fit a task; raise `UserError` for a reference that names it."""
-        from murk.learners.core.design import effect_of
-        from murk.learners.estimates.units import units
+        """Return the reference and the half-widths that fit a task.
+
+        Raises `UserError` if the reference for this very task does not fit it.
+        """
         from murk.learners.problem import problem_for
         from murk.monitoring.reference import check_reference, half_widths_asked
 
@@ -176,32 +168,39 @@ class _Figures:
         truth = None
         # A reference for the task itself replaces one for all.
         for name, text, reference in sorted(self._references, key=lambda each: each[0] is not None):
-            if name in (None, task.name) and self._fits(text, partial(check_reference, reference, names)):
+            if name not in (None, task.name):
+                continue
+            error = self._misfit(text, task, partial(check_reference, reference, names))
+            if error is None:
                 truth = reference
-        asked = []
-        for text in self._within:
-            pair = effect_of(text, units(task), "half-width")
-            if self._fits(text, partial(half_widths_asked, [pair], names)):
-                asked.append(pair)
+            elif name is not None:
+                raise error
+        asked = [
+            pair
+            for text, pair in self._within
+            if self._misfit(text, task, partial(half_widths_asked, [pair], names)) is None
+        ]
         return {"reference": truth, "known_within": half_widths_asked(asked, names)}
 
     def check(self) -> None:
         """Raise the error of a setting that fits none of the tasks so far."""
         for name, text, _ in self._references:
             if text not in self._errors:
-                raise UserError(f"--reference {text}: no task {name!r} is monitored: name one that is")
+                raise UserError(f"{text}: no task {name!r} is monitored: name one that is")
         for error in self._errors.values():
             if error is not None:
                 raise error
 
-    def _fits(self, text: str, check: Callable[[], object]) -> bool:
+    def _misfit(self, text: str, task: Task, check: Callable[[], object]) -> UserError | None:
+        """Return why a setting does not fit a task; None if it fits."""
         try:
             check()
         except UserError as error:
-            self._errors.setdefault(text, error)
-            return False
+            found = UserError(f"{text} and the task {task.name!r}: {error}")
+            self._errors.setdefault(text, found)
+            return found
         self._errors[text] = None
-        return True
+        return None
 
 
 def _of_task(text: str) -> tuple[str | None, str]:
@@ -216,10 +215,11 @@ def _begin(tasks: TaskMonitors, urls: Sequence[str], *, wait: bool) -> None:
     for error, opened in errors.values():
         if isinstance(error, UserError) and is_mistake(error, opened=opened):
             raise Mistake(error)
-    missing, carried = tasks.missing(), ", ".join(sorted(tasks.carried.values())) or "none"
-    absent = UserError(f"no log carries the task {', '.join(missing)}; there are {carried}", code="MURK-LOG-003")
+    missing = tasks.missing()
+    absent = f"carries the task {', '.join(missing)}"
     if missing and tasks.carried.keys() >= set(urls):
-        raise Mistake(absent)
+        there = ", ".join(sorted(tasks.carried.values()))
+        raise Mistake(UserError(f"no log {absent}; there are {there}", code="MURK-LOG-003"))
     if tasks.monitors and wait:
         return
     for url, (error, _) in errors.items():
@@ -227,21 +227,24 @@ def _begin(tasks: TaskMonitors, urls: Sequence[str], *, wait: bool) -> None:
         if url in urls or missing or not tasks.monitors:
             raise error
     if missing:
-        raise absent
+        remedy = f"`murk topics` announces one on {', '.join(urls)}"
+        raise UserError(f"no log that this user may see {absent}: {remedy}", code="MURK-LOG-003")
     if not tasks.monitors:
         raise UserError(f"no log of {', '.join(urls)} has a task to monitor", code="MURK-LOG-003")
 
 
-def _watch(tasks: TaskMonitors) -> None:
-    """Poll forever, and report when a log becomes unreachable and returns."""
-    before = tasks.trouble()
+def _watch(tasks: TaskMonitors, urls: Sequence[str]) -> None:
+    """Poll forever, and report logs that cannot be read, from the start or later, and that can be read again."""
+    before: dict[str, str] = {}
     while True:
         pause = tasks.step()
         now = tasks.trouble()
         for name in before.keys() | now.keys():
+            # A damaged log that was deleted from its cluster is gone, too.
             if name not in now:
-                say(f"{name}: the log can be read again")
-            elif name not in before:
+                if name in {*tasks.monitors, *tasks.carried, *urls}:
+                    say(f"{name}: the log can be read now")
+            elif name not in before or (name in tasks.problems and now[name] != before[name]):
                 say(f"{name}: cannot read the log: {now[name]}")
         before = now
         time.sleep(pause)

@@ -41,10 +41,10 @@ def committed(
     engines = [problem.engine() for _ in range(task.log.partitions)]
     messages, lag = [], 0
     for chain, engine in enumerate(engines):
-        standing = log.standing(chain)
-        lag += standing.lag
-        if standing.checkpoint.state is not None:
-            message = decode_state(standing.checkpoint.state, f"chain {chain} of {log.url}")
+        status = log.status(chain)
+        lag += status.lag
+        if status.checkpoint.state is not None:
+            message = decode_state(status.checkpoint.state, f"chain {chain} of {log.url}")
             engine.load_state_dict(message.learner)
             messages.append(message)
     counters = [message.counters for message in messages]

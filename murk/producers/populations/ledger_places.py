@@ -6,7 +6,8 @@ of the same people, cannot be detected. Records in memory have no default. Simul
 its own ledger, which is not listed.
 
 The settings of a run are stored in a small file beside its log, which also locks the work. For a log on a cluster the
-file lies beside the ledger; it distinguishes a lost ledger from a new one.
+file lies beside the ledger; it distinguishes a lost ledger from a new one. It names the log's identity: the
+file of a deleted log does not count for a new log at the same path.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ def note(log: Log, facts: RunConfig, ledger: str | Path) -> None:
     """Store the settings with which work on a log starts."""
     path = beside(log, SUFFIX, ledger)
     if path is not None:
-        write_durably(path, json.dumps(asdict(facts), indent=2) + "\n")
+        write_durably(path, json.dumps({**asdict(facts), "log": log.identity}, indent=2) + "\n")
 
 
 def noted(log: Log, ledger: str | Path) -> RunConfig | None:
@@ -67,9 +68,13 @@ def noted(log: Log, ledger: str | Path) -> RunConfig | None:
     if path is None or log.document() is None or not path.exists():
         return None
     try:
-        return RunConfig(**json.loads(path.read_text()))
-    except (ValueError, TypeError) as error:
+        facts = json.loads(path.read_text())
+        # Earlier versions did not store the log's identity.
+        identity = facts.pop("log", log.identity)
+        known = RunConfig(**facts)
+    except (AttributeError, ValueError, TypeError) as error:
         raise MurkError(f"{path} is damaged: restore it from a copy, or begin with a new log") from error
+    return known if identity == log.identity else None
 
 
 def compare(log: Log, facts: RunConfig, ledger: str | Path) -> None:

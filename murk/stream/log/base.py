@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from murk.stream.messages.packed import Fetched, Packed
 
 _PAGE = 4096  # messages read at once by `Log.releases`
+NO_LOG = "MURK-LOG-004"  # code of the error that there is no log at a URL
 FIRST_CHAIN = 0  # chain under which models are stored that all chains share
 
 
@@ -63,7 +64,7 @@ class Checkpoint(NamedTuple):
     offset: int
 
 
-class ChainStanding(NamedTuple):
+class ChainStatus(NamedTuple):
     """A chain's checkpoint, and the end of its partition just after that was read."""
 
     checkpoint: Checkpoint
@@ -333,11 +334,11 @@ class Log(ABC):
     def checkpoint(self, chain: int) -> Checkpoint:
         """Read a chain's committed state and offset without owning it."""
 
-    def standing(self, chain: int) -> ChainStanding:
+    def status(self, chain: int) -> ChainStatus:
         """Read a chain's checkpoint and then the end of its partition."""
         checkpoint = self.checkpoint(chain)
         # In the other order, messages that arrive and are learned in between would make the lag negative.
-        return ChainStanding(checkpoint, self.end(chain))
+        return ChainStatus(checkpoint, self.end(chain))
 
     @abstractmethod
     def acquire(self, chain: int) -> Ownership:

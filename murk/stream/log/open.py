@@ -59,9 +59,9 @@ def open_log(url: str, *, create: bool = True, name: str | None = None, model: s
 
 
 def find_logs(url: str, names: Sequence[str] = ()) -> list[str]:
-    """Return the URLs of the logs at a URL; of a cluster the named ones, or all that this user may see.
+    """Return the URLs of the logs at a URL; of a cluster those of ``names``, if given, that this user may see.
 
-    Raises as `open_log`, and `UserError` if a cluster has no log.
+    Raises as `open_log`, and `UserError` with the code ``NO_LOG`` if a cluster has no log or not the one of the URL.
     """
     if not url.startswith("kafka://"):
         return [url]
@@ -69,6 +69,16 @@ def find_logs(url: str, names: Sequence[str] = ()) -> list[str]:
     from murk.stream.log.kafka.log import find_urls
 
     return find_urls(url, names)
+
+
+def name_in(url: str) -> str | None:
+    """Return the name of a cluster's log, which is its task's unless `murk topics` was given another, from its URL.
+
+    >>> name_in("kafka://localhost:9092/third-child"), name_in("kafka://localhost:9092"), name_in("sqlite:///log.db")
+    ('third-child', None, None)
+    """
+    named = re.fullmatch(r"kafka://[^/]+/([^/]+)", url)
+    return None if named is None else named[1]
 
 
 def _open_sqlite(url: str, *, create: bool, name: str | None, model: str | None = None) -> Log:

@@ -13,6 +13,7 @@ from kafka.errors import KafkaError, MessageSizeTooLargeError, RecordListTooLarg
 
 from murk.errors import MurkError, UserError
 from murk.stream.log.base import (
+    NO_LOG,
     Checkpoint,
     CrowdMark,
     DeadLetter,
@@ -179,7 +180,7 @@ class KafkaLog(Log):
                 raise UserError(
                     f"there is no log at {self.url}: create its topics with `murk topics TASK --log "
                     f"{self._address.url(None)}`",
-                    code="MURK-LOG-004",
+                    code=NO_LOG,
                 )
         except BaseException:
             self.close()
@@ -545,25 +546,28 @@ class KafkaLog(Log):
 
 
 def find_urls(url: str, names: Sequence[str] = ()) -> list[str]:
-    """Return the URLs of a cluster's logs that have these names, or of all that this user may see."""
+    """Return the URLs of the logs at a URL that this user may see, of a cluster only those of ``names``, if given."""
     address = Address.parse(url)
-    if address.name is not None:
-        return [address.url(address.name)]
-    if not names:
-        admin = Clients(address, Settings.read(), url).admin()
-        try:
-            names = topics.find(admin, url)
-        finally:
-            close_in_time(admin, url)
-    if not names:
+    admin = Clients(address, Settings.read(), url).admin()
+    try:
+        if address.name is None:
+            found = topics.find(admin, url)
+            logs = [address.url(name) for name in found if not names or name in names]
+            exists = bool(logs or names)
+        else:
+            # Unlike the list of all topics, this raises an error if the log is there and may not be seen.
+            logs = [url]
+            exists = topics.identity(admin, url, Names(address.name)) is not None
+    finally:
+        close_in_time(admin, url)
+    if not exists:
         raise _without_logs(url)
-    return [address.url(name) for name in names]
+    return logs
 
 
 def _without_logs(url: str) -> UserError:
     return UserError(
-        f"there is no log at {url} that this user may see: create one with `murk topics TASK --log {url}`",
-        code="MURK-LOG-004",
+        f"there is no log at {url} that this user may see: create one with `murk topics TASK --log {url}`", code=NO_LOG
     )
 
 
