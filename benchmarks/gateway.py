@@ -104,7 +104,9 @@ def nothing():
         application, http=connection(10_000), ws="none", lifespan="off", loop="asyncio", log_config=None,
         access_log=False, server_header=False, port=0,
     )  # fmt: skip
-    listening = socket.create_server(("127.0.0.1", 0), backlog=1_024)
+    listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listening.bind(("127.0.0.1", 0))
+    listening.listen(1_024)
     print(json.dumps({"port": listening.getsockname()[1]}), flush=True)
     asyncio.run(uvicorn.Server(config).serve([listening]))
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from murk.errors import UserError
 from murk.learners.problem import interactive_of, problem_for
 from murk.stream.log.base import FIRST_CHAIN
-from murk.stream.messages.codec import RejectedError, decode_iterate
+from murk.stream.messages.codec import Reason, RejectedError, decode_iterate
 from murk.stream.messages.releases import Release
-from murk.stream.messages.wire import block_receiver, receiver
-from murk.stream.worker.learner import wire_rules
+from murk.stream.messages.wire import Block, block_receiver, receiver
+from murk.stream.worker.learner import payload_checks_of, wire_rules
 from murk.stream.worker.sharing import SharingLearner, Told
 from murk.stream.worker.worker import admit, check_expiry
 
@@ -54,6 +54,7 @@ class Admission:
         self._sharing = Told(log, task, self._learner) if isinstance(self._learner, SharingLearner) else None
         self.rules = wire_rules(task, self._learner)
         self._receive, self._receive_block = receiver(self.rules), block_receiver(self.rules)
+        _, self._fit = payload_checks_of(self._learner)
         self._checked: dict[int, tuple[bytes, int]] = {}
         self._bounds: dict[int, tuple[int, int]] = {}
         self._renewed: set[int] = set()
@@ -70,9 +71,31 @@ class Admission:
         if self._sharing is not None:
             self._sharing.arrived()
 
-    def decoded(self, values: Sequence[bytes]) -> Sequence[Release | None]:
-        """Decode many releases at once, for `check`; all are None if one of them may be invalid."""
-        return self._receive_block(values) or [None] * len(values)
+    def chains(self, values: Sequence[bytes], now: int) -> list[int | Reason]:
+        """Return each release's chain, or why it will not be learned; see `check`."""
+        block = self._receive_block(values)
+        if block is not None and self._admits(block, now):
+            return [release.chain for release in block]
+        found: list[int | Reason] = []
+        for data, release in zip(values, block or [None] * len(values), strict=True):
+            try:
+                found.append(self.check(data, now, release).chain)
+            except RejectedError as rejected:
+                found.append(rejected.reason)
+        return found
+
+    def _admits(self, releases: Block, now: int) -> bool:
+        """Return True only if `check` is certain to pass all these releases."""
+        if min(release.expires for release in releases) < now or not self._fit(releases):
+            return False
+        # Past its payload, a release is judged by its chain and version alone.
+        kinds = {(release.chain, getattr(release, "version", 0)): release for release in releases}
+        try:
+            for release in kinds.values():
+                self.check(b"", now, release)
+        except RejectedError:
+            return False
+        return True
 
     def check(self, data: bytes, now: int, release: Release | None = None) -> Release:
         """Return the release, or raise `RejectedError` if it will not be learned.

@@ -17,7 +17,6 @@ import numpy as np
 
 from murk.errors import MurkError, unexpected
 from murk.gateway.admission import Admission
-from murk.stream.messages.codec import RejectedError
 
 if TYPE_CHECKING:
     from murk.stream.log.base import Log
@@ -218,12 +217,11 @@ class Appending:
         admission.begin()
         admitted: dict[bytes, tuple[int, bytes]] = {}
         reasons: dict[bytes, str] = {}
-        values = list(fresh.values())
-        for digest, data, release in zip(fresh, values, admission.decoded(values), strict=True):
-            try:
-                admitted[digest] = admission.check(data, now, release).chain, data
-            except RejectedError as rejected:
-                reasons[digest] = rejected.reason
+        for (digest, data), found in zip(fresh.items(), admission.chains(list(fresh.values()), now), strict=True):
+            if isinstance(found, int):
+                admitted[digest] = found, data
+            else:
+                reasons[digest] = found
         if admitted:
             # The order of arrival would tell who sent which.
             self._log.append(shuffled(list(admitted.values())))

@@ -505,6 +505,16 @@ def test_there_are_so_many_connections_and_no_more(hasty, monkeypatch):
         assert time.monotonic() < deadline
 
 
+def test_an_answer_does_not_wait_for_the_client_to_confirm_its_first_part(door):
+    """Without the option, the body waits until the client confirms the headers: 40 ms by default on Linux."""
+    _, _, gateway = door
+    with Client(gateway.url) as client:
+        assert client.get("/healthz").status == 200
+        [*_, last] = gateway._server.server_state.connections
+        accepted = last.transport.get_extra_info("socket")
+        assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+
 def test_who_does_not_read_is_cut_off(hasty, monkeypatch):
     _, gateway = hasty
     monkeypatch.setitem(gateway._door.__dict__, "_description", b"x" * 2**25)
