@@ -1,7 +1,9 @@
 """Durably acknowledged releases a second through the HTTP gateway: ``python -m benchmarks.gateway``.
 
 Ratios to the same server that answers 202 to the same bodies and does nothing else, and to ``log.append`` in blocks.
-Both servers run beside each other, in turns, and the load comes from one process with many connections.
+Both servers run beside each other, in turns, and the load comes from one process with many connections. Then, from a
+POST until a worker has learned and committed the release; and 5,000 open connections, among them some whose bodies
+trickle in.
 """
 
 import argparse
@@ -15,11 +17,14 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
+from collections import Counter
 from contextlib import ExitStack
 from pathlib import Path
 
-from murk.stream import Task, open_log
+from murk.learners.problem import problem_for
+from murk.stream import Task, Worker, open_log
 
 TASK = """
 name: third-child
@@ -127,8 +132,7 @@ def cpu(pid):
 def compared(url, task, total, rounds):
     """Rows: releases a request; a second of the gateway, the peer and appends; the ratio to the smaller one; more."""
     with ExitStack() as stack:
-        options = ["--port", "0", "--rate", "0", "--connections", "10000", "--json"]
-        gateway, process = started(stack, "-m", "murk", "gateway", "--log", url, *options)
+        gateway, process = started(stack, *GATEWAY, url)
         peer, other_process = started(stack, "-m", "benchmarks.gateway", "--peer")
         log = stack.enter_context(open_log(url, create=False))
         for together in (1, 64):
@@ -163,22 +167,104 @@ def compared(url, task, total, rounds):
             yield together, rates, used, statistics.median(ratios), slow[len(slow) // 2], slow[len(slow) * 99 // 100]
 
 
+GATEWAY = ("-m", "murk", "gateway", "--port", "0", "--rate", "0", "--connections", "10000", "--json", "--log")
+
+
+def until_learned(url, task, number):
+    """Milliseconds from each POST until a worker beside the gateway has committed what it learned."""
+    sent, learned = [], []
+    with ExitStack() as stack:
+        port, _ = started(stack, *GATEWAY, url)
+        log = stack.enter_context(open_log(url, create=False))
+        worker = stack.enter_context(Worker(log, task, problem_for(task).engine()))
+        while worker.step().read:
+            pass
+
+        def post():
+            with socket.create_connection(("127.0.0.1", port)) as connection:
+                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                for request in requests(releases(task, number), task.name):
+                    time.sleep(secrets.randbelow(40) / 1e3)
+                    sent.append(time.perf_counter())
+                    connection.sendall(request)
+                    answer = b""
+                    while not answer.endswith(b"}"):
+                        answer += connection.recv(65_536)
+                    assert answer.startswith(b"HTTP/1.1 202"), answer
+
+        posting = threading.Thread(target=post)
+        posting.start()
+        patience = time.monotonic() + 60.0 + number / 10.0
+        while len(learned) < number and time.monotonic() < patience:
+            count = worker.step().learned
+            learned += [time.perf_counter()] * count
+        posting.join()
+    waits = sorted(1e3 * (done - begin) for begin, done in zip(sent, learned, strict=True))
+    return waits[number // 2], waits[number * 99 // 100]
+
+
+async def crowded(port, made, connections, slow, seconds):
+    """Keep connections open that post now and then, ``slow`` of them a byte at a time: waits in ms, and statuses."""
+    waits, statuses, supply = [], Counter(), iter(made)
+    end = time.perf_counter() + seconds
+
+    async def post(number):
+        await asyncio.sleep(number / connections * 5.0)
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        while time.perf_counter() < end and (request := next(supply, None)) is not None:
+            begin = time.perf_counter()
+            trickles = number < slow
+            writer.write(request[:-40] if trickles else request)
+            try:
+                while trickles and not reader.at_eof() and not reader._buffer:
+                    await asyncio.sleep(0.5)
+                    writer.write(b" ")
+                answer = await reader.readuntil(b"}")
+            except (ConnectionError, asyncio.IncompleteReadError):
+                statuses["closed"] += 1
+                return
+            statuses[answer[9:12].decode()] += 1
+            if trickles:
+                break
+            waits.append(1e3 * (time.perf_counter() - begin))
+            await asyncio.sleep(5.0)
+        writer.close()
+
+    await asyncio.gather(*map(post, range(connections)))
+    waits.sort()
+    return waits[len(waits) // 2], waits[len(waits) * 99 // 100], statuses
+
+
+def resident(pid):
+    """Resident memory of a process in MiB."""
+    [line] = [line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("VmHWM")]
+    return int(line.split()[1]) / 1024
+
+
 def main(argv):
     parser = argparse.ArgumentParser()
     parser.add_argument("--peer", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--releases", type=int, default=4_000)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--learned", type=int, default=500, help="releases that a worker learns one by one")
+    parser.add_argument("--open", type=int, default=5_000, help="open connections")
+    parser.add_argument("--slow", type=int, default=500, help="how many of them send bodies a byte at a time")
     parser.add_argument("--log", metavar="URL", help="a cluster, kafka://HOST:PORT; by default a file")
     chosen = parser.parse_args(argv)
     if chosen.peer:
         nothing()
         return
     with tempfile.TemporaryDirectory() as folder:
-        name = f"gateway-{secrets.token_hex(4)}"
-        task = Task.parse(TASK.replace("third-child", name, 1))
-        url = f"sqlite:///{Path(folder)}/log.db" if chosen.log is None else f"{chosen.log}/{name}"
-        with open_log(url, name=name) as log:
-            log.register_task(task.document())
+
+        def announced():
+            name = f"gateway-{secrets.token_hex(4)}"
+            task = Task.parse(TASK.replace("third-child", name, 1))
+            url = f"sqlite:///{Path(folder)}/{name}.db" if chosen.log is None else f"{chosen.log}/{name}"
+            with open_log(url, name=name) as log:
+                log.register_task(task.document())
+            return url, task
+
+        url, task = announced()
         for together, rates, used, ratio, median, tail in compared(url, task, chosen.releases, chosen.rounds):
             print(
                 f"{together:3d} a request, {CONNECTIONS} connections: {rates['gateway']:,.0f} durable releases/s, "
@@ -186,6 +272,21 @@ def main(argv):
                 f"blocks of 1,000 ({rates['append']:,.0f}/s); CPU {1e6 * used['gateway']:.0f} us a release, of the "
                 f"server doing nothing {1e6 * used['peer']:.0f}; answered in {1e3 * median:.1f} ms, 99% in "
                 f"{1e3 * tail:.1f} ms",
+                flush=True,
+            )
+        # With models of its own: the first log's releases are of the first model.
+        url, task = announced()
+        median, tail = until_learned(url, task, chosen.learned)
+        print(f"from POST to learned and committed: median {median:.1f} ms, 99% {tail:.1f} ms", flush=True)
+        with ExitStack() as stack:
+            port, process = started(stack, *GATEWAY, url)
+            before = resident(process)
+            made = requests(releases(task, 10 * chosen.open), task.name)
+            median, tail, statuses = asyncio.run(crowded(port, made, chosen.open, chosen.slow, 20.0))
+            print(
+                f"{chosen.open:,} open connections, {chosen.slow:,} of them slow: answered in {median:.1f} ms, 99% in "
+                f"{tail:.1f} ms; statuses {dict(statuses)}; memory {before:.0f} MiB before, {resident(process):.0f} at "
+                "most",
                 flush=True,
             )
 
