@@ -73,5 +73,23 @@ PAPER = Paper(
             function="fig8",
             files=(SURVEY,),
         ),
+        Experiment(
+            id="000/thm4.2",
+            title="Bias of the noisy risk at the ends of epsilon and p",
+            module=f"{_HERE}.theorems",
+            function="thm42",
+        ),
+        Experiment(
+            id="000/thm5.3",
+            title="Variance of the gradient estimate, its printed bound and a right one",
+            module=f"{_HERE}.theorems",
+            function="thm53",
+        ),
+        Experiment(
+            id="000/thm5.5",
+            title="Error of IWP-SGD by n, its bound, and step sizes",
+            module=f"{_HERE}.theorems",
+            function="thm55",
+        ),
     ),
 )
