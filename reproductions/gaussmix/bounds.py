@@ -100,12 +100,12 @@ def linear_cases(setting: Setting) -> dict[str, Draw]:
     """Return the data sets of figures 2 and 4."""
     features = setting.of(tiny=32, reduced=of.FEATURES, full=of.FEATURES)
     few: dict[str, Draw] = {
-        "Gaussian": partial(of.subspace, features=features), "1,994 mothers": partial(of.mothers, n=1994),
+        "Gaussian": partial(of.subspace, features=features), "smooth curves": partial(of.spectra, n=240),
     }  # fmt: skip
     more: dict[str, Draw] = {
         "synthetic (network)": partial(of.network, features=features),
+        "1,994 mothers": partial(of.mothers, n=1994),
         "17,379 mothers": partial(of.mothers, n=17379),
-        "smooth curves": partial(of.spectra, n=240),
     }
     return setting.of(tiny=few, reduced=few | more, full=few | more)
 

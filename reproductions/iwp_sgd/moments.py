@@ -74,6 +74,11 @@ class Release:
         return cls(noise.variance, epsilon / 2.0)
 
     @property
+    def keep(self) -> float:
+        """Return S, the probability of the true label."""
+        return 1.0 / (1.0 + math.exp(-self.epsilon_y))
+
+    @property
     def weight(self) -> float:
         """Return S~, the weight of the released label; ``1 - S~`` is that of the other."""
         return 1.0 / -math.expm1(-self.epsilon_y)
@@ -140,9 +145,9 @@ def labels_square(loss: Inverse, place: Place) -> float:
 def variance(loss: Inverse, place: Place, release: Release, *, nodes: int = NODES) -> float:
     """Return ``E |estimate - gradient|^2`` by its definition: an integral over the noisy score, for each label."""
     z, square, weights = _scores(place, np.array([release.noise]), nodes)
-    v, w, keep = np.array([release.noise * place.t**2]), release.weight, 1.0 / (1.0 + math.exp(-release.epsilon_y))
+    v, w = np.array([release.noise * place.t**2]), release.weight
     total = 0.0
-    for label, chance in ((1.0, keep), (-1.0, 1.0 - keep)):
+    for label, chance in ((1.0, release.keep), (-1.0, 1.0 - release.keep)):
         one, other = loss.at(label * z, v), loss.at(-label * z, v)
         along = label * (w * one[0] - (1.0 - w) * other[0])
         across = -release.noise * (w * one[1] + (1.0 - w) * other[1])

@@ -123,12 +123,11 @@ def errors(release: Release, steps: int, gamma: float, runs: int, rng: np.random
     """Return squared distances to the optimum ``(runs,)`` after SGD on the quadratic loss, in the unit ball."""
     theta = np.tile(START, (runs, 1))
     label = 2.0 * release.weight - 1.0
-    flip = 1.0 / (1.0 + math.exp(release.epsilon_y))
     for start in range(0, steps, _BLOCK):
         shape = min(_BLOCK, steps - start), runs
         x = rng.uniform(-1.0, 1.0, (*shape, 2))
         y = np.where(rng.random(shape) < 0.5 + 0.5 * (x @ SLOPE), 1.0, -1.0)
-        y *= np.where(rng.random(shape) < flip, -label, label)
+        y *= np.where(rng.random(shape) < release.keep, label, -label)
         x += math.sqrt(release.noise) * rng.standard_normal((*shape, 2))
         for rows, labels in zip(x, y, strict=True):
             pull = np.einsum("ij,ij->i", rows, theta) - labels
@@ -151,7 +150,7 @@ def thm55(setting: Setting) -> Outcome:
 
 
 def _rate(setting: Setting) -> Outcome:
-    counts = [2**k for k in setting.of(tiny=range(10, 14), reduced=range(13, 18), full=range(13, 20))]
+    counts = [2**k for k in setting.of(tiny=range(10, 13), reduced=range(13, 18), full=range(13, 20))]
     runs, start = setting.of(tiny=60, reduced=200, full=1000), float(np.sum((START - OPTIMUM) ** 2))
     release = _release(_EPSILON)
     variance, _ = _variance_bound(release)
@@ -357,7 +356,7 @@ def thm42(setting: Setting) -> Outcome:
             x, y = rng.uniform(-1.0, 1.0, (people, p)), rng.random(people)
             theta = _LENGTH * np.ones(p) / math.sqrt(p)
             scores = x @ theta * np.where(y < 0.5 + 0.5 * x[:, 0], 1.0, -1.0)
-            keep = 1.0 / (1.0 + math.exp(-min(epsilon_y, 700.0)))
+            keep = _release(epsilon_y).keep
             v = _release(1.0, epsilon_x, p).noise * _LENGTH**2
             closed, direct = risks(name, scores, v, keep)
             worst = max(worst, abs(closed - direct) / (1.0 + abs(direct)))
@@ -374,7 +373,7 @@ def thm42(setting: Setting) -> Outcome:
                         as_published=Measured(total), corrected=Measured(true), note="smoothed loss"))  # fmt: skip
     smoothed = biases["quadratic", "epsilon_y to infinity"]
     label = {name: biases[name, "epsilon_x to infinity"] for name in ("quadratic", "exponential")}
-    keep = 1.0 / (1.0 + math.exp(-1.0))
+    keep = _release(1.0).keep
     checks = [
         Check("closed forms and quadrature agree", worst < 1e-12, f"within {worst:.1g}"),
         Check("both to infinity: no bias", all(abs(biases[name, "both to infinity"][0]) < 1e-5 for name in label),
