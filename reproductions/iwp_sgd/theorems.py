@@ -292,9 +292,9 @@ def _steps(setting: Setting) -> Outcome:
         cells[RIGHT] = [one.gamma for one in found]
         cells |= {f"squared distance, {name}": values.tolist() for name, values in distances.items()}
         cells["squared distance, theta = 0"] = [one.zero for one in found]
-        rows.append(Row(what=f"{case.title}: {PRINTED}", tag=setting.tag(False), published=case.gamma))
+        rows.append(Row(what=f"{case.title}: {PRINTED}", tag=setting.tag(), published=case.gamma))
         for what, numbers in cells.items():
-            rows.append(Row(what=f"{case.title}: {what}", tag=setting.tag(False), published="formula only",
+            rows.append(Row(what=f"{case.title}: {what}", tag=setting.tag(), published="formula only",
                             corrected=Measured.mean(numbers), note=f"{draws} draws"))  # fmt: skip
         for other, by_case in ratios.items():
             by_case.append(Measured.mean(np.log(distances[RIGHT] / distances[other])))

@@ -8,9 +8,11 @@ import pytest
 
 from murk.learners.examples import transforms
 from murk.learners.examples.losses import LOGIT_WIDTH
+from murk.learners.sketches.surrogate import quadratic
 from murk.privacy import ApproxDP
 from reproductions.gaussmix import bounds as sketch_bounds
 from reproductions.gaussmix import hessian
+from reproductions.gaussmix.baselines import minimise
 from reproductions.gaussmix.draws import Window
 from reproductions.iwp_sgd import moments, theorems
 from reproductions.iwp_sgd.moments import EXPONENTIAL, PROBIT, QUADRATIC, Place, Release
@@ -137,6 +139,27 @@ def test_the_stretch_is_a_quantile_of_noisy_losses():
     error = 5.0 * math.sqrt(0.95 * 0.05 / 2000)
     assert abs(np.mean(losses <= sketch_bounds.stretch(6, rows) * least) - 0.95) < error
     assert abs(np.mean(losses <= sketch_bounds.stretch(6, rows, 0.85) * least) - 0.95) > error
+
+
+def test_the_logistic_bound_holds_where_scores_are_in_range():
+    """At most a twentieth of 400 sketches is beyond the bound at .95, but a tenth beyond the surrogate's part of it."""
+    rng, line, n, rows, variance = np.random.default_rng(7), quadratic(1.5), 4000, 400, 10.0
+    x = rng.uniform(-1, 1, (n, 3)) / math.sqrt(3.0)
+    y = np.where(rng.random(n) < 1 / (1 + np.exp(-x @ [0.4, -0.2, 0.2])), 1.0, -1.0)
+    z, signed = np.column_stack([x, y]), x * y[:, None]
+    window, best = Window(z.T @ z, n), minimise(signed, np.zeros(3), 1e-9)
+    fit = window.ridge(0.0)
+
+    def loss(theta):
+        return float(np.logaddexp(0.0, -signed @ theta).mean())
+
+    drawn = [line.scale * window.sketched(variance, rows, rng) for _ in range(400)]
+    assert max(np.abs(signed @ theta).max() for theta in (best, *drawn)) <= 1.5
+    excess = np.array([loss(theta) for theta in drawn]) - loss(best)
+    times = sketch_bounds.stretch(3, rows)
+    noise = -line.b2 / n * line.scale**2 * variance * (1.0 + float(fit @ fit))
+    assert np.mean(excess > sketch_bounds.logistic_bound(line, loss(best), times, noise)) <= 0.05
+    assert np.mean(excess > sketch_bounds.logistic_bound(line, loss(best), 1.0, 0.0)) > 0.1
 
 
 def test_hessian_mixing_spends_its_budget():
