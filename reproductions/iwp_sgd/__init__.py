@@ -75,19 +75,19 @@ PAPER = Paper(
         ),
         Experiment(
             id="000/thm4.2",
-            title="Bias of the noisy risk at the ends of epsilon and p",
+            title="Bias of the noisy risk at its limits",
             module=f"{_HERE}.theorems",
             function="thm42",
         ),
         Experiment(
             id="000/thm5.3",
-            title="Variance of the gradient estimate, its printed bound and a right one",
+            title="Variance of gradients and its bounds",
             module=f"{_HERE}.theorems",
             function="thm53",
         ),
         Experiment(
             id="000/thm5.5",
-            title="Error of IWP-SGD by n, its bound, and step sizes",
+            title="Error by n, and step sizes",
             module=f"{_HERE}.theorems",
             function="thm55",
         ),

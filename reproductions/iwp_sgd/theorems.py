@@ -172,7 +172,7 @@ def _rate(setting: Setting) -> Outcome:
     if setting.size != "tiny":
         claim = "the error over the step's logarithm falls as 1/n"
         checks.append(Check.near(claim, slope, -1.0, within=0.05 + 4.0 * slope.error))
-    means = [float(one.mean()) for one in found]
+    means, gammas = [float(one.mean()) for one in found], [log / n for log, n in zip(logs, counts, strict=True)]
     rows.append(Row(what="slope of the error over the step's logarithm", tag=setting.tag(), published=-1.0,
                     corrected=slope, note=f"95% interval {ends[0]:.3f} to {ends[1]:.3f}"))  # fmt: skip
     return Outcome(
@@ -180,7 +180,7 @@ def _rate(setting: Setting) -> Outcome:
         panels=[Panel(title="theorem 5.5: error by n", x="n", y="squared distance", log_x=True, log_y=True, series=[
             Series(name="measured", x=counts, y=means, style="points"),
             Series(name="right bound", x=counts, y=bounds),
-            Series(name="1/n", x=counts, y=[means[0] * counts[0] / n for n in counts], style="dashed"),
+            Series(name="gamma", x=counts, y=[means[0] * gamma / gammas[0] for gamma in gammas], style="dashed"),
         ])],
         verdict=f"The error over the step's logarithm has slope {slope} (95% {ends[0]:.3f} to {ends[1]:.3f}).",
     )  # fmt: skip
