@@ -182,14 +182,14 @@ def _generated() -> Layout:
     ])  # fmt: skip
 
 
-def _people(head: str) -> Layout:
+def _people(head: str, hidden: str = "SGD, noisy data, averaged model") -> Layout:
     return Layout([
         Table([head], [
             Rule(rf"(?P<case>[^:]*): {head}, (?P<method>.*)", "{method}", as_published="{case}"),
             Rule(rf"(?P<case>[^:]*): {head}, IWP-SGD", _MURK, default="{case}"),
             Rule("(?P<case>[^:]*): theta of (?P<method>.*), along theta of SGD on real data",
                  "share of the way: {method}", as_published="{case}"),
-        ])
+        ], hidden=hidden)
     ])  # fmt: skip
 
 
@@ -282,6 +282,12 @@ LAYOUTS: Mapping[str, Layout] = {
                corrected="corrected"),
         _rates(r"loss gap \(logistic\)", "R", published="published bound", corrected="measured"),
     ]),
+    "002/thm3-6": Layout([
+        Table(["theorem", "alpha", "mu"], [
+            Rule("theorem (?P<theorem>.), alpha = (?P<alpha>.*), mu = (?P<mu>.): (?P<what>.*)",
+                 ["{theorem}", "{alpha}", "{mu}"], published="{what}", corrected="{what}"),
+        ], ["bound", "measured", "measured over bound"], hidden=".*, 2")
+    ]),
     "002/fig4": Layout([
         Table(["d", "noise"], [
             Rule(rf"d = (?P<d>\d+), (?P<noise>Laplace.*|GDP.*): {_WHICH}", ["{d}", "{noise}"],
@@ -310,11 +316,42 @@ LAYOUTS: Mapping[str, Layout] = {
                  corrected="least noise"),
         ]),
     ]),
-    "000/fig4": _people("accuracy"),
+    "000/fig4": _people("accuracy", "share .*"),
     "000/fig5": _generated(),
     "000/fig6": _people("log loss"),
-    "000/fig7": _people("accuracy"),
+    "000/fig7": _people("accuracy", "share .*"),
     "000/fig8": _people("squared loss"),
+    "000/thm4.2": Layout([
+        Table(["bias of the risk"], [
+            Rule("(?P<loss>quadratic|exponential), (?P<end>.*): bias of the risk", "{end}",
+                 as_published="{loss}, theorem", corrected="{loss}, quadrature"),
+        ], hidden="epsilon_x = epsilon_y = 1|both to infinity"),
+        Table(["log loss, v = 10"], [
+            Rule("log loss at score 0, v = 10: (?P<what>.*)", "{what}", as_published="sum", corrected="quadrature"),
+        ], hidden="first [13] terms"),
+    ]),
+    "000/thm5.3": Layout([
+        Table(["loss", "p", "epsilon", "radius"], [
+            Rule("(?P<loss>.*), p = (?P<p>.*), epsilon = (?P<epsilon>.*), radius (?P<radius>.)/sigma: (?P<what>.*)",
+                 ["{loss}", "{p}", "{epsilon}", "{radius}/sigma"], corrected="{what}"),
+        ], hidden=".*, [23]/sigma")
+    ]),
+    "000/thm5.5": Layout([
+        Table(["n"], [
+            Rule("n = (?P<n>.*): squared distance", "{n}", as_published="right bound", corrected="error"),
+            Rule("(?P<what>slope) of .*", "{what}, over the step's logarithm", published="right bound",
+                 corrected="error"),
+        ], hidden="16384|32768|65536"),
+        Table(["noise"], [Rule("(?P<what>.*): error", "{what}", as_published="printed", corrected="error")],
+              hidden="epsilon_y = (5|10)"),
+        Table(["second moment"], [
+            Rule("(?P<case>.*): second moment, (?P<what>.*)", "{case}", corrected="{what}"),
+        ]),
+        Table(["case"], [
+            Rule("(?P<case>.*): (?P<what>(printed|right) step)", "{case}", published="{what}", corrected="{what}"),
+            Rule("(?P<case>.*): squared distance, (?P<what>.*)", "{case}", corrected="distance: {what}"),
+        ]),
+    ]),
     "003/fig1": Layout([
         Table(["model", "epsilon"], [
             Rule(r"(?P<model>\w+), p = 10, n = 290,000, epsilon = (?P<epsilon>\d+)", ["{model}", "{epsilon}"],
@@ -353,6 +390,23 @@ LAYOUTS: Mapping[str, Layout] = {
     "004/constants": Layout([
         Table([""], [Rule("(?P<what>.*)", "{what}", **_KINDS)], [*_KINDS.values()], hidden=".*, k = 400, .*")
     ]),
+    "004/thm3": Layout([
+        Table(["excess loss", "epsilon"], [
+            Rule("(?P<case>.*), epsilon = (?P<epsilon>[\\d.]+): (?P<what>.*)", ["{case}", "{epsilon}"],
+                 corrected="{what}"),
+        ], hidden=".*, (0.1|10)"),
+        Table(["excess log loss, epsilon"], [
+            Rule("epsilon = (?P<epsilon>.*): (?P<what>.*)", "{epsilon}", corrected="{what}"),
+            Rule("(excess log loss of )?(?P<what>theta = 0|the quadratic.*|largest score.*)", "{what}",
+                 corrected="measured"),
+        ]),
+    ], {"^epsilon|^excess|^largest|mothers|curves": "images, mothers and smooth curves {}"}),
+    "004/hessian": Layout([
+        Table(["data", "epsilon"], [
+            Rule("(?P<case>.*), epsilon = (?P<epsilon>[\\d.]+): (?P<what>.*)", ["{case}", "{epsilon}"],
+                 corrected="{what}"),
+        ], hidden=".*, 3.162")
+    ], {"mothers|curves": "mothers and smooth curves {}"}),
     "004/fig2": _sketches("", "{case}", {"mothers|curves": "mothers and smooth curves {}"}),
     "004/fig2 --data": _sketches(
         " in `(?P<file>.*)`", "{case} (`{file}`)", {"alone": "the spectra alone are a {}"}, _COMMON

@@ -51,5 +51,17 @@ PAPER = Paper(
             module="reproductions.gaussmix.logistic",
             function="fig5",
         ),
+        Experiment(
+            id="004/thm3",
+            title="Bounds of theorem 3 and corollary 2 beside measured errors",
+            module="reproductions.gaussmix.bounds",
+            function="theorems",
+        ),
+        Experiment(
+            id="004/hessian",
+            title="Iterative Hessian mixing at the same budget",
+            module="reproductions.gaussmix.hessian",
+            function="hessian",
+        ),
     ),
 )

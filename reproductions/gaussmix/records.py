@@ -28,8 +28,10 @@ class Records:
     window: Window
     test: Matrix
     """Mean second moment of the test records ``(x, y)``, ``(p + 1, p + 1)``."""
-    unit: float = 1.0
+    unit: float
     """Factor from squared errors to the units of the figure."""
+    rows: Matrix
+    """Training records ``(x, y)``, ``(n, p + 1)``."""
 
     @classmethod
     def of(cls, x: Matrix, y: Vector, x_test: Matrix, y_test: Vector, *, scaled: bool = False) -> Records:
@@ -40,7 +42,7 @@ class Records:
             most = max(most, 1.0)
         z = np.column_stack([x / longest, y / most])
         test = np.column_stack([x_test / longest, y_test / most])
-        return cls(Window(z.T @ z, len(z)), test.T @ test / len(test), 1.0 if scaled else most * most)
+        return cls(Window(z.T @ z, len(z)), test.T @ test / len(test), 1.0 if scaled else most * most, z)
 
 
 def subspace(

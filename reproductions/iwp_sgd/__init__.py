@@ -73,5 +73,23 @@ PAPER = Paper(
             function="fig8",
             files=(SURVEY,),
         ),
+        Experiment(
+            id="000/thm4.2",
+            title="Bias of the noisy risk at its limits",
+            module=f"{_HERE}.theorems",
+            function="thm42",
+        ),
+        Experiment(
+            id="000/thm5.3",
+            title="Variance of gradients and its bounds",
+            module=f"{_HERE}.theorems",
+            function="thm53",
+        ),
+        Experiment(
+            id="000/thm5.5",
+            title="Error by n, and step sizes",
+            module=f"{_HERE}.theorems",
+            function="thm55",
+        ),
     ),
 )

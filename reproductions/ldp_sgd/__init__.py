@@ -29,6 +29,7 @@ PAPER = Paper(
         _experiment("fig1", "Clipped against weighted gradients", "clipping"),
         _experiment("fig2", "People's own budgets, and averaging", "mechanisms"),
         _experiment("table1", "Rates of convergence, and relative orders (figure 3)", "rates", also=("002/fig3",)),
+        _experiment("thm3-6", "Bounds of theorems 3 to 6 beside measured errors", "bounds", "theorems"),
         _experiment("fig4", "Laplace against Gaussian noise", "mechanisms"),
         _experiment("fig5", "Linear regression over decay rates and budgets", "trajectories"),
         _experiment("fig6", "Logistic regression over decay rates and budgets", "trajectories"),
