@@ -1,7 +1,6 @@
 """The population that a plan assumes: rows of covariates, and their effects on the target.
 
-Half-widths depend on how features vary together, on the size of effects, and on how rare a positive target is, so a
-plan states all three. The rows are the public covariates, or else two designs within the task's public bounds:
+The rows are the public covariates, or else two designs within the task's public bounds:
 
 *typical*: numbers with a standard deviation of two fifths of half their range, equally frequent categories, unrelated
 features.
@@ -9,8 +8,8 @@ features.
 *hard*: numbers with a standard deviation of .15 of half their range, one in twenty people in each category but the
 first, half of features' variance in common, and a real target at the ends of its range. Real people can be harder.
 
-The task's statements replace these: a feature's `typical` range (nine tenths of a normal distribution, clamped to the
-bounds) in both designs, and the target's `rate` or `typical` range.
+Statements of the task replace these: a feature's `typical` range (nine tenths of a normal distribution, clamped to the
+bounds), and the target's `rate` or `typical` range.
 """
 
 from __future__ import annotations
@@ -24,9 +23,8 @@ from statistics import NormalDist
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
-from murk._arrays import Floats
+from murk._arrays import Floats, Integers
 from murk.errors import UserError
 from murk.learners.core.scoring.sums import direction_spread
 from murk.learners.estimates.estimate import Estimate
@@ -166,9 +164,12 @@ def designs(task: Task, effects: Effects) -> tuple[Population, ...]:
     if task.covariates is not None:
         points, counts = task.covariates
         return (Population.of("public", points, counts / counts.sum(), task, effects),)
-    even = np.full(ROWS, 1.0 / ROWS)
+    even, target = np.full(ROWS, 1.0 / ROWS), task.target
+    stated = _typical(target)[1] if isinstance(target, RealTarget) and target.typical is not None else None
     return tuple(
-        Population.of(name, _drawn(task, spread, rare, common), even, task, effects, _residual(task, residual))
+        Population.of(
+            name, _drawn(task, spread, rare, common), even, task, effects, residual if stated is None else stated
+        )
         for name, spread, rare, common, residual in (
             ("typical", 0.4, None, 0.0, _RESIDUAL),
             ("hard", 0.15, 0.05, 0.5, 1.0),
@@ -185,7 +186,7 @@ def _drawn(task: Task, spread: float, rare: float | None, common: float) -> Floa
     levels = (np.arange(ROWS) + 0.5) / ROWS
     normal = np.array([NormalDist().inv_cdf(level) for level in levels])
 
-    def ranks() -> NDArray[np.int64]:
+    def ranks() -> Integers:
         own = math.sqrt(common) * shared + math.sqrt(1.0 - common) * rng.normal(size=ROWS)
         return np.argsort(np.argsort(own))
 
@@ -225,12 +226,6 @@ def _typical(block: NumberFeature | DateFeature | RealTarget) -> tuple[float, fl
     )
     half = (high - low) / 2.0
     return ((first + last) / 2.0 - low) / half - 1.0, (last - first) / (2.0 * _NINE_TENTHS * half)
-
-
-def _residual(task: Task, residual: float) -> float:
-    """Return a real target's residual standard deviation: from its typical range if stated, else ``residual``."""
-    target = task.target
-    return _typical(target)[1] if isinstance(target, RealTarget) and target.typical is not None else residual
 
 
 def coefficients(task: Task, points: Floats, shares: Floats, effects: Effects) -> Floats:

@@ -31,17 +31,14 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import NormalDist
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from murk._arrays import Floats
+from murk._arrays import Floats, Integers
 from murk.learners.estimates.estimate import RANDOM_SCALING, Estimate, scaling_quantile
+from murk.learners.problem import Problem
 from murk.stream.messages.state import LEVEL, Trail
-
-if TYPE_CHECKING:
-    from murk.learners.problem import Problem
 
 
 class CurvePoint(NamedTuple):
@@ -103,8 +100,6 @@ def _merged(values: Floats, halves: Floats, counts: Floats, method: str) -> tupl
     error = math.sqrt(float(np.sum(np.square(spread))))
     return np.where(unknown, by_count, weighted), quantile * spread, error
 
-
-Array = Floats
 
 FALSE_ALARM: Final = 0.01  # largest probability of ever reporting a change where there is none
 
@@ -180,7 +175,7 @@ class Drift:
         }
 
 
-def log_ratio(square: Array, left: Array, share: float | Array) -> Array:
+def log_ratio(square: Floats, left: Floats, share: float | Floats) -> Floats:
     """Return log e-values of changes.
 
     ``square`` is the squared change over the earlier variance, ``left`` the later variance over the earlier one, and
@@ -197,13 +192,13 @@ def log_ratio(square: Array, left: Array, share: float | Array) -> Array:
     return np.asarray(0.5 * (square / scale * spread / (1.0 + spread) - np.log1p(spread)))
 
 
-def mean_ratio(ratios: Array) -> float:
+def mean_ratio(ratios: Floats) -> float:
     """Return the log of the mean of ratios from their logs."""
     return float(np.logaddexp.reduce(ratios) - math.log(len(ratios)))
 
 
 def compare(
-    change: Array, before: Array, after: Array, number: int, since: int, until: int, share: float
+    change: Floats, before: Floats, after: Floats, number: int, since: int, until: int, share: float
 ) -> Comparison | None:
     """Compare an estimate with an earlier one, by its change (p,) and both covariances (p, p); None if one is unknown.
 
@@ -222,7 +217,7 @@ def compare(
     return Comparison(evidence, number, since, until, tuple(changes.tolist()), tuple(each.tolist()))
 
 
-def _by_coefficient(change: Array, before: Array, after: Array, share: float | Array) -> tuple[Array, Array]:
+def _by_coefficient(change: Floats, before: Floats, after: Floats, share: float | Floats) -> tuple[Floats, Floats]:
     """Return each coefficient's log e-value and change; minus infinity and NaN without an earlier estimate."""
     with np.errstate(divide="ignore", invalid="ignore"):
         left = after / before
@@ -273,9 +268,7 @@ def drift_of_curve(estimate: Estimate, curve: Sequence[CurvePoint]) -> Drift | N
     return concluded(estimate.names, estimate.n_releases, [each for each in compared if each is not None])
 
 
-def _strongest(
-    counts: NDArray[np.int64], values: Array, variances: Array, start: int, number: int
-) -> Comparison | None:
+def _strongest(counts: Integers, values: Floats, variances: Floats, start: int, number: int) -> Comparison | None:
     """Return the comparison of the releases after a point, at the later point with the most evidence."""
     shares = 1.0 - counts[start] / counts
     later = np.flatnonzero(shares >= SMALLEST_SHARE)

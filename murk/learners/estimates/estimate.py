@@ -10,9 +10,8 @@ from statistics import NormalDist
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from murk._arrays import Floats
+from murk._arrays import Floats, Integers
 from murk.errors import UserError
 from murk.learners.estimates.forgers import Influence
 from murk.learners.estimates.sets import PredictionSets
@@ -102,7 +101,7 @@ class PublicCovariates:
     """Public coded covariates without labels: distinct points ``(u, p)`` and their counts."""
 
     points: Floats
-    counts: NDArray[np.int64]
+    counts: Integers
 
     @classmethod
     def of_rows(cls, rows: Floats) -> PublicCovariates:

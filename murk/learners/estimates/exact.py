@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -32,9 +32,7 @@ from numpy.typing import ArrayLike, NDArray
 from murk._arrays import Floats
 from murk.errors import UserError
 from murk.learners.estimates.looks import SCALES, tuning
-
-if TYPE_CHECKING:
-    from murk.privacy import RandomizedResponse
+from murk.privacy import RandomizedResponse
 
 Inside = NDArray[np.bool_]
 

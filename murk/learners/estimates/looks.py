@@ -27,15 +27,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from statistics import NormalDist
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import Any, Final, Literal
 
 import numpy as np
 
 from murk._arrays import Floats
 from murk.learners.estimates.estimate import ASKED, RANDOM_SCALING, Estimate
-
-if TYPE_CHECKING:
-    from murk.stream.task.task import Task
+from murk.stream.task.task import Task
 
 # A normal random walk passes 7 standard errors anywhere within twelve orders of magnitude with probability below 1e-8,
 # so that no look needs more.

@@ -8,27 +8,24 @@ from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from time import monotonic, sleep
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from murk.errors import UserError
 from murk.learners.core.part import Part, PartEngine
-from murk.learners.problem import problem_for
+from murk.learners.estimates.estimate import Estimate
+from murk.learners.problem import Problem, problem_for
 from murk.learners.results.diagnosis import coded_as
 from murk.learners.results.report import report_log
 from murk.learners.results.result import Result
+from murk.stream.log.base import Log
 from murk.stream.log.open import open_log
 from murk.stream.task.model import Model, columns_of
 from murk.stream.task.registry import FOLDERS, part
 from murk.stream.task.task import Task
+from murk.stream.worker.learner import StreamLearner
 from murk.stream.worker.pool import WorkerPool
 
-if TYPE_CHECKING:
-    from murk.learners.estimates.estimate import Estimate
-    from murk.learners.problem import Problem
-    from murk.stream.log.base import Log
-    from murk.stream.worker.learner import StreamLearner
-
-    Publisher = Callable[[Log, Task, "ModelProblem"], Callable[[StreamLearner], bytes | None] | None]
+Publisher = Callable[[Log, Task, "ModelProblem"], Callable[[StreamLearner], bytes | None] | None]
 
 
 class ModelProblem:

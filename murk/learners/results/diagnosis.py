@@ -19,21 +19,20 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
+from murk._arrays import Floats
+from murk.learners.estimates.estimate import Estimate, Extent
 from murk.learners.estimates.forgers import counted
+from murk.learners.problem import plausible
 from murk.learners.results.numbers import NOT_LEARNED, TOO_WIDE, many, number
 from murk.stream.task.data.coding import INTERCEPT, indicator_of, is_constant
 from murk.stream.task.data.features import INDICATOR, CategoryFeature, DateFeature, Feature, NumberFeature
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from murk.learners.estimates.estimate import Estimate, Extent
-    from murk.stream.task.protocol import Scale
-    from murk.stream.task.task import Task
+from murk.stream.task.protocol import Scale
+from murk.stream.task.task import Task
 
 QUARTER: Final = 0.25  # share of the target's possible change to both sides of zero beyond which an interval is useless
 
@@ -230,7 +229,6 @@ def diagnose_task(
     task: Task, report: Mapping[str, Any], estimate: Estimate, advise: Advise | None = None
 ) -> dict[str, Any] | None:
     """Diagnose a report of a task like `diagnose`; ``advise`` forecasts what would help."""
-    from murk.learners.problem import plausible
 
     def advice() -> Sequence[Advice]:
         if advise is None:
@@ -373,7 +371,7 @@ def _forged(forged: int, releases: int) -> str:
     return f"{many(forged, 'forged release')}{share}"
 
 
-def _farthest(far: NDArray[np.float64], widths: NDArray[np.float64], known: NDArray[np.bool_]) -> str | None:
+def _farthest(far: Floats, widths: Floats, known: NDArray[np.bool_]) -> str | None:
     """Return the largest change of a coefficient, in words; None if unbounded."""
     if known.any():
         most = float(np.max(widths[known]))

@@ -6,14 +6,12 @@ import math
 from collections.abc import Mapping, Sequence
 from html import escape
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from murk.learners.results import text
+from murk.learners.results.coefficients import Coefficient
 from murk.learners.results.numbers import NOT_LEARNED, number, span
 from murk.stream.task.data.coding import is_constant
-
-if TYPE_CHECKING:
-    from murk.learners.results.coefficients import Coefficient
 
 Report = Mapping[str, Any]
 

@@ -12,6 +12,7 @@ import numpy as np
 from murk._arrays import Floats
 from murk.errors import UserError
 from murk.learners.estimates.units import odds_ratio
+from murk.learners.results.coefficients import Coefficient
 from murk.learners.results.numbers import NOT_LEARNED, number, span
 from murk.learners.results.text import effect_word, title_of
 from murk.stream.messages.state import LEVEL
@@ -19,8 +20,6 @@ from murk.stream.messages.state import LEVEL
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-    from murk.learners.results.coefficients import Coefficient
 
 
 BLUE: Final = "#1f6feb"

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from murk._arrays import Floats
 from murk.errors import UserError
+from murk.learners.estimates.effects import combined_half_widths
+from murk.learners.estimates.estimate import RANDOM_SCALING, Estimate
 from murk.learners.estimates.links import class_probabilities, logistic
+from murk.learners.estimates.sets import PredictionSets
+from murk.learners.estimates.units import coded_unit
 from murk.stream.task.data.features import ClassTarget, RealTarget
 from murk.stream.task.task import Task
-
-if TYPE_CHECKING:
-    from murk.learners.estimates.estimate import Estimate
-    from murk.learners.estimates.sets import PredictionSets
-
 
 _LEAST = 1e-6  # least probability of a class by a line through labels
 
@@ -50,9 +49,6 @@ def predicted_intervals(task: Task, estimate: Estimate, records: Any, level: flo
 
     Source: Oehlert, "A note on the delta method", American Statistician 46(1), 1992.
     """
-    from murk.learners.estimates.effects import combined_half_widths
-    from murk.learners.estimates.estimate import RANDOM_SCALING
-
     if estimate.method == RANDOM_SCALING:
         raise UserError(
             "random scaling knows no covariance, so predictions have no intervals: see the task's "
@@ -97,8 +93,6 @@ def predicted_intervals(task: Task, estimate: Estimate, records: Any, level: flo
 
 def predicted_sets(task: Task, estimate: Estimate, records: Any) -> NDArray[Any]:
     """Return prediction sets of raw records; see `Result.predict_sets`."""
-    from murk.learners.estimates.units import coded_unit
-
     if estimate.sets is None:
         raise UserError(
             f"the people of {task.name!r} were not asked about prediction sets: a task with `predictions: {{coverage: "

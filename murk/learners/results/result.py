@@ -9,8 +9,12 @@ from html import escape
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from numpy.typing import NDArray
+
+from murk._arrays import Floats
 from murk.errors import UserError
 from murk.learners.estimates.contrasts import Contrast
+from murk.learners.estimates.estimate import Estimate
 from murk.learners.estimates.units import Unit, units_beside
 from murk.learners.results.coefficients import Coefficient, coefficient
 from murk.learners.results.diagnosis import categories, diagnose
@@ -19,18 +23,14 @@ from murk.learners.results.numbers import as_json
 from murk.learners.results.predictions import predict, predicted_intervals, predicted_sets
 from murk.learners.results.report import describe_forgetting, describe_level, report_estimate
 from murk.learners.results.text import SIMULATED, as_text, describe_learned, describe_privacy
+from murk.privacy import Guarantee
 from murk.stream.task.data.coding import of_interest
+from murk.stream.task.protocol import Scale
 from murk.stream.task.task import Task
 
 if TYPE_CHECKING:
-    import numpy as np
     from matplotlib.figure import Figure
-    from numpy.typing import NDArray
     from pandas import DataFrame
-
-    from murk.learners.estimates.estimate import Estimate
-    from murk.privacy import Guarantee
-    from murk.stream.task.protocol import Scale
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -149,7 +149,7 @@ class Result:
         """Whether the noise was drawn from a seed, so that nobody was protected."""
         return bool(self.report["simulated"])
 
-    def predict(self, records: Any) -> NDArray[np.float64]:
+    def predict(self, records: Any) -> Floats:
         """Predict the target of raw records: a sequence of mappings, or a frame or mapping of columns.
 
         Returns the probability of a binary target's positive value, (m,), of each class, (m, K), or a real target's
@@ -160,7 +160,7 @@ class Result:
             raise UserError("this result has no task: predict with its learner (predict_many)")
         return predict(self.task, self.report["coefficients"], records)
 
-    def predict_intervals(self, records: Any) -> NDArray[np.float64]:
+    def predict_intervals(self, records: Any) -> Floats:
         """Return intervals of what `predict` returns, (m, 2), or (m, K, 2) for classes, in the target's units.
 
         They hold the model's probability or mean at these features, not a person's target, with the result's level at

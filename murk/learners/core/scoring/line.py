@@ -1,16 +1,14 @@
 r"""The linear probability model from scores centred at one probability for everybody.
 
-Where a model's origin is the constant alone, every score is centred at the same probability q: with
-``m = max(q, 1 - q)`` it is ``(y - q) c z / m``. Then, for any distribution of the features,
+Where a model's origin is the constant alone, every score is centred at the same probability q: with ``m = max(q, 1 -
+q)`` it is ``(y - q) c z / m``. Then, for any distribution of the features,
 
 .. math:: m\, E\, u = \pi\, E\, c z x'\, (b - q e), \qquad b = (E\, c z x')^{-1} E\, c z y,
 
 where b is the least-squares line through the labels, weighted by c, e is the constant, and pi is the share of people
-with a label. Released scatters estimate ``A = E c z z'`` for any outcome. So the slopes b, average effects on the
-probability, are as precise for rare outcomes as for others, while the curvature of log odds shrinks with the outcome's
-rate.
-
-The interval of a slope holds the values v with ``(b_j - v)^2 <= z^2 V_j(v)``, as in `solve`.
+with a label. Released scatters estimate ``A = E c z z'`` for any outcome. So the slopes b are as precise for rare
+outcomes as for others, while the curvature of log odds shrinks with the outcome's rate. The interval of a slope holds
+the values v with ``(b_j - v)^2 <= z^2 V_j(v)``, as in `solve`.
 
 Source: Horrace and Oaxaca, "Results on the bias and inconsistency of ordinary least squares for the linear probability
 model", Economics Letters 90(3), 2006; Fieller, "Some problems in interval estimation", 1954.
@@ -130,7 +128,6 @@ class ProbabilityLine:
         return matrices
 
     def _pool(self, asked: Sequence[_MatrixAnswer]) -> tuple[Floats, Floats]:
-        """Return the mean of matrices in the newest coordinates, and the variances of its entries."""
         together = pooled([each[:3] for each in asked], self._transform, [each[3] for each in asked])
         assert together is not None
         return together.measured - together.expected + self._predicted, together.variances
@@ -151,8 +148,7 @@ class ProbabilityLine:
     def _second_moments(self, asked: Sequence[_MatrixAnswer], absorbed: float) -> tuple[Floats, float]:
         """Return A in the newest coordinates, (p, p), and the variance of a number's error.
 
-        A is shrunk towards the moments of normal features, more if it is noisier or people differ less from these.
-        The normal features' moments contain a share ``absorbed`` of the same noise.
+        A is shrunk towards the moments of normal features, which contain a share ``absorbed`` of the same noise.
         """
         measured, variances = self._pool(asked)
         p, size = len(measured), len(measured) * (len(measured) + 1) / 2
@@ -249,8 +245,8 @@ class ProbabilityLine:
     def covariance_with(self, line: ProbabilityLine, noises: Sequence[tuple[float, float]]) -> Floats:
         """Return the covariance with another line from `with_scores`, (p, p).
 
-        For each epoch, ``noises`` describes the covariance of both mean scores times m: that of equal coordinates, and
-        the factor of the mean of ``c^2 z z'``.
+        For each epoch, ``noises`` has the covariance of both mean scores times m: that of equal coordinates, and the
+        factor of the mean of ``c^2 z z'``.
         """
         p = len(self._matrix)
         middle = np.zeros((p, p))
@@ -303,8 +299,8 @@ def next_model(
 ) -> Model:
     """Return the fitted model; if noise would hide its curvature, return a model that determines the line.
 
-    ``people`` will answer at it. ``noise`` holds the variances of the noise in one entry of a score and of a matrix,
-    in units of their bounds.
+    ``people`` will answer at it. ``noise`` holds the noise variances of an entry of a score and of a matrix, in units
+    of their bounds.
     """
     if not np.any(fitted.origin[:-1]):
         return fitted
@@ -327,9 +323,9 @@ def next_model(
 def matrix_share(signal: float, largest: float, reach: float, noise: tuple[float, float]) -> float:
     """Return the best share of people to ask for a matrix, if all scores are centred at one probability.
 
-    The share minimizes the sum of the variances from scores and from matrices, whose errors are multiplied by the
-    slopes. ``signal`` is the slopes' squared length in whitened coordinates. ``largest`` is the root of the slopes'
-    total variance at unit variance of a score's entries. ``reach`` is M, and ``noise`` is as in `next_model`.
+    It minimizes the sum of the variances from scores and from matrices, whose errors are multiplied by the slopes.
+    ``signal`` is the slopes' squared length in whitened coordinates, ``largest`` the root of their total variance at
+    unit variance of a score's entries, ``reach`` is M, and ``noise`` is as in `next_model`.
     """
     part = math.sqrt(noise[1] * signal / 2.0 / noise[0]) * reach / largest
     return min(max(part / (1.0 + part), _FEWEST), _MOST)
@@ -353,5 +349,4 @@ def _centre(model: Model) -> float:
 
 
 def _at_zero(model: Model) -> Model:
-    """Return the model at origin zero."""
     return replace(model, origin=np.zeros_like(model.origin))

@@ -116,8 +116,7 @@ def outer_mechanism(kind: str | None, guarantee: Guarantee, features: int) -> Ou
     """Return a mechanism that releases ``v v'`` of a vector v no longer than 1.
 
     ``kind`` is ``"gaussian"``, ``"laplace"``, ``"l2-ball"`` or ``"privunit"``; None or ``"best"`` selects the one with
-    the least noise in the worst direction of a unit vector's ``v v'``. Raises UserError if the kind is unknown or
-    cannot provide the guarantee.
+    the least noise in the worst direction. Raises UserError if it is unknown or cannot provide the guarantee.
     """
     if kind in (None, BEST) and isinstance(guarantee, PureDP | ApproxDP):
         pure = ("l2-ball", "privunit") if getattr(guarantee, "epsilon", 0.0) > 0.0 else ()

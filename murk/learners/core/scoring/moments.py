@@ -65,7 +65,6 @@ class Moments:
 
 
 def _rotation(newest: Model) -> Floats:
-    """Return a rotation of ``B x`` whose first axis lies along the coefficients."""
     return facing(inverse(unstretched(newest)).T @ newest.origin)
 
 
@@ -102,8 +101,7 @@ def extent_of(found: Sequence[Summary], response: Response) -> Extent | None:
 def _fit_levels(together: Pooled, constant: Floats, least: float) -> tuple[float, float, Floats]:
     """Fit factors for the moments of isotropic features and for the constant's matrix; return them and that matrix.
 
-    The constant has its own factor, as it is 1 while features lie within 1 of zero. With a common factor, the features'
-    noise would be kept as soon as the constant exceeds it.
+    With a common factor, the features' noise would be kept as soon as the constant, which is 1, exceeds it.
     """
     ones = np.outer(constant, constant) / float(constant @ constant)
     basis = np.array([together.expected.ravel(), ones.ravel()])
@@ -154,9 +152,8 @@ def gain(into: Floats) -> float:
 class Pooled:
     """The precision-weighted mean of released matrices, and of their predictions."""
 
-    # measured, expected: (p, p)
-    measured: Floats
-    expected: Floats
+    measured: Floats  # (p, p)
+    expected: Floats  # (p, p)
     variances: Floats  # variances of the measured numbers, (p, p); off the diagonal of sqrt 2 times them
 
 
@@ -165,8 +162,8 @@ def pooled(
 ) -> Pooled | None:
     """Return released matrices in the coordinates ``onto``, (p, p), weighted by precision; None if there are none.
 
-    ``answers`` are models, released matrices and their predictions. Epochs in other coordinates may determine the first
-    coordinate of ``onto`` poorly. ``doubts`` are each matrix's possible errors as an estimate at ``onto``, (p, p).
+    ``answers`` are models, released matrices and their predictions; ``doubts`` are each matrix's possible errors as an
+    estimate at ``onto``, (p, p). Epochs in other coordinates may determine the first coordinate of ``onto`` poorly.
     """
     p = len(onto)
     measured, expected, weights = np.zeros((p, p)), np.zeros((p, p)), np.zeros((p, p))
@@ -270,16 +267,15 @@ class Curvature:
         if known:
             correction = correction + fitted[1] * first
         correction = turn.T @ correction @ turn
-        kept_ratio = min(max(float(fitted[0]), _LEAST), 5.0)
-        return cls(kept_ratio, turn[0], np.asarray(root, dtype=np.float64), correction, error)
+        return cls(min(max(ratio, _LEAST), 5.0), turn[0], np.asarray(root, dtype=np.float64), correction, error)
 
 
 def remaining_error(kept: float, absorbed: float, noise: float, spread: float, mean: float) -> float:
     """Return the error variance of an entry of a shrunk matrix, whose shrinkage target is from the same answers.
 
-    ``kept`` is the share kept of its difference from the rows', and ``absorbed`` the share of the answers' noise that
-    the rows contain, which shrinking leaves. ``noise`` and ``spread`` are variances of noise and difference, and
-    ``mean`` is the matrix's mean eigenvalue.
+    ``kept`` is the share kept of its difference from the rows', ``absorbed`` the share of the answers' noise that the
+    rows contain, ``noise`` and ``spread`` are variances of noise and difference, ``mean`` is the matrix's mean
+    eigenvalue.
     """
     missing = 1.0 - kept
     hidden = max(spread, (_HIDDEN * mean) ** 2)
@@ -315,8 +311,8 @@ def _from_scatter(each: Summary, ratio: float, response: Response) -> Answer | N
 def _moved(model: Model, newest: Model, rows: Rows, response: Response) -> Floats:
     """Return how much the error of the curvature predicted at a model may differ from that at the newest, (p, p).
 
-    At an origin of constants alone all weights are equal, and only the share of targets may be wrong. At the newest
-    origin the error may be as large as the predicted change from there. Other origins lie near the newest: 0.
+    At an origin of constants alone only the share of targets may be wrong. At the newest origin the error may be as
+    large as the predicted change from there. Other origins lie near the newest: 0.
     """
     if np.any(model.origin[:-1]):
         return np.zeros_like(model.transform)

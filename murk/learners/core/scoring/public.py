@@ -1,16 +1,15 @@
 """Coefficients from epochs' answers with public covariates, allowing for people unlike the public rows.
 
-The people's distribution of covariates is that of the rows, reweighted at random as if the rows were a sample of
-``1 / kappa`` of them, with kappa between 1 over the number of rows and 1/4. Epochs' mean scores and the mean curvature
-form one vector r with
+The people's distribution of covariates is that of the rows, reweighted at random as if the rows were a sample of ``1 /
+kappa`` of them. Epochs' mean scores and the mean curvature form one vector r with
 
     r = pi (G(theta) + b) + noise,    b ~ N(0, kappa Gamma),
 
 where G is the rows' prediction, Gamma the covariance of one row's terms, and pi the share of people with a target.
 Centred scores, whose terms vanish at the truth, keep their weight; others lose weight as kappa grows. Each kappa of a
-grid, with pi = 1 and with pi free, is a hypothesis: solved by generalized least squares and weighted by its marginal
-likelihood. The estimate averages over hypotheses (Hoeting, Madigan, Raftery, Volinsky, "Bayesian model averaging",
-1999); its variance adds the differences between them.
+grid from 1 over the number of rows to 1/4, with pi = 1 and with pi free, is a hypothesis: solved by generalized least
+squares and weighted by its marginal likelihood. The estimate averages over hypotheses (Hoeting, Madigan, Raftery,
+Volinsky, "Bayesian model averaging", 1999); its variance adds the differences between them.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
-from murk._arrays import Floats
+from murk._arrays import Floats, Integers
 from murk.errors import MurkError
 from murk.learners.core.coordinates import flattened, whitening
 from murk.learners.core.scoring.model import Expected, Model, Response, Rows, directions, inverse, mean_matrix
@@ -66,13 +65,11 @@ class ReleasedMoments:
     """
 
     groups: list[list[Equation]]  # groups of equations, each solved as one
-    # rows, response: covariates, and how the target enters a score
     rows: Rows
     response: Response
     released: Floats  # r: the groups' mean scores in the newest coordinates, and the curvature
-    # base, bend: rows' terms of the scores, (m, numbers of scores)
-    base: Floats
-    bend: Floats
+    base: Floats  # of the scores, (m, numbers of scores)
+    bend: Floats  # likewise
     matrices: Floats  # rows' terms of the curvature, (m, its numbers); none before any was released
     own: Floats  # covariance of the released curvature's noise
 
@@ -248,10 +245,8 @@ class PublicSolution:
         if not np.all(np.isfinite(self.values)):
             raise MurkError("the epochs' equations have no finite solution")
         differ = steps - weights @ steps
-        self._between = (differ * weights[:, None]).T @ differ
-        self.covariance = self._between + sum(
-            w * each.covariance[:p, :p] for w, each in zip(weights, fitted, strict=True)
-        )
+        within = [w * each.covariance[:p, :p] for w, each in zip(weights, fitted, strict=True)]
+        self.covariance = (differ * weights[:, None]).T @ differ + sum(within)
         pull = rows.second_moment * p / LOGIT_SQUARE + np.eye(p) / ORIGIN_VARIANCE
         self.origin, _ = self._descend(self.values.copy(), best, pull)
 
@@ -273,7 +268,6 @@ class PublicSolution:
         return found
 
     def _linearize(self, theta: Floats, share: float) -> None:
-        """Compute noise and Gamma at theta."""
         moments = self.moments
         terms = moments.terms(theta) * np.sqrt(self.rows.shares)[:, None]
         self._noise, self._gamma = moments.noise(theta, share), share**2 * terms.T @ terms
@@ -416,7 +410,7 @@ class PublicSolution:
         alpha = 2.0 * NormalDist().cdf(-quantile)
         test = cache(partial(self._test, alpha=alpha))
 
-        def rejected(indices: NDArray[np.int64], points: Floats) -> NDArray[np.bool_]:
+        def rejected(indices: Integers, points: Floats) -> NDArray[np.bool_]:
             return np.array([test(j)(theta) for j, theta in zip(indices.tolist(), points, strict=True)])
 
         return first_rejected(self.values, self.covariance, quantile, rejected)

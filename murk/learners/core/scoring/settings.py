@@ -13,7 +13,6 @@ from functools import cached_property, lru_cache
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from murk._arrays import Floats
 from murk.learners.core.coordinates import matrix_size, whitening
@@ -36,16 +35,7 @@ from murk.learners.core.scoring.shares import Shares
 from murk.learners.core.scoring.solve import Solution
 from murk.learners.core.scoring.sums import Summary
 from murk.learners.estimates.estimate import PublicCovariates
-from murk.learners.estimates.sets import (
-    LABELS,
-    REAL,
-    PredictionSets,
-    Present,
-    Reply,
-    Root,
-    Wanted,
-    at_least_present,
-)
+from murk.learners.estimates.sets import LABELS, REAL, PredictionSets, Present, Reply, Root, Wanted, at_least_present
 
 FIRST: Final = 3000  # releases of the first epoch; each later one has as many as all before it, up to the longest
 REMEMBERED: Final = 8  # epochs that a learner keeps: while they double, older ones have under 1% of the releases
@@ -275,11 +265,8 @@ class Settings:
             shares = (0.0, _CHECK)
         else:
             shares = (0.05, 0.1) if self.binary else (0.0, 0.15)
-        model = solution.next_model(
-            self.reach(solution.public, mechanisms),
-            self._exponent(solution, count, mechanisms, found[-1].model),
-            shares,
-        )
+        exponent = self._exponent(solution, count, mechanisms, found[-1].model)
+        model = solution.next_model(self.reach(solution.public, mechanisms), exponent, shares)
         if not (self.line and self.binary and isinstance(solution, Solution)):
             return model
         people = min(self.epoch_end(count), self.forget or NEVER) - count
@@ -323,7 +310,11 @@ class Settings:
             share = 0.5 + 0.5 * float(answer.mean[0])
             spread = answer.noise / 4.0, 1.0 / answer.share
             replies.append(Reply(asked.threshold, share, *spread, moved, asked.origin, answer.farthest / 2.0))
-        return Root(scale, self.coverage, replies, present_of(solution, self.coverage, replies))
+        # The share of targets present, by curvatures over scatters and by the replies.
+        share, error = (1.0, math.inf) if solution is None else solution.targets
+        least = max(share - _SURELY * error, at_least_present(self.coverage, replies))
+        present = Present(min(max(share, least), 1.0), min(least, 1.0))
+        return Root(scale, self.coverage, replies, present)
 
     # Models
 
@@ -339,20 +330,18 @@ class Settings:
     def _exponent(
         self, solution: AnySolution, count: int, mechanisms: Mapping[str, ScoreMechanisms], before: Model
     ) -> float:
-        """Return g by rule: 0 where the public rows' sampling error is small compared with the noise.
+        """Return g by rule: 0 where the public rows' sampling error is small compared with the noise, else 1/2.
 
-        This takes at least ``n / (p s^2)`` rows, n being the epoch's end and s^2 the noise's variance; with fewer g is
-        1/2. It is 1 without rows, with people unlike them, with missing targets, and in at least every other epoch:
-        centred scores hold for any distribution of the covariates, and check the other scores.
+        This takes at least ``n / (p s^2)`` rows, n being the epoch's end and s^2 the noise's variance. g is 1 without
+        rows, with people unlike them, with missing targets, and in at least every other epoch: centred scores hold for
+        any distribution of the covariates, and check the other scores.
         """
         if self.exponent is not None:
             return self.exponent
-        if self.covariates is None or not self.binary or self.epoch_number(count) % 2 == 0:
+        if self.covariates is None or not self.binary or not solution.public or solution.missing:
             return 1.0
         # If late models skipped epochs, the one before may have had an odd number, too.
-        if before.exponent != 1.0:
-            return 1.0
-        if not solution.public or solution.missing:
+        if self.epoch_number(count) % 2 == 0 or before.exponent != 1.0:
             return 1.0
         mechanism: Any = mechanisms["default"].score
         needed = min(self.epoch_end(count), self.forget or NEVER) / (self.features * mechanism.variance)
@@ -374,13 +363,6 @@ def solution_of(answers: Sequence[Summary], response: Response, rows: Rows | Non
         return CurveSolution(answers, response, rows)
     public = PublicSolution(answers, response, rows)
     return public if public.alike and public.useful else Solution(answers, response, unlike=True)
-
-
-def present_of(solution: AnySolution | None, coverage: float, replies: Sequence[Reply]) -> Present:
-    """Return the share of targets present, by curvatures over scatters and by the answers about prediction sets."""
-    share, error = (1.0, math.inf) if solution is None else solution.targets
-    least = max(share - _SURELY * error, at_least_present(coverage, replies))
-    return Present(min(max(share, least), 1.0), min(least, 1.0))
 
 
 _SURELY: Final = 2.0  # standard errors that are subtracted from the share of targets present
@@ -411,7 +393,7 @@ def disagreement(solution: AnySolution) -> float:
     return _factor(solution.misfits, solution.features) if isinstance(solution, Solution | Shares) else 1.0
 
 
-def _factor(squares: NDArray[np.float64], features: int) -> float:
+def _factor(squares: Floats, features: int) -> float:
     if len(squares) < 2:
         return 1.0
     freedom = features * (len(squares) - 1)

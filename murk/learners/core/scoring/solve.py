@@ -1,10 +1,10 @@
 """Coefficients from epochs' mean answers without public rows: moments, curvature, weighted equations, solution.
 
-In epoch k, at origin a_k and transform W_k, the mean score u_k estimates ``pi G_k(theta) + D_k h_k``, with
-``h_k = W_k^-T (theta - a_k)``. G_k is computed over normal rows with the released second moments (`Expected`), pi is
-the share of people with a target, and D corrects the curvature of those rows by the released one. D is the empirical
-Bayes estimate whose prior variance is the excess of D's mean square over its noise. Its remaining error, of variance
-e^2 for each number, counts as noise of u_k:
+In epoch k, at origin a_k and transform W_k, the mean score u_k estimates ``pi G_k(theta) + D_k h_k``, with ``h_k =
+W_k^-T (theta - a_k)``. G_k is computed over normal rows with the released second moments (`Expected`), pi is the share
+of people with a target, and D corrects the curvature of those rows by the released one: the empirical Bayes estimate
+whose prior variance is the excess of D's mean square over its noise. Its remaining error, of variance e^2 for each
+number, counts as noise of u_k:
 
     S_k(theta) = (s_k^2 + e^2 |h|^2 / 2) I + e^2 h h' / 2 + spread / n_k + (b b' + |b|^2 I / p),
 
@@ -13,8 +13,8 @@ coefficients, which matter most: these two are solved for together with theta, w
 
 The estimate minimizes ``sum_k |u_k - ...|^2`` in S_k^-1, plus a weak prior; its variance contains the error of D once.
 The interval of a coefficient holds the values c with ``(theta_j - c)^2 <= z^2 V_j(c)``, V_j(c) being the variance *if c
-were the truth*: like Fieller's interval it is unbounded where a direction's curvature cannot be distinguished from
-zero. The constants were chosen on generated tasks; docs/scores.md states the coverage.
+were the truth*: like Fieller's interval it is unbounded where a direction's curvature cannot be told from zero. The
+constants were chosen on generated tasks; docs/scores.md states the coverage.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from functools import cached_property, partial
 import numpy as np
 from numpy.typing import NDArray
 
-from murk._arrays import Floats
+from murk._arrays import Floats, Integers
 from murk.errors import MurkError
 from murk.learners.core.scoring.model import Expected, Model, Response, Rows, inverse, power
 from murk.learners.core.scoring.moments import UNEVEN, Curvature, Moments, gain, stretched
 from murk.learners.core.scoring.sums import Summary
 
-Rejected = Callable[[NDArray[np.int64], Floats], NDArray[np.bool_]]
+Rejected = Callable[[Integers, Floats], NDArray[np.bool_]]
 
 # Coefficients in coded units are within a few of zero; so is the logit at a published origin.
 PRIOR_VARIANCE, ORIGIN_VARIANCE, LOGIT_SQUARE = 25.0, 9.0, 25.0
@@ -266,8 +266,8 @@ def _limit_stretch(transform: Floats, reach: float) -> Floats:
     """Return a transform that stretches no direction of the coded features more than necessary.
 
     Along a rare category few people are far from the mean. Stretched, they exceed the reach and count for less, so the
-    direction seems weak and would be stretched again in every epoch. So a stretch s beyond ``h = R/2`` becomes
-    ``sqrt(h s)``, which settles at ``h / sqrt(v)`` for a direction with v of the others' apparent variance.
+    direction seems weak and would be stretched again in every epoch. So a stretch s beyond ``h = R/2`` becomes ``sqrt(h
+    s)``, which settles at ``h / sqrt(v)`` for a direction with v of the others' apparent variance.
     """
     left, stretches, right = np.linalg.svd(transform)
     free = _FREE * reach
@@ -278,7 +278,7 @@ def _limit_stretch(transform: Floats, reach: float) -> Floats:
 def far_from(values: Floats, covariance: Callable[[Floats], Floats], quantile: float) -> Rejected:
     """Return a test for `first_rejected` with the covariances that hold if the tested values (c, p) are true."""
 
-    def rejected(indices: NDArray[np.int64], points: Floats) -> NDArray[np.bool_]:
+    def rejected(indices: Integers, points: Floats) -> NDArray[np.bool_]:
         each = np.arange(len(indices))
         variances = np.maximum(covariance(points)[each, indices, indices], 0.0)
         return np.asarray(np.abs(points[each, indices] - values[indices]) > quantile * np.sqrt(variances))
@@ -296,11 +296,11 @@ def first_rejected(values: Floats, covariance: Floats, quantile: float, rejected
     # Normal half-widths; infinite where the prior holds over a quarter of the information.
     halves = np.where(variances > PRIOR_VARIANCE / 4.0, math.inf, quantile * np.sqrt(variances))
 
-    def reached(indices: NDArray[np.int64]) -> Floats:
+    def reached(indices: Integers) -> Floats:
         both, signs = np.tile(indices, 2), np.repeat([-1.0, 1.0], len(indices))
         paths = signs[:, None] * (covariance[:, both] / covariance[both, both]).T
 
-        def far(selected: NDArray[np.int64], off: Floats) -> NDArray[np.bool_]:
+        def far(selected: Integers, off: Floats) -> NDArray[np.bool_]:
             return rejected(both[selected], values + off[:, None] * paths[selected])
 
         return np.asarray(_first_distances(far, halves[both]).reshape(2, -1).max(axis=0))
@@ -335,7 +335,6 @@ def descend(at: Floats, terms: Callable[[Floats], tuple[Floats, Floats, float]],
     """Minimize a sum of squares from a starting point (p,), in at most ``steps`` steps.
 
     For a point, ``terms`` returns half the curvature (p, p), minus half the gradient (p,), and the sum to minimize.
-
     Source: Marquardt, "An algorithm for least-squares estimation of nonlinear parameters", J. SIAM 11(2), 1963.
     """
     damping = 1e-3
