@@ -143,9 +143,8 @@ def _bar(each: Coefficient, limit: float) -> str:
 
     middle = _HEIGHT / 2.0
     low, high = each.interval
-    parts = [
-        f'<line x1="{_WIDTH / 2}" y1="0" x2="{_WIDTH / 2}" y2="{_HEIGHT}" stroke="currentColor" stroke-opacity=".35"/>'
-    ]
+    zero = _WIDTH / 2.0
+    parts = [f'<line x1="{zero}" y1="0" x2="{zero}" y2="{_HEIGHT}" stroke="currentColor" stroke-opacity=".35"/>']
     if math.isfinite(low + high):
         parts.append(
             f'<line x1="{at(low)}" y1="{middle}" x2="{at(high)}" y2="{middle}" stroke="#2f81f7" stroke-width="3" '

@@ -25,12 +25,8 @@ def predict(task: Task, coefficients: Mapping[str, float], records: Any) -> Floa
     """Return predictions for raw records, coded like on a device; raise UserError as `Result.predict` does."""
     X = _coded(task, records)
     # A class without coefficients has zeros.
-    lines = np.column_stack(
-        [
-            X @ np.array([coefficients.get(f"{label}{name}", 0.0) for name in task.coding.names])
-            for label in _labels(task)
-        ]
-    )
+    by_label = [[coefficients.get(f"{label}{name}", 0.0) for name in task.coding.names] for label in _labels(task)]
+    lines = np.column_stack([X @ np.array(theta) for theta in by_label])
     if isinstance(task.target, ClassTarget):
         return _class_shares(task, lines)
     return _mean(task, lines[:, 0])
@@ -40,12 +36,10 @@ def predicted_intervals(task: Task, estimate: Estimate, records: Any, level: flo
     r"""Return intervals of the predictions for raw records: (m, 2), or (m, K, 2) for classes; see `predict`.
 
     A probability or mean is a monotone function of ``x'theta``, which maps the ends of the interval ``x'theta +- h``,
-    with h from `combined_half_widths`. A class's log odds ``t_k = log(p_k / (1 - p_k))`` have the
-    standard error of the delta method, with the gradient ``x (1[l = k] - 1[l != k] p_l / (1 - p_k))`` in the
-    coefficients of class l. For lines through labels the same holds of ``p_k``. Intervals lie within the target's
-    range, and are all of it if a coefficient was not learned. Each interval has the level by itself.
-
-    Raises UserError like `predict`, and for random scaling, which has no covariance.
+    with h from `combined_half_widths`. A class's log odds ``t_k = log(p_k / (1 - p_k))`` have the standard error of the
+    delta method, with the gradient ``x (1[l = k] - 1[l != k] p_l / (1 - p_k))`` in the coefficients of class l; for
+    lines through labels the same holds of ``p_k``. Intervals lie within the target's range, and are all of it if a
+    coefficient was not learned. Raises UserError like `predict`, and for random scaling, which has no covariance.
 
     Source: Oehlert, "A note on the delta method", American Statistician 46(1), 1992.
     """
@@ -56,14 +50,11 @@ def predicted_intervals(task: Task, estimate: Estimate, records: Any, level: flo
         )
     X = _coded(task, records)
     # Without an intercept, or without coefficients of a class, columns are left out.
-    columns = [
-        [place for place, name in enumerate(task.coding.names) if f"{label}{name}" in estimate.names]
-        for label in _labels(task)
-    ]
-    places = [
-        [estimate.names.index(f"{label}{task.coding.names[place]}") for place in own]
-        for label, own in zip(_labels(task), columns, strict=True)
-    ]
+    columns, places = [], []
+    for label in _labels(task):
+        names = [f"{label}{name}" for name in task.coding.names]
+        columns.append([column for column, name in enumerate(names) if name in estimate.names])
+        places.append([estimate.names.index(name) for name in names if name in estimate.names])
     lines = np.column_stack([X[:, own] @ estimate.values[place] for own, place in zip(columns, places, strict=True)])
 
     def halves(factors: Floats) -> Floats:
@@ -155,7 +146,7 @@ def _describe_set(task: Task, sets: PredictionSets, members: list[Any]) -> dict[
 def _coded(task: Task, records: Any) -> Floats:
     if task.coefficient_scale == "own" and not isinstance(task.target, ClassTarget):
         raise UserError(
-            f"the coefficients of {task.name!r} are in the unit of its loss, and predict no probability or mean"
+            f"coefficients of {task.name!r} are in the unit of its loss, and predict no probability or mean"
         )
     if not task.features:
         return np.ones((len(records), 1))

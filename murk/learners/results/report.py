@@ -15,7 +15,7 @@ from murk.learners.estimates.drift import CurvePoint, Drift, columns, drift_of, 
 from murk.learners.estimates.effects import marginal_effects
 from murk.learners.estimates.estimate import Estimate
 from murk.learners.estimates.looks import Looks, Valid, looks_of
-from murk.learners.estimates.units import Unit, coded_unit, fits_probabilities, on_logit_scale, units
+from murk.learners.estimates.units import Unit, Units, coded_unit, fits_probabilities, on_logit_scale, units
 from murk.learners.problem import Problem, plausible, problem_for
 from murk.learners.results.diagnosis import Advise, describe_forgers, describe_missing, diagnose_task
 from murk.learners.results.predictions import describe_prediction
@@ -150,7 +150,7 @@ def describe_cap(task: Task, *, people_are_rows: bool = False) -> str:
     return f"All releases of one person together: {cap.describe()}"
 
 
-def per_unit(units: Mapping[str, Unit], estimate: Estimate, level: float) -> dict[str, dict[str, Any]]:
+def per_unit(units: Units, estimate: Estimate, level: float) -> dict[str, dict[str, Any]]:
     """Return coefficients and intervals per unit of each feature, with the ``factor`` and ``shift`` that convert.
 
     Without features these are a mean or shares, within their bounds.
@@ -171,13 +171,8 @@ def _in_unit(unit: Unit, value: float, half: float, shift: float = 0.0, *, bound
     return {"unit": unit.label, "value": effect, "interval": [low, high]}
 
 
-def average_effects(
-    scale: Scale, units: Mapping[str, Unit], estimate: Estimate, level: float
-) -> dict[str, dict[str, Any]] | None:
-    """Return average marginal effects per unit on the probability of a positive target, or on a real target.
-
-    They make all models comparable. Returns None if the scale or the people's features do not determine them.
-    """
+def average_effects(scale: Scale, units: Units, estimate: Estimate, level: float) -> dict[str, dict[str, Any]] | None:
+    """Return average marginal effects per unit on the target or its probability; None if undetermined."""
     pair = estimate.effects(level)
     if pair is None and scale == "log odds":
         pair = marginal_effects(estimate, level)
@@ -218,13 +213,7 @@ def cost_of_forgetting(task: Task) -> str | None:
 
 
 def report_estimate(
-    estimate: Estimate,
-    scale: Scale,
-    units: Mapping[str, Unit],
-    level: float,
-    *,
-    forecast: bool = True,
-    looks: Looks | None = None,
+    estimate: Estimate, scale: Scale, units: Units, level: float, *, forecast: bool = True, looks: Looks | None = None
 ) -> dict[str, Any]:
     """Return the part of a report about coefficients, in natural ``units`` where known.
 
