@@ -133,10 +133,8 @@ class PublicSample:
     def select(self, names: Sequence[Any]) -> PublicSample:
         """Return the sample with these columns, in this order; raise UserError if one of them is missing."""
         indices = _indices(self.names, names)
-        all_indices = [*indices, len(self.names)]
-        return PublicSample(
-            tuple(names), self.rows[:, indices], self.total, self.moment[np.ix_(all_indices, all_indices)]
-        )
+        every = [*indices, len(self.names)]
+        return PublicSample(tuple(names), self.rows[:, indices], self.total, self.moment[np.ix_(every, every)])
 
     def coded(self, reach: float, gain: float, constant: bool) -> Covariates:
         """Return covariates for fitting: rows shortened to ``reach``, times ``gain``, and with the ``constant``."""

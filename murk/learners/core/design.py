@@ -59,12 +59,10 @@ _NINE_TENTHS: Final = NormalDist().inv_cdf(0.95)
 class Effects:
     """Assumed effects on the target."""
 
-    # Effect of each feature's standard deviation: an odds ratio, or a change of a real target in its own units; None
-    # for a moderate one (odds ratio 1.35, a twentieth of the range).
+    # Of each feature's standard deviation: an odds ratio, or a change of a real target; None for a moderate one.
     each: float | None = None
     named: Mapping[str, float] = field(default_factory=dict)  # the same per unit of named features, as in reports
-    # Share of positive targets, or of a real target's range below its mean; None for the task's `rate`, or the middle
-    # of `typical`, or else a half.
+    # Share of positive targets, or of a real target's range below its mean; None for the task's, or else a half.
     rate: float | None = None
 
     def __post_init__(self) -> None:
@@ -143,10 +141,9 @@ class Population:
             # Two target values with this mean and variance, as equally likely as the bounds allow.
             tilt = np.clip(1.0, spread / (1.0 - line), (1.0 + line) / np.maximum(spread, 1e-12))
             above = shares * tilt**2 / (1.0 + tilt**2)
+            weights = _even(np.concatenate([above, shares - above]))
             y = np.concatenate([line + spread / tilt, line - spread * tilt])
-            return Records(
-                np.concatenate([X, X]), np.clip(y, -1.0, 1.0), _even(np.concatenate([above, shares - above]))
-            )
+            return Records(np.concatenate([X, X]), np.clip(y, -1.0, 1.0), weights)
         y = np.repeat(labels, len(X))
         return Records(np.tile(X, (len(labels), 1)), y, _even((odds * shares[:, None]).T.ravel()))
 
@@ -261,7 +258,7 @@ def coefficients(task: Task, points: Floats, shares: Floats, effects: Effects) -
         line = points @ slopes
         if float(np.max(np.abs(line))) > 1.0:
             raise UserError(
-                "these effects take a real target beyond its public bounds: state smaller effects, or wider bounds"
+                "effects take a real target beyond its public bounds: state smaller effects, or wider bounds"
             )
         return slopes
     if isinstance(rate, float):
@@ -343,12 +340,10 @@ _MISFIT: Final = 2.0  # error of a logistic model's effect fitted to moments, in
 def one_by_one(estimate: Callable[..., Estimate]) -> Callable[..., Iterator[Callable[[], Estimate]]]:
     """Turn a forecast for one number of people into a forecast for several numbers, each drawn independently."""
 
-    def estimates(
-        problem: Any, records: Records, counts: Sequence[int], *more: Any
-    ) -> Iterator[Callable[[], Estimate]]:
+    def several(problem: Any, records: Records, counts: Sequence[int], *more: Any) -> Iterator[Callable[[], Estimate]]:
         return (partial(estimate, problem, records, people, *more) for people in counts)
 
-    return estimates
+    return several
 
 
 def moments_variance(cross: float, squares: float, people: float) -> float:

@@ -209,14 +209,6 @@ class StreamEstimator(base.Estimator):
             raise UserError(f"X has {len(rows)} rows, y has {len(y)}: give one target per row")
         return rows
 
-    def _of_rows(self, budget: Guarantee | Sequence[Guarantee] | None, count: int) -> Any:
-        """Return one mechanism for all rows, or a list with one for each row."""
-        if not isinstance(budget, Sequence):
-            return self._default if budget is None else self._calibrated(budget)
-        if len(budget) != count:
-            raise UserError(f"X has {count} rows, budget has {len(budget)}")
-        return [self._calibrated(each) for each in budget]
-
     def learn_release(self, release: Release) -> None:
         """Learn from a release made elsewhere, of this learner's kind and at one of its levels.
 
@@ -224,9 +216,7 @@ class StreamEstimator(base.Estimator):
         """
         engine = self._require()
         if release.kind != engine.kind:
-            raise RejectedError(
-                "schema", f"a release of the kind {release.kind!r}, but this learner takes the kind {engine.kind!r}"
-            )
+            raise RejectedError("schema", f"a release of the kind {release.kind!r}; this learner takes {engine.kind!r}")
         mechanism = engine.mechanisms.get(release.level)
         if mechanism is None:
             raise RejectedError("level", f"{release.level!r} is not one of the levels: {', '.join(engine.mechanisms)}")
@@ -235,13 +225,9 @@ class StreamEstimator(base.Estimator):
         integers = release.integers
         lengths = getattr(engine, "lengths", (engine.dimension,))
         if len(integers) not in lengths:
-            raise RejectedError(
-                "dimension", f"{len(integers)} numbers, but a release has {' or '.join(map(str, lengths))}"
-            )
+            raise RejectedError("dimension", f"{len(integers)} numbers, not {' or '.join(map(str, lengths))}")
         if max(integers) > mechanism.magnitude or min(integers) < -mechanism.magnitude:
-            raise RejectedError(
-                "magnitude", f"a number beyond {mechanism.magnitude}, which honest noise does not reach"
-            )
+            raise RejectedError("magnitude", f"a number beyond {mechanism.magnitude}, which honest noise never reaches")
         engine.admit(release, 0)
         engine.learn_releases([release])
 
@@ -249,9 +235,8 @@ class StreamEstimator(base.Estimator):
         """Store the features and the engine, which learns single records in place."""
         self._names = names
         # With one name, an itemgetter returns a value and not a tuple.
-        self._values_of: Callable[[Record], Sequence[Any]] = (
-            itemgetter(*names) if len(names) > 1 else partial(_only, names)
-        )
+        several = len(names) > 1
+        self._values_of: Callable[[Record], Sequence[Any]] = itemgetter(*names) if several else partial(_only, names)
         self._watch()
         self._engine = engine
         return engine
@@ -424,14 +409,20 @@ class PersonEstimator(StreamEstimator):
         if engine is None:
             engine = self._get_engine(self._columns(X))
         rows = self._rows_of(X, y)
-        self._learn_matrix(engine, rows, y, budget)
+        self._learn_matrix(engine, rows, y, self._of_rows(budget, len(rows)))
         if self._first_records is not None:
             self._surveyed(*self._head(X, y))
 
-    def _learn_matrix(self, engine: Any, X: Floats, y: Floats, budget: Guarantee | Sequence[Guarantee] | None) -> None:
-        """Learn from rows of features, without the constant."""
-        own = self._of_rows(budget, len(X))
-        engine.learn_records(X, y, own if isinstance(own, list) else [own])
+    def _of_rows(self, budget: Guarantee | Sequence[Guarantee] | None, count: int) -> list[Any]:
+        if not isinstance(budget, Sequence):
+            return [self._default if budget is None else self._person_mechanism(budget)]
+        if len(budget) != count:
+            raise UserError(f"X has {count} rows, budget has {len(budget)}")
+        return [self._person_mechanism(each) for each in budget]
+
+    def _learn_matrix(self, engine: Any, X: Floats, y: Floats, own: list[Any]) -> None:
+        """Learn from rows of features, without the constant, by one mechanism for all rows or one for each."""
+        engine.learn_records(X, y, own)
 
 
 class SGDEstimator(PersonEstimator):
@@ -543,9 +534,8 @@ class TargetEstimator(StreamEstimator):
     def _set_range(self, *, records: bool = True, intercept: bool = True) -> TargetRange:
         """Set the target's range, as stated or assumed by a simulation, in which targets beyond it are counted."""
         bounds, bound = self.target_bounds, self.target_bound
-        self._range = own = TargetRange.stated(
-            bounds, bound=bound, seed=self.seed, records=records, intercept=intercept
-        )
+        own = TargetRange.stated(bounds, bound=bound, seed=self.seed, records=records, intercept=intercept)
+        self._range = own
         if self.seed is not None:
             assumed = ", which a simulation assumes as their bounds" if bounds is None and bound is None else ""
             words = "count as the nearest bound. Give target_bounds=(low, high) that are public and hold them"

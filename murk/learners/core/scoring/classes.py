@@ -39,7 +39,7 @@ from murk.learners.core.scoring.line import RAREST, ProbabilityLine, matrix_shar
 from murk.learners.core.scoring.model import Model, Response, Rows, directions, inverse, mean_matrix
 from murk.learners.core.scoring.moments import Moments, pooled
 from murk.learners.core.scoring.solve import LOGIT_SQUARE, ORIGIN_VARIANCE, PRIOR_VARIANCE, descend, even_coordinates
-from murk.learners.core.scoring.sums import Answer, Summary
+from murk.learners.core.scoring.sums import Answer, Summaries, Summary
 from murk.learners.estimates.links import class_probabilities
 from murk.learners.estimates.misfit import UNLIKE, excess
 
@@ -109,7 +109,7 @@ class ClassSolution:
 
     public = True
 
-    def __init__(self, found: Sequence[Summary], classes: int, rows: Rows) -> None:
+    def __init__(self, found: Summaries, classes: int, rows: Rows) -> None:
         self.newest, self.rows = found[-1].model, rows
         self.features = p = len(self.newest.transform)
         self._basis = contrasts(classes)
@@ -132,7 +132,7 @@ class ClassSolution:
         """Share of the people whose target is missing."""
         return max(0.0, 1.0 - self.ratio)
 
-    def refit(self, found: Sequence[Summary]) -> ClassSolution:
+    def refit(self, found: Summaries) -> ClassSolution:
         """Return the solution for other answers."""
         return ClassSolution(found, len(self._basis), self.rows)
 
@@ -207,7 +207,7 @@ def _mean_scatter(model: Model, rows: Rows) -> Floats:
     return mean_matrix(model, rows, Response(False), flat=True)
 
 
-def _compare_matrices(found: Sequence[Summary], rows: Rows) -> tuple[float, float, bool, float, tuple[float, float]]:
+def _compare_matrices(found: Summaries, rows: Rows) -> tuple[float, float, bool, float, tuple[float, float]]:
     """Return the share of targets present, its variance, whether people are like the rows, kappa, and `targets`.
 
     The share is 1, without variance, unless it is less beyond chance.
@@ -248,15 +248,14 @@ _SURELY, _SAME = 2.0, 0.01
 class ClassLines:
     """The least-squares lines through the indicators of K classes, K p values; no lines before answers determine them.
 
-    ``found`` are the epochs' mean answers, oldest first, at origins of constants; ``indicators`` are the answers
-    about each class as those about a binary target.
+    ``found`` are the epochs' mean answers, oldest first, ``indicators`` those about each class as a binary target.
     """
 
     public = False
     alike = True
     doubt = 0.0
 
-    def __init__(self, found: Sequence[Summary], classes: int) -> None:
+    def __init__(self, found: Summaries, classes: int) -> None:
         self.newest = found[-1].model
         self.features = len(self.newest.transform)
         self._found, self._basis = list(found), contrasts(classes)
@@ -287,7 +286,7 @@ class ClassLines:
         """The share of people with a target, and its standard error."""
         return self.lines[0].share if self.lines else (1.0, math.inf)
 
-    def refit(self, found: Sequence[Summary]) -> ClassLines:
+    def refit(self, found: Summaries) -> ClassLines:
         """Return the solution for other answers."""
         return ClassLines(found, len(self._basis))
 
@@ -315,8 +314,6 @@ class ClassLines:
         # The constant gives each class its share at the mean of the features.
         theta[:, -1] = np.log(rates) - theta[:, :-1] @ means[:-1]
         return np.asarray((self._basis.T @ theta).ravel())
-
-    # Precision of the lines
 
     @cached_property
     def covariance(self) -> Floats:
@@ -349,8 +346,6 @@ class ClassLines:
         if not self.lines:
             return np.full(len(self.values), math.inf)
         return np.concatenate([2.0 * line.half_widths(quantile) for line in self.lines])
-
-    # The next epoch
 
     def next_model(self, reach: float, noise: tuple[float, float]) -> Model:
         """Return the next epoch's model: at the classes' shares, in coordinates where people spread evenly.

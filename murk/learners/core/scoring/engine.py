@@ -17,12 +17,11 @@ from murk._turns import Turns, in_turn
 from murk.errors import MurkError
 from murk.learners.core.coordinates import matrix_size
 from murk.learners.core.scoring.estimate import Forgery, Outlook, ScoreEstimate, estimate_of
-from murk.learners.core.scoring.mechanism import ScoreMechanisms
+from murk.learners.core.scoring.mechanism import LevelMechanisms, ScoreMechanisms
 from murk.learners.core.scoring.model import Model, Question
-from murk.learners.core.scoring.settings import NEVER, REMEMBERED, AnySolution, Settings, solution_of
+from murk.learners.core.scoring.settings import NEVER, REMEMBERED, Settings, solution_of
 from murk.learners.core.scoring.sums import Epoch, Summary, Tally, summaries
 from murk.learners.estimates.drift import SMALLEST_SHARE, Comparison, Drift, compare, concluded
-from murk.learners.estimates.sets import PredictionSets
 from murk.learners.problem import HostileModelError, plausible
 from murk.privacy.mechanisms.payload_limits import FORGED, Reach
 from murk.stream.messages.codec import RejectedError
@@ -45,7 +44,7 @@ class Chain:
     shown: Chain | None = None  # the earlier state that predictions use, if any
 
 
-Learned = tuple[Chain, Mapping[str, ScoreMechanisms]]  # a chain and its levels' mechanisms
+Learned = tuple[Chain, LevelMechanisms]  # a chain and its levels' mechanisms
 
 
 class ScoreEngine:
@@ -53,7 +52,7 @@ class ScoreEngine:
 
     kind = "score"
 
-    def __init__(self, settings: Settings, mechanisms: Mapping[str, ScoreMechanisms]) -> None:
+    def __init__(self, settings: Settings, mechanisms: LevelMechanisms) -> None:
         self.settings = settings
         self.dimension = settings.dimension  # length of a score
         self.lengths = lengths_of(settings)
@@ -250,9 +249,7 @@ class ScoreEngine:
         epochs = tuple(Epoch.of_state(of_epoch, *sizes, self.mechanisms, sets=sets) for of_epoch in states)
         starts = tuple(epoch.start for epoch in epochs)
         if not self._may_begin(starts, count):
-            raise MurkError(
-                f"the state's epochs begin at {list(starts)}, but those of a chain of {count} releases do not"
-            )
+            raise MurkError(f"the state's epochs begin at {list(starts)}, unlike those of a chain of {count} releases")
         return Chain(count, epochs)
 
     def _may_begin(self, starts: tuple[int, ...], count: int) -> bool:
@@ -299,22 +296,13 @@ def merged_of(settings: Settings, known: Sequence[Learned]) -> ScoreEstimate:
     estimate = estimate_of(settings.reported, outlook, len(known), sum(chain.count for chain, _ in chains))
     kept = None if settings.forget is None else sum(_level_counts(chains).values())
     influence = None if forgery is None else forgery.influence
+    sets = None
     # Learners with models of their own have sets of their own.
-    sets = sets_of(settings, *chains[0], solution) if len(chains) == 1 else None
+    if settings.wanted is not None and len(chains) == 1:
+        epochs = chains[0][0].epochs
+        tallies = [tally for epoch in epochs for (_, question), tally in epoch.tallies.items() if question == "inside"]
+        sets = settings.sets(solution, found, epochs[-1].model, sum(tally.count for tally in tallies))
     return replace(estimate, influence=influence, forgery=forgery, kept=kept, sets=sets)
-
-
-def sets_of(
-    settings: Settings, chain: Chain, mechanisms: Mapping[str, ScoreMechanisms], solution: AnySolution | None
-) -> PredictionSets | None:
-    """Return the prediction sets of a chain with this solution; None if they are not asked for."""
-    if settings.wanted is None:
-        return None
-    answers = sum(
-        tally.count for epoch in chain.epochs for (_, question), tally in epoch.tallies.items() if question == "inside"
-    )
-    found = summaries(chain.epochs, mechanisms, settings.features)
-    return settings.sets(solution, found, chain.epochs[-1].model, answers)
 
 
 def equations(settings: Settings, chains: Sequence[Learned]) -> Sequence[Learned]:
@@ -355,7 +343,7 @@ class SharedScoreEngine(ScoreEngine):
     it in one piece with its state before anybody can read it, so that a crash never makes two. The others receive it.
     """
 
-    def __init__(self, settings: Settings, mechanisms: Mapping[str, ScoreMechanisms]) -> None:
+    def __init__(self, settings: Settings, mechanisms: LevelMechanisms) -> None:
         super().__init__(settings, mechanisms)
         self._models = _models(self.now)
 
@@ -469,8 +457,6 @@ class SharedScoreEngine(ScoreEngine):
         # Twice as many: releases admitted before the newest models arrived are learned after them.
         self._models = dict(sorted(self._models.items())[-2 * REMEMBERED :])
         return Chain(count, tuple(sorted(epochs, key=attrgetter("start")))[-REMEMBERED:])
-
-    # State
 
     def _read(self, state: Mapping[str, Any]) -> Chain:
         chain = super()._read(state)

@@ -26,14 +26,14 @@ from murk.learners.core.coordinates import contrasts, flattened
 from murk.learners.core.scoring import classes
 from murk.learners.core.scoring.classes import ClassLines, ClassSolution
 from murk.learners.core.scoring.line import ProbabilityLine
-from murk.learners.core.scoring.mechanism import ScoreMechanisms, score_mechanisms
+from murk.learners.core.scoring.mechanism import LevelMechanisms, ScoreMechanisms, score_mechanisms
 from murk.learners.core.scoring.model import Expected, Model, Question, Response, Rows, mean_matrix
 from murk.learners.core.scoring.moments import UNEVEN, extent_of, pooled
 from murk.learners.core.scoring.public import CurveSolution, PublicSolution
 from murk.learners.core.scoring.settings import AnySolution, Settings, disagreement
 from murk.learners.core.scoring.shares import Shares
 from murk.learners.core.scoring.solve import Solution
-from murk.learners.core.scoring.sums import Epoch, Key, Summary, Tally, most_answers, share_of, step_of, summaries
+from murk.learners.core.scoring.sums import Epoch, Key, Summaries, Tally, most_answers, share_of, step_of, summaries
 from murk.learners.estimates.effects import mean_slope
 from murk.learners.estimates.estimate import Estimate, Extent, People
 from murk.learners.estimates.forgers import SLACK, Influence, longest, noise_of_number
@@ -57,9 +57,7 @@ class Need:
     people: int | None = None  # total number of people, at these budgets
     budgets: Mapping[str, Guarantee] = field(default_factory=dict)  # level to guarantee, with the current people
     public_rows: int | None = None  # number of public covariates like the people's, with the current people and budgets
-    # whether it may take far more: the curvature along this coefficient is still hidden by noise, and is taken to be
-    # like that along the others
-    least: bool = False
+    least: bool = False  # whether it may take far more: noise still hides the curvature along this coefficient
     seen: bool = True  # whether enough stood out from noise for a forecast
 
     def to_dict(self) -> dict[str, Any]:
@@ -119,8 +117,8 @@ class Outlook:
 
     settings: Settings
     solution: AnySolution
-    found: Sequence[Summary]  # the epochs' mean answers that it solves
-    mechanisms: Mapping[str, ScoreMechanisms]  # level to mechanisms
+    found: Summaries  # the epochs' mean answers that it solves
+    mechanisms: LevelMechanisms  # level to mechanisms
     counts: Mapping[str, int]  # level to its number of releases
 
     @property
@@ -153,8 +151,6 @@ class Outlook:
             needs[names[j]] = Need(people, self._budgets(factor), int(rows[j]) or None, least=not visible[j])
         return needs
 
-    # More people
-
     def _times(self, model: Model, quantile: float, unknown: NDArray[np.bool_], limits: Floats) -> Floats:
         """Return the multiple of the people that each coefficient needs, (p,): a power of two, or infinite."""
         factors, factor = np.full(len(unknown), math.inf), 4
@@ -180,7 +176,7 @@ class Outlook:
             return np.zeros(len(self.settings.reported), dtype=bool)
         return np.asarray(halves <= limits)
 
-    def _epoch(self, model: Model, people: int) -> list[Summary]:
+    def _epoch(self, model: Model, people: int) -> Summaries:
         """Return the mean answers of an epoch in which all answer as expected, with the present shares of levels."""
         tallies: dict[Key, Tally] = {}
         for question, share in model.shares.items():
@@ -238,8 +234,6 @@ class Outlook:
         noise = np.sqrt(np.einsum("ij,ik,kj->j", along**2, matrices.variances, along**2))
         return np.asarray(measured > _SEEN * noise)
 
-    # Larger budgets
-
     def _budgets(self, factor: float) -> dict[str, Guarantee]:
         """Return guarantees, by level, that make releases worth ``factor`` times as much; empty if one is too large."""
         if math.isinf(factor):
@@ -273,8 +267,6 @@ class Outlook:
             low, high = (low, middle) if enough(middle) else (middle, high)
         budget: Guarantee = replace(guarantee, **{name: float(f"{high:.2g}")})
         return budget
-
-    # Public rows
 
     def _rows(self, model: Model, quantile: float, unknown: NDArray[np.bool_], limits: Floats) -> Integers:
         """Return the fewest public rows that suffice, (p,); 0 where none do, or there are some already."""
@@ -333,7 +325,7 @@ def excesses(epochs: Iterable[Epoch]) -> tuple[Excess, ...]:
     return tuple(Excess(question, *both) for question, both in sorted(totals.items()))
 
 
-def influence_of(question: Question, epochs: Sequence[Epoch], mechanisms: Mapping[str, ScoreMechanisms]) -> float:
+def influence_of(question: Question, epochs: Sequence[Epoch], mechanisms: LevelMechanisms) -> float:
     """Return how many standard errors one forged answer moves a coefficient; 0 where nobody answered the question."""
     farthest, noise = 0.0, 0.0
     for level, pair in mechanisms.items():
@@ -362,7 +354,7 @@ class Forgery:
     widened: float = 0.0  # standard errors by which intervals are widened for these
 
     @classmethod
-    def of(cls, epochs: Sequence[Epoch], mechanisms: Mapping[str, ScoreMechanisms]) -> Forgery:
+    def of(cls, epochs: Sequence[Epoch], mechanisms: LevelMechanisms) -> Forgery:
         """Return the influence and the signs of forged answers in epochs."""
         influences = [influence_of(question, epochs, mechanisms) for question in QUESTIONS_THAT_MOVE]
         exceeded = excesses(epochs)

@@ -28,10 +28,12 @@ from murk._arrays import Floats
 from murk.learners.core.scoring.model import Model, Response, Rows, directions, inverse, mean_matrix, probability
 from murk.learners.core.scoring.moments import CAREFUL, UNEVEN, Moments, drawn, pooled, remaining_error
 from murk.learners.core.scoring.solve import Solution, even_coordinates, far_from, first_rejected, lengthened
-from murk.learners.core.scoring.sums import Answer, Summary
+from murk.learners.core.scoring.sums import Answer, Summaries, Summary
 
 _Centred = tuple[Summary, Floats, Floats]
 _MatrixAnswer = tuple[Model, Answer | None, Callable[[], Floats], Floats]
+
+_Effects = tuple[Floats, Floats]  # of errors of A, (..., p, p, p), and of the share of labels, (..., p)
 
 _DOUBTED = 0.5  # relative error of the change of A between two epochs' coordinates, as predicted over normal rows
 _LEAST, _FLAT = 0.02, 0.02  # least share of labels present, and least eigenvalue of A relative to the mean one
@@ -64,7 +66,7 @@ class ProbabilityLine:
     zero whose ``c(z)`` weights people.
     """
 
-    def __init__(self, found: Sequence[Summary], moments: Moments) -> None:
+    def __init__(self, found: Summaries, moments: Moments) -> None:
         newest = next(each for each in reversed(found) if _is_centred(each)).model
         self.model = _at_zero(newest)
         self._transform = newest.transform
@@ -74,27 +76,26 @@ class ProbabilityLine:
         centred = [(each, *self._predicted_moments(each.model, rows)) for each in found]
         scatters = self._answers(centred, "scatter")
         self._share, self._share_variance = self._share_there(self._answers(centred, "curvature"), scatters)
-        self._matrix, self._error = self._second_moments(
-            scatters + self._answers(centred, "curvature", 1.0 / self._share), moments.kept
-        )
+        curvatures = self._answers(centred, "curvature", 1.0 / self._share)
+        self._matrix, self._error = self._second_moments(scatters + curvatures, moments.kept)
         self._constant = self._back.T[:, -1]
         self._rows, self._means = rows, moments.moment[-1]
         self._fit(found)
 
-    def _fit(self, found: Sequence[Summary]) -> None:
+    def _fit(self, found: Summaries) -> None:
         self.rate = _centre(next(each for each in reversed(found) if _is_centred(each)).model)
         self._equations = [self._equation(each, self._rows) for each in found if _is_centred(each)]
         self._solve()
         self.rate = float(np.clip(self._means @ self.values, 0.0, 1.0))
 
     @classmethod
-    def of(cls, found: Sequence[Summary], response: Response, moments: Moments | None = None) -> ProbabilityLine | None:
+    def of(cls, found: Summaries, response: Response, moments: Moments | None = None) -> ProbabilityLine | None:
         """Return the line of epochs, or None where they do not determine it."""
         if not response.binary or not tells_line(found):
             return None
         return cls(found, moments or Moments.of(found, response))
 
-    def with_scores(self, found: Sequence[Summary]) -> ProbabilityLine:
+    def with_scores(self, found: Summaries) -> ProbabilityLine:
         """Return the line of another label of the same people, from scores at the same models."""
         other = copy(self)
         for cached in ("covariance", "misfits"):
@@ -116,15 +117,12 @@ class ProbabilityLine:
         matrices: list[_MatrixAnswer] = []
         for each, expected, change in centred:
             answer: Answer | None = getattr(each, question)
-            scale = 2.0
-            if question == "curvature":
-                if np.any(each.model.origin[:-1]):
-                    continue
-                scale = 1.0 / float(_LOGISTIC.weights(each.model.origin[-1:], each.model.exponent)[0])
-            if answer is None:
+            model = each.model
+            if answer is None or (question == "curvature" and np.any(model.origin[:-1])):
                 continue
-            answer = answer.times(scale * factor)
-            matrices.append((_at_zero(each.model), answer, partial(np.asarray, expected), _DOUBTED * change))
+            weight = 0.5 if question == "scatter" else _LOGISTIC.weights(model.origin[-1:], model.exponent)[0]
+            answer = answer.times(1.0 / float(weight) * factor)
+            matrices.append((_at_zero(model), answer, partial(np.asarray, expected), _DOUBTED * change))
         return matrices
 
     def _pool(self, asked: Sequence[_MatrixAnswer]) -> tuple[Floats, Floats]:
@@ -220,8 +218,7 @@ class ProbabilityLine:
         pull = self._error_effects(whitened)
         return self._joint(middle, pull, self, pull)
 
-    def _error_effects(self, whitened: Floats) -> tuple[Floats, Floats]:
-        """Return the effect of errors of A, (..., p, p, p), and of the share of labels, (..., p), on the equations."""
+    def _error_effects(self, whitened: Floats) -> _Effects:
         p = whitened.shape[-1]
         ratio, turned = np.zeros(whitened.shape), np.zeros((*whitened.shape, p, p))
         for one, (design, weighed) in zip(self._equations, self._designs, strict=True):
@@ -231,9 +228,7 @@ class ProbabilityLine:
             ratio += h @ (weighed.T @ design).T / self._share
         return turned, ratio
 
-    def _joint(
-        self, middle: Floats, pull: tuple[Floats, Floats], line: ProbabilityLine, other: tuple[Floats, Floats]
-    ) -> Floats:
+    def _joint(self, middle: Floats, pull: _Effects, line: ProbabilityLine, other: _Effects) -> Floats:
         """Return the covariance with another line of the same people; ``middle`` is the part from equations' noise."""
         flat = pull[0].reshape(*middle.shape[:-1], -1)
         both = (other[0] + other[0].swapaxes(-1, -2)).reshape(flat.shape)
@@ -294,9 +289,7 @@ class ProbabilityLine:
         return np.where(halves < _WIDEST, halves, math.inf)
 
 
-def next_model(
-    solution: Solution, found: Sequence[Summary], fitted: Model, people: int, noise: tuple[float, float]
-) -> Model:
+def next_model(solution: Solution, found: Summaries, fitted: Model, people: int, noise: tuple[float, float]) -> Model:
     """Return the fitted model; if noise would hide its curvature, return a model that determines the line.
 
     ``people`` will answer at it. ``noise`` holds the noise variances of an entry of a score and of a matrix, in units
@@ -331,7 +324,7 @@ def matrix_share(signal: float, largest: float, reach: float, noise: tuple[float
     return min(max(part / (1.0 + part), _FEWEST), _MOST)
 
 
-def tells_line(found: Sequence[Summary]) -> bool:
+def tells_line(found: Summaries) -> bool:
     """Return whether epochs determine the line: some scores are centred at one probability, and there are scatters."""
     return any(map(_is_centred, found)) and any(each.scatter for each in found)
 

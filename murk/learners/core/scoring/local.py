@@ -36,9 +36,8 @@ MOST_BUDGETS: Final = 64
 class LocalScores(RecordEngine, ScoreEngine):
     """A chain that draws each record's question, randomizes the answer and learns it, once.
 
-    Sums are kept by level. A person's own budget becomes a level named by its guarantee. Predictions use the solution
-    at the last count given by `shown_next`, so that they depend on the learned records alone. ``guarantees`` includes
-    the level ``"default"``, and ``make`` makes the mechanisms of a guarantee.
+    Sums are kept by level; a person's own budget becomes a level named by its guarantee. Predictions use the solution
+    at the last count given by `shown_next`. ``make`` makes the mechanisms of a guarantee.
     """
 
     _kernels = k
@@ -69,14 +68,6 @@ class LocalScores(RecordEngine, ScoreEngine):
             return self._names[guarantee]
         except (KeyError, TypeError):
             return self._new_level(guarantee)
-
-    def row_levels(self, budget: Guarantee | Sequence[Guarantee] | None, rows: int) -> list[str]:
-        """Return each row's level, or a single one for all rows; raise UserError unless there is a budget for each."""
-        if not isinstance(budget, Sequence):
-            return ["default" if budget is None else self.level(budget)]
-        if len(budget) != rows:
-            raise UserError(f"X has {rows} rows, budget has {len(budget)}")
-        return [self.level(each) for each in budget]
 
     @in_turn
     def _new_level(self, guarantee: Guarantee) -> str:
@@ -240,8 +231,6 @@ class LocalScores(RecordEngine, ScoreEngine):
         kept = [one for one in solved if one[0] is now or one[0] is now.shown]
         self._solved = (*kept, (chain, solved_estimate))[-2:]
         return solved_estimate
-
-    # State
 
     def __getstate__(self) -> dict[str, Any]:
         # A copy makes solutions and the kernel's memory anew.

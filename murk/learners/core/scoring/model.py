@@ -208,6 +208,11 @@ class Response:
         bounded = exponent * np.clip(logit, -LARGEST_LOGIT, LARGEST_LOGIT)
         return np.minimum(1.0, np.exp(-bounded)), -np.minimum(1.0, np.exp(bounded))
 
+    @cached_property
+    def basis(self) -> Floats:
+        """The matrix (K, c) from contrasts, or from the log odds of a binary target, to each class's log odds."""
+        return contrasts(self.classes) if self.classes else np.array([[0.0], [1.0]])
+
     def weights(self, logit: Floats, exponent: float) -> Floats:
         """Return w(t), at most 1/2."""
         if not self.binary:
@@ -215,11 +220,6 @@ class Response:
         high, low = self.answers(logit, exponent)
         p = probability(logit)
         return np.asarray(p * (1.0 - p) * (high - low))
-
-
-def label_basis(response: Response) -> Floats:
-    """Return the matrix (K, c) from contrasts, or from the log odds of a binary target, to each class's log odds."""
-    return contrasts(response.classes) if response.classes else np.array([[0.0], [1.0]])
 
 
 def directions(X: Floats, model: Model, reach: float | None = None) -> Floats:
@@ -231,9 +231,7 @@ def directions(X: Floats, model: Model, reach: float | None = None) -> Floats:
     return np.asarray(Z * factor[:, None])
 
 
-def vectors(
-    X: Floats, y: Floats, model: Model, response: Response, question: Question, coverage: float = 0.0
-) -> Floats:
+def vectors(X: Floats, y: Floats, model: Model, response: Response, question: Question, coverage: float = 0) -> Floats:
     """Return the mechanism's inputs for coded records, (m, p): scores, or the v of matrices ``v v'`` in units of M/2.
 
     Missing targets (NaN) give zeros except in a scatter: curvatures over scatters are the share of targets present.
@@ -243,15 +241,13 @@ def vectors(
     if question == "inside":
         sets, out = model.sets, empty((len(X), 1))
         assert sets is not None
-        basis = label_basis(response)
-        classes = len(basis) if response.binary or response.classes else 0
-        kernels.inside(X, y, sets.origin, sets.threshold, basis, classes, 2.0 * coverage - 1.0, out)
+        classes = len(response.basis) if response.binary or response.classes else 0
+        kernels.inside(X, y, sets.origin, sets.threshold, response.basis, classes, 2.0 * coverage - 1.0, out)
         return out
     p = len(model.transform)
     if response.classes and question == "score":
-        out = empty((len(X), len(model.origin)))
-        basis = contrasts(response.classes)
-        kernels.class_scores(X, y, model.origin, model.transform, model.reach, model.exponent, basis, out)
+        out, origin = empty((len(X), len(model.origin))), model.origin
+        kernels.class_scores(X, y, origin, model.transform, model.reach, model.exponent, response.basis, out)
         return out
     out = empty((len(X), p))
     reach, place = model.reach if question == "score" else model.matrix_reach, QUESTIONS.index(question)

@@ -11,7 +11,7 @@ import numpy as np
 
 from murk._arrays import Floats
 from murk.learners.core.scoring.model import Model, Response, Rows, inverse, mean_matrix
-from murk.learners.core.scoring.sums import Answer, Summary
+from murk.learners.core.scoring.sums import Answer, Summaries, Summary
 from murk.learners.estimates.estimate import Extent
 
 _SIGNIFICANT = 2.0  # standard errors from which a mean square's excess over its noise counts
@@ -34,14 +34,12 @@ class Moments:
     kept: float = 0.0  # share kept of the matrices' differences from isotropic features, and of their noise
 
     @classmethod
-    def of(cls, found: Sequence[Summary], response: Response) -> Moments:
+    def of(cls, found: Summaries, response: Response) -> Moments:
         """Return the moments of all epochs' released scatters, shrunk towards isotropic ones, more if noisier."""
         newest = found[-1].model
-        p, base = len(newest.transform), unstretched(newest)
-        back, turn = inverse(base), _rotation(newest)
-        size = p * (p + 1) / 2
-        rows = _even_rows(newest)
-        together = _scatters(found, response, rows)
+        base, back, turn, rows = _isotropic(newest)
+        p, size = len(base), len(base) * (len(base) + 1) / 2
+        together = _scatters(found, response, rows, turn @ base)
         if together is None:
             return cls(np.eye(p), np.eye(p), 1.0, False, base)
         measured, expected, variances = together.measured, together.expected, together.variances
@@ -64,36 +62,33 @@ class Moments:
         return cls(moment / moment[-1, -1], shape, math.sqrt(p) / length, settled, base, kept)
 
 
-def _rotation(newest: Model) -> Floats:
-    return facing(inverse(unstretched(newest)).T @ newest.origin)
-
-
-def _even_rows(newest: Model) -> Rows:
-    """Return normal rows of isotropic features in the coordinates ``B x``."""
-    back = inverse(unstretched(newest))
+def _isotropic(newest: Model) -> tuple[Floats, Floats, Floats, Rows]:
+    """Return B, its inverse, a rotation that turns ``B x`` along the coefficients, and normal rows isotropic in it."""
+    base = unstretched(newest)
+    back = inverse(base)
     moment = back @ back.T
-    return Rows.normal(moment / moment[-1, -1], np.array(newest.origin))
+    rows = Rows.normal(moment / moment[-1, -1], np.array(newest.origin))
+    return base, back, facing(back.T @ newest.origin), rows
 
 
-def _scatters(found: Sequence[Summary], response: Response, rows: Rows) -> Pooled | None:
-    """Return released scatters (and curvatures at origin zero) pooled in ``B x`` turned along the coefficients."""
-    newest = found[-1].model
+def _scatters(found: Summaries, response: Response, rows: Rows, onto: Floats) -> Pooled | None:
+    """Return released scatters (and curvatures at origin zero) pooled in the coordinates ``onto``."""
     answers: list[tuple[Model, Answer | None, Callable[[], Floats]]] = []
     for each in found:
         predicted = partial(mean_matrix, each.model, rows, response, flat=True)
         answers.append((each.model, each.scatter, predicted))
         if not np.any(each.model.origin):
             answers.append((each.model, each.curvature, predicted))
-    return pooled(answers, _rotation(newest) @ unstretched(newest))
+    return pooled(answers, onto)
 
 
-def extent_of(found: Sequence[Summary], response: Response) -> Extent | None:
+def extent_of(found: Summaries, response: Response) -> Extent | None:
     """Return the features' second moments from released scatters, without shrinkage."""
-    newest = found[-1].model
-    together = _scatters(found, response, _even_rows(newest))
+    base, _, turn, rows = _isotropic(found[-1].model)
+    onto = turn @ base
+    together = _scatters(found, response, rows, onto)
     if together is None:
         return None
-    onto = _rotation(newest) @ unstretched(newest)
     back = inverse(onto)
     return Extent(back @ together.measured @ back.T, back.T, together.variances)
 
@@ -216,7 +211,7 @@ class Curvature:
     error: float  # variance of the remaining error of an entry
 
     @classmethod
-    def of(cls, found: Sequence[Summary], rows: Rows, response: Response, absorbed: float = 0.0) -> Curvature:
+    def of(cls, found: Summaries, rows: Rows, response: Response, absorbed: float = 0.0) -> Curvature:
         """Return the correction of the rows' curvature by all epochs' released curvatures.
 
         ``absorbed`` is the share of these curvatures' noise that the rows' moments contain.

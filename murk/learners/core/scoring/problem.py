@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
@@ -13,7 +13,7 @@ from murk.errors import UserError
 from murk.learners.core.coordinates import matrix_size
 from murk.learners.core.scoring.engine import ScoreEngine, SharedScoreEngine, drift_of, lengths_of, merged
 from murk.learners.core.scoring.estimate import ScoreEstimate
-from murk.learners.core.scoring.mechanism import ScoreMechanisms, score_mechanisms
+from murk.learners.core.scoring.mechanism import LevelMechanisms, ScoreMechanisms, score_mechanisms
 from murk.learners.core.scoring.model import ALL_QUESTIONS, QUESTIONS, Model, Question, asked, vectors
 from murk.learners.core.scoring.settings import REMEMBERED, Settings
 from murk.learners.estimates.drift import Drift
@@ -38,7 +38,7 @@ class ScoreProblem:
     """The questions of a task of scores, their bounds and mechanisms."""
 
     settings: Settings  # the public settings
-    mechanisms: Mapping[str, ScoreMechanisms]  # level name to the two mechanisms of that level
+    mechanisms: LevelMechanisms  # level name to the two mechanisms of that level
     kind: ClassVar[str] = "score"
     interactive: ClassVar[bool] = True
     _last: list[tuple[Floats, Model] | None] = field(
@@ -195,7 +195,7 @@ def covariates_of(task: Task) -> PublicCovariates | None:
     return covariates
 
 
-def level_mechanisms(task: Task, settings: Settings) -> Mapping[str, ScoreMechanisms]:
+def level_mechanisms(task: Task, settings: Settings) -> LevelMechanisms:
     """Return a task's mechanisms by level; raise UserError if one cannot provide its level's guarantee."""
 
     def mechanisms(guarantee: Guarantee) -> ScoreMechanisms:

@@ -15,7 +15,7 @@ Volinsky, "Bayesian model averaging", 1999); its variance adds the differences b
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
 from statistics import NormalDist
@@ -29,7 +29,7 @@ from murk.learners.core.coordinates import flattened, whitening
 from murk.learners.core.scoring.model import Expected, Model, Response, Rows, directions, inverse, mean_matrix
 from murk.learners.core.scoring.moments import gain, own_variance
 from murk.learners.core.scoring.solve import LOGIT_SQUARE, ORIGIN_VARIANCE, PRIOR_VARIANCE, first_rejected
-from murk.learners.core.scoring.sums import Answer, Summary
+from murk.learners.core.scoring.sums import Answer, Summaries
 from murk.learners.estimates.misfit import UNLIKE, excess
 
 _NUMBERS = 600  # largest number of entries for which all entries of a curvature are used
@@ -60,8 +60,7 @@ class Equation:
 class ReleasedMoments:
     """The releases, and each row's terms of their expectation.
 
-    Scores have terms ``base + level bend``, where only the level (a probability, or a line's height) depends on the
-    coefficients; the curvature's terms do not.
+    Scores have terms ``base + level bend``; only the level (a probability, or a line's height) depends on coefficients.
     """
 
     groups: list[list[Equation]]  # groups of equations, each solved as one
@@ -74,7 +73,7 @@ class ReleasedMoments:
     own: Floats  # covariance of the released curvature's noise
 
     @classmethod
-    def of(cls, found: Sequence[Summary], response: Response, rows: Rows) -> ReleasedMoments:
+    def of(cls, found: Summaries, response: Response, rows: Rows) -> ReleasedMoments:
         """Extract the scores and curvatures of all epochs, and compute the rows' terms of their expectations."""
         groups = _grouped(found, response, rows)
         measured, matrices, own = _pooled(found, response, rows)
@@ -124,7 +123,7 @@ class ReleasedMoments:
         return np.concatenate([scores, np.zeros((self.matrices.shape[1], len(theta)))])
 
 
-def _grouped(found: Sequence[Summary], response: Response, rows: Rows) -> list[list[Equation]]:
+def _grouped(found: Summaries, response: Response, rows: Rows) -> list[list[Equation]]:
     """Return epochs' equations, grouped by exponent and similar variance, weighted by precision in each group."""
     newest = found[-1].model
     groups: dict[tuple[float, int], list[Equation]] = {}
@@ -147,7 +146,7 @@ def _variance(answer: Answer) -> float:
     return answer.noise + answer.share + answer.whole
 
 
-def _pooled(found: Sequence[Summary], response: Response, rows: Rows) -> tuple[Floats, Floats, Floats]:
+def _pooled(found: Summaries, response: Response, rows: Rows) -> tuple[Floats, Floats, Floats]:
     """Return the mean curvature in the newest coordinates, rows' terms of it, and its noise's covariance."""
     newest = found[-1].model
     p = len(newest.origin)
@@ -218,7 +217,7 @@ class PublicSolution:
 
     public = True
 
-    def __init__(self, found: Sequence[Summary], response: Response, rows: Rows) -> None:
+    def __init__(self, found: Summaries, response: Response, rows: Rows) -> None:
         self.newest = found[-1].model
         self.features = p = len(self.newest.origin)
         self.checked = any(each.model.curvature > 0.0 for each in found)
@@ -352,7 +351,7 @@ class PublicSolution:
                 break
         return theta, share
 
-    def refit(self, found: Sequence[Summary]) -> PublicSolution:
+    def refit(self, found: Summaries) -> PublicSolution:
         """Return the solution for other answers."""
         return PublicSolution(found, self.response, self.rows)
 
@@ -448,8 +447,6 @@ class PublicSolution:
             return total < alpha
 
         return rejected
-
-    # The next epoch
 
     @cached_property
     def _tilted(self) -> Rows:

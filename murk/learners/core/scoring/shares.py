@@ -13,7 +13,6 @@ known exactly, and the sampling of people.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from functools import cached_property
 from typing import Final
 
@@ -22,7 +21,7 @@ import numpy as np
 from murk._arrays import Floats
 from murk.learners.core.coordinates import contrasts
 from murk.learners.core.scoring.model import Response, Rows
-from murk.learners.core.scoring.sums import Answer, Summary
+from murk.learners.core.scoring.sums import Answer, Summaries
 
 _KNOWN: Final = 0.25  # largest relative standard error of the share of targets present that leaves intervals bounded
 _SURELY: Final = 2.0  # standard errors from which missing targets are reported
@@ -40,7 +39,7 @@ class Shares:
     alike = True
     doubt = 0.0
 
-    def __init__(self, found: Sequence[Summary], response: Response) -> None:
+    def __init__(self, found: Summaries, response: Response) -> None:
         self.response = response
         self._answers = [each.score for each in found if each.score is not None]
         self._basis = contrasts(response.classes)
@@ -60,7 +59,7 @@ class Shares:
         self._reported = np.eye(self.features)[1:] if response.binary else np.eye(self.features)
         self.values = 2.0 * self._reported @ self._of_present - 1.0
 
-    def refit(self, found: Sequence[Summary]) -> Shares:
+    def refit(self, found: Summaries) -> Shares:
         """Return the shares by other answers."""
         return Shares(found, self.response)
 

@@ -20,7 +20,7 @@ constants were chosen on generated tasks; docs/scores.md states the coverage.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import cached_property, partial
 
 import numpy as np
@@ -30,7 +30,7 @@ from murk._arrays import Floats, Integers
 from murk.errors import MurkError
 from murk.learners.core.scoring.model import Expected, Model, Response, Rows, inverse, power
 from murk.learners.core.scoring.moments import UNEVEN, Curvature, Moments, gain, stretched
-from murk.learners.core.scoring.sums import Summary
+from murk.learners.core.scoring.sums import Summaries
 
 Rejected = Callable[[Integers, Floats], NDArray[np.bool_]]
 
@@ -43,15 +43,14 @@ _STRETCHED = 4.0  # largest stretch in units of the reach: a smaller one would h
 _UNBOUNDED = 8.0  # intervals nearly as wide as the prior's count as unbounded
 _AT_ONCE = 2**20  # largest number of floats in memory while several coefficients' intervals are computed
 _LEAST = 0.02  # least share of targets present
+_CLOSE = 1e-6  # largest step at which a solution counts as found
 _CURVE_ERROR = 0.3  # relative error of the normal rows' curve between an epoch's origin and the solution
 
 
 class _Equations:
     """Epochs' mean scores and their expectations, side by side, (k, ...)."""
 
-    def __init__(
-        self, asked: Sequence[Summary], rows: Rows, response: Response, curvature: Curvature, back: Floats
-    ) -> None:
+    def __init__(self, asked: Summaries, rows: Rows, response: Response, curvature: Curvature, back: Floats) -> None:
         answers = [each.score for each in asked if each.score is not None]
         factor, changes = 1.0 if response.binary else 2.0, [each.model.transform @ back for each in asked]
         self.expected = [Expected.of(each.model, rows, response) for each in asked]
@@ -94,7 +93,7 @@ class Solution:
     doubt = 0.0  # normal rows claim nothing about people but their second moments
     missing = 0.0  # without public rows, missing targets are part of the curvature's ratio
 
-    def __init__(self, found: Sequence[Summary], response: Response, *, unlike: bool = False) -> None:
+    def __init__(self, found: Summaries, response: Response, *, unlike: bool = False) -> None:
         self.response = response
         self.newest = found[-1].model
         self.features = p = len(self.newest.origin)
@@ -117,7 +116,7 @@ class Solution:
         """The share of people with a target, and its standard error, with that of people unlike the normal rows."""
         return self.curvature.ratio, math.hypot(float(self.curvature.root[0, 0]), UNEVEN / 2.0)
 
-    def refit(self, found: Sequence[Summary]) -> Solution:
+    def refit(self, found: Summaries) -> Solution:
         """Return the solution for other answers, solved in the same way."""
         return Solution(found, self.response, unlike=self.unlike)
 
@@ -132,11 +131,11 @@ class Solution:
         logit = self.rows.points @ theta
         return self.curvature.ratio * np.array([one.spread(logit) for one in self._stacked.expected])
 
-    def _noise(self, theta: Floats, scores: Floats, spreads: Floats, error: float) -> tuple[Floats, Floats]:
+    def _noise(self, theta: Floats, scores: Floats, spreads: Floats) -> tuple[Floats, Floats]:
         """Return two summands of S_k(theta) (see the module), (k, p, p): noise of single epochs, and shared errors."""
         stacked, identity = self._stacked, np.eye(self.features)
         way, h = stacked.displacements(theta)
-        shared = (error * stacked.gained**2 / 2.0)[:, None, None] * lengthened(h, 1.0, identity)
+        shared = (self.curvature.error * stacked.gained**2 / 2.0)[:, None, None] * lengthened(h, 1.0, identity)
         # The difference between G_k and its tangent at the origin.
         curved = scores - stacked.start - (stacked.tangent @ way[..., None])[..., 0]
         bent = lengthened(self.curvature.ratio * _CURVE_ERROR * curved, 1.0 / self.features, identity)
@@ -171,7 +170,7 @@ class Solution:
         for _ in range(_FITS):
             theta = solution[: self.features]
             scores = self._stacked.scores(self.response.level(self.rows.points @ theta))
-            own, shared = self._noise(theta, scores, self._spreads_at(theta), self.curvature.error)
+            own, shared = self._noise(theta, scores, self._spreads_at(theta))
             terms = partial(self._terms, pull=pull, inverses=inverse(own + shared))
             solution = descend(solution, terms, _STEPS)
         if not np.all(np.isfinite(solution)):
@@ -193,7 +192,7 @@ class Solution:
         p, curvature, stacked = self.features, self.curvature, self._stacked
         prior, h = _with_unknowns(np.eye(p) / PRIOR_VARIANCE), stacked.displacements(theta)[1]
         scores = stacked.scores(self.response.level(theta @ self.rows.points.T))
-        own, shared = self._noise(theta, scores, self._spreads, curvature.error)
+        own, shared = self._noise(theta, scores, self._spreads)
         along = np.sum(stacked.along * h, axis=-1, keepdims=True) * stacked.along
         unknown = np.stack([scores, along], axis=-1) @ curvature.root
         slopes = np.concatenate([np.broadcast_to(self._slopes, (*unknown.shape[:-1], p)), unknown], axis=-1)
@@ -215,9 +214,8 @@ class Solution:
         """Squared residual of each epoch's mean score, in units of its variance, (k,)."""
         if not self._asked:
             return np.zeros(0)
-        logit = self.rows.points @ self.values
-        scores = self._stacked.scores(self.response.level(logit))
-        own, shared = self._noise(self.values, scores, self._spreads, self.curvature.error)
+        scores = self._stacked.scores(self.response.level(self.rows.points @ self.values))
+        own, shared = self._noise(self.values, scores, self._spreads)
         left = self._stacked.mean - self._expected(self._solution)[0]
         return np.asarray(np.einsum("ki,kij,kj->k", left, inverse(own + shared), left))
 
@@ -231,8 +229,6 @@ class Solution:
     def half_widths(self, quantile: float) -> Floats:
         """Return the half-widths of all intervals, (p,); infinite where a coefficient was not learned."""
         return first_rejected(self.values, self.covariance, quantile, far_from(self.values, self._covariance, quantile))
-
-    # The next epoch
 
     def next_model(self, reach: float, exponent: float, shares: tuple[float, float]) -> Model:
         """Return the next epoch's model: its origin is the solution, and its transform makes curvature isotropic."""
@@ -326,9 +322,6 @@ def _first_distances(rejected: Rejected, start: Floats) -> Floats:
         beyond = rejected(left, middle)
         low[left], high[left] = np.where(beyond, low[left], middle), np.where(beyond, middle, high[left])
     return np.where(endless, math.inf, high)
-
-
-_CLOSE = 1e-6
 
 
 def descend(at: Floats, terms: Callable[[Floats], tuple[Floats, Floats, float]], steps: int) -> Floats:

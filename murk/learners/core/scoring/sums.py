@@ -12,7 +12,7 @@ import numpy as np
 from murk._arrays import Floats, Integers
 from murk.errors import MurkError
 from murk.learners.core.coordinates import matrix_size, symmetric
-from murk.learners.core.scoring.mechanism import ScoreMechanisms
+from murk.learners.core.scoring.mechanism import LevelMechanisms, ScoreMechanisms
 from murk.learners.core.scoring.model import ALL_QUESTIONS, QUESTIONS, Model, Question, model_size
 from murk.learners.estimates.forgers import longest
 from murk.privacy.mechanisms.base import Wrapped
@@ -107,11 +107,7 @@ def share_of(model: Model, question: Question) -> float:
 
 
 def most_answers(releases: int, share: float, nats: float = NATS) -> float:
-    """Return a bound on the answers to a question of this share that fails with probability at most e^-nats.
-
-    >>> round(most_answers(100_000, 0.05)), most_answers(100_000, 0.0)
-    (5562, 0.0)
-    """
+    """Return a bound on answers to a question of this share that fails with probability e^-nats at most (Bernstein)."""
     if share <= 0.0:
         return 0.0
     varies = releases * share * max(1.0 - share, 0.0)
@@ -151,7 +147,10 @@ class Summary:
     inside: Answer | None = None
 
 
-def summaries(epochs: Sequence[Epoch], mechanisms: Mapping[str, ScoreMechanisms], features: int) -> list[Summary]:
+Summaries = Sequence[Summary]
+
+
+def summaries(epochs: Sequence[Epoch], mechanisms: LevelMechanisms, features: int) -> list[Summary]:
     """Return the mean answers of epochs, combining levels by inverse variance."""
     means = []
     for epoch in epochs:
@@ -162,9 +161,7 @@ def summaries(epochs: Sequence[Epoch], mechanisms: Mapping[str, ScoreMechanisms]
     return means
 
 
-def _answer(
-    epoch: Epoch, question: Question, mechanisms: Mapping[str, ScoreMechanisms], features: int
-) -> Answer | None:
+def _answer(epoch: Epoch, question: Question, mechanisms: LevelMechanisms, features: int) -> Answer | None:
     weight, noise, share, whole, farthest = 0.0, 0.0, 0.0, 0.0, 0.0
     size = next(iter(mechanisms.values())).mechanism(question).dimension
     total = np.zeros(size)
