@@ -87,7 +87,7 @@ class ScoreForger:
 
     def __init__(self, model):
         engine = model._require()
-        self.chain, self.settings, self.mechanisms = engine._now, engine.settings, dict(engine.mechanisms)
+        self.chain, self.settings, self.mechanisms = engine.now, engine.settings, dict(engine.mechanisms)
         self.honest = self.estimate(self.chain)
 
     def estimate(self, chain):

@@ -89,7 +89,7 @@ def secrets_of(model: Any, x: Any, y: Any, seed: int | None) -> list[int]:
     else:
         pair = engine.mechanisms["default"]
         problem = ScoreProblem(engine.settings, {"default": pair})
-        model_now = engine._now.epochs[-1].model.flat
+        model_now = engine.now.epochs[-1].model.flat
         given = [
             (pair.mechanism(question), problem.vectors(X, np.array([float(y)]), model_now, question))
             for question in problem.questions

@@ -7,9 +7,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
-from murk._arrays import Floats
+from murk._arrays import Floats, Integers
 from murk._lazy import LazyLevels, bounding
 from murk.errors import MurkError, UserError
 from murk.learners.estimates.estimate import Estimate
@@ -127,19 +126,13 @@ class AskingProblem(InteractiveProblem, Protocol):
     def questions(self) -> tuple[str, ...]:
         """All questions."""
 
-    def ask(self, noise: NoiseSource, indices: NDArray[np.int64], model: Floats) -> Sequence[str]:
+    def ask(self, noise: NoiseSource, indices: Integers, model: Floats) -> Sequence[str]:
         """Draw each record's question by the model's shares, with random words of ``noise`` (`Purpose.QUESTION`)."""
 
     def mechanism(self, level: str, question: str) -> Randomizer:
         """Return the mechanism for answers to a question at a level."""
 
-    def vectors(
-        self,
-        X: Floats,
-        y: Floats,
-        theta: Floats | None = None,
-        question: str | None = None,
-    ) -> Floats:
+    def vectors(self, X: Floats, y: Floats, theta: Floats | None = None, question: str | None = None) -> Floats:
         """Return the vectors of coded records that the mechanism of a question, by default the first, randomizes."""
 
 

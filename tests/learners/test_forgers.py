@@ -37,7 +37,7 @@ def learned():
 def forged_chain(model, place, question, count, payload):
     """The chain with so many equal answers more."""
     engine = model._require()
-    chain, epochs = engine._now, list(engine._now.epochs)
+    chain, epochs = engine.now, list(engine.now.epochs)
     epochs[place] = epochs[place].joined("default", question, Tally(count, [count * int(v) for v in payload]))
     return merged_of(engine.settings, [(Chain(chain.count + count, tuple(epochs)), dict(engine.mechanisms))]), epochs
 
@@ -92,9 +92,9 @@ def test_honest_people_answer_a_question_no_more_often(releases, share):
 
 def test_honest_answers_are_solved_as_they_are(learned, monkeypatch):
     engine = learned._require()
-    known = summaries(engine._now.epochs, engine.mechanisms, engine.settings.features)
+    known = summaries(engine.now.epochs, engine.mechanisms, engine.settings.features)
     monkeypatch.setattr(sums, "counted_answers", lambda epoch, level, question, tally: float(tally.count))
-    plain = summaries(engine._now.epochs, engine.mechanisms, engine.settings.features)
+    plain = summaries(engine.now.epochs, engine.mechanisms, engine.settings.features)
     for one, other in zip(known, plain, strict=True):
         for question in ("score", "scatter", "curvature"):
             left, right = getattr(one, question), getattr(other, question)
@@ -106,8 +106,8 @@ def test_honest_answers_are_solved_as_they_are(learned, monkeypatch):
 
 def test_answers_beyond_a_questions_share_count_for_no_more_than_it_and_widen_intervals(learned):
     engine = learned._require()
-    place = len(engine._now.epochs) - 1
-    honest = engine._now.epochs[place].tallies["default", "curvature"]
+    place = len(engine.now.epochs) - 1
+    honest = engine.now.epochs[place].tallies["default", "curvature"]
     found, epochs = forged_chain(learned, place, "curvature", 2_000, [v // honest.count for v in honest.total])
     (one,) = excesses(epochs)
     released = sum(tally.count for tally in epochs[place].tallies.values())
@@ -129,7 +129,7 @@ def test_answers_beyond_a_questions_share_count_for_no_more_than_it_and_widen_in
 
 def test_a_matrix_that_nobody_is_asked_for_counts_for_nothing(learned):
     engine = learned._require()
-    assert engine._now.epochs[0].model.scatter == 0.0
+    assert engine.now.epochs[0].model.scatter == 0.0
     size = engine.mechanisms["default"].matrix.dimension
     found, epochs = forged_chain(learned, 0, "scatter", 500, np.full(size, 2**22))
     assert summaries(epochs[:1], engine.mechanisms, 2)[0].scatter is None

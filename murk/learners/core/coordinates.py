@@ -24,9 +24,8 @@ def contrasts(classes: int) -> Floats:
 def whitening(second_moment: Floats) -> Floats:
     """Return the symmetric inverse square root ``W = M^-1/2`` of a public second-moment matrix, ``(p, p)``.
 
-    In coordinates ``z = W x`` the total error due to noise, ``tr(M) tr(M^-2)``, becomes ``p tr(M^-1)``: never more, and
-    far less for correlated or rare features. Raises UserError if M is not symmetric, not finite, or not positive
-    definite by a margin of 1e-10.
+    In coordinates ``z = W x`` the error due to noise, ``tr(M) tr(M^-2)``, becomes ``p tr(M^-1)``: never more. Raises
+    UserError if M is not symmetric, finite, and positive definite by a margin of 1e-10.
 
     >>> import numpy as np
     >>> whitening(np.diag([4.0, 1.0])).tolist()

@@ -18,7 +18,7 @@ from murk._arrays import Floats
 from murk._lines import LongRowError, csv_rows
 from murk.errors import UserError
 from murk.learners.core.coordinates import confine, flattened, matrix_size
-from murk.learners.core.values import numbers, target
+from murk.learners.core.values import frame_of, numbers, target
 from murk.learners.estimates.estimate import PublicCovariates
 from murk.stream.task.data.text_files import explain_row, open_text
 
@@ -93,9 +93,9 @@ class PublicSample:
     def read(cls, public: Any, names: Sequence[Any] | None = None) -> PublicSample:
         """Read public covariates once.
 
-        ``public`` is an array (n, k), a data frame, an iterable of mappings (a generator is used up), the path of a CSV
-        file (``.gz`` or not), or a sample. ``names`` are the columns in order; by default all columns, sorted (for an
-        array 0, 1, ...). Raises UserError if a column is missing, a value is not a finite number, or there are no rows.
+        ``public`` is an array (n, k), a data frame, an iterable of mappings, the path of a CSV file (``.gz`` or not),
+        or a sample; ``names`` are the columns in order, by default all, sorted. Raises UserError if there are no rows,
+        a column is missing, or a value is not a finite number.
 
         >>> sample = PublicSample.read(({"a": i % 2, "b": 1.0} for i in range(10)))
         >>> sample.names, sample.total, float(sample.moment[0, 0])
@@ -133,10 +133,8 @@ class PublicSample:
     def select(self, names: Sequence[Any]) -> PublicSample:
         """Return the sample with these columns, in this order; raise UserError if one of them is missing."""
         indices = _indices(self.names, names)
-        all_indices = [*indices, len(self.names)]
-        return PublicSample(
-            tuple(names), self.rows[:, indices], self.total, self.moment[np.ix_(all_indices, all_indices)]
-        )
+        every = [*indices, len(self.names)]
+        return PublicSample(tuple(names), self.rows[:, indices], self.total, self.moment[np.ix_(every, every)])
 
     def coded(self, reach: float, gain: float, constant: bool) -> Covariates:
         """Return covariates for fitting: rows shortened to ``reach``, times ``gain``, and with the ``constant``."""
@@ -178,8 +176,6 @@ def _blocks(public: Any, names: Sequence[Any] | None) -> tuple[tuple[Any, ...], 
             raise UserError(f"public covariates have {public.shape[1]} columns and the learner {len(chosen)} features")
         return chosen, (np.asarray(public[i : i + _CHUNK], dtype=np.float64) for i in range(0, len(public), _CHUNK))
     elif hasattr(public, "columns"):
-        from murk.learners.core.values import frame_of
-
         frame = frame_of(public)
         columns = list(frame.columns)
         chosen = tuple(sorted(columns, key=str) if names is None else names)

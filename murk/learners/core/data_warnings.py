@@ -24,9 +24,9 @@ class FirstRecords:
     """Checker of the first records of a simulation, which warns without quoting any of their values.
 
     Whether a record is learned must not depend on its values: text counts silently as 0, an undeclared label as
-    missing, and features in other units are shortened. With real noise a warning would depend on records, so
-    `murk.producers.Encoder` counts such values on the device. ``unit`` and ``target`` are the largest absolute values
-    expected of features and of a real target, None for any; ``labels`` tells whether targets are labels.
+    missing, and features in other units are shortened. Where noise is real, `murk.producers.Encoder` counts such values
+    on the device. ``unit`` and ``target`` are the largest absolute values expected of features and of a real target,
+    None for any.
     """
 
     def __init__(self, names: Sequence[Any], unit: float | None, target: float | None, labels: bool) -> None:

@@ -1,7 +1,6 @@
 """The population that a plan assumes: rows of covariates, and their effects on the target.
 
-Half-widths depend on how features vary together, on the size of effects, and on how rare a positive target is, so a
-plan states all three. The rows are the public covariates, or else two designs within the task's public bounds:
+The rows are the public covariates, or else two designs within the task's public bounds:
 
 *typical*: numbers with a standard deviation of two fifths of half their range, equally frequent categories, unrelated
 features.
@@ -9,8 +8,8 @@ features.
 *hard*: numbers with a standard deviation of .15 of half their range, one in twenty people in each category but the
 first, half of features' variance in common, and a real target at the ends of its range. Real people can be harder.
 
-The task's statements replace these: a feature's `typical` range (nine tenths of a normal distribution, clamped to the
-bounds) in both designs, and the target's `rate` or `typical` range.
+Statements of the task replace these: a feature's `typical` range (nine tenths of a normal distribution, clamped to the
+bounds), and the target's `rate` or `typical` range.
 """
 
 from __future__ import annotations
@@ -24,9 +23,8 @@ from statistics import NormalDist
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
-from murk._arrays import Floats
+from murk._arrays import Floats, Integers
 from murk.errors import UserError
 from murk.learners.core.scoring.sums import direction_spread
 from murk.learners.estimates.estimate import Estimate
@@ -61,12 +59,10 @@ _NINE_TENTHS: Final = NormalDist().inv_cdf(0.95)
 class Effects:
     """Assumed effects on the target."""
 
-    # Effect of each feature's standard deviation: an odds ratio, or a change of a real target in its own units; None
-    # for a moderate one (odds ratio 1.35, a twentieth of the range).
+    # Of each feature's standard deviation: an odds ratio, or a change of a real target; None for a moderate one.
     each: float | None = None
     named: Mapping[str, float] = field(default_factory=dict)  # the same per unit of named features, as in reports
-    # Share of positive targets, or of a real target's range below its mean; None for the task's `rate`, or the middle
-    # of `typical`, or else a half.
+    # Share of positive targets, or of a real target's range below its mean; None for the task's, or else a half.
     rate: float | None = None
 
     def __post_init__(self) -> None:
@@ -145,10 +141,9 @@ class Population:
             # Two target values with this mean and variance, as equally likely as the bounds allow.
             tilt = np.clip(1.0, spread / (1.0 - line), (1.0 + line) / np.maximum(spread, 1e-12))
             above = shares * tilt**2 / (1.0 + tilt**2)
+            weights = _even(np.concatenate([above, shares - above]))
             y = np.concatenate([line + spread / tilt, line - spread * tilt])
-            return Records(
-                np.concatenate([X, X]), np.clip(y, -1.0, 1.0), _even(np.concatenate([above, shares - above]))
-            )
+            return Records(np.concatenate([X, X]), np.clip(y, -1.0, 1.0), weights)
         y = np.repeat(labels, len(X))
         return Records(np.tile(X, (len(labels), 1)), y, _even((odds * shares[:, None]).T.ravel()))
 
@@ -166,9 +161,12 @@ def designs(task: Task, effects: Effects) -> tuple[Population, ...]:
     if task.covariates is not None:
         points, counts = task.covariates
         return (Population.of("public", points, counts / counts.sum(), task, effects),)
-    even = np.full(ROWS, 1.0 / ROWS)
+    even, target = np.full(ROWS, 1.0 / ROWS), task.target
+    stated = _typical(target)[1] if isinstance(target, RealTarget) and target.typical is not None else None
     return tuple(
-        Population.of(name, _drawn(task, spread, rare, common), even, task, effects, _residual(task, residual))
+        Population.of(
+            name, _drawn(task, spread, rare, common), even, task, effects, residual if stated is None else stated
+        )
         for name, spread, rare, common, residual in (
             ("typical", 0.4, None, 0.0, _RESIDUAL),
             ("hard", 0.15, 0.05, 0.5, 1.0),
@@ -185,7 +183,7 @@ def _drawn(task: Task, spread: float, rare: float | None, common: float) -> Floa
     levels = (np.arange(ROWS) + 0.5) / ROWS
     normal = np.array([NormalDist().inv_cdf(level) for level in levels])
 
-    def ranks() -> NDArray[np.int64]:
+    def ranks() -> Integers:
         own = math.sqrt(common) * shared + math.sqrt(1.0 - common) * rng.normal(size=ROWS)
         return np.argsort(np.argsort(own))
 
@@ -227,12 +225,6 @@ def _typical(block: NumberFeature | DateFeature | RealTarget) -> tuple[float, fl
     return ((first + last) / 2.0 - low) / half - 1.0, (last - first) / (2.0 * _NINE_TENTHS * half)
 
 
-def _residual(task: Task, residual: float) -> float:
-    """Return a real target's residual standard deviation: from its typical range if stated, else ``residual``."""
-    target = task.target
-    return _typical(target)[1] if isinstance(target, RealTarget) and target.typical is not None else residual
-
-
 def coefficients(task: Task, points: Floats, shares: Floats, effects: Effects) -> Floats:
     """Return the coded coefficients of the stated effects; raise UserError for one that the target cannot have."""
     coding, target, rate = task.coding, task.target, rate_of(task, effects).value
@@ -266,7 +258,7 @@ def coefficients(task: Task, points: Floats, shares: Floats, effects: Effects) -
         line = points @ slopes
         if float(np.max(np.abs(line))) > 1.0:
             raise UserError(
-                "these effects take a real target beyond its public bounds: state smaller effects, or wider bounds"
+                "effects take a real target beyond its public bounds: state smaller effects, or wider bounds"
             )
         return slopes
     if isinstance(rate, float):
@@ -348,12 +340,10 @@ _MISFIT: Final = 2.0  # error of a logistic model's effect fitted to moments, in
 def one_by_one(estimate: Callable[..., Estimate]) -> Callable[..., Iterator[Callable[[], Estimate]]]:
     """Turn a forecast for one number of people into a forecast for several numbers, each drawn independently."""
 
-    def estimates(
-        problem: Any, records: Records, counts: Sequence[int], *more: Any
-    ) -> Iterator[Callable[[], Estimate]]:
+    def several(problem: Any, records: Records, counts: Sequence[int], *more: Any) -> Iterator[Callable[[], Estimate]]:
         return (partial(estimate, problem, records, people, *more) for people in counts)
 
-    return estimates
+    return several
 
 
 def moments_variance(cross: float, squares: float, people: float) -> float:

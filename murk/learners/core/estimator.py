@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from river import base
 from river.utils import dataframe
 
+from murk._arrays import Floats
 from murk._scratch import keep, lasting, wiping
 from murk._turns import Turns
 from murk.errors import MurkError, UserError
@@ -80,7 +81,7 @@ class StreamEstimator(base.Estimator):
         """Return the code of a label or target; NaN if it is missing."""
 
     @abstractmethod
-    def _coded_many(self, y: Any) -> NDArray[np.float64]:
+    def _coded_many(self, y: Any) -> Floats:
         """Return the codes of a column of labels or targets, ``(n,)``."""
 
     @abstractmethod
@@ -104,7 +105,7 @@ class StreamEstimator(base.Estimator):
                 if not survey.left:
                     self._first_records = None
 
-    def _head(self, X: Any, y: NDArray[np.float64]) -> tuple[Iterable[tuple[Sequence[Any], float]], Iterable[Any]]:
+    def _head(self, X: Any, y: Floats) -> tuple[Iterable[tuple[Sequence[Any], float]], Iterable[Any]]:
         """Return the first rows as they were given, with coded targets, and the names of their features."""
         if isinstance(X, np.ndarray):
             columns, keys = [values.tolist() for values in X[:FIRST].T], self._names
@@ -181,7 +182,7 @@ class StreamEstimator(base.Estimator):
             return tuple(range(X.shape[1]))
         return tuple(sorted(frame_of(X).columns))
 
-    def _matrix(self, X: Any, names: tuple[Any, ...]) -> NDArray[np.float64]:
+    def _matrix(self, X: Any, names: tuple[Any, ...]) -> Floats:
         if isinstance(X, np.ndarray):
             if X.ndim != 2 or X.shape[1] != len(names):
                 raise UserError(f"an array of features must have shape (n, {len(names)}), got {X.shape}")
@@ -201,20 +202,12 @@ class StreamEstimator(base.Estimator):
         ]
         return keep(np.column_stack(columns))
 
-    def _rows_of(self, X: Any, y: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _rows_of(self, X: Any, y: Floats) -> Floats:
         """Return the rows of a frame or an array, one for each target."""
         rows = self._matrix(X, self._names)
         if len(rows) != len(y):
             raise UserError(f"X has {len(rows)} rows, y has {len(y)}: give one target per row")
         return rows
-
-    def _of_rows(self, budget: Guarantee | Sequence[Guarantee] | None, count: int) -> Any:
-        """Return one mechanism for all rows, or a list with one for each row."""
-        if not isinstance(budget, Sequence):
-            return self._default if budget is None else self._calibrated(budget)
-        if len(budget) != count:
-            raise UserError(f"X has {count} rows, budget has {len(budget)}")
-        return [self._calibrated(each) for each in budget]
 
     def learn_release(self, release: Release) -> None:
         """Learn from a release made elsewhere, of this learner's kind and at one of its levels.
@@ -223,9 +216,7 @@ class StreamEstimator(base.Estimator):
         """
         engine = self._require()
         if release.kind != engine.kind:
-            raise RejectedError(
-                "schema", f"a release of the kind {release.kind!r}, but this learner takes the kind {engine.kind!r}"
-            )
+            raise RejectedError("schema", f"a release of the kind {release.kind!r}; this learner takes {engine.kind!r}")
         mechanism = engine.mechanisms.get(release.level)
         if mechanism is None:
             raise RejectedError("level", f"{release.level!r} is not one of the levels: {', '.join(engine.mechanisms)}")
@@ -234,13 +225,9 @@ class StreamEstimator(base.Estimator):
         integers = release.integers
         lengths = getattr(engine, "lengths", (engine.dimension,))
         if len(integers) not in lengths:
-            raise RejectedError(
-                "dimension", f"{len(integers)} numbers, but a release has {' or '.join(map(str, lengths))}"
-            )
+            raise RejectedError("dimension", f"{len(integers)} numbers, not {' or '.join(map(str, lengths))}")
         if max(integers) > mechanism.magnitude or min(integers) < -mechanism.magnitude:
-            raise RejectedError(
-                "magnitude", f"a number beyond {mechanism.magnitude}, which honest noise does not reach"
-            )
+            raise RejectedError("magnitude", f"a number beyond {mechanism.magnitude}, which honest noise never reaches")
         engine.admit(release, 0)
         engine.learn_releases([release])
 
@@ -248,9 +235,8 @@ class StreamEstimator(base.Estimator):
         """Store the features and the engine, which learns single records in place."""
         self._names = names
         # With one name, an itemgetter returns a value and not a tuple.
-        self._values_of: Callable[[Record], Sequence[Any]] = (
-            itemgetter(*names) if len(names) > 1 else partial(_only, names)
-        )
+        several = len(names) > 1
+        self._values_of: Callable[[Record], Sequence[Any]] = itemgetter(*names) if several else partial(_only, names)
         self._watch()
         self._engine = engine
         return engine
@@ -286,19 +272,18 @@ class StreamEstimator(base.Estimator):
     def summary(self, task: Any = None, *, level: float = 0.95, forecast: bool = True) -> Result:
         """Return the result, which can be printed, shown in a notebook, plotted and saved.
 
-        ``task``, or the `murk.producers.Encoder` that coded the features, adds effects in natural units; ``level`` is
-        the intervals' nominal level. ``forecast=False`` skips the slow forecast of what it takes to learn hidden
-        coefficients. Raises UserError if nothing was learned yet, or the task has other features.
+        ``task``, or the `murk.producers.Encoder` that coded the features, adds effects in natural units.
+        ``forecast=False`` skips the slow forecast of what it takes to learn hidden coefficients. Raises UserError if
+        nothing was learned yet, or the task has other features.
         """
         from murk.learners.results.result import summarize
 
         return summarize(self, self.estimate(), self._scale(), getattr(task, "task", task), level, forecast=forecast)
 
     def _scale(self) -> Scale:
-        """Return the scale of the coefficients."""
         return "own"
 
-    def _row(self, x: Record) -> NDArray[np.float64]:
+    def _row(self, x: Record) -> Floats:
         """Return a record's features, (1, d)."""
         return np.array([[number(x.get(name)) for name in self._names]])
 
@@ -419,25 +404,25 @@ class PersonEstimator(StreamEstimator):
         if self._first_records is not None:
             self._surveyed([(values, y)], x)
 
-    def _learn_rows(self, X: Any, y: NDArray[np.float64], budget: Guarantee | Sequence[Guarantee] | None) -> None:
+    def _learn_rows(self, X: Any, y: Floats, budget: Guarantee | Sequence[Guarantee] | None) -> None:
         engine = self._engine
         if engine is None:
             engine = self._get_engine(self._columns(X))
         rows = self._rows_of(X, y)
-        self._learn_matrix(engine, rows, y, budget)
+        self._learn_matrix(engine, rows, y, self._of_rows(budget, len(rows)))
         if self._first_records is not None:
             self._surveyed(*self._head(X, y))
 
-    def _learn_matrix(
-        self,
-        engine: Any,
-        X: NDArray[np.float64],
-        y: NDArray[np.float64],
-        budget: Guarantee | Sequence[Guarantee] | None,
-    ) -> None:
-        """Learn from rows of features, without the constant."""
-        own = self._of_rows(budget, len(X))
-        engine.learn_records(X, y, own if isinstance(own, list) else [own])
+    def _of_rows(self, budget: Guarantee | Sequence[Guarantee] | None, count: int) -> list[Any]:
+        if not isinstance(budget, Sequence):
+            return [self._default if budget is None else self._person_mechanism(budget)]
+        if len(budget) != count:
+            raise UserError(f"X has {count} rows, budget has {len(budget)}")
+        return [self._person_mechanism(each) for each in budget]
+
+    def _learn_matrix(self, engine: Any, X: Floats, y: Floats, own: list[Any]) -> None:
+        """Learn from rows of features, without the constant, by one mechanism for all rows or one for each."""
+        engine.learn_records(X, y, own)
 
 
 class SGDEstimator(PersonEstimator):
@@ -448,12 +433,12 @@ class SGDEstimator(PersonEstimator):
         return self._fix(names, engine)
 
     @property
-    def iterate(self) -> NDArray[np.float64]:
+    def iterate(self) -> Floats:
         """The newest iterate theta_t in working coordinates (whitened if a second moment was given)."""
         return np.asarray(self._require().iterate)
 
     @property
-    def average(self) -> NDArray[np.float64]:
+    def average(self) -> Floats:
         """The average bar_t of the iterates, in working coordinates."""
         return np.asarray(self._require().average)
 
@@ -487,11 +472,11 @@ class LabelEstimator(StreamEstimator):
     def _coded_one(self, y: Any) -> float:
         return code_of(y, self._codes)
 
-    def _coded_many(self, y: Any) -> NDArray[np.float64]:
+    def _coded_many(self, y: Any) -> Floats:
         return keep(codes_of(y, self._codes))
 
     @abstractmethod
-    def _chances(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _chances(self, rows: Floats) -> Floats:
         """Return probabilities of the classes, ``(n, K)``, for rows of features without the constant, ``(n, d)``."""
 
     def predict_proba_one(self, x: Record, **kwargs: Any) -> dict[Any, float]:
@@ -531,7 +516,7 @@ class LabelEstimator(StreamEstimator):
                 "frame or an array, or use classes of one type"
             ) from error
 
-    def _table(self, X: Any) -> NDArray[np.float64]:
+    def _table(self, X: Any) -> Floats:
         if not self.n_releases:
             return np.full((len(X), len(self.classes)), 1.0 / len(self.classes))
         return self._chances(self._matrix(X, self._names))
@@ -549,9 +534,8 @@ class TargetEstimator(StreamEstimator):
     def _set_range(self, *, records: bool = True, intercept: bool = True) -> TargetRange:
         """Set the target's range, as stated or assumed by a simulation, in which targets beyond it are counted."""
         bounds, bound = self.target_bounds, self.target_bound
-        self._range = own = TargetRange.stated(
-            bounds, bound=bound, seed=self.seed, records=records, intercept=intercept
-        )
+        own = TargetRange.stated(bounds, bound=bound, seed=self.seed, records=records, intercept=intercept)
+        self._range = own
         if self.seed is not None:
             assumed = ", which a simulation assumes as their bounds" if bounds is None and bound is None else ""
             words = "count as the nearest bound. Give target_bounds=(low, high) that are public and hold them"
@@ -568,7 +552,7 @@ class TargetEstimator(StreamEstimator):
             self._counted(target(y))
         return self._range.code(y)
 
-    def _coded_many(self, y: Any) -> NDArray[np.float64]:
+    def _coded_many(self, y: Any) -> Floats:
         if self._beyond is not None:
             self._counted(targets(y))
         return self._range.codes(y)
@@ -590,7 +574,7 @@ class TargetEstimator(StreamEstimator):
         return "slope"
 
     @abstractmethod
-    def _means(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _means(self, rows: Floats) -> Floats:
         """Return predicted targets, ``(n,)``, for rows of features without the constant, ``(n, d)``."""
 
     def predict_one(self, x: Record, **kwargs: Any) -> float:
@@ -640,7 +624,7 @@ def _check_labels(classes: Sequence[Any]) -> None:
         raise UserError(f"classes={classes!r}: None and NaN mean that a label is missing; use another label")
 
 
-def two_chances(positive: NDArray[np.float64]) -> NDArray[np.float64]:
+def two_chances(positive: Floats) -> Floats:
     """Return the probabilities of two classes from the probability of the second."""
     return np.column_stack([1.0 - positive, positive])
 
@@ -653,7 +637,7 @@ def code_of(label: Any, codes: Mapping[Any, float]) -> float:
         return math.nan
 
 
-def codes_of(labels: Any, codes: Mapping[Any, float]) -> NDArray[np.float64]:
+def codes_of(labels: Any, codes: Mapping[Any, float]) -> Floats:
     """Return the codes of a column of labels, like `code_of` for each; raise UserError for several columns."""
     array = column_array(labels, "y")
     kind = array.dtype.kind

@@ -14,8 +14,8 @@ from functools import partial
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from murk._arrays import Floats, Integers, Words
 from murk._jit import jit, within
 from murk._lazy import bounding
 from murk._memory import words_at
@@ -56,9 +56,7 @@ def draw_from(address: int, trials: int, noise: Any) -> int:
 
 
 @wiped
-def finish_draw(
-    words: NDArray[np.uint64], trials: int, noise: NDArray[np.int64], distribution: NoiseDistribution = GAUSSIAN_NOISE
-) -> None:
+def finish_draw(words: Words, trials: int, noise: Integers, distribution: NoiseDistribution = GAUSSIAN_NOISE) -> None:
     """Draw ``noise`` from random words (two for each trial, then spare ones) and, as these do not suffice, new ones."""
     words = keep(words.copy())
     # Read-only like the operating system's, so that the kernels are compiled for one type only.
@@ -68,7 +66,7 @@ def finish_draw(
 
 
 @wiped
-def take_random(words: NDArray[np.uint64]) -> None:
+def take_random(words: Words) -> None:
     """Fill an array with random words from the operating system."""
     words[:] = keep(np.frombuffer(os.urandom(8 * len(words)), dtype=np.uint64))
 
@@ -79,10 +77,10 @@ class KernelMemory(ABC):
     Unless `_forget` is overridden, all floats from ``x`` on belong to a record.
     """
 
-    whole: NDArray[np.int64]  # int64 numbers, first in the block
-    real: NDArray[np.float64]  # float64 numbers
-    x: NDArray[np.float64]  # coded features of the next record, with the constant
-    features: NDArray[np.float64]  # the same without the constant
+    whole: Integers  # int64 numbers, first in the block
+    real: Floats  # float64 numbers
+    x: Floats  # coded features of the next record, with the constant
+    features: Floats  # the same without the constant
     # (put, address, place): put(*values) writes the next record's features, several times as fast as numpy; address is
     # that of the memory, and place the features' position in real.
     way: tuple[Callable[..., None], int, int]
@@ -109,7 +107,7 @@ class KernelMemory(ABC):
         """Wipe everything that belongs to one record: features, release, noise and random words."""
         self._forget(self.real, self.whole)
 
-    def _forget(self, real: NDArray[np.float64], whole: NDArray[np.int64]) -> None:
+    def _forget(self, real: Floats, whole: Integers) -> None:
         """Wipe what belongs to a record in ``whole`` and ``real``, which are this memory's arrays or copies."""
         x = self.way[2]
         real[x:] = 0.0
@@ -168,8 +166,8 @@ class RecordEngine(ABC):
     def learn_record(self, values: Sequence[Any], y: float, mechanism: Any = None) -> None:
         """Randomize one record once, by default with the current mechanism, and learn from the release.
 
-        ``values`` are coded features without the constant, ``(p - 1,)``, where anything but a number counts as 0; ``y``
-        is the coded target, NaN if missing.
+        ``values`` are coded features without the constant, ``(p - 1,)``; anything but a number counts as 0. ``y`` is
+        the coded target, NaN if missing.
         """
         turns = self._turns
         # Like `in_turn`, inlined to save a call.
@@ -217,7 +215,7 @@ class RecordEngine(ABC):
         self._learn_block(row, target)
 
     @abstractmethod
-    def _learn_block(self, X: NDArray[np.float64], y: NDArray[np.float64]) -> None:
+    def _learn_block(self, X: Floats, y: Floats) -> None:
         """Learn from rows by the current mechanism; the caller holds ``_turns``."""
 
 
@@ -261,20 +259,20 @@ class IterateEngine(RecordEngine):
         return int(self.memory.whole[self._layout.COUNT])
 
     @property
-    def iterate(self) -> NDArray[np.float64]:
+    def iterate(self) -> Floats:
         """A copy of the newest iterate, in working coordinates."""
         return self._row(self._layout.ITERATE)
 
     @property
-    def average(self) -> NDArray[np.float64]:
+    def average(self) -> Floats:
         """A copy of the average, in working coordinates."""
         return self._row(self._layout.AVERAGE)
 
     @in_turn
-    def _row(self, index: int) -> NDArray[np.float64]:
+    def _row(self, index: int) -> Floats:
         return np.array(self.memory.rows[index])
 
-    def _level_indices(self, levels: Sequence[str]) -> NDArray[np.int64]:
+    def _level_indices(self, levels: Sequence[str]) -> Integers:
         """Return the levels' rows in the tables that kernels read, which are filled at a level's first release."""
         for level in {*levels} - self._prepared:
             self._prepare(self._levels[level], self.mechanisms[level])
@@ -285,13 +283,11 @@ class IterateEngine(RecordEngine):
     def _prepare(self, row: int, mechanism: Any) -> None:
         """Fill a level's row of the tables."""
 
-    def _learn_block(self, X: NDArray[np.float64], y: NDArray[np.float64]) -> None:
+    def _learn_block(self, X: Floats, y: Floats) -> None:
         self._learn_records(X, y, None)
 
     @in_turn
-    def learn_records(
-        self, X: NDArray[np.float64], y: NDArray[np.float64], mechanisms: Sequence[Any] | None = None
-    ) -> None:
+    def learn_records(self, X: Floats, y: Floats, mechanisms: Sequence[Any] | None = None) -> None:
         """Learn from the rows of coded ``X``, (m, p) or without the constant; ``mechanisms`` is one, or one per row."""
         try:
             self._learn_records(X, y, mechanisms)
@@ -300,5 +296,5 @@ class IterateEngine(RecordEngine):
             raise
 
     @abstractmethod
-    def _learn_records(self, X: NDArray[np.float64], y: NDArray[np.float64], mechanisms: Sequence[Any] | None) -> None:
+    def _learn_records(self, X: Floats, y: Floats, mechanisms: Sequence[Any] | None) -> None:
         """Learn from rows; the caller holds ``_turns``."""

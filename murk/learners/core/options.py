@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Literal, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from murk._arrays import Integers
 from murk.errors import UserError
 from murk.privacy.noise import NoiseSource, SecureNoise, SimulatedNoise
 
@@ -43,7 +43,7 @@ def chosen_noise(seed: int | None, noise: NoiseSource | None) -> NoiseSource:
 M = TypeVar("M")
 
 
-def levels_of(mechanisms: Sequence[M]) -> tuple[list[M], NDArray[np.int64]]:
+def levels_of(mechanisms: Sequence[M]) -> tuple[list[M], Integers]:
     """Return the distinct mechanisms in order of appearance, and the index of each one among these."""
     # By identity, as comparing the mechanisms of a million rows by value is slow.
     distinct = {id(mechanism): mechanism for mechanism in mechanisms}

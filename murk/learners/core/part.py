@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from murk._arrays import Integers
 from murk.errors import MurkError
+from murk.learners.core.engine import NeverPublished
 from murk.learners.estimates.estimate import Estimate
 from murk.privacy.mechanisms import Costed
 from murk.stream.messages.wire import block_of
@@ -52,7 +53,7 @@ class Part:
     note: str = ""  # addition to the note of intervals
 
 
-class PartEngine:
+class PartEngine(NeverPublished):
     """Learner of a part of a log's releases: the task's learner ``whole`` admits them, and ``own`` learns the part."""
 
     def __init__(self, whole: Any, own: Any, take: Callable[[Sequence[Any]], Sequence[Any]], digest: str) -> None:
@@ -76,23 +77,16 @@ class PartEngine:
 
     def estimate(self) -> Estimate:
         """Return the coefficients in coded units, with standard errors."""
-        estimate: Estimate = self.own.estimate()
-        return estimate
+        return cast("Estimate", self.own.estimate())
 
     def figures(self) -> Mapping[str, float]:
         """Return figures of progress."""
-        figures: Mapping[str, float] = self.own.figures()
-        return figures
+        return cast("Mapping[str, float]", self.own.figures())
 
     def learn_releases(self, releases: Sequence[Any]) -> None:
         """Learn admitted releases in order."""
         if releases:
             self.own.learn_releases(self._take(releases))
-
-    publish_every = 2**31  # releases need no iterate
-
-    def published(self) -> None:
-        """Do nothing: no iterate is published."""
 
     def state_dict(self) -> dict[str, Any]:
         """Return the whole state as plain data."""

@@ -43,7 +43,7 @@ class TargetRange:
     ) -> Self:
         """Return the range between ``target_bounds``, or from -``target_bound`` to it; raise UserError for others.
 
-        The default, -1 to 1, is for simulated noise. Without ``intercept`` the middle is 0, the unit the larger bound.
+        Simulations default to -1 to 1. Without ``intercept`` the middle is 0, and the unit the larger bound.
         """
         if bound is not None:
             bound = float(bound)

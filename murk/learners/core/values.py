@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from murk._arrays import Floats
 from murk._scratch import keep, numbers_were_used
 from murk.errors import UserError
 from murk.stream.task.data.coding import read_number
@@ -27,7 +27,7 @@ def target(value: Any) -> float:
     return math.nan if value is None else value
 
 
-def numbers(values: Any, convert: Callable[[Any], float] = number, what: str = "the column") -> NDArray[np.float64]:
+def numbers(values: Any, convert: Callable[[Any], float] = number, what: str = "the column") -> Floats:
     """Convert a column to numbers without errors, since their messages would quote a record."""
     array = column_array(values, what)
     if array.dtype.kind in "biuf":
@@ -36,7 +36,7 @@ def numbers(values: Any, convert: Callable[[Any], float] = number, what: str = "
     return keep(np.array([convert(value) for value in array.tolist()], dtype=np.float64))
 
 
-def targets(y: Any) -> NDArray[np.float64]:
+def targets(y: Any) -> Floats:
     """Return a column of targets, ``(n,)``, NaN if missing or not a number; raise UserError for several columns."""
     return numbers(column_array(y, "y"), target)
 

@@ -14,7 +14,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from statistics import NormalDist
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -24,10 +24,8 @@ from murk.learners.estimates.estimate import Estimate
 from murk.learners.estimates.looks import LARGEST, Looks, evidence, why_no_sequence
 from murk.learners.estimates.units import odds_ratio, on_logit_scale, units
 from murk.stream.task.data.features import CategoryFeature, ClassTarget
-
-if TYPE_CHECKING:
-    from murk.stream.task.learner import ContrastBlock
-    from murk.stream.task.task import Task
+from murk.stream.task.learner import ContrastBlock
+from murk.stream.task.task import Task
 
 Interval = tuple[float, float]
 

@@ -1,11 +1,11 @@
 """Path of an estimate, and a test of whether the coefficients have changed while they were learned, from it alone.
 
-*Path.* Chains are merged at equal counts: a point consists of each chain's newest point at or below one count of the
-grid, as a release draws its chain uniformly; a chain without an owner keeps its last point. If chains share models, the
-first chain's trail has the estimates of all chains together, and the others have none. For random scaling with n_c
-releases of chain c, values are ``sum n_c theta_c / n``, with half-widths from the mean of the chains' V, if all are
-known. For all other methods each coefficient is averaged by inverse variance, or by numbers of releases if no chain
-knows its variance. (The estimate itself, from the sums of all chains, is slightly more precise.)
+*Path.* Chains are merged at equal counts, as a release draws its chain uniformly: a point consists of each chain's
+newest point at or below one count of the grid. If chains share models, the first chain's trail has the estimates of all
+chains together, and the others have none. For random scaling with n_c releases of chain c, values are ``sum n_c theta_c
+/ n``, with half-widths from the mean of the chains' V, if all are known. For all other methods each coefficient is
+averaged by inverse variance, or by numbers of releases if no chain knows its variance. (The estimate itself, from the
+sums of all chains, is slightly more precise.)
 
 *Test.* Without a change an estimate ``t_n`` of n releases with covariance ``C_n`` has independent increments: ``t_n -
 t_m`` is normal with covariance ``C_m - C_n``. A change by ``b`` after m shifts it by ``(I - C_n C_m^-1) b``. With b
@@ -31,17 +31,14 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import NormalDist
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from murk._arrays import Floats
+from murk._arrays import Floats, Integers
 from murk.learners.estimates.estimate import RANDOM_SCALING, Estimate, scaling_quantile
+from murk.learners.problem import Problem
 from murk.stream.messages.state import LEVEL, Trail
-
-if TYPE_CHECKING:
-    from murk.learners.problem import Problem
 
 
 class CurvePoint(NamedTuple):
@@ -104,8 +101,6 @@ def _merged(values: Floats, halves: Floats, counts: Floats, method: str) -> tupl
     return np.where(unknown, by_count, weighted), quantile * spread, error
 
 
-Array = Floats
-
 FALSE_ALARM: Final = 0.01  # largest probability of ever reporting a change where there is none
 
 SMALLEST_SHARE: Final = 0.05  # least share of the releases that a part must have to be compared
@@ -135,8 +130,8 @@ class Drift:
     releases: int = 0  # number of releases of the estimate that was tested
     since: int | None = None  # number of releases before the part that differs most from those before it
     until: int | None = None  # number of releases up to the end of that part
-    # Changes of estimates, in coded units, by name of the coefficients with enough evidence of their own, the strongest
-    # first; empty without an alarm. The coefficients changed by more, as an estimate averages over before and after.
+    # Changes of estimates, in coded units, by name, the strongest evidence first; empty without an alarm. Coefficients
+    # changed by more, as an estimate averages over before and after.
     changes: dict[str, float] = field(default_factory=dict)
 
     @property
@@ -157,10 +152,8 @@ class Drift:
             times = "1 comparison" if self.compared == 1 else f"{self.compared:,} comparisons"
             return f"No sign that the coefficients have changed, in {times} of newer with older releases."
         assert self.since is not None
-        most = ", ".join(
-            f"{name}, whose estimate has moved by {change:+.2g} since"
-            for name, change in list(self.changes.items())[:3]
-        )
+        moved = list(self.changes.items())[:3]
+        most = ", ".join(f"{name}, whose estimate has moved by {change:+.2g} since" for name, change in moved)
         return (
             f"The coefficients have changed: releases {self.since + 1:,} to {self.until:,} contradict those before "
             f"(p = {self.p_value:.0e})." + (f" Above all: {most}." if most else "")
@@ -180,12 +173,12 @@ class Drift:
         }
 
 
-def log_ratio(square: Array, left: Array, share: float | Array) -> Array:
+def log_ratio(square: Floats, left: Floats, share: float | Floats) -> Floats:
     """Return log e-values of changes.
 
-    ``square`` is the squared change over the earlier variance, ``left`` the later variance over the earlier one, and
-    ``share`` the share of new releases. With half of the information new, for a change of two earlier standard
-    errors and of none:
+    ``square`` is the squared change over the earlier variance, ``left`` the later variance over the earlier one,
+    ``share`` the share of new releases. With half of the information new, for a change of two earlier standard errors
+    and of none:
 
     >>> log_ratio(np.array([4.0, 0.0]), np.array([0.5, 0.5]), 0.5).round(2).tolist()
     [2.46, -1.1]
@@ -197,13 +190,8 @@ def log_ratio(square: Array, left: Array, share: float | Array) -> Array:
     return np.asarray(0.5 * (square / scale * spread / (1.0 + spread) - np.log1p(spread)))
 
 
-def mean_ratio(ratios: Array) -> float:
-    """Return the log of the mean of ratios from their logs."""
-    return float(np.logaddexp.reduce(ratios) - math.log(len(ratios)))
-
-
 def compare(
-    change: Array, before: Array, after: Array, number: int, since: int, until: int, share: float
+    change: Floats, before: Floats, after: Floats, number: int, since: int, until: int, share: float
 ) -> Comparison | None:
     """Compare an estimate with an earlier one, by its change (p,) and both covariances (p, p); None if one is unknown.
 
@@ -218,11 +206,13 @@ def compare(
     whitened = vectors[:, kept] / np.sqrt(values[kept])
     left, rotation = np.linalg.eigh(whitened.T @ after @ whitened)
     together = float(log_ratio(np.square(rotation.T @ (whitened.T @ change)), left, share).sum())
-    evidence = float(np.logaddexp(together, mean_ratio(each[np.isfinite(each)])) - math.log(2.0))
+    known = each[np.isfinite(each)]
+    apart = np.logaddexp.reduce(known) - math.log(len(known))
+    evidence = float(np.logaddexp(together, apart) - math.log(2.0))
     return Comparison(evidence, number, since, until, tuple(changes.tolist()), tuple(each.tolist()))
 
 
-def _by_coefficient(change: Array, before: Array, after: Array, share: float | Array) -> tuple[Array, Array]:
+def _by_coefficient(change: Floats, before: Floats, after: Floats, share: float | Floats) -> tuple[Floats, Floats]:
     """Return each coefficient's log e-value and change; minus infinity and NaN without an earlier estimate."""
     with np.errstate(divide="ignore", invalid="ignore"):
         left = after / before
@@ -255,9 +245,9 @@ def _price(comparison: Comparison, views: int) -> float:
 def drift_of_curve(estimate: Estimate, curve: Sequence[CurvePoint]) -> Drift | None:
     """Test whether the coefficients have changed, from the estimate's path.
 
-    At each doubling of the number of releases, a new comparison of later with earlier releases begins. It is made at
-    every later point, for each coefficient separately. Returns None without standard errors, and for random scaling,
-    whose errors come from the path itself.
+    At each doubling of the number of releases a new comparison of later with earlier releases begins, made at every
+    later point for each coefficient separately. Returns None without standard errors, and for random scaling, whose
+    errors come from the path itself.
     """
     if estimate.method == RANDOM_SCALING or not np.any(np.isfinite(estimate.spread)):
         return None
@@ -273,29 +263,21 @@ def drift_of_curve(estimate: Estimate, curve: Sequence[CurvePoint]) -> Drift | N
     return concluded(estimate.names, estimate.n_releases, [each for each in compared if each is not None])
 
 
-def _strongest(
-    counts: NDArray[np.int64], values: Array, variances: Array, start: int, number: int
-) -> Comparison | None:
+def _strongest(counts: Integers, values: Floats, variances: Floats, start: int, number: int) -> Comparison | None:
     """Return the comparison of the releases after a point, at the later point with the most evidence."""
     shares = 1.0 - counts[start] / counts
     later = np.flatnonzero(shares >= SMALLEST_SHARE)
     known = np.isfinite(variances[start])
     if not len(later) or not np.any(known):
         return None
-    each, changes = _by_coefficient(
-        values[later] - values[start], variances[start], variances[later], shares[later, None]
-    )
+    moved = values[later] - values[start]
+    each, changes = _by_coefficient(moved, variances[start], variances[later], shares[later, None])
     # Coefficients that are no longer known give no evidence.
     evidence = np.logaddexp.reduce(each[:, known], axis=1) - math.log(int(known.sum()))
     best = int(np.argmax(evidence))
-    return Comparison(
-        float(evidence[best]),
-        number,
-        int(counts[start]),
-        int(counts[later[best]]),
-        tuple(changes[best].tolist()),
-        tuple(each[best].tolist()),
-    )
+    since, until = int(counts[start]), int(counts[later[best]])
+    changed, alone = (tuple(rows[best].tolist()) for rows in (changes, each))
+    return Comparison(float(evidence[best]), number, since, until, changed, alone)
 
 
 def drift_of(problem: Problem, engines: Sequence[Any], estimate: Estimate, curve: Sequence[CurvePoint]) -> Drift | None:

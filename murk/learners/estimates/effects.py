@@ -1,7 +1,5 @@
 """Average marginal effects: the effect of a unit of each feature on the probability, on average over the people.
 
-A logit's coefficients are effects on log odds, a line's on the target. Average marginal effects compare all models:
-
     AME_j = theta_j S(theta),    S(theta) = E sigma'(x'theta),    sigma'(t) = sigma(t) (1 - sigma(t)).
 
 The average is over the people's features, or a public sample's. If only second moments are known, as scores release
@@ -46,8 +44,8 @@ def marginal_effects(estimate: Estimate, level: float = 0.95) -> tuple[Floats, F
     """Return average marginal effects of a logit's coefficients, (p,), and their half-widths at ``level``.
 
     The half-width is the delta method's, times the coefficient's own over its standard error, plus the possible
-    difference of S, with an additional variance for people unlike the rows: kappa times that of sigma' over the rows.
-    Returns None if the people's features or the covariance are unknown.
+    difference of S; people unlike the rows add a variance of kappa times that of sigma' over the rows. Returns None if
+    the people's features or the covariance are unknown.
     """
     return marginal_differences(estimate, np.eye(len(estimate.values)), level)
 
@@ -73,9 +71,8 @@ def marginal_differences(estimate: Estimate, weights: Floats, level: float = 0.9
 def combined_half_widths(estimate: Estimate, weights: Floats, level: float = 0.95) -> Floats:
     """Return half-widths of weighted sums of coefficients, (q,), for weights (q, p).
 
-    For one coefficient it is the coefficient's own. For several it is the sum's standard error times their largest
-    ratio of half-width to standard error; without a covariance, the sum of their half-widths at a level that holds for
-    all together (Bonferroni).
+    For one coefficient it is the coefficient's own; for several the sum's standard error times their largest ratio of
+    half-width to standard error or, without a covariance, the sum of their simultaneous half-widths (Bonferroni).
 
     >>> both = Estimate(("a", "b"), np.zeros(2), "plug-in", np.ones(2), "", 1, 100, np.array([[1.0, 0.5], [0.5, 1.0]]))
     >>> combined_half_widths(both, np.array([[2.0, 0.0], [1.0, -1.0]])).round(2).tolist()
@@ -85,10 +82,8 @@ def combined_half_widths(estimate: Estimate, weights: Floats, level: float = 0.9
     counts = used.sum(axis=1)
     if estimate.covariance is None:
         apart = {count: estimate.half_widths(1.0 - (1.0 - level) / max(count, 1)) for count in set(counts.tolist())}
-        sums = [
-            np.abs(row[row != 0.0]) @ apart[int(count)][row != 0.0] for row, count in zip(weights, counts, strict=True)
-        ]
-        return np.array(sums, dtype=np.float64)
+        rows = zip(weights, used, counts.tolist(), strict=True)
+        return np.array([np.abs(row[own]) @ apart[count][own] for row, own, count in rows], dtype=np.float64)
     halves = estimate.half_widths(level)
     known = np.where(np.isfinite(halves), halves, 0.0)
     errors = np.sqrt(np.diag(estimate.covariance))

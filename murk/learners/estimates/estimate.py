@@ -10,9 +10,8 @@ from statistics import NormalDist
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from murk._arrays import Floats
+from murk._arrays import Floats, Integers
 from murk.errors import UserError
 from murk.learners.estimates.forgers import Influence
 from murk.learners.estimates.sets import PredictionSets
@@ -34,8 +33,7 @@ class Extent:
     @cached_property
     def known(self) -> bool:
         """Whether the constant, which is 1 for everybody, is well above the noise."""
-        constant = np.eye(len(self.moment))[-1]
-        return bool(self.moment[-1, -1] > 4.0 * self._error(constant))
+        return bool(self.moment[-1, -1] > 4.0 * self._error(np.eye(len(self.moment))[-1]))
 
     @property
     def mean(self) -> Floats:
@@ -57,12 +55,6 @@ class Extent:
     def _error(self, whole: Floats) -> float:
         squares = (self.into @ whole) ** 2
         return math.sqrt(float(squares @ self.variances @ squares))
-
-
-def extent_of_rows(points: Floats, shares: Floats) -> Extent:
-    """Return the extent of public rows, which have no noise."""
-    p = points.shape[1]
-    return Extent((points * shares[:, None]).T @ points, np.eye(p), np.zeros((p, p)))
 
 
 RANDOM_SCALING = "random scaling"
@@ -102,7 +94,7 @@ class PublicCovariates:
     """Public coded covariates without labels: distinct points ``(u, p)`` and their counts."""
 
     points: Floats
-    counts: NDArray[np.int64]
+    counts: Integers
 
     @classmethod
     def of_rows(cls, rows: Floats) -> PublicCovariates:
@@ -176,7 +168,9 @@ class Estimate:
         """Return the features' second moments; None if unknown."""
         if self.people is None or not self.people.sampled:
             return None
-        return extent_of_rows(self.people.points, self.people.shares)
+        points, p = self.people.points, self.people.points.shape[1]
+        # Public rows have no noise.
+        return Extent((points * self.people.shares[:, None]).T @ points, np.eye(p), np.zeros((p, p)))
 
     def missing(self) -> float:
         """Return a lower bound on the share of people whose target is missing; 0 if unknown."""
@@ -217,8 +211,6 @@ class Estimate:
 
     def intervals(self, level: float = 0.95) -> Intervals:
         """Return intervals by name."""
-        items = {
-            name: (float(value - half), float(value + half))
-            for name, value, half in zip(self.names, self.values, self.half_widths(level), strict=True)
-        }
+        rows = zip(self.names, self.values, self.half_widths(level), strict=True)
+        items = {name: (float(value - half), float(value + half)) for name, value, half in rows}
         return Intervals(items, method=self.method, level=level, note=self.note)

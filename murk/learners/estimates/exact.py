@@ -6,11 +6,11 @@ function B,
 .. math:: M_n(q) = \frac1K \sum_k \frac{B(q r_k + S,\ (1 - q) r_k + n - S)}{B(q r_k,\ (1 - q) r_k)\ q^S (1 - q)^{n - S}}
 
 is a nonnegative supermartingale that begins at 1: a mean over p, by a beta distribution with mean q, of products of
-``(p/q)^z ((1-p)/(1-q))^(1-z)``, whose mean is at most that of ``z p/q + (1-z)(1-p)/(1-q)``, which is 1. For z of 0 or 1
-it is a martingale. So q has ``M_n(q) < 1 / alpha`` at all n together with probability at least ``1 - alpha`` (Ville).
-The log of each term is convex in q if S and n - S are 0 or at least 1: with ``psi(y + S) - psi(y)`` as a sum, its
-slope is ``sum_j j / ((1-q)((1-q) r + j)) - sum_i i / (q (q r + i))``. Hence these q form an interval. ``r_k = S_k N /
-c``, with the scales S_k, N and c of `murk.learners.estimates.looks`, which it equals for large n.
+``(p/q)^z ((1-p)/(1-q))^(1-z)``, whose mean is at most that of ``z p/q + (1-z)(1-p)/(1-q)``, which is 1 (for z of 0 or 1
+it is a martingale). So q has ``M_n(q) < 1 / alpha`` at all n together with probability at least ``1 - alpha`` (Ville).
+The log of each term is convex in q if S and n - S are 0 or at least 1, so that these q form an interval: with ``psi(y +
+S) - psi(y)`` as a sum, its slope is ``sum_j j / ((1-q)((1-q) r + j)) - sum_i i / (q (q r + i))``. ``r_k = S_k N / c``,
+with the scales S_k, N and c of `murk.learners.estimates.looks`, which it equals for large n.
 
 Randomized response that keeps one of two values with probability k has ``q = 1 - k + (2 k - 1) p`` for the share p of
 ones, or, if a person draws the value to be kept with probability ``x in [0, 1]``, for the mean of x.
@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -32,9 +32,7 @@ from numpy.typing import ArrayLike, NDArray
 from murk._arrays import Floats
 from murk.errors import UserError
 from murk.learners.estimates.looks import SCALES, tuning
-
-if TYPE_CHECKING:
-    from murk.privacy import RandomizedResponse
+from murk.privacy import RandomizedResponse
 
 Inside = NDArray[np.bool_]
 

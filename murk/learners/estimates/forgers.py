@@ -2,12 +2,11 @@
 
 Anyone who may write to a log may forge releases. A receiver bounds the length of each, so that one of length L and
 weight w moves a weighted mean by at most ``w L / W``, where W is the sum of all weights. Honest noise of standard
-deviation s moves it by ``sqrt(sum w^2 s^2) / W``, and is part of a standard error. So one forged release moves a
-coefficient by at most ``kappa = max_l w_l L_l / sqrt(sum w^2 s^2)`` standard errors in any direction, the maximum being
-over levels: ``L / (s sqrt n)`` if all n releases have one level. It also lowers the smallest eigenvalue of the matrix
-that a mean is divided by, by at most a share b. For m forged releases the bound is ``2 m kappa errors / (1 - m b)``,
-and there is none once ``m b`` reaches 1. The factor 2 covers nonlinear effects: the weights of equations, and the
-intervals.
+deviation s, part of a standard error, moves it by ``sqrt(sum w^2 s^2) / W``. So one forged release moves a coefficient
+by at most ``kappa = max_l w_l L_l / sqrt(sum w^2 s^2)`` standard errors in any direction, the maximum being over levels
+l. It also lowers the smallest eigenvalue of the matrix that a mean is divided by, by at most a share b. For m forged
+releases the bound is ``2 m kappa errors / (1 - m b)``, and there is none once ``m b`` reaches 1. The factor 2 covers
+nonlinear effects: the weights of equations, and the intervals.
 """
 
 from __future__ import annotations

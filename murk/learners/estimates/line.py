@@ -22,10 +22,8 @@ from typing import ClassVar, Self
 
 import numpy as np
 
-from murk._arrays import Vector
+from murk._arrays import Matrix, Vector
 from murk.learners.estimates.estimate import Estimate
-
-Matrix = Vector
 
 _GRID = 257
 
@@ -46,9 +44,8 @@ def allowance(fit: Vector, values: Vector, moment: Matrix, inverse: Matrix, larg
     """
     people = max(float(moment[-1, -1]), 1e-300)
     mean, square = float(moment[-1] @ values) / people, float(values @ moment @ values) / people
-    distributions = _Distributions.of(
-        mean, square - mean**2, float(values[-1]), largest * float(np.abs(values[:-1]).sum())
-    )
+    reach = largest * float(np.abs(values[:-1]).sum())
+    distributions = _Distributions.of(mean, square - mean**2, float(values[-1]), reach)
     if distributions is None:
         nothing = np.zeros(len(fit))
         return Allowance(nothing, nothing)
@@ -65,10 +62,8 @@ def allowance(fit: Vector, values: Vector, moment: Matrix, inverse: Matrix, larg
     effects = np.zeros(len(fit))
     for slope in steep:
         left = np.abs(distributions.left(slope, mean))
-        bound = np.minimum(
-            by_square * math.sqrt(max(distributions.most(left**2), 0.0)), by_size * distributions.most(left)
-        )
-        effects = np.maximum(effects, bound / 2.0)
+        bounds = by_square * math.sqrt(max(distributions.most(left**2), 0.0)), by_size * distributions.most(left)
+        effects = np.maximum(effects, np.minimum(*bounds) / 2.0)
     # Each distribution's own best line has no larger squared residuals than this one.
     missed = by_square * math.sqrt(max(distributions.most(distributions.left(scale, mean) ** 2), 0.0)) / least
     stretched = np.abs(fit) * max(1.0 / least - 1.0 / max(scale, least), 1.0 / max(scale, least) - 1.0 / most, 0.0)
@@ -100,7 +95,6 @@ class _Distributions:
         return np.asarray(self.curve - math.tanh(mean / 2.0) - slope * self.away)
 
     def range(self, cost: Vector) -> tuple[float, float]:
-        """Return the least and the largest mean of a function of the score."""
         return -self.most(-cost), self.most(cost)
 
     def most(self, cost: Vector) -> float:
@@ -139,15 +133,9 @@ class LineEstimate(MomentEstimate):
 
     def scaled(self, factors: Vector) -> Self:
         """Return the estimate for features in other units, each of which equals ``factors`` of the present units."""
+        scaled = {name: getattr(self, name) * factors for name in ("values", "spread", "fit", "error")}
         beyond = Allowance(self.beyond.coefficients * factors, self.beyond.effects * factors)
-        return replace(
-            self,
-            values=self.values * factors,
-            spread=self.spread * factors,
-            fit=self.fit * factors,
-            error=self.error * factors,
-            beyond=beyond,
-        )
+        return replace(self, **scaled, beyond=beyond)
 
 
 _ROUNDS = 60

@@ -27,15 +27,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from statistics import NormalDist
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import Any, Final, Literal
 
 import numpy as np
 
 from murk._arrays import Floats
 from murk.learners.estimates.estimate import ASKED, RANDOM_SCALING, Estimate
-
-if TYPE_CHECKING:
-    from murk.stream.task.task import Task
+from murk.stream.task.task import Task
 
 # A normal random walk passes 7 standard errors anywhere within twelve orders of magnitude with probability below 1e-8,
 # so that no look needs more.
@@ -83,8 +81,6 @@ def critical_values(information: Floats, level: float = 0.95) -> Floats:
 @lru_cache(maxsize=256)
 def nominal_level(information: float, level: float) -> float:
     """Return the level of the fixed interval that is as wide as the sequence of this level at ``information``.
-
-    So every interval of an `Estimate` can become a sequence, also one that allows for more than noise.
 
     >>> round(nominal_level(1.0, 0.95), 5)
     0.99897
@@ -170,24 +166,20 @@ def looks_of(task: Task, estimate: Estimate, count: int, *, live: bool = False, 
 
     ``count`` is the number of releases (an organisation's records) that the estimate uses. ``asked`` decides if given,
     then the task's `intervals`. Otherwise a ``live`` display of an open stream shows confidence sequences, and one of a
-    task that has ended at its stated size (`people`), or of a file's end, shows fixed intervals.
+    file's end, or of a task that has ended at its stated size (`people`), fixed intervals.
     """
 
-    def fixed(why: str) -> Looks:
-        return Looks("fixed", task.tightest_at, count, why)
-
-    why, stated = why_no_sequence(task, estimate), None if task.intervals is None else task.intervals.valid
+    valid: Valid = "always" if live else "fixed"
+    why = why_no_sequence(task, estimate)
     if why:
-        return fixed(why)
-    if asked is not None:
-        return Looks(asked, task.tightest_at, count, "as asked" if asked == "fixed" else "")
-    if stated == "always":
-        return Looks("always", task.tightest_at, count)
-    if stated == "fixed":
-        return fixed("as the task states")
-    if task.people is not None and task.people <= count <= (1.0 + LATE) * task.people:
-        return fixed(f"the task has ended at its {task.people:,} people")
-    return Looks("always", task.tightest_at, count) if live else fixed("")
+        valid = "fixed"
+    elif asked is not None:
+        valid, why = asked, "as asked"
+    elif task.intervals is not None and task.intervals.valid is not None:
+        valid, why = task.intervals.valid, "as the task states"
+    elif task.people is not None and task.people <= count <= (1.0 + LATE) * task.people:
+        valid, why = "fixed", f"the task has ended at its {task.people:,} people"
+    return Looks(valid, task.tightest_at, count, why if valid == "fixed" else "")
 
 
 def used_count(task: Task, estimate: Estimate, engines: Sequence[Any]) -> int:
@@ -198,11 +190,5 @@ def used_count(task: Task, estimate: Estimate, engines: Sequence[Any]) -> int:
 
 
 def sequence_half_widths(half_widths: Floats, counts: Floats, tightest_at: int) -> Floats:
-    """Return half-widths of 95% sequences, (points, p), from those of fixed 95% intervals at numbers of releases.
-
-    For the past of a curve, of which only fixed intervals are known; exact if they are normal.
-
-    >>> sequence_half_widths(np.ones((2, 1)), np.array([1_000.0, 100_000.0]), 100_000).round(2).tolist()
-    [[1.93], [1.67]]
-    """
+    """Return half-widths of 95% sequences, (points, p), from those of fixed 95% intervals; exact if normal."""
     return np.asarray(half_widths * (critical_values(np.maximum(counts, 1.0) / tightest_at) / _NORMAL)[:, None])

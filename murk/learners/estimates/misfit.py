@@ -6,7 +6,8 @@ import math
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
+
+from murk._arrays import Floats
 
 UNLIKE: Final = 3.72  # standard deviations with one false alarm in 10,000 checks
 MOST_NUMBERS: Final = 600  # largest number of entries of matrices that are compared: those of 34 coefficients
@@ -26,7 +27,7 @@ def excess(square: float, free: float) -> float:
     return float((square / free) ** (1.0 / 3.0) - 1.0 + spread) / math.sqrt(spread)
 
 
-def misfit(off: NDArray[np.float64], covariance: NDArray[np.float64]) -> float:
+def misfit(off: Floats, covariance: Floats) -> float:
     """Return the excess of ``off' covariance^-1 off`` over its mean for normal ``off``, in standard deviations."""
     values, vectors = np.linalg.eigh(covariance)
     kept = values > _NULL * values[-1]

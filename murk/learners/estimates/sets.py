@@ -107,8 +107,8 @@ class Root:
 
     .. math:: \bigl(0.3 p (F - C)\bigr)^2 + \bigl(p b F (1 - F)\, m\bigr)^2
 
-    for curves that are not so away from the root, and for a prediction that has moved by m positions since. Asking near
-    the median is probabilistic bisection, which converges on curves with jumps, too. What holds is left to `bounds`.
+    for other curves, and for a prediction that has moved by m positions since. Asking near the median is probabilistic
+    bisection, which converges on curves with jumps, too. What holds is left to `bounds`.
 
     Source: Waeber, Frazier, Henderson, "Bisection search with noisy responses", 2013.
     """
@@ -145,7 +145,7 @@ class Root:
 
         It has the largest product of two factors: the squared probability that as many answers as there are show a
         coverage of at least C (see `bounds`), and how far it lies below the smallest threshold for which answers show
-        it, by a step more. If they could at no threshold, it is near the root's median instead.
+        it, by a step more. If they could at no threshold, it is near the root's median.
         """
         precision = sum(1.0 / reply.error(self.coverage) ** 2 for reply in self.replies)
         quantile = NormalDist().inv_cdf(1.0 - (1.0 - _ABOVE) * (1.0 - CONFIDENCE) / 2.0)
@@ -165,10 +165,8 @@ class Root:
     def error(self) -> float:
         """Return the standard error of the coverage near the root if all have targets; infinite without replies."""
         spread = self.coverage * (1.0 - self.coverage)
-        precision = sum(
-            1.0 / (each.error(self.coverage) ** 2 + (self.scale.slope * spread * each.moved) ** 2)
-            for each in self.replies
-        )
+        moved = [(each.error(self.coverage), self.scale.slope * spread * each.moved) for each in self.replies]
+        precision = sum(1.0 / (error**2 + more**2) for error, more in moved)
         return 1.0 / math.sqrt(precision) if precision else math.inf
 
 
@@ -176,7 +174,7 @@ def bounds(coverage: float, replies: Sequence[Reply]) -> list[tuple[float, float
     """Return intervals of the replies' expectations, which all hold together with probability `CONFIDENCE`.
 
     The error probability is divided over the replies by precision. Each threshold and model is a function of earlier
-    releases alone, so that every reply is unbiased, whatever the others were, for any curve of coverage.
+    releases alone, so that every reply is unbiased for any curve of coverage.
     """
     errors = [reply.error(coverage) for reply in replies]
     total = sum(1.0 / error**2 for error in errors)
@@ -202,20 +200,13 @@ class PredictionSets:
     of at least 1 - t. Coverage is marginal: the share of new people, drawn like those who answered, whose target is in
     their set. With probability 95% over the releases it is within the stated interval, whose low end is at least C.
 
-    Sets are those of the newest published prediction and threshold whose own answers show a coverage of at least C. A
-    missing target counts as C, so that a mean answer ``C + p (F - C)`` is at most the coverage F if it is at least C.
-    Where the answers show it for none, sets contain everything.
+    Sets are those of the newest published prediction and threshold whose own answers show a coverage of at least C;
+    they contain everything if the answers show it for none. A missing target counts as C, so that a mean answer ``C + p
+    (F - C)`` is at most the coverage F if it is at least C.
 
-    Parameters
-    ----------
-    root
-        The posterior distribution of the threshold with coverage C; its replies have their predictions.
-    origin
-        The newest published prediction b (d,), in coded units.
-    basis
-        The classes' log odds from contrasts (K, c); None for a real target.
-    answers
-        Number of answers about sets.
+    ``root`` has replies with their predictions, ``origin`` is the newest published prediction b (d,), in coded units,
+    ``basis`` (K, c) maps contrasts to the classes' log odds (None for a real target), and ``answers`` is the number of
+    answers.
     """
 
     whole = False  # whether sets contain everything, as no threshold is known to suffice

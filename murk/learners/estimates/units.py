@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -20,6 +21,9 @@ class Unit:
     label: str  # name of the unit, in words
     factor: float  # effect per unit, divided by the coefficient
     shift: float  # constant that is added for an intercept, else 0
+
+
+Units = Mapping[str, Unit]  # by name of coefficient
 
 
 def on_logit_scale(task: Task) -> bool:
@@ -45,8 +49,7 @@ def odds_ratio(effect: float) -> float:
 def units(task: Task) -> dict[str, Unit]:
     """Return the unit of each coefficient that has one, by name.
 
-    The intercept is the fit at the middle of every feature: in a real target's units, unless there is a link, or as a
-    probability for a line through labels.
+    The intercept is the fit at the middle of every feature: in a real target's units, or the probability of a line.
     """
     return _units(task, task.coefficient_scale, *_in_units(task))
 
@@ -65,10 +68,8 @@ def coded_unit(task: Task) -> float:
 def _units(task: Task, scale: Scale, factor: float, shift: float) -> dict[str, Unit]:
     coding = task.coding
     factors = (factor * coding.unit_factors).tolist()
-    by_name = {
-        name: Unit(label, each, shift if is_constant(name) else 0.0)
-        for name, label, each in zip(coding.names, coding.unit_labels, factors, strict=True)
-    }
+    rows = zip(coding.names, coding.unit_labels, factors, strict=True)
+    by_name = {name: Unit(label, each, shift if is_constant(name) else 0.0) for name, label, each in rows}
     if not isinstance(task.target, ClassTarget):
         return by_name
     if scale != "probability":

@@ -5,30 +5,28 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from time import monotonic, sleep
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from murk.errors import UserError
 from murk.learners.core.part import Part, PartEngine
-from murk.learners.problem import problem_for
+from murk.learners.estimates.estimate import Estimate
+from murk.learners.problem import Problem, problem_for
 from murk.learners.results.diagnosis import coded_as
 from murk.learners.results.report import report_log
 from murk.learners.results.result import Result
+from murk.stream.log.base import Log
 from murk.stream.log.open import open_log
 from murk.stream.task.model import Model, columns_of
 from murk.stream.task.registry import FOLDERS, part
 from murk.stream.task.task import Task
+from murk.stream.worker.learner import StreamLearner
 from murk.stream.worker.pool import WorkerPool
 
-if TYPE_CHECKING:
-    from murk.learners.estimates.estimate import Estimate
-    from murk.learners.problem import Problem
-    from murk.stream.log.base import Log
-    from murk.stream.worker.learner import StreamLearner
-
-    Publisher = Callable[[Log, Task, "ModelProblem"], Callable[[StreamLearner], bytes | None] | None]
+Publisher = Callable[[Log, Task, "ModelProblem"], Callable[[StreamLearner], bytes | None] | None]
 
 
 class ModelProblem:
@@ -82,13 +80,9 @@ class Fitting:
 
     def __init__(self, problem: ModelProblem, log: Log, *, estimates: Publisher | None = None) -> None:
         self.problem, self.log = problem, log
-        self.pool = WorkerPool(
-            log,
-            problem.released,
-            problem.engine,
-            log.join(),
-            estimates=lambda: None if estimates is None else estimates(log, problem.released, problem),
-        )
+        message = None if estimates is None else partial(estimates, log, problem.released, problem)
+        membership = log.join()
+        self.pool = WorkerPool(log, problem.released, problem.engine, membership, estimates=message or (lambda: None))
 
     @property
     def name(self) -> str:
@@ -111,14 +105,9 @@ class Fitting:
     def report(self, names: Sequence[str], *, level: float = 0.95, **more: Any) -> dict[str, Any]:
         """Return the model's report; the intervals of all models in ``names`` hold simultaneously (Bonferroni)."""
         problem, count = self.problem, max(len(names), 1)
+        own = 1.0 - (1.0 - level) / count
         found = report_log(
-            problem.released,
-            self.log,
-            level=1.0 - (1.0 - level) / count,
-            live=True,
-            problem=problem,
-            shown=problem.task,
-            **more,
+            problem.released, self.log, level=own, live=True, problem=problem, shown=problem.task, **more
         )
         found["model"] = {
             "name": self.name,
@@ -159,9 +148,7 @@ def _words(report: dict[str, Any], problem: ModelProblem) -> str:
             "For intervals that hold together, name the models beforehand and fit them in one command."
         )
     if about["before"] > 0:
-        words.append(
-            f"Retention had removed the first {about['before']:,} messages of the log before the model was fitted."
-        )
+        words.append(f"Retention had removed the log's first {about['before']:,} messages before the model was fitted.")
     return " ".join(words)
 
 
@@ -204,13 +191,6 @@ def open_fittings(
     return fittings
 
 
-def learn_rest(fittings: Sequence[Fitting], ends: Sequence[int]) -> None:
-    """Let models learn the log up to its ``ends``."""
-    while not all(fitting.has_learned(ends) for fitting in fittings):
-        if not sum(fitting.pool.step() for fitting in fittings):
-            sleep(_PAUSE)
-
-
 def fit(models: Model | str | Path | Sequence[Model | str | Path], log: str, *, confidence: float = 0.95) -> Any:
     """Fit models to the releases on a log, like ``murk fit``, without spending more of anybody's budget.
 
@@ -249,7 +229,10 @@ def fit(models: Model | str | Path | Sequence[Model | str | Path], log: str, *, 
     start, chosen = monotonic(), models_of(models)
     with ExitStack() as stack:
         fittings = open_fittings(stack, chosen, log)
-        learn_rest(fittings, fittings[0].log.ends())
+        ends = fittings[0].log.ends()
+        while not all(fitting.has_learned(ends) for fitting in fittings):
+            if not sum(fitting.pool.step() for fitting in fittings):
+                sleep(_PAUSE)
         names, results = [model.name for model in chosen], []
         for fitting in fittings:
             report = fitting.report(names, level=confidence, history=True, kept=True, seconds=monotonic() - start)

@@ -108,12 +108,10 @@ class Directions:
         """Return a learner at these levels."""
         return LocalScores(self.settings, guarantees, self.mechanisms_for, noise)
 
-    def learn(
-        self, engine: LocalScores, rows: Floats, y: Floats, budget: Guarantee | Sequence[Guarantee] | None
-    ) -> None:
+    def learn(self, engine: LocalScores, rows: Floats, y: Floats, levels: Sequence[str]) -> None:
         """Randomize each record once, from rows (n, k) without the constant, and learn from the releases."""
         targets = (1.0 + y) / 2.0 if self.settings.binary else y
-        engine.learn_records(rows, targets, engine.row_levels(budget, len(rows)))
+        engine.learn_records(rows, targets, levels)
 
     def in_units(self, coded: ScoreEstimate) -> ScoreEstimate:
         """Return an estimate of a real target's line in its own units."""
@@ -304,15 +302,14 @@ class PublicMoments(PersonEstimator):
         else:
             super().learn_many(X, y, budget)
 
-    def _learn_matrix(self, engine: Any, X: Floats, y: Floats, budget: Guarantee | Sequence[Guarantee] | None) -> None:
+    def _learn_matrix(self, engine: Any, X: Floats, y: Floats, own: list[Any]) -> None:
         if self._directions is not None:
-            self._directions.learn(engine, X, y, budget)
+            self._directions.learn(engine, X, y, own)
             return
-        own = self._of_rows(budget, len(X))
         # Coded in blocks that fit into the processor's cache.
         for start in range(0, len(X), BLOCK):
             block = slice(start, start + BLOCK)
-            engine.learn_records(self._coded(X[block]), y[block], own[block] if isinstance(own, list) else [own])
+            engine.learn_records(self._coded(X[block]), y[block], own if len(own) == 1 else own[block])
 
     def _coded(self, rows: Floats) -> Floats:
         coded = empty((len(rows), len(self._names) + self.intercept))

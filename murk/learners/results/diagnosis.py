@@ -1,13 +1,10 @@
 """Diagnosis of an estimate: useless coefficients and what would help most, missing values, forged releases.
 
 A coefficient is useless if it was not learned, or if its interval holds zero and, over its feature's public range,
-reaches further than a quarter of the target's possible change to both sides (of a probability, 25 points). The reasons:
-
-*people*: the number of people is too small at this budget; always given.
-*bounds*: the feature's values fill little of its public range.
-*rare*: few people have a category.
-*direction*: features hardly vary independently.
-*missing*: a share of the targets is missing.
+reaches further than a quarter of the target's possible change to both sides (of a probability, 25 points). Reasons are
+*people*, too few at this budget, which is always given; *bounds*, a feature's values fill little of its public range;
+*rare*, few people have a category; *direction*, features hardly vary independently; and *missing*, a share of the
+targets is missing.
 
 Shares and directions are reported if they are beyond two standard errors of their noise. Remedies are never concluded
 from a reason: they are forecast, by the estimator on more people's answers (`Estimate.needs`) or with a change of the
@@ -19,21 +16,20 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
+from murk._arrays import Floats
+from murk.learners.estimates.estimate import Estimate, Extent
 from murk.learners.estimates.forgers import counted
+from murk.learners.problem import plausible
 from murk.learners.results.numbers import NOT_LEARNED, TOO_WIDE, many, number
 from murk.stream.task.data.coding import INTERCEPT, indicator_of, is_constant
 from murk.stream.task.data.features import INDICATOR, CategoryFeature, DateFeature, Feature, NumberFeature
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from murk.learners.estimates.estimate import Estimate, Extent
-    from murk.stream.task.protocol import Scale
-    from murk.stream.task.task import Task
+from murk.stream.task.protocol import Scale
+from murk.stream.task.task import Task
 
 QUARTER: Final = 0.25  # share of the target's possible change to both sides of zero beyond which an interval is useless
 
@@ -109,8 +105,7 @@ def diagnose(
         reasons += _together(extent, indices, useless)
     share = estimate.missing()
     if share >= _MISSING:
-        words = f"at least {math.floor(100.0 * share)}% of the targets are missing"
-        reasons.append(Reason("missing", useless, words))
+        reasons.append(Reason("missing", useless, f"at least {math.floor(100.0 * share)}% of the targets are missing"))
     advice = advise()
     helps = advice[0].words if advice else reasons[0].cure
     head = f"Too wide to say anything: {', '.join(wide)}. " if wide else ""
@@ -176,8 +171,7 @@ def _narrow(extent: Extent, indices: Mapping[str, int], categories: Mapping[str,
         share = (1.0 - math.sqrt(max(1.0 - deviation**2, 0.0))) / 2.0
         if share < _RARE:
             rare = categories[name][int(extent.mean[index] > 0.0)]
-            words = f"few people, some {_percent(share)}, have {rare}"
-            reasons.append(Reason("rare", (name,), words))
+            reasons.append(Reason("rare", (name,), f"few people, some {_percent(share)}, have {rare}"))
     narrow = {name: share for name, share in filled.items() if share < _FILLED}
     if narrow:
         each = ", ".join(f"{_percent(share)} of {name}" for name, share in narrow.items())
@@ -230,7 +224,6 @@ def diagnose_task(
     task: Task, report: Mapping[str, Any], estimate: Estimate, advise: Advise | None = None
 ) -> dict[str, Any] | None:
     """Diagnose a report of a task like `diagnose`; ``advise`` forecasts what would help."""
-    from murk.learners.problem import plausible
 
     def advice() -> Sequence[Advice]:
         if advise is None:
@@ -299,13 +292,8 @@ def describe_missing(task: Task, estimate: Estimate) -> list[dict[str, Any]]:
             share, source = released, "releases"
         if share is None:
             continue
-        known: dict[str, Any] = {
-            "feature": feature.name,
-            "share": share,
-            "source": source,
-            "coded_as": coded_as(feature),
-            "kept": None,
-        }
+        known: dict[str, Any] = {"feature": feature.name, "share": share, "source": source}
+        known |= {"coded_as": coded_as(feature), "kept": None}
         # A date or several categories have more than one number.
         if feature.name in names and not isinstance(feature, DateFeature) and extent is not None:
             known["kept"] = _kept_ratio(task, feature, names.index(feature.name), share, extent)
@@ -344,8 +332,7 @@ def describe_forgers(estimate: Estimate, level: float) -> dict[str, Any]:
     """Return how far one forged release, and 0.1% and 1% of all, could have moved each coefficient.
 
     ``moved`` has the changes in coded units and in half-widths at ``level``, infinite if unbounded; ``coverage`` how
-    far below its statement the coverage of prediction sets could be, if there are some; ``signs`` are
-    indications of forged releases; ``words`` states both.
+    far below its statement the coverage of prediction sets could be; ``signs`` are indications of forged releases.
     """
     halves, releases = estimate.half_widths(level), estimate.releases_used
     known = np.isfinite(halves) & (halves > 0.0)
@@ -373,7 +360,7 @@ def _forged(forged: int, releases: int) -> str:
     return f"{many(forged, 'forged release')}{share}"
 
 
-def _farthest(far: NDArray[np.float64], widths: NDArray[np.float64], known: NDArray[np.bool_]) -> str | None:
+def _farthest(far: Floats, widths: Floats, known: NDArray[np.bool_]) -> str | None:
     """Return the largest change of a coefficient, in words; None if unbounded."""
     if known.any():
         most = float(np.max(widths[known]))

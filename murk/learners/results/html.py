@@ -6,14 +6,12 @@ import math
 from collections.abc import Mapping, Sequence
 from html import escape
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from murk.learners.results import text
+from murk.learners.results.coefficients import Coefficient
 from murk.learners.results.numbers import NOT_LEARNED, number, span
 from murk.stream.task.data.coding import is_constant
-
-if TYPE_CHECKING:
-    from murk.learners.results.coefficients import Coefficient
 
 Report = Mapping[str, Any]
 
@@ -145,9 +143,8 @@ def _bar(each: Coefficient, limit: float) -> str:
 
     middle = _HEIGHT / 2.0
     low, high = each.interval
-    parts = [
-        f'<line x1="{_WIDTH / 2}" y1="0" x2="{_WIDTH / 2}" y2="{_HEIGHT}" stroke="currentColor" stroke-opacity=".35"/>'
-    ]
+    zero = _WIDTH / 2.0
+    parts = [f'<line x1="{zero}" y1="0" x2="{zero}" y2="{_HEIGHT}" stroke="currentColor" stroke-opacity=".35"/>']
     if math.isfinite(low + high):
         parts.append(
             f'<line x1="{at(low)}" y1="{middle}" x2="{at(high)}" y2="{middle}" stroke="#2f81f7" stroke-width="3" '

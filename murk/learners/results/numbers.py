@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 NOT_LEARNED: Final = "not learned"
@@ -43,10 +43,20 @@ def as_json(report: Mapping[str, Any]) -> str:
 
 def finite(value: Any) -> Any:
     """Return plain data with None for every number that is not finite."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
+    return rebuilt(
+        value, dict, list, lambda each: None if isinstance(each, float) and not math.isfinite(each) else each
+    )
+
+
+def rebuilt(
+    value: Any,
+    mapping: Callable[[dict[str, Any]], Any],
+    sequence: Callable[[list[Any]], Any],
+    leaf: Callable[[Any], Any] = lambda each: each,
+) -> Any:
+    """Return plain data with its mappings, its lists and tuples, and its other values made anew by these functions."""
     if isinstance(value, Mapping):
-        return {key: finite(item) for key, item in value.items()}
+        return mapping({key: rebuilt(item, mapping, sequence, leaf) for key, item in value.items()})
     if isinstance(value, list | tuple):
-        return [finite(item) for item in value]
-    return value
+        return sequence([rebuilt(item, mapping, sequence, leaf) for item in value])
+    return leaf(value)

@@ -12,6 +12,7 @@ import numpy as np
 from murk._arrays import Floats
 from murk.errors import UserError
 from murk.learners.estimates.units import odds_ratio
+from murk.learners.results.coefficients import Coefficient
 from murk.learners.results.numbers import NOT_LEARNED, number, span
 from murk.learners.results.text import effect_word, title_of
 from murk.stream.messages.state import LEVEL
@@ -19,8 +20,6 @@ from murk.stream.messages.state import LEVEL
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-    from murk.learners.results.coefficients import Coefficient
 
 
 BLUE: Final = "#1f6feb"
@@ -53,8 +52,7 @@ def figure(size: tuple[float, float]) -> Figure:
 def forest(report: Mapping[str, Any], chosen: Sequence[Coefficient]) -> Figure:
     """Draw an interval for each coefficient: odds ratios on a log axis, effects per unit, or coded units.
 
-    Effects in different units are drawn per half of each feature's public range, next to their numbers per unit. The
-    axis holds the useful intervals; others are cut, with arrows.
+    Effects in different units are drawn per half of each feature's public range. Wide intervals are cut, with arrows.
     """
     if not chosen:
         raise UserError(f"{report['task']} has no coefficient to draw but the intercept")
@@ -77,9 +75,8 @@ def forest(report: Mapping[str, Any], chosen: Sequence[Coefficient]) -> Figure:
         axes.locator_params(axis="x", nbins=5)
     axes.set_xlim(low, high)
     axes.set_ylim(0.6 - len(chosen), 0.6)
-    axes.set_yticks(
-        [-row for row in range(len(chosen))], [each.unit if units and each.unit else each.name for each in chosen]
-    )
+    labels = [each.unit if units and each.unit else each.name for each in chosen]
+    axes.set_yticks([-row for row in range(len(chosen))], labels)
     axes.tick_params(axis="y", length=0)
     coded = ", coded, per half of each feature's range" if units else ", coded units"
     of = effect_word(report) + ("" if drawn_per_unit else coded)

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from murk._arrays import Floats
 from murk.errors import UserError
+from murk.learners.estimates.effects import combined_half_widths
+from murk.learners.estimates.estimate import RANDOM_SCALING, Estimate
 from murk.learners.estimates.links import class_probabilities, logistic
+from murk.learners.estimates.sets import PredictionSets
+from murk.learners.estimates.units import coded_unit
 from murk.stream.task.data.features import ClassTarget, RealTarget
 from murk.stream.task.task import Task
-
-if TYPE_CHECKING:
-    from murk.learners.estimates.estimate import Estimate
-    from murk.learners.estimates.sets import PredictionSets
-
 
 _LEAST = 1e-6  # least probability of a class by a line through labels
 
@@ -26,12 +25,8 @@ def predict(task: Task, coefficients: Mapping[str, float], records: Any) -> Floa
     """Return predictions for raw records, coded like on a device; raise UserError as `Result.predict` does."""
     X = _coded(task, records)
     # A class without coefficients has zeros.
-    lines = np.column_stack(
-        [
-            X @ np.array([coefficients.get(f"{label}{name}", 0.0) for name in task.coding.names])
-            for label in _labels(task)
-        ]
-    )
+    by_label = [[coefficients.get(f"{label}{name}", 0.0) for name in task.coding.names] for label in _labels(task)]
+    lines = np.column_stack([X @ np.array(theta) for theta in by_label])
     if isinstance(task.target, ClassTarget):
         return _class_shares(task, lines)
     return _mean(task, lines[:, 0])
@@ -41,18 +36,13 @@ def predicted_intervals(task: Task, estimate: Estimate, records: Any, level: flo
     r"""Return intervals of the predictions for raw records: (m, 2), or (m, K, 2) for classes; see `predict`.
 
     A probability or mean is a monotone function of ``x'theta``, which maps the ends of the interval ``x'theta +- h``,
-    with h from `combined_half_widths`. A class's log odds ``t_k = log(p_k / (1 - p_k))`` have the
-    standard error of the delta method, with the gradient ``x (1[l = k] - 1[l != k] p_l / (1 - p_k))`` in the
-    coefficients of class l. For lines through labels the same holds of ``p_k``. Intervals lie within the target's
-    range, and are all of it if a coefficient was not learned. Each interval has the level by itself.
-
-    Raises UserError like `predict`, and for random scaling, which has no covariance.
+    with h from `combined_half_widths`. A class's log odds ``t_k = log(p_k / (1 - p_k))`` have the standard error of the
+    delta method, with the gradient ``x (1[l = k] - 1[l != k] p_l / (1 - p_k))`` in the coefficients of class l; for
+    lines through labels the same holds of ``p_k``. Intervals lie within the target's range, and are all of it if a
+    coefficient was not learned. Raises UserError like `predict`, and for random scaling, which has no covariance.
 
     Source: Oehlert, "A note on the delta method", American Statistician 46(1), 1992.
     """
-    from murk.learners.estimates.effects import combined_half_widths
-    from murk.learners.estimates.estimate import RANDOM_SCALING
-
     if estimate.method == RANDOM_SCALING:
         raise UserError(
             "random scaling knows no covariance, so predictions have no intervals: see the task's "
@@ -60,14 +50,11 @@ def predicted_intervals(task: Task, estimate: Estimate, records: Any, level: flo
         )
     X = _coded(task, records)
     # Without an intercept, or without coefficients of a class, columns are left out.
-    columns = [
-        [place for place, name in enumerate(task.coding.names) if f"{label}{name}" in estimate.names]
-        for label in _labels(task)
-    ]
-    places = [
-        [estimate.names.index(f"{label}{task.coding.names[place]}") for place in own]
-        for label, own in zip(_labels(task), columns, strict=True)
-    ]
+    columns, places = [], []
+    for label in _labels(task):
+        names = [f"{label}{name}" for name in task.coding.names]
+        columns.append([column for column, name in enumerate(names) if name in estimate.names])
+        places.append([estimate.names.index(name) for name in names if name in estimate.names])
     lines = np.column_stack([X[:, own] @ estimate.values[place] for own, place in zip(columns, places, strict=True)])
 
     def halves(factors: Floats) -> Floats:
@@ -97,8 +84,6 @@ def predicted_intervals(task: Task, estimate: Estimate, records: Any, level: flo
 
 def predicted_sets(task: Task, estimate: Estimate, records: Any) -> NDArray[Any]:
     """Return prediction sets of raw records; see `Result.predict_sets`."""
-    from murk.learners.estimates.units import coded_unit
-
     if estimate.sets is None:
         raise UserError(
             f"the people of {task.name!r} were not asked about prediction sets: a task with `predictions: {{coverage: "
@@ -161,7 +146,7 @@ def _describe_set(task: Task, sets: PredictionSets, members: list[Any]) -> dict[
 def _coded(task: Task, records: Any) -> Floats:
     if task.coefficient_scale == "own" and not isinstance(task.target, ClassTarget):
         raise UserError(
-            f"the coefficients of {task.name!r} are in the unit of its loss, and predict no probability or mean"
+            f"coefficients of {task.name!r} are in the unit of its loss, and predict no probability or mean"
         )
     if not task.features:
         return np.ones((len(records), 1))

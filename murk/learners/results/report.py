@@ -7,21 +7,28 @@ import json
 import math
 from collections import Counter
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from murk._lazy import bounding
-
-if TYPE_CHECKING:
-    from murk.learners.estimates.drift import CurvePoint, Drift
-    from murk.learners.estimates.estimate import Estimate
-    from murk.learners.estimates.looks import Looks, Valid
-    from murk.learners.estimates.units import Unit
-    from murk.learners.problem import Problem
-    from murk.learners.results.diagnosis import Advise
-    from murk.privacy import Guarantee
-    from murk.stream import Task
-    from murk.stream.log.base import Log
-    from murk.stream.task.protocol import Scale
+from murk.learners.estimates.contrasts import contrasts
+from murk.learners.estimates.drift import CurvePoint, Drift, columns, drift_of, merged_curve
+from murk.learners.estimates.effects import marginal_effects
+from murk.learners.estimates.estimate import Estimate
+from murk.learners.estimates.looks import Looks, Valid, looks_of
+from murk.learners.estimates.units import Unit, Units, coded_unit, fits_probabilities, on_logit_scale, units
+from murk.learners.problem import Problem, plausible, problem_for
+from murk.learners.results.diagnosis import Advise, describe_forgers, describe_missing, diagnose_task
+from murk.learners.results.predictions import describe_prediction
+from murk.privacy import Guarantee
+from murk.privacy.mechanisms.privacy_loss import really_given
+from murk.privacy.sketches.explain import CENTRAL, against_a_blank_record, described
+from murk.stream.log.base import Log
+from murk.stream.messages.state import decode_state
+from murk.stream.task.data.coding import is_constant, without_features
+from murk.stream.task.privacy import DEFAULT_LEVEL
+from murk.stream.task.protocol import Scale
+from murk.stream.task.task import Disclosure, Task
+from murk.stream.worker.recovery import check_shuffled
 
 
 def committed(
@@ -31,11 +38,6 @@ def committed(
 
     ``problem`` is by default the task's. Drift is None if untestable. ``state_digest`` tells bit-identical states.
     """
-    from murk.learners.estimates.drift import drift_of, merged_curve
-    from murk.learners.problem import plausible, problem_for
-    from murk.stream.messages.state import decode_state
-    from murk.stream.worker.recovery import check_shuffled
-
     check_shuffled(log, task)
     problem = problem or problem_for(task)
     engines = [problem.engine() for _ in range(task.log.partitions)]
@@ -74,8 +76,6 @@ def committed(
 
 def describe_levels(task: Task) -> dict[str, dict[str, Any]]:
     """Describe each level's guarantee, as data and in words; for a grid, only the default, lowest and highest."""
-    from murk.learners.problem import problem_for
-
     mechanisms = problem_for(task).mechanisms
     shown = bounding(mechanisms)
     levels = {level: describe_level(task.privacy.levels[level], mechanism) for level, mechanism in shown.items()}
@@ -118,9 +118,6 @@ def describe_level(guarantee: Guarantee, mechanism: Any) -> dict[str, Any]:
     ``right_at_most`` is the largest probability that an adversary who knows all else guesses which of two records was
     released, (1 + delta(0)) / 2. A sketch's guarantee compares a record with a blank one, ``replace_one`` any two.
     """
-    from murk.privacy.mechanisms.privacy_loss import really_given
-    from murk.privacy.sketches.explain import CENTRAL, described
-
     if mechanism.kind in CENTRAL:
         words, replaced = described(mechanism)
         return {
@@ -142,8 +139,6 @@ def describe_cap(task: Task, *, people_are_rows: bool = False) -> str:
     """Describe the guarantee of all releases of one person, or of one row of a file without a column of people."""
     cap = task.privacy.per_person
     if task.of_organisations:
-        from murk.privacy.sketches.explain import against_a_blank_record
-
         if cap is None:
             return "One window an organisation, at its level."
         return f"All windows of one organisation together: {against_a_blank_record(cap)}"
@@ -155,13 +150,11 @@ def describe_cap(task: Task, *, people_are_rows: bool = False) -> str:
     return f"All releases of one person together: {cap.describe()}"
 
 
-def per_unit(units: Mapping[str, Unit], estimate: Estimate, level: float) -> dict[str, dict[str, Any]]:
+def per_unit(units: Units, estimate: Estimate, level: float) -> dict[str, dict[str, Any]]:
     """Return coefficients and intervals per unit of each feature, with the ``factor`` and ``shift`` that convert.
 
     Without features these are a mean or shares, within their bounds.
     """
-    from murk.stream.task.data.coding import without_features
-
     bounded = without_features(estimate.names)
     effects = zip(estimate.names, estimate.values, estimate.half_widths(level), strict=True)
     return {
@@ -178,16 +171,8 @@ def _in_unit(unit: Unit, value: float, half: float, shift: float = 0.0, *, bound
     return {"unit": unit.label, "value": effect, "interval": [low, high]}
 
 
-def average_effects(
-    scale: Scale, units: Mapping[str, Unit], estimate: Estimate, level: float
-) -> dict[str, dict[str, Any]] | None:
-    """Return average marginal effects per unit on the probability of a positive target, or on a real target.
-
-    They make all models comparable. Returns None if the scale or the people's features do not determine them.
-    """
-    from murk.learners.estimates.effects import marginal_effects
-    from murk.stream.task.data.coding import is_constant
-
+def average_effects(scale: Scale, units: Units, estimate: Estimate, level: float) -> dict[str, dict[str, Any]] | None:
+    """Return average marginal effects per unit on the target or its probability; None if undetermined."""
     pair = estimate.effects(level)
     if pair is None and scale == "log odds":
         pair = marginal_effects(estimate, level)
@@ -228,21 +213,12 @@ def cost_of_forgetting(task: Task) -> str | None:
 
 
 def report_estimate(
-    estimate: Estimate,
-    scale: Scale,
-    units: Mapping[str, Unit],
-    level: float,
-    *,
-    forecast: bool = True,
-    looks: Looks | None = None,
+    estimate: Estimate, scale: Scale, units: Units, level: float, *, forecast: bool = True, looks: Looks | None = None
 ) -> dict[str, Any]:
     """Return the part of a report about coefficients, in natural ``units`` where known.
 
     ``forecast=False`` skips a slow forecast; ``looks`` are those for which intervals hold at ``level``, by default one.
     """
-    from murk.learners.problem import plausible
-    from murk.learners.results.diagnosis import describe_forgers
-
     nominal = level if looks is None else looks.nominal(level)
     intervals = estimate.intervals(nominal)
     with plausible():
@@ -296,15 +272,6 @@ def report_log(
     asks for others. ``problem`` is by default the task's; ``shown`` is the task that it fits, if another. ``at`` adds
     the prediction for a raw record, and ``kept`` the estimate itself (``estimate``), which is no JSON.
     """
-    from murk.learners.estimates.contrasts import contrasts
-    from murk.learners.estimates.drift import columns
-    from murk.learners.estimates.looks import looks_of
-    from murk.learners.estimates.units import coded_unit, fits_probabilities, on_logit_scale, units
-    from murk.learners.results.diagnosis import describe_missing, diagnose_task
-    from murk.learners.results.predictions import describe_prediction
-    from murk.stream.task.privacy import DEFAULT_LEVEL
-    from murk.stream.task.task import Disclosure
-
     shown = shown or task
     estimate, counts, points, drift = committed(task, log, problem)
     scale = shown.coefficient_scale

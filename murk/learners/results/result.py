@@ -3,34 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from html import escape
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from numpy.typing import NDArray
+
+from murk._arrays import Floats
 from murk.errors import UserError
 from murk.learners.estimates.contrasts import Contrast
+from murk.learners.estimates.estimate import Estimate
 from murk.learners.estimates.units import Unit, units_beside
 from murk.learners.results.coefficients import Coefficient, coefficient
 from murk.learners.results.diagnosis import categories, diagnose
 from murk.learners.results.html import folded, result_html
-from murk.learners.results.numbers import as_json
+from murk.learners.results.numbers import as_json, rebuilt
 from murk.learners.results.predictions import predict, predicted_intervals, predicted_sets
 from murk.learners.results.report import describe_forgetting, describe_level, report_estimate
 from murk.learners.results.text import SIMULATED, as_text, describe_learned, describe_privacy
+from murk.privacy import Guarantee
 from murk.stream.task.data.coding import of_interest
+from murk.stream.task.protocol import Scale
 from murk.stream.task.task import Task
 
 if TYPE_CHECKING:
-    import numpy as np
     from matplotlib.figure import Figure
-    from numpy.typing import NDArray
     from pandas import DataFrame
-
-    from murk.learners.estimates.estimate import Estimate
-    from murk.privacy import Guarantee
-    from murk.stream.task.protocol import Scale
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -67,13 +67,14 @@ class Result:
     """
 
     report: Mapping[str, Any]
-    history: Mapping[str, Any] | None = field(default=None)
-    task: Task | None = field(default=None)
-    estimate: Estimate | None = field(default=None)
+    history: Mapping[str, Any] | None = None
+    task: Task | None = None
+    estimate: Estimate | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "report", _frozen(self.report))
-        object.__setattr__(self, "history", None if self.history is None else _frozen(self.history))
+        # Nobody can write to it.
+        object.__setattr__(self, "report", rebuilt(self.report, MappingProxyType, tuple))
+        object.__setattr__(self, "history", rebuilt(self.history, MappingProxyType, tuple))
 
     @property
     def name(self) -> str:
@@ -149,38 +150,39 @@ class Result:
         """Whether the noise was drawn from a seed, so that nobody was protected."""
         return bool(self.report["simulated"])
 
-    def predict(self, records: Any) -> NDArray[np.float64]:
+    def predict(self, records: Any) -> Floats:
         """Predict the target of raw records: a sequence of mappings, or a frame or mapping of columns.
 
         Returns the probability of a binary target's positive value, (m,), of each class, (m, K), or a real target's
-        mean within its bounds, (m,), by all reported coefficients (those not learned are nearly zero). Raises UserError
-        for a learner's result, and for coefficients that predict neither a probability nor a mean.
+        mean within its bounds, (m,). Raises UserError for a learner's result, and for coefficients that predict
+        neither.
         """
         if self.task is None:
             raise UserError("this result has no task: predict with its learner (predict_many)")
         return predict(self.task, self.report["coefficients"], records)
 
-    def predict_intervals(self, records: Any) -> NDArray[np.float64]:
+    def predict_intervals(self, records: Any) -> Floats:
         """Return intervals of what `predict` returns, (m, 2), or (m, K, 2) for classes, in the target's units.
 
         They hold the model's probability or mean at these features, not a person's target, with the result's level at
         its `looks`, each by itself. Raises UserError like `predict`, and if the intervals' method knows no covariance
         (random scaling).
         """
-        if self.task is None or self.estimate is None:
-            raise UserError("this result has no task or no estimate: only results of murk.run and murk.fit have both")
-        return predicted_intervals(self.task, self.estimate, records, self.report["interval"]["nominal_level"])
+        return predicted_intervals(*self._fit(), records, self.report["interval"]["nominal_level"])
 
     def predict_sets(self, records: Any) -> NDArray[Any]:
         """Return prediction sets of raw records, each of which contains a person's target with the nominal coverage.
 
         Of a real target the ends of intervals, (m, 2), in its units; of labels whether each is in the set, boolean (m,
-        K), a binary target's positive value last. They are of the prediction at which people answered, which may differ
-        a little from `predict`. Raises UserError like `predict`, if the task asks for none, or too few have answered.
+        K), a binary target's positive value last. They are of the prediction at which people answered. Raises UserError
+        like `predict`, if the task asks for none, or too few have answered.
         """
+        return predicted_sets(*self._fit(), records)
+
+    def _fit(self) -> tuple[Task, Estimate]:
         if self.task is None or self.estimate is None:
             raise UserError("this result has no task or no estimate: only results of murk.run and murk.fit have both")
-        return predicted_sets(self.task, self.estimate, records)
+        return self.task, self.estimate
 
     def __repr__(self) -> str:
         missing = f" ({len(self.not_learned)} not learned)" if self.not_learned else ""
@@ -208,22 +210,15 @@ class Result:
             from pandas import DataFrame
         except ImportError as error:
             raise UserError("to_frame() needs pandas: pip install pandas", code="MURK-CLI-003") from error
+        measures = ["effect", *(["odds_ratio"] if self.report["odds_ratios"] else []), "average_effect"]
         rows = {}
         for each in self:
-            row: dict[str, Any] = {
-                "learned": each.learned,
-                "useful": each.useful,
-                "says": each.says,
-                "coded": each.value,
-            }
-            row["coded_low"], row["coded_high"] = each.interval or (None, None)
-            row["unit"], row["effect"] = each.unit, each.effect
-            row["effect_low"], row["effect_high"] = each.effect_interval or (None, None)
-            if self.report["odds_ratios"]:
-                row["odds_ratio"] = each.odds_ratio
-                row["odds_ratio_low"], row["odds_ratio_high"] = each.odds_ratio_interval or (None, None)
-            row["average_effect"] = each.average_effect
-            row["average_effect_low"], row["average_effect_high"] = each.average_effect_interval or (None, None)
+            row: dict[str, Any] = {"learned": each.learned, "useful": each.useful, "says": each.says}
+            row["coded"], (row["coded_low"], row["coded_high"]) = each.value, each.interval or (None, None)
+            row["unit"] = each.unit
+            for name in measures:
+                row[name] = getattr(each, name)
+                row[f"{name}_low"], row[f"{name}_high"] = getattr(each, f"{name}_interval") or (None, None)
             rows[each.name] = row
         frame = DataFrame.from_dict(rows, orient="index")
         frame.index.name = "coefficient"
@@ -246,25 +241,9 @@ class Result:
         return forest(self.report, chosen) if kind == "forest" else curve(self.report, self.history, chosen)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Result, (_thawed(self.report), _thawed(self.history), self.task, self.estimate)
-
-
-def _frozen(value: Any) -> Any:
-    """Return plain data that cannot be written to; lists become tuples."""
-    if isinstance(value, Mapping):
-        return MappingProxyType({key: _frozen(item) for key, item in value.items()})
-    if isinstance(value, list | tuple):
-        return tuple(_frozen(item) for item in value)
-    return value
-
-
-def _thawed(value: Any) -> Any:
-    """Return plain data that can be copied and pickled."""
-    if isinstance(value, Mapping):
-        return {key: _thawed(item) for key, item in value.items()}
-    if isinstance(value, tuple):
-        return [_thawed(item) for item in value]
-    return value
+        # Frozen mappings cannot be copied or pickled.
+        report, history = (rebuilt(each, dict, list) for each in (self.report, self.history))
+        return Result, (report, history, self.task, self.estimate)
 
 
 _CAP: Final = "Each call of learn_one, and each row of learn_many, is one release of one person."

@@ -37,16 +37,15 @@ class Paragraph:
 Block = Table | Paragraph
 
 
-def percent_of(report: Mapping[str, Any]) -> str:
-    """Return the level of a report's intervals, called "nominal" if their coverage is known to be lower."""
-    percent = f"{100 * report['interval']['level']:.3g}%"
-    return f"nominal {percent}" if report["interval"]["method"] == RANDOM_SCALING and any_interval(report) else percent
-
-
 def interval_words(report: Mapping[str, Any]) -> str:
     """Return the title of a column of intervals: the level and, if they hold at every look, that they do."""
-    looks = report["interval"].get("looks")
-    return looks["words"] if looks and looks["valid"] == "always" else f"{percent_of(report)} interval"
+    interval = report["interval"]
+    looks = interval.get("looks")
+    if looks and looks["valid"] == "always":
+        return str(looks["words"])
+    # The coverage of random scaling is known to be lower.
+    nominal = "nominal " if interval["method"] == RANDOM_SCALING and any_interval(report) else ""
+    return f"{nominal}{100 * interval['level']:.3g}% interval"
 
 
 def effect_word(report: Mapping[str, Any]) -> str:
@@ -176,11 +175,8 @@ def average_table(report: Mapping[str, Any]) -> Iterator[Block]:
         rows.append([effect["unit"], *points])
     if not report.get("effects_note"):
         yield Paragraph("")
-    yield Table(
-        "Average marginal effect on the probability, in percentage points",
-        ["per", "points", interval_words(report).removeprefix("nominal ")],
-        rows,
-    )
+    columns = ["per", "points", interval_words(report).removeprefix("nominal ")]
+    yield Table("Average marginal effect on the probability, in percentage points", columns, rows)
     if report.get("effects_note"):
         yield Paragraph(f"Average effects are {report['effects_note']}.")
     else:
@@ -207,11 +203,8 @@ def contrast_table(report: Mapping[str, Any]) -> Iterator[Block]:
     points = ["points", interval] if odds or report["chances"] else []
     tested = any(each["p_value"] is not None for each in contrasts)
     yield Paragraph("")
-    yield Table(
-        "Contrasts" + (": p-values and e-values hold at every look" if tested else ", without a valid p-value"),
-        ["contrast", effect_word(report), interval, *points, "p", "e"],
-        rows,
-    )
+    title = "Contrasts" + (": p-values and e-values hold at every look" if tested else ", without a valid p-value")
+    yield Table(title, ["contrast", effect_word(report), interval, *points, "p", "e"], rows)
 
 
 def prediction_table(report: Mapping[str, Any]) -> Iterator[Block]:

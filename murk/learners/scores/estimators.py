@@ -136,9 +136,6 @@ class Scores(PersonEstimator):
         level: str = self._engine.level(budget)
         return level
 
-    def _learn_matrix(self, engine: Any, X: Floats, y: Floats, budget: Guarantee | Sequence[Guarantee] | None) -> None:
-        engine.learn_records(X, y, engine.row_levels(budget, len(X)))
-
     def published(self) -> tuple[int, list[float]]:
         """Return the version at which the newest epoch began and its model, at which devices make releases."""
         published: tuple[int, list[float]] = self._require().published()

@@ -1,17 +1,16 @@
 r"""Several classes: coefficients from epochs' answers over public rows, or lines through indicators without any.
 
-For K classes there are K - 1 contrasts of coefficients, Theta (K - 1, p); B is their orthonormal basis, (K, K - 1),
-and the class probabilities at x are ``q = softmax(B Theta x)``. A person's score at the origin A is
+For K classes there are K - 1 contrasts of coefficients, Theta (K - 1, p); B is their orthonormal basis, (K, K - 1), and
+the class probabilities at x are ``q = softmax(B Theta x)``. A person's score at the origin A is
 
     r(y) (x) c(z) z,    r(y) = B'(e_y - q_g) / max_k |e_k - q_g|,    q_g = softmax(g B A x),
 
 no longer than 1, since ``|B'(e_y - q)| = |e_y - q|``. With g = 1 its mean given x is zero at the truth for any
-distribution of x. The score is no gradient, so its equation is solved: the mean score of an epoch estimates
-``pi G(Theta)``, ``G = mean sum_k q_k r(k) (x) c z`` over the rows, where pi is the share of people with a target. All
-epochs' equations are solved together, weighted by their noise. Other people are asked for ``1/2 c z z'``, zero if the
-target is missing: these matrices determine pi, and tell whether people are like the rows. Intervals allow for
-differences that this check may miss, as if the rows were a sample of ``1 / kappa`` people; kappa is the largest value
-up to 1/4 that the matrices do not contradict by a standard deviation.
+distribution of x. An epoch's mean score estimates ``pi G(Theta)``, ``G = mean sum_k q_k r(k) (x) c z`` over the rows,
+where pi is the share of people with a target; all epochs' equations are solved together, weighted by their noise. Other
+people are asked for ``1/2 c z z'``, zero if the target is missing: these matrices determine pi, and tell whether people
+are like the rows. Intervals allow for differences that this check may miss, as if the rows were a sample of ``1 /
+kappa`` people; kappa is the largest value up to 1/4 that the matrices do not contradict by a standard deviation.
 
 Without public rows, log odds would need a curvature of (K - 1) p by (K - 1) p numbers, which nobody releases. The
 least-squares line through a class's indicator does not: at an origin of constants alone everybody has the same class
@@ -20,10 +19,9 @@ indicator, since ``B B'(e_y - q) = e_y - q``:
 
 .. math:: m\, (B\, E\, u)_k = E\, (y_k - q_k)\, c z = \pi\, E\, c z x'\, (b_k - q_k e).
 
-So the models of all epochs have such origins. Each class is a binary target of `line`, with ``1 - 1/K`` times the noise
-variance, and released scatters estimate ``E c z z'`` for all of them. All lines have the same weights c, so that
-without noise each feature's slopes add up to zero. The reported values are ``2 b_k``, minus 1 for the constant: the
-line through labels of -1 and +1, as in `moments`.
+Each class is a binary target of `line`, with ``1 - 1/K`` times the noise variance, and released scatters estimate ``E c
+z z'`` for all of them. All lines have the same weights c, so that without noise each feature's slopes add up to zero.
+The reported values are ``2 b_k``, minus 1 for the constant: the line through labels of -1 and +1, as in `moments`.
 """
 
 from __future__ import annotations
@@ -41,7 +39,7 @@ from murk.learners.core.scoring.line import RAREST, ProbabilityLine, matrix_shar
 from murk.learners.core.scoring.model import Model, Response, Rows, directions, inverse, mean_matrix
 from murk.learners.core.scoring.moments import Moments, pooled
 from murk.learners.core.scoring.solve import LOGIT_SQUARE, ORIGIN_VARIANCE, PRIOR_VARIANCE, descend, even_coordinates
-from murk.learners.core.scoring.sums import Answer, Summary
+from murk.learners.core.scoring.sums import Answer, Summaries, Summary
 from murk.learners.estimates.links import class_probabilities
 from murk.learners.estimates.misfit import UNLIKE, excess
 
@@ -111,7 +109,7 @@ class ClassSolution:
 
     public = True
 
-    def __init__(self, found: Sequence[Summary], classes: int, rows: Rows) -> None:
+    def __init__(self, found: Summaries, classes: int, rows: Rows) -> None:
         self.newest, self.rows = found[-1].model, rows
         self.features = p = len(self.newest.transform)
         self._basis = contrasts(classes)
@@ -119,12 +117,10 @@ class ClassSolution:
         asked = [(each.score, each.model) for each in found if each.score is not None]
         if not self.alike:
             # Only a centred score has mean zero at the truth for any distribution of the covariates.
-            asked = [one for one in asked if one[1].exponent == 1.0]
-        self._equations: list[tuple[Answer, ClassScores]] = [
-            (answer, ClassScores.of(model, rows, self._basis)) for answer, model in asked
-        ]
+            asked = [(answer, model) for answer, model in asked if model.exponent == 1.0]
+        self._equations = [(answer, ClassScores.of(model, rows, self._basis)) for answer, model in asked]
         pull = rows.second_moment * p / LOGIT_SQUARE + np.eye(p) / ORIGIN_VARIANCE
-        wide: Floats = np.asarray(np.kron(np.eye(classes - 1), pull), dtype=np.float64)
+        wide = np.asarray(np.kron(np.eye(classes - 1), pull), dtype=np.float64)
         self.origin = self._solve(np.array(self.newest.origin), wide)
         self._prior = np.eye(len(self.origin)) / PRIOR_VARIANCE
         self._theta = self._solve(self.origin.copy(), self._prior)
@@ -136,14 +132,13 @@ class ClassSolution:
         """Share of the people whose target is missing."""
         return max(0.0, 1.0 - self.ratio)
 
-    def refit(self, found: Sequence[Summary]) -> ClassSolution:
+    def refit(self, found: Summaries) -> ClassSolution:
         """Return the solution for other answers."""
         return ClassSolution(found, len(self._basis), self.rows)
 
     # The equations
 
     def _noise(self, one: ClassScores, answer: Answer, at: Floats) -> Floats:
-        """Return the covariance of an epoch's mean score."""
         own = answer.noise * np.eye(len(self.newest.origin)) + answer.share * self.ratio * one.spread(at)
         return np.asarray(own + answer.whole * one.spread(at, whole=True)) if answer.whole else own
 
@@ -212,11 +207,10 @@ def _mean_scatter(model: Model, rows: Rows) -> Floats:
     return mean_matrix(model, rows, Response(False), flat=True)
 
 
-def _compare_matrices(found: Sequence[Summary], rows: Rows) -> tuple[float, float, bool, float, tuple[float, float]]:
-    """Return the share of targets present, its variance, whether people are like the rows, and kappa.
+def _compare_matrices(found: Summaries, rows: Rows) -> tuple[float, float, bool, float, tuple[float, float]]:
+    """Return the share of targets present, its variance, whether people are like the rows, kappa, and `targets`.
 
-    The share is 1, without variance, unless it is less beyond chance; the last value is the plain estimate, and its
-    standard error.
+    The share is 1, without variance, unless it is less beyond chance.
     """
     asked = [(each.model, each.curvature, partial(_mean_scatter, each.model, rows)) for each in found]
     together = pooled(asked, found[-1].model.transform)
@@ -254,15 +248,14 @@ _SURELY, _SAME = 2.0, 0.01
 class ClassLines:
     """The least-squares lines through the indicators of K classes, K p values; no lines before answers determine them.
 
-    ``found`` are the epochs' mean answers, oldest first, at origins of constants; ``indicators`` are the answers
-    about each class as those about a binary target.
+    ``found`` are the epochs' mean answers, oldest first, ``indicators`` those about each class as a binary target.
     """
 
     public = False
     alike = True
     doubt = 0.0
 
-    def __init__(self, found: Sequence[Summary], classes: int) -> None:
+    def __init__(self, found: Summaries, classes: int) -> None:
         self.newest = found[-1].model
         self.features = len(self.newest.transform)
         self._found, self._basis = list(found), contrasts(classes)
@@ -293,7 +286,7 @@ class ClassLines:
         """The share of people with a target, and its standard error."""
         return self.lines[0].share if self.lines else (1.0, math.inf)
 
-    def refit(self, found: Sequence[Summary]) -> ClassLines:
+    def refit(self, found: Summaries) -> ClassLines:
         """Return the solution for other answers."""
         return ClassLines(found, len(self._basis))
 
@@ -321,8 +314,6 @@ class ClassLines:
         # The constant gives each class its share at the mean of the features.
         theta[:, -1] = np.log(rates) - theta[:, :-1] @ means[:-1]
         return np.asarray((self._basis.T @ theta).ravel())
-
-    # Precision of the lines
 
     @cached_property
     def covariance(self) -> Floats:
@@ -356,22 +347,19 @@ class ClassLines:
             return np.full(len(self.values), math.inf)
         return np.concatenate([2.0 * line.half_widths(quantile) for line in self.lines])
 
-    # The next epoch
-
     def next_model(self, reach: float, noise: tuple[float, float]) -> Model:
         """Return the next epoch's model: at the classes' shares, in coordinates where people spread evenly.
 
         ``noise`` holds the noise variances of one entry of a score and of a matrix, in units of their bounds.
         """
         base, origin = even_coordinates(self.moments, reach), np.zeros((self._basis.shape[1], self.features))
-        if not self.moments.settled or not self.lines:
-            return Model(origin.ravel(), base, reach, 1.0, *FIRST_SHARES).rounded()
-        rates = self.rates
-        origin[:, -1] = self._basis.T @ np.log(rates)
-        model = Model(origin.ravel(), base, reach, 1.0, 0.0, 0.0)
-        largest = _largest(rates) * math.sqrt(self._basis.shape[1])
-        share = matrix_share(sum(line.signal for line in self.lines), largest, model.matrix_reach, noise)
-        shares = (1.0 - _CURVATURES) * share, _CURVATURES * share
+        shares = FIRST_SHARES
+        if self.moments.settled and self.lines:
+            origin[:, -1] = self._basis.T @ np.log(self.rates)
+            largest = _largest(self.rates) * math.sqrt(self._basis.shape[1])
+            most = Model(origin.ravel(), base, reach, 1.0, 0.0, 0.0).matrix_reach
+            share = matrix_share(sum(line.signal for line in self.lines), largest, most, noise)
+            shares = (1.0 - _CURVATURES) * share, _CURVATURES * share
         return Model(origin.ravel(), base, reach, 1.0, *shares).rounded()
 
 

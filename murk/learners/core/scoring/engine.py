@@ -7,30 +7,27 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import Any, Final, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
+from murk._arrays import Integers
 from murk._lazy import map_levels
 from murk._turns import Turns, in_turn
 from murk.errors import MurkError
 from murk.learners.core.coordinates import matrix_size
 from murk.learners.core.scoring.estimate import Forgery, Outlook, ScoreEstimate, estimate_of
-from murk.learners.core.scoring.mechanism import ScoreMechanisms
+from murk.learners.core.scoring.mechanism import LevelMechanisms, ScoreMechanisms
 from murk.learners.core.scoring.model import Model, Question
-from murk.learners.core.scoring.settings import NEVER, REMEMBERED, AnySolution, Settings, solution_of
+from murk.learners.core.scoring.settings import NEVER, REMEMBERED, Settings, solution_of
 from murk.learners.core.scoring.sums import Epoch, Summary, Tally, summaries
 from murk.learners.estimates.drift import SMALLEST_SHARE, Comparison, Drift, compare, concluded
-from murk.learners.estimates.sets import PredictionSets
 from murk.learners.problem import HostileModelError, plausible
 from murk.privacy.mechanisms.payload_limits import FORGED, Reach
 from murk.stream.messages.codec import RejectedError
+from murk.stream.messages.releases import ScoreRelease
 from murk.stream.messages.state import count_of
 from murk.stream.messages.wire import block_of
-
-if TYPE_CHECKING:
-    from murk.stream.messages.releases import ScoreRelease
 
 Answered = tuple[int, str, Question]  # an answer's version, level and question
 _ANSWERED = "version", "level", "question"
@@ -47,7 +44,7 @@ class Chain:
     shown: Chain | None = None  # the earlier state that predictions use, if any
 
 
-Learned = tuple[Chain, Mapping[str, ScoreMechanisms]]  # a chain and its levels' mechanisms
+Learned = tuple[Chain, LevelMechanisms]  # a chain and its levels' mechanisms
 
 
 class ScoreEngine:
@@ -55,21 +52,21 @@ class ScoreEngine:
 
     kind = "score"
 
-    def __init__(self, settings: Settings, mechanisms: Mapping[str, ScoreMechanisms]) -> None:
+    def __init__(self, settings: Settings, mechanisms: LevelMechanisms) -> None:
         self.settings = settings
         self.dimension = settings.dimension  # length of a score
         self.lengths = lengths_of(settings)
         self.mechanisms = mechanisms
         self._turns = Turns()
-        self._now = Chain(0, (Epoch(0, settings.first_model(mechanisms)),))
-        self._reach = reaches(mechanisms)
+        self.now = Chain(0, (Epoch(0, settings.first_model(mechanisms)),))
+        self._reach = map_levels(reaches, mechanisms)
 
     # What was learned
 
     @property
     def n_releases(self) -> int:
         """Number of learned releases."""
-        return self._now.count
+        return self.now.count
 
     @property
     def coefficients(self) -> int:
@@ -79,17 +76,12 @@ class ScoreEngine:
     @property
     def model(self) -> Model:
         """The newest epoch's model."""
-        return self._now.epochs[-1].model
-
-    @property
-    def now(self) -> Chain:
-        """The chain so far."""
-        return self._now
+        return self.now.epochs[-1].model
 
     @property
     def epochs(self) -> tuple[Epoch, ...]:
         """The remembered epochs, oldest first."""
-        return self._now.epochs
+        return self.now.epochs
 
     def estimate(self) -> ScoreEstimate:
         """Return the estimate in coded units, with intervals."""
@@ -103,7 +95,7 @@ class ScoreEngine:
 
     def admit(self, release: ScoreRelease, ahead: int = 0) -> None:
         """Raise RejectedError for a forged release, or one of an epoch that is not known ``ahead`` releases later."""
-        self._check_version(release.version, self._now.count + ahead)
+        self._check_version(release.version, self.now.count + ahead)
         self.check_payload(release)
 
     def check_payload(self, release: ScoreRelease) -> None:
@@ -140,19 +132,15 @@ class ScoreEngine:
             raise RejectedError("future", f"version {version}, but the chain has {count} releases")
         if version != self.settings.epoch_start(version):
             raise RejectedError("version", f"no epoch begins at version {version}")
-        if version < self._oldest(count):
+        if version < self.settings.remembered(count)[0]:
             raise RejectedError("stale", f"the epoch of version {version} is forgotten after {count} releases")
 
     def _knows(self, versions: Set[int], releases: int) -> bool:
         """Return True only if `_check_version` is certain to pass this many releases of these versions."""
-        count, start = self._now.count, self.settings.epoch_start
+        count, start = self.now.count, self.settings.epoch_start
         # The oldest epoch may be forgotten before the last of the releases.
-        oldest = self._oldest(count + releases - 1)
+        oldest = self.settings.remembered(count + releases - 1)[0]
         return all(oldest <= version <= count and version == start(version) for version in versions)
-
-    def _oldest(self, count: int) -> int:
-        """Return the start of the oldest epoch that a chain of ``count`` releases remembers."""
-        return self.settings.remembered(count)[0]
 
     @in_turn
     def learn_releases(self, releases: Sequence[ScoreRelease]) -> None:
@@ -165,7 +153,7 @@ class ScoreEngine:
             done = stop
 
     @in_turn
-    def learn_payloads(self, answers: Mapping[tuple[str, Question], NDArray[np.int64]]) -> None:
+    def learn_payloads(self, answers: Mapping[tuple[str, Question], Integers]) -> None:
         """Learn payloads (m, d) made at the newest model, by level and question; raise MurkError if too many."""
         self._check_room(sum(map(len, answers.values())))
         start = self._newest
@@ -174,13 +162,13 @@ class ScoreEngine:
     @in_turn
     def learn_sums(self, sums: Mapping[tuple[str, Question], Tally]) -> None:
         """Learn sums of answers made at the newest model, by level and question; raise MurkError if too many."""
-        now, start = self._now, self._newest
+        now, start = self.now, self._newest
         learned = self._check_room(sum(tally.count for tally in sums.values()))
         known = {epoch.start: epoch for epoch in now.epochs}
         newest = known.get(start) or self._unseen(start)
         for (level, question), tally in sums.items():
             newest = newest.joined(level, question, tally)
-        self._now = self._advanced(now, now.count + learned, tuple({**known, start: newest}.values()))
+        self.now = self._advanced(now, now.count + learned, tuple({**known, start: newest}.values()))
 
     def _check_room(self, answers: int) -> int:
         left = self._left()
@@ -190,21 +178,19 @@ class ScoreEngine:
 
     @property
     def _newest(self) -> int:
-        """Version of the newest model."""
-        return self._now.epochs[-1].start
+        return self.now.epochs[-1].start
 
     def _left(self) -> int:
-        """Return the number of releases until the next model."""
-        count = self._now.count
+        count = self.now.count
         return self.settings.epoch_end(count) - count
 
     def _until_next_model(self) -> int:
         """Return the largest number of releases to learn before the next model or block."""
         return min(BLOCK, self._left())
 
-    def _add(self, answers: Mapping[Answered, NDArray[np.int64]]) -> None:
+    def _add(self, answers: Mapping[Answered, Integers]) -> None:
         """Add payloads of at most the rest of the epoch: all of them or, on an interrupt, none."""
-        now = self._now
+        now = self.now
         known, learned = {epoch.start: epoch for epoch in now.epochs}, 0
         for (version, level, question), payloads in answers.items():
             if version not in known:
@@ -213,7 +199,7 @@ class ScoreEngine:
                 part = payloads[start : start + BLOCK]
                 known[version] = known[version].plus(level, question, self.mechanisms[level], part)
             learned += len(payloads)
-        self._now = self._advanced(now, now.count + learned, tuple(known.values()))
+        self.now = self._advanced(now, now.count + learned, tuple(known.values()))
 
     def _unseen(self, version: int) -> Epoch:
         """Return an epoch of this version without answers."""
@@ -233,25 +219,25 @@ class ScoreEngine:
         """Return the newest epoch's first version and its model, or None where nobody reads models."""
         if self.settings.once:
             return None
-        newest = self._now.epochs[-1]
+        newest = self.now.epochs[-1]
         return newest.start, newest.model.flat.tolist()
 
     @property
     def publish_every(self) -> int:
         """Largest number of releases to learn before a new model must be published."""
-        count = self._now.count
+        count = self.now.count
         return NEVER if self.settings.once else min(256, self.settings.epoch_end(count) - count)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the whole state as plain JSON data."""
-        return {"schema": 1, "settings": self.settings.digest, **chain_state(self._now)}
+        return {"schema": 1, "settings": self.settings.digest, **chain_state(self.now)}
 
     @in_turn
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore a state; raise MurkError if it belongs to other settings, or is damaged."""
         if state.get("schema") != 1 or state.get("settings") != self.settings.digest:
             raise MurkError("the state is of a learner with other settings: use those that it was learned with")
-        self._now = self._read(state)
+        self.now = self._read(state)
 
     def _read(self, state: Mapping[str, Any]) -> Chain:
         """Read the chain that `chain_state` wrote."""
@@ -263,9 +249,7 @@ class ScoreEngine:
         epochs = tuple(Epoch.of_state(of_epoch, *sizes, self.mechanisms, sets=sets) for of_epoch in states)
         starts = tuple(epoch.start for epoch in epochs)
         if not self._may_begin(starts, count):
-            raise MurkError(
-                f"the state's epochs begin at {list(starts)}, but those of a chain of {count} releases do not"
-            )
+            raise MurkError(f"the state's epochs begin at {list(starts)}, unlike those of a chain of {count} releases")
         return Chain(count, epochs)
 
     def _may_begin(self, starts: tuple[int, ...], count: int) -> bool:
@@ -287,12 +271,8 @@ def lengths_of(settings: Settings) -> tuple[int, ...]:
     return (settings.dimension, matrix_size(settings.features), 1)[:most]
 
 
-def reaches(mechanisms: Mapping[str, ScoreMechanisms]) -> Mapping[str, tuple[Reach, ...]]:
-    """Return the largest norms of honest payloads by level, in the order of `lengths_of`."""
-    return map_levels(_reaches_of, mechanisms)
-
-
-def _reaches_of(pair: ScoreMechanisms) -> tuple[Reach, ...]:
+def reaches(pair: ScoreMechanisms) -> tuple[Reach, ...]:
+    """Return the largest norms of a level's honest payloads, in the order of `lengths_of`."""
     return tuple(pair.mechanism(question).reach for question in ("score", "curvature", "inside"))
 
 
@@ -316,22 +296,13 @@ def merged_of(settings: Settings, known: Sequence[Learned]) -> ScoreEstimate:
     estimate = estimate_of(settings.reported, outlook, len(known), sum(chain.count for chain, _ in chains))
     kept = None if settings.forget is None else sum(_level_counts(chains).values())
     influence = None if forgery is None else forgery.influence
+    sets = None
     # Learners with models of their own have sets of their own.
-    sets = sets_of(settings, *chains[0], solution) if len(chains) == 1 else None
+    if settings.wanted is not None and len(chains) == 1:
+        epochs = chains[0][0].epochs
+        tallies = [tally for epoch in epochs for (_, question), tally in epoch.tallies.items() if question == "inside"]
+        sets = settings.sets(solution, found, epochs[-1].model, sum(tally.count for tally in tallies))
     return replace(estimate, influence=influence, forgery=forgery, kept=kept, sets=sets)
-
-
-def sets_of(
-    settings: Settings, chain: Chain, mechanisms: Mapping[str, ScoreMechanisms], solution: AnySolution | None
-) -> PredictionSets | None:
-    """Return the prediction sets of a chain with this solution; None if they are not asked for."""
-    if settings.wanted is None:
-        return None
-    answers = sum(
-        tally.count for epoch in chain.epochs for (_, question), tally in epoch.tallies.items() if question == "inside"
-    )
-    found = summaries(chain.epochs, mechanisms, settings.features)
-    return settings.sets(solution, found, chain.epochs[-1].model, answers)
 
 
 def equations(settings: Settings, chains: Sequence[Learned]) -> Sequence[Learned]:
@@ -352,7 +323,6 @@ def joined(chains: Sequence[Chain]) -> Chain:
 
 
 def _answers(settings: Settings, chains: Sequence[Learned]) -> list[Summary]:
-    """Return the mean answers of all chains' epochs."""
     return [each for chain, mechanisms in chains for each in summaries(chain.epochs, mechanisms, settings.features)]
 
 
@@ -369,14 +339,13 @@ def _level_counts(chains: Sequence[Learned]) -> dict[str, int]:
 class SharedScoreEngine(ScoreEngine):
     """A chain of scores whose people answer at models that all chains share.
 
-    The first chain's learner makes a model from all chains' sums when they reach an epoch's start together. It writes
-    the model in one piece with its state before anybody can read it, so that a crash never makes two. The other
-    learners receive the model and keep it with their own sums.
+    The first chain's learner makes a model from all chains' sums when they reach an epoch's start together, and writes
+    it in one piece with its state before anybody can read it, so that a crash never makes two. The others receive it.
     """
 
-    def __init__(self, settings: Settings, mechanisms: Mapping[str, ScoreMechanisms]) -> None:
+    def __init__(self, settings: Settings, mechanisms: LevelMechanisms) -> None:
         super().__init__(settings, mechanisms)
-        self._models = _models(self._now)
+        self._models = _models(self.now)
 
     @property
     def model(self) -> Model:
@@ -411,7 +380,7 @@ class SharedScoreEngine(ScoreEngine):
 
         Returns a learner of the joined chains, or None if no model was due; raises MurkError if sums give no model.
         """
-        whole = joined([self._now, *(other.now for other in others)])
+        whole = joined([self.now, *(other.now for other in others)])
         start = self.settings.epoch_start(whole.count)
         found = summaries(whole.epochs, self.mechanisms, self.settings.features)
         # If nobody answered at the remembered models, there are no sums to make the next one from.
@@ -419,11 +388,11 @@ class SharedScoreEngine(ScoreEngine):
             return None
         with plausible():
             model = self.settings.next_model(found, start, self.mechanisms)
-        now = self._now
-        self._now = self._advanced(now, now.count, (*now.epochs, Epoch(start, model)))
-        self._models = _models(self._now)
+        now = self.now
+        self.now = self._advanced(now, now.count, (*now.epochs, Epoch(start, model)))
+        self._models = _models(self.now)
         learner = self.another()
-        learner._now = whole
+        learner.now = whole
         return learner
 
     @in_turn
@@ -441,10 +410,10 @@ class SharedScoreEngine(ScoreEngine):
     def take_up(self, version: int, flat: Sequence[float]) -> None:
         """Continue with a published model that the first chain's restored state lacks, like `hear_newest`."""
         if version > max(self._models):
-            now = self._now
+            now = self.now
             epochs = (*now.epochs, Epoch(version, self._checked(version, flat)))
-            self._now = self._advanced(now, now.count, epochs)
-            self._models = _models(self._now)
+            self.now = self._advanced(now, now.count, epochs)
+            self._models = _models(self.now)
 
     def _checked(self, version: int, flat: Sequence[float]) -> Model:
         if version != self.settings.epoch_start(version):
@@ -467,7 +436,6 @@ class SharedScoreEngine(ScoreEngine):
         return versions <= set(self._remembered())
 
     def _remembered(self) -> list[int]:
-        """Return the versions of the newest models, oldest first."""
         return sorted(self._models)[-REMEMBERED:]
 
     @property
@@ -490,8 +458,6 @@ class SharedScoreEngine(ScoreEngine):
         self._models = dict(sorted(self._models.items())[-2 * REMEMBERED :])
         return Chain(count, tuple(sorted(epochs, key=attrgetter("start")))[-REMEMBERED:])
 
-    # State
-
     def _read(self, state: Mapping[str, Any]) -> Chain:
         chain = super()._read(state)
         self._models = _models(chain)
@@ -503,7 +469,6 @@ class SharedScoreEngine(ScoreEngine):
 
 
 def _models(chain: Chain) -> dict[int, Model]:
-    """Return the models that a chain remembers, by version."""
     return {epoch.start: epoch.model for epoch in chain.epochs}
 
 
@@ -511,9 +476,8 @@ def drift_of(settings: Settings, chains: Sequence[Learned]) -> Drift:
     """Return whether later epochs contradict earlier ones (see `murk.learners.estimates.drift`).
 
     The epochs before each boundary are solved as all epochs are: without public rows if people are unlike them, and
-    then with centred scores alone, whose mean is zero at the truth for any distribution of the features. So a change
-    of the features alone is no drift, except for the least-squares lines of several classes. As old epochs are
-    forgotten, a boundary is tested with up to 7 different sets of epochs, for which the test corrects.
+    then with centred scores alone, so that a change of the features alone is no drift, except for lines of several
+    classes. As old epochs are forgotten, a boundary is tested with up to 7 sets of epochs, for which the test corrects.
     """
     chains = equations(settings, chains)
     releases = sum(chain.count for chain, _ in chains)
@@ -522,7 +486,7 @@ def drift_of(settings: Settings, chains: Sequence[Learned]) -> Drift:
     if len(starts) < 2 or settings.once or not answers:
         return Drift(releases=releases)
     whole = solution_of(answers, settings.response, settings.rows)
-    releases_known = sum(_level_counts(chains).values())
+    known = sum(_level_counts(chains).values())
     comparisons: list[Comparison] = []
     for last, start in pairwise(starts):
         early = [
@@ -530,7 +494,7 @@ def drift_of(settings: Settings, chains: Sequence[Learned]) -> Drift:
             for chain, mechanisms in chains
         ]
         before = sum(_level_counts(early).values())
-        share = 1.0 - before / releases_known
+        share = 1.0 - before / known
         if not before or share < SMALLEST_SHARE:
             continue
         try:
@@ -538,14 +502,7 @@ def drift_of(settings: Settings, chains: Sequence[Learned]) -> Drift:
         except (MurkError, np.linalg.LinAlgError):
             # So few epochs may have no solution.
             continue
-        comparison = compare(
-            whole.values - older.values,
-            older.covariance,
-            whole.covariance,
-            settings.epoch_number(start),
-            releases - releases_known + before,
-            releases,
-            share,
-        )
+        change, number, since = whole.values - older.values, settings.epoch_number(start), releases - known + before
+        comparison = compare(change, older.covariance, whole.covariance, number, since, releases, share)
         comparisons += [] if comparison is None else [comparison]
     return concluded(settings.reported, releases, comparisons, REMEMBERED - 1)

@@ -1,9 +1,9 @@
 """The estimate from epochs' sums, its intervals, signs of forged answers, and forecasts of what it takes to learn more.
 
 In a forecast more people answer at the next model as expected at the solution, with the mechanisms' noise, and all
-equations are solved again. The number of people is quadrupled until the interval is bounded, then doubled as a margin.
-With people's own spread 1/p, a release with noise variance s'^2 is worth ``(s^2 + 1/p) / (s'^2 + 1/p)`` releases with
-noise variance s^2, which gives the budgets. Public rows are tried as a sample of rows with the people's released second
+equations are solved again. Their number is quadrupled until the interval is bounded, then doubled as a margin. With
+people's own spread 1/p, a release with noise variance s'^2 is worth ``(s^2 + 1/p) / (s'^2 + 1/p)`` releases with noise
+variance s^2, which gives the budgets. Public rows are tried as a sample of rows with the people's released second
 moments. docs/scores.md states how often forecasts are right.
 """
 
@@ -13,26 +13,27 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, partial
+from operator import itemgetter
 from statistics import NormalDist
 from typing import Any, ClassVar, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from murk._arrays import Floats
+from murk._arrays import Floats, Integers
 from murk.errors import MurkError, UserError
 from murk.learners.core.coordinates import contrasts, flattened
 from murk.learners.core.scoring import classes
 from murk.learners.core.scoring.classes import ClassLines, ClassSolution
 from murk.learners.core.scoring.line import ProbabilityLine
-from murk.learners.core.scoring.mechanism import ScoreMechanisms, score_mechanisms
+from murk.learners.core.scoring.mechanism import LevelMechanisms, ScoreMechanisms, score_mechanisms
 from murk.learners.core.scoring.model import Expected, Model, Question, Response, Rows, mean_matrix
 from murk.learners.core.scoring.moments import UNEVEN, extent_of, pooled
 from murk.learners.core.scoring.public import CurveSolution, PublicSolution
 from murk.learners.core.scoring.settings import AnySolution, Settings, disagreement
 from murk.learners.core.scoring.shares import Shares
 from murk.learners.core.scoring.solve import Solution
-from murk.learners.core.scoring.sums import Epoch, Key, Summary, Tally, most_answers, share_of, step_of, summaries
+from murk.learners.core.scoring.sums import Epoch, Key, Summaries, Tally, most_answers, share_of, step_of, summaries
 from murk.learners.estimates.effects import mean_slope
 from murk.learners.estimates.estimate import Estimate, Extent, People
 from murk.learners.estimates.forgers import SLACK, Influence, longest, noise_of_number
@@ -56,9 +57,7 @@ class Need:
     people: int | None = None  # total number of people, at these budgets
     budgets: Mapping[str, Guarantee] = field(default_factory=dict)  # level to guarantee, with the current people
     public_rows: int | None = None  # number of public covariates like the people's, with the current people and budgets
-    # whether it may take far more: the curvature along this coefficient is still hidden by noise, and is taken to be
-    # like that along the others
-    least: bool = False
+    least: bool = False  # whether it may take far more: noise still hides the curvature along this coefficient
     seen: bool = True  # whether enough stood out from noise for a forecast
 
     def to_dict(self) -> dict[str, Any]:
@@ -96,28 +95,30 @@ class Need:
         return words.replace("about", "at least") if self.least else words
 
 
+def _parameter(guarantee: Guarantee) -> tuple[str, float]:
+    """Return name and value of a guarantee's first parameter, which measures its privacy loss."""
+    (parameters,) = guarantee.to_dict().values()
+    return next(iter(parameters.items()))
+
+
 def _budgets_words(budgets: Mapping[str, Guarantee]) -> str:
+    parameters = {level: _parameter(budget) for level, budget in budgets.items()}
     if len(budgets) > MOST_LEVELS + 1:
         # Those of a grid.
-        pairs = sorted(next(iter(next(iter(each.to_dict().values())).items()))[::-1] for each in budgets.values())
-        return f"{pairs[0][1]} of about {pairs[0][0]:g} to {pairs[-1][0]:g}"
-    words = []
-    for level, budget in budgets.items():
-        (parameters,) = budget.to_dict().values()
-        name, value = next(iter(parameters.items()))
-        words.append(f"{name} of about {value:g}" + (f" ({level})" if len(budgets) > 1 else ""))
-    return " and ".join(words)
+        (name, least), *_, (_, most) = sorted(parameters.values(), key=itemgetter(1))
+        return f"{name} of about {least:g} to {most:g}"
+    shown = {level: f" ({level})" if len(budgets) > 1 else "" for level in budgets}
+    return " and ".join(f"{name} of about {value:g}{shown[level]}" for level, (name, value) in parameters.items())
 
 
 @dataclass(frozen=True)
 class Outlook:
-    """Inputs of forecasts: settings, the solution and its input, mechanisms, and counts of releases."""
+    """Inputs of forecasts."""
 
-    # settings, solution, found: the public settings, the solution, and the epochs' mean answers that it solves
     settings: Settings
     solution: AnySolution
-    found: Sequence[Summary]
-    mechanisms: Mapping[str, ScoreMechanisms]  # level to mechanisms
+    found: Summaries  # the epochs' mean answers that it solves
+    mechanisms: LevelMechanisms  # level to mechanisms
     counts: Mapping[str, int]  # level to its number of releases
 
     @property
@@ -150,8 +151,6 @@ class Outlook:
             needs[names[j]] = Need(people, self._budgets(factor), int(rows[j]) or None, least=not visible[j])
         return needs
 
-    # More people
-
     def _times(self, model: Model, quantile: float, unknown: NDArray[np.bool_], limits: Floats) -> Floats:
         """Return the multiple of the people that each coefficient needs, (p,): a power of two, or infinite."""
         factors, factor = np.full(len(unknown), math.inf), 4
@@ -167,21 +166,17 @@ class Outlook:
 
     def _learned(self, model: Model, quantile: float, limits: Floats, factor: int) -> NDArray[np.bool_]:
         """Return whether each coefficient is learned from ``factor`` times the people."""
-        answers = [*self.found, *self._further_epochs(model, (factor - 1) * self.people)]
+        people = (factor - 1) * self.people
+        # Half of them are centred, as in every second epoch.
+        centred = 0 if model.exponent == 1.0 else people // 2
+        further = [*self._epoch(replace(model, exponent=1.0), centred), *self._epoch(model, people - centred)]
         try:
-            halves = self.solution.refit(answers).half_widths(quantile)
+            halves = self.solution.refit([*self.found, *further]).half_widths(quantile)
         except (MurkError, np.linalg.LinAlgError):
             return np.zeros(len(self.settings.reported), dtype=bool)
         return np.asarray(halves <= limits)
 
-    def _further_epochs(self, model: Model, people: int) -> list[Summary]:
-        """Return the expected answers of more people: half of them are centred, as in every second epoch."""
-        if model.exponent == 1.0:
-            return self._epoch(model, people)
-        centred = replace(model, exponent=1.0)
-        return [*self._epoch(centred, people // 2), *self._epoch(model, people - people // 2)]
-
-    def _epoch(self, model: Model, people: int) -> list[Summary]:
+    def _epoch(self, model: Model, people: int) -> Summaries:
         """Return the mean answers of an epoch in which all answer as expected, with the present shares of levels."""
         tallies: dict[Key, Tally] = {}
         for question, share in model.shares.items():
@@ -213,7 +208,6 @@ class Outlook:
 
     @property
     def _target_share(self) -> float:
-        """Share of the people with a target."""
         solution = self.solution
         return min(solution.curvature.ratio, 1.0) if isinstance(solution, Solution) else 1.0 - solution.missing
 
@@ -240,8 +234,6 @@ class Outlook:
         noise = np.sqrt(np.einsum("ij,ik,kj->j", along**2, matrices.variances, along**2))
         return np.asarray(measured > _SEEN * noise)
 
-    # Larger budgets
-
     def _budgets(self, factor: float) -> dict[str, Guarantee]:
         """Return guarantees, by level, that make releases worth ``factor`` times as much; empty if one is too large."""
         if math.isinf(factor):
@@ -255,9 +247,8 @@ class Outlook:
         own = 1.0 / score.dimension
         wanted = (score.variance + own) / factor - own
         guarantee: Any = pair.guarantee
-        (parameters,) = guarantee.to_dict().values()
-        name, now = next(iter(parameters.items()))
-        low, high = now, _LARGEST[name]
+        name, low = _parameter(guarantee)
+        high = _LARGEST[name]
 
         def enough(value: float) -> bool:
             budget = replace(guarantee, **{name: value})
@@ -277,9 +268,7 @@ class Outlook:
         budget: Guarantee = replace(guarantee, **{name: float(f"{high:.2g}")})
         return budget
 
-    # Public rows
-
-    def _rows(self, model: Model, quantile: float, unknown: NDArray[np.bool_], limits: Floats) -> NDArray[np.int64]:
+    def _rows(self, model: Model, quantile: float, unknown: NDArray[np.bool_], limits: Floats) -> Integers:
         """Return the fewest public rows that suffice, (p,); 0 where none do, or there are some already."""
         fewest = np.zeros(len(unknown), dtype=np.int64)
         solution = self.solution
@@ -336,7 +325,7 @@ def excesses(epochs: Iterable[Epoch]) -> tuple[Excess, ...]:
     return tuple(Excess(question, *both) for question, both in sorted(totals.items()))
 
 
-def influence_of(question: Question, epochs: Sequence[Epoch], mechanisms: Mapping[str, ScoreMechanisms]) -> float:
+def influence_of(question: Question, epochs: Sequence[Epoch], mechanisms: LevelMechanisms) -> float:
     """Return how many standard errors one forged answer moves a coefficient; 0 where nobody answered the question."""
     farthest, noise = 0.0, 0.0
     for level, pair in mechanisms.items():
@@ -353,11 +342,11 @@ def influence_of(question: Question, epochs: Sequence[Epoch], mechanisms: Mappin
 class Forgery:
     """The possible influence of forged answers, and the signs of them.
 
-    Devices draw their question by the shares that the epoch's model publishes. Of N answers of one level at one model,
-    a matrix of share s has more than ``N s + sqrt(2 t N s (1 - s)) + t / 3`` with probability at most e^-t (Bernstein),
-    with t = 32 as for refusing an honest payload. Beyond that number its mean is weighted as that many answers, and
-    intervals are widened by the possible effect of the excess over the expected number. Single forged answers cannot be
-    identified in sums: nothing is refused, and honest answers are solved as before, bit for bit.
+    Of N answers of one level at one model, a question of share s has more than ``N s + sqrt(2 t N s (1 - s)) + t / 3``
+    with probability at most e^-t (Bernstein), with t = 32 as for refusing an honest payload. Beyond that number its
+    mean is weighted as that many answers, and intervals are widened by the possible effect of the excess over the
+    expected number. Single forged answers cannot be identified in sums: nothing is refused, and honest answers are
+    solved bit for bit.
     """
 
     influence: Influence  # influence of one forged answer, whichever question it answers
@@ -365,7 +354,7 @@ class Forgery:
     widened: float = 0.0  # standard errors by which intervals are widened for these
 
     @classmethod
-    def of(cls, epochs: Sequence[Epoch], mechanisms: Mapping[str, ScoreMechanisms]) -> Forgery:
+    def of(cls, epochs: Sequence[Epoch], mechanisms: LevelMechanisms) -> Forgery:
         """Return the influence and the signs of forged answers in epochs."""
         influences = [influence_of(question, epochs, mechanisms) for question in QUESTIONS_THAT_MOVE]
         exceeded = excesses(epochs)
@@ -410,13 +399,12 @@ class ScoreEstimate(Estimate):
     forecasts: ClassVar[bool] = True
     noise_hides: ClassVar[bool] = True
 
-    solution: AnySolution | None = None  # the solution, in coded units; None before anything was learned
     unit: float = 1.0  # the target's coded unit in its own units
     outlook: Outlook | None = None  # input of the forecasts of :meth:`needs`
     forgery: Forgery | None = None  # the influence of forged answers, and signs of them
-    _halves: dict[float, NDArray[np.float64]] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _halves: dict[float, Floats] = field(default_factory=dict, init=False, repr=False, compare=False)
 
-    def half_widths(self, level: float = 0.95) -> NDArray[np.float64]:
+    def half_widths(self, level: float = 0.95) -> Floats:
         """Return half-widths of the intervals at ``level``; infinite where a coefficient was not learned."""
         if not 0 < level < 1:
             raise UserError(f"a confidence level lies between 0 and 1, got {level!r}")
@@ -454,6 +442,11 @@ class ScoreEstimate(Estimate):
         limits = None if within is None else np.array([within.get(name, np.inf) for name in self.names]) / self.unit
         return self.outlook.needs(NormalDist().inv_cdf(0.5 + level / 2.0), limits)
 
+    @property
+    def solution(self) -> AnySolution | None:
+        """The solution, in coded units; None before anything was learned."""
+        return None if self.outlook is None else self.outlook.solution
+
     @cached_property
     def line(self) -> ProbabilityLine | None:
         """The least-squares line through the labels, where the answers determine it."""
@@ -461,7 +454,7 @@ class ScoreEstimate(Estimate):
             return None
         return ProbabilityLine.of(self.outlook.found, self.outlook.settings.response, self.solution.moments)
 
-    def effects(self, level: float = 0.95) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
+    def effects(self, level: float = 0.95) -> tuple[Floats, Floats] | None:
         """Return the line's slopes and their half-widths, if it gives more precise average effects than log odds."""
         if not self.by_line or self.line is None:
             return None
@@ -489,11 +482,9 @@ class ScoreEstimate(Estimate):
 
     def extent(self) -> Extent | None:
         """Return the features' second moments, from the public rows used or from released matrices."""
-        if self.outlook is None or self.solution is None:
+        if self.outlook is None or isinstance(self.solution, Shares):
             return None
-        if isinstance(self.solution, Shares):
-            return None
-        if self.solution.public:
+        if self.outlook.solution.public:
             return super().extent()
         if isinstance(self.solution, ClassLines):
             return extent_of(self.solution.indicators[0], Response(True))
@@ -520,19 +511,10 @@ def estimate_of(names: tuple[str, ...], outlook: Outlook | None, chains: int, re
     # Whether people are like the public rows; None if there are none, or nothing checks it.
     unchecked = isinstance(solution, PublicSolution) and not solution.checked
     alike = solution.alike if not unchecked and (solution.public or not solution.alike) else None
+    errors = np.sqrt(np.diag(covariance))
+    counts = chains, releases
     return ScoreEstimate(
-        names,
-        solution.values,
-        METHOD,
-        np.sqrt(np.diag(covariance)),
-        note,
-        chains,
-        releases,
-        covariance,
-        people,
-        alike,
-        solution=solution,
-        outlook=outlook,
+        names, solution.values, METHOD, errors, note, *counts, covariance, people, alike, outlook=outlook
     )
 
 

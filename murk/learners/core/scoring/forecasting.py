@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
+from murk._arrays import Floats
 from murk.learners.core.coordinates import flattened
 from murk.learners.core.design import Records, released_sum, split
 from murk.learners.core.scoring.engine import ScoreEngine, SharedScoreEngine
@@ -72,7 +72,7 @@ def _learn(
             engine.begin_epoch([])
 
 
-def _answers(engine: ScoreEngine, records: Records, question: Question) -> NDArray[np.float64]:
+def _answers(engine: ScoreEngine, records: Records, question: Question) -> Floats:
     """Return each record's answer without noise, as `murk.learners.core.scoring.model` defines it, (m, d)."""
     X, y, model, response = records.X, records.y, engine.model, engine.settings.response
     if question == "inside" or (question == "score" and response.classes):

@@ -1,16 +1,14 @@
 r"""The linear probability model from scores centred at one probability for everybody.
 
-Where a model's origin is the constant alone, every score is centred at the same probability q: with
-``m = max(q, 1 - q)`` it is ``(y - q) c z / m``. Then, for any distribution of the features,
+Where a model's origin is the constant alone, every score is centred at the same probability q: with ``m = max(q, 1 -
+q)`` it is ``(y - q) c z / m``. Then, for any distribution of the features,
 
 .. math:: m\, E\, u = \pi\, E\, c z x'\, (b - q e), \qquad b = (E\, c z x')^{-1} E\, c z y,
 
 where b is the least-squares line through the labels, weighted by c, e is the constant, and pi is the share of people
-with a label. Released scatters estimate ``A = E c z z'`` for any outcome. So the slopes b, average effects on the
-probability, are as precise for rare outcomes as for others, while the curvature of log odds shrinks with the outcome's
-rate.
-
-The interval of a slope holds the values v with ``(b_j - v)^2 <= z^2 V_j(v)``, as in `solve`.
+with a label. Released scatters estimate ``A = E c z z'`` for any outcome. So the slopes b are as precise for rare
+outcomes as for others, while the curvature of log odds shrinks with the outcome's rate. The interval of a slope holds
+the values v with ``(b_j - v)^2 <= z^2 V_j(v)``, as in `solve`.
 
 Source: Horrace and Oaxaca, "Results on the bias and inconsistency of ordinary least squares for the linear probability
 model", Economics Letters 90(3), 2006; Fieller, "Some problems in interval estimation", 1954.
@@ -30,10 +28,12 @@ from murk._arrays import Floats
 from murk.learners.core.scoring.model import Model, Response, Rows, directions, inverse, mean_matrix, probability
 from murk.learners.core.scoring.moments import CAREFUL, UNEVEN, Moments, drawn, pooled, remaining_error
 from murk.learners.core.scoring.solve import Solution, even_coordinates, far_from, first_rejected, lengthened
-from murk.learners.core.scoring.sums import Answer, Summary
+from murk.learners.core.scoring.sums import Answer, Summaries, Summary
 
 _Centred = tuple[Summary, Floats, Floats]
 _MatrixAnswer = tuple[Model, Answer | None, Callable[[], Floats], Floats]
+
+_Effects = tuple[Floats, Floats]  # of errors of A, (..., p, p, p), and of the share of labels, (..., p)
 
 _DOUBTED = 0.5  # relative error of the change of A between two epochs' coordinates, as predicted over normal rows
 _LEAST, _FLAT = 0.02, 0.02  # least share of labels present, and least eigenvalue of A relative to the mean one
@@ -66,7 +66,7 @@ class ProbabilityLine:
     zero whose ``c(z)`` weights people.
     """
 
-    def __init__(self, found: Sequence[Summary], moments: Moments) -> None:
+    def __init__(self, found: Summaries, moments: Moments) -> None:
         newest = next(each for each in reversed(found) if _is_centred(each)).model
         self.model = _at_zero(newest)
         self._transform = newest.transform
@@ -76,27 +76,26 @@ class ProbabilityLine:
         centred = [(each, *self._predicted_moments(each.model, rows)) for each in found]
         scatters = self._answers(centred, "scatter")
         self._share, self._share_variance = self._share_there(self._answers(centred, "curvature"), scatters)
-        self._matrix, self._error = self._second_moments(
-            scatters + self._answers(centred, "curvature", 1.0 / self._share), moments.kept
-        )
+        curvatures = self._answers(centred, "curvature", 1.0 / self._share)
+        self._matrix, self._error = self._second_moments(scatters + curvatures, moments.kept)
         self._constant = self._back.T[:, -1]
         self._rows, self._means = rows, moments.moment[-1]
         self._fit(found)
 
-    def _fit(self, found: Sequence[Summary]) -> None:
+    def _fit(self, found: Summaries) -> None:
         self.rate = _centre(next(each for each in reversed(found) if _is_centred(each)).model)
         self._equations = [self._equation(each, self._rows) for each in found if _is_centred(each)]
         self._solve()
         self.rate = float(np.clip(self._means @ self.values, 0.0, 1.0))
 
     @classmethod
-    def of(cls, found: Sequence[Summary], response: Response, moments: Moments | None = None) -> ProbabilityLine | None:
+    def of(cls, found: Summaries, response: Response, moments: Moments | None = None) -> ProbabilityLine | None:
         """Return the line of epochs, or None where they do not determine it."""
         if not response.binary or not tells_line(found):
             return None
         return cls(found, moments or Moments.of(found, response))
 
-    def with_scores(self, found: Sequence[Summary]) -> ProbabilityLine:
+    def with_scores(self, found: Summaries) -> ProbabilityLine:
         """Return the line of another label of the same people, from scores at the same models."""
         other = copy(self)
         for cached in ("covariance", "misfits"):
@@ -118,19 +117,15 @@ class ProbabilityLine:
         matrices: list[_MatrixAnswer] = []
         for each, expected, change in centred:
             answer: Answer | None = getattr(each, question)
-            scale = 2.0
-            if question == "curvature":
-                if np.any(each.model.origin[:-1]):
-                    continue
-                scale = 1.0 / float(_LOGISTIC.weights(each.model.origin[-1:], each.model.exponent)[0])
-            if answer is None:
+            model = each.model
+            if answer is None or (question == "curvature" and np.any(model.origin[:-1])):
                 continue
-            answer = answer.times(scale * factor)
-            matrices.append((_at_zero(each.model), answer, partial(np.asarray, expected), _DOUBTED * change))
+            weight = 0.5 if question == "scatter" else _LOGISTIC.weights(model.origin[-1:], model.exponent)[0]
+            answer = answer.times(1.0 / float(weight) * factor)
+            matrices.append((_at_zero(model), answer, partial(np.asarray, expected), _DOUBTED * change))
         return matrices
 
     def _pool(self, asked: Sequence[_MatrixAnswer]) -> tuple[Floats, Floats]:
-        """Return the mean of matrices in the newest coordinates, and the variances of its entries."""
         together = pooled([each[:3] for each in asked], self._transform, [each[3] for each in asked])
         assert together is not None
         return together.measured - together.expected + self._predicted, together.variances
@@ -151,8 +146,7 @@ class ProbabilityLine:
     def _second_moments(self, asked: Sequence[_MatrixAnswer], absorbed: float) -> tuple[Floats, float]:
         """Return A in the newest coordinates, (p, p), and the variance of a number's error.
 
-        A is shrunk towards the moments of normal features, more if it is noisier or people differ less from these.
-        The normal features' moments contain a share ``absorbed`` of the same noise.
+        A is shrunk towards the moments of normal features, which contain a share ``absorbed`` of the same noise.
         """
         measured, variances = self._pool(asked)
         p, size = len(measured), len(measured) * (len(measured) + 1) / 2
@@ -224,8 +218,7 @@ class ProbabilityLine:
         pull = self._error_effects(whitened)
         return self._joint(middle, pull, self, pull)
 
-    def _error_effects(self, whitened: Floats) -> tuple[Floats, Floats]:
-        """Return the effect of errors of A, (..., p, p, p), and of the share of labels, (..., p), on the equations."""
+    def _error_effects(self, whitened: Floats) -> _Effects:
         p = whitened.shape[-1]
         ratio, turned = np.zeros(whitened.shape), np.zeros((*whitened.shape, p, p))
         for one, (design, weighed) in zip(self._equations, self._designs, strict=True):
@@ -235,9 +228,7 @@ class ProbabilityLine:
             ratio += h @ (weighed.T @ design).T / self._share
         return turned, ratio
 
-    def _joint(
-        self, middle: Floats, pull: tuple[Floats, Floats], line: ProbabilityLine, other: tuple[Floats, Floats]
-    ) -> Floats:
+    def _joint(self, middle: Floats, pull: _Effects, line: ProbabilityLine, other: _Effects) -> Floats:
         """Return the covariance with another line of the same people; ``middle`` is the part from equations' noise."""
         flat = pull[0].reshape(*middle.shape[:-1], -1)
         both = (other[0] + other[0].swapaxes(-1, -2)).reshape(flat.shape)
@@ -249,8 +240,8 @@ class ProbabilityLine:
     def covariance_with(self, line: ProbabilityLine, noises: Sequence[tuple[float, float]]) -> Floats:
         """Return the covariance with another line from `with_scores`, (p, p).
 
-        For each epoch, ``noises`` describes the covariance of both mean scores times m: that of equal coordinates, and
-        the factor of the mean of ``c^2 z z'``.
+        For each epoch, ``noises`` has the covariance of both mean scores times m: that of equal coordinates, and the
+        factor of the mean of ``c^2 z z'``.
         """
         p = len(self._matrix)
         middle = np.zeros((p, p))
@@ -298,13 +289,11 @@ class ProbabilityLine:
         return np.where(halves < _WIDEST, halves, math.inf)
 
 
-def next_model(
-    solution: Solution, found: Sequence[Summary], fitted: Model, people: int, noise: tuple[float, float]
-) -> Model:
+def next_model(solution: Solution, found: Summaries, fitted: Model, people: int, noise: tuple[float, float]) -> Model:
     """Return the fitted model; if noise would hide its curvature, return a model that determines the line.
 
-    ``people`` will answer at it. ``noise`` holds the variances of the noise in one entry of a score and of a matrix,
-    in units of their bounds.
+    ``people`` will answer at it. ``noise`` holds the noise variances of an entry of a score and of a matrix, in units
+    of their bounds.
     """
     if not np.any(fitted.origin[:-1]):
         return fitted
@@ -327,15 +316,15 @@ def next_model(
 def matrix_share(signal: float, largest: float, reach: float, noise: tuple[float, float]) -> float:
     """Return the best share of people to ask for a matrix, if all scores are centred at one probability.
 
-    The share minimizes the sum of the variances from scores and from matrices, whose errors are multiplied by the
-    slopes. ``signal`` is the slopes' squared length in whitened coordinates. ``largest`` is the root of the slopes'
-    total variance at unit variance of a score's entries. ``reach`` is M, and ``noise`` is as in `next_model`.
+    It minimizes the sum of the variances from scores and from matrices, whose errors are multiplied by the slopes.
+    ``signal`` is the slopes' squared length in whitened coordinates, ``largest`` the root of their total variance at
+    unit variance of a score's entries, ``reach`` is M, and ``noise`` is as in `next_model`.
     """
     part = math.sqrt(noise[1] * signal / 2.0 / noise[0]) * reach / largest
     return min(max(part / (1.0 + part), _FEWEST), _MOST)
 
 
-def tells_line(found: Sequence[Summary]) -> bool:
+def tells_line(found: Summaries) -> bool:
     """Return whether epochs determine the line: some scores are centred at one probability, and there are scatters."""
     return any(map(_is_centred, found)) and any(each.scatter for each in found)
 
@@ -353,5 +342,4 @@ def _centre(model: Model) -> float:
 
 
 def _at_zero(model: Model) -> Model:
-    """Return the model at origin zero."""
     return replace(model, origin=np.zeros_like(model.origin))

@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from murk._arrays import Floats, Integers
 from murk._jit import due
+from murk._lazy import map_levels
 from murk._scratch import copied, keep, wiped
 from murk._turns import in_turn
 from murk.errors import MurkError, UserError
@@ -35,9 +36,8 @@ MOST_BUDGETS: Final = 64
 class LocalScores(RecordEngine, ScoreEngine):
     """A chain that draws each record's question, randomizes the answer and learns it, once.
 
-    Sums are kept by level. A person's own budget becomes a level named by its guarantee. Predictions use the solution
-    at the last count given by `shown_next`, so that they depend on the learned records alone. ``guarantees`` includes
-    the level ``"default"``, and ``make`` makes the mechanisms of a guarantee.
+    Sums are kept by level; a person's own budget becomes a level named by its guarantee. Predictions use the solution
+    at the last count given by `shown_next`. ``make`` makes the mechanisms of a guarantee.
     """
 
     _kernels = k
@@ -69,14 +69,6 @@ class LocalScores(RecordEngine, ScoreEngine):
         except (KeyError, TypeError):
             return self._new_level(guarantee)
 
-    def row_levels(self, budget: Guarantee | Sequence[Guarantee] | None, rows: int) -> list[str]:
-        """Return each row's level, or a single one for all rows; raise UserError unless there is a budget for each."""
-        if not isinstance(budget, Sequence):
-            return ["default" if budget is None else self.level(budget)]
-        if len(budget) != rows:
-            raise UserError(f"X has {rows} rows, budget has {len(budget)}")
-        return [self.level(each) for each in budget]
-
     @in_turn
     def _new_level(self, guarantee: Guarantee) -> str:
         return self._own_level(guarantee)
@@ -98,7 +90,7 @@ class LocalScores(RecordEngine, ScoreEngine):
             own = dict(sorted({**self._own, name: guarantee}.items()))
             known = {**self.mechanisms, name: pair}
             mechanisms = {level: known[level] for level in (*self._declared, *own)}
-            self._reach, self.mechanisms, self._own = reaches(mechanisms), mechanisms, own
+            self._reach, self.mechanisms, self._own = map_levels(reaches, mechanisms), mechanisms, own
         self._names[guarantee] = name
         return name
 
@@ -111,18 +103,19 @@ class LocalScores(RecordEngine, ScoreEngine):
         return int(held.learned.count + held.count)
 
     @property
-    def _now(self) -> Chain:
+    def now(self) -> Chain:
+        """The chain so far."""
         held = self.memory
         chain: Chain = held.joined(self._advanced) if held.count else held.learned
         return chain
 
-    @_now.setter
-    def _now(self, chain: Chain) -> None:
+    @now.setter
+    def now(self, chain: Chain) -> None:
         self._hold(Held(chain), None)
 
     def use(self, level: str) -> None:
         """Select the privacy level for the next records, using the kernel of one record where possible."""
-        now, pair = self._now, self.mechanisms[level]
+        now, pair = self.now, self.mechanisms[level]
         held = Held(now)
         if self._direct and in_place(pair) and due(k.learn_record, self.settings.dimension):
             held = Answers(now, level, pair, self.settings, self._until_next_model(), self._seed)
@@ -139,10 +132,10 @@ class LocalScores(RecordEngine, ScoreEngine):
         memory.wipe()
         self._learn_row(values, y)
 
-    def _learn_block(self, X: NDArray[np.float64], y: NDArray[np.float64]) -> None:
+    def _learn_block(self, X: Floats, y: Floats) -> None:
         self._learn_records(X, y, (self.current or "default",))
 
-    def learn_records(self, X: NDArray[np.float64], y: NDArray[np.float64], levels: Sequence[str]) -> None:
+    def learn_records(self, X: Floats, y: Floats, levels: Sequence[str]) -> None:
         """Randomize the answers of coded records (m, p), the constant last or left out, and learn from them in order.
 
         ``y`` (m,) is NaN where missing; ``levels`` has each record's level, or one for all.
@@ -152,11 +145,11 @@ class LocalScores(RecordEngine, ScoreEngine):
             self._learn_in_turn(X[part], y[part], levels if len(levels) == 1 else levels[part])
 
     @in_turn
-    def _learn_in_turn(self, X: NDArray[np.float64], y: NDArray[np.float64], levels: Sequence[str]) -> None:
+    def _learn_in_turn(self, X: Floats, y: Floats, levels: Sequence[str]) -> None:
         self._learn_records(X, y, levels)
 
     @wiped
-    def _learn_records(self, X: NDArray[np.float64], y: NDArray[np.float64], levels: Sequence[str]) -> None:
+    def _learn_records(self, X: Floats, y: Floats, levels: Sequence[str]) -> None:
         alike = len(levels) == 1 and self._seed is not None and in_place(self.mechanisms[levels[0]])
         together = alike and due(k.learn_rows, len(X) * self.settings.dimension)
         done = 0
@@ -170,9 +163,9 @@ class LocalScores(RecordEngine, ScoreEngine):
                 self._add(self._answers(coded, y[part], levels if len(levels) == 1 else levels[part]))
             done = part.stop
 
-    def _learn_rows(self, X: NDArray[np.float64], y: NDArray[np.float64], level: str) -> None:
+    def _learn_rows(self, X: Floats, y: Floats, level: str) -> None:
         """Learn from rows of one level, at most the rest of the epoch, in one kernel call."""
-        now = self._now
+        now = self.now
         # A separate memory: the kernel runs without the interpreter's lock, and nobody may read half of a row.
         held = Answers(now, level, self.mechanisms[level], self.settings, len(X), self._seed)
         try:
@@ -180,15 +173,13 @@ class LocalScores(RecordEngine, ScoreEngine):
         except BaseException:
             held.wipe()
             raise
-        self._now = held.joined(self._advanced)
+        self.now = held.joined(self._advanced)
 
-    def _answers(
-        self, X: NDArray[np.float64], y: NDArray[np.float64], levels: Sequence[str]
-    ) -> dict[Answered, NDArray[np.int64]]:
-        count, epoch = self._now.count, self._now.epochs[-1]
+    def _answers(self, X: Floats, y: Floats, levels: Sequence[str]) -> dict[Answered, Integers]:
+        count, epoch = self.now.count, self.now.epochs[-1]
         people = np.arange(count, count + len(X), dtype=np.int64)
         questions = asked(self._noise.words(people, 1, Purpose.QUESTION)[:, 0], epoch.model)
-        answers: dict[Answered, NDArray[np.int64]] = {}
+        answers: dict[Answered, Integers] = {}
         for own, level, question in _groups(levels, questions):
             rows, targets = (values if isinstance(own, slice) else keep(values[own]) for values in (X, y))
             given = vectors(rows, targets, epoch.model, self.settings.response, question, self.settings.coverage)
@@ -200,7 +191,7 @@ class LocalScores(RecordEngine, ScoreEngine):
 
     def _left(self) -> int:
         """Return the number of records until the epoch ends or predictions change."""
-        count = self._now.count
+        count = self.now.count
         return min(self.settings.epoch_end(count), self._shown_next(count)) - count
 
     def _shown_next(self, count: int) -> int:
@@ -214,11 +205,11 @@ class LocalScores(RecordEngine, ScoreEngine):
 
     def estimate(self) -> ScoreEstimate:
         """Return the estimate in coded units, with intervals; it is kept until the next release."""
-        return self._estimate(self._now)
+        return self._estimate(self.now)
 
-    def shown(self) -> NDArray[np.float64]:
+    def shown(self) -> Floats:
         """Return coefficients for predictions, shrunk more than the estimate, (p,); for K classes ((K - 1) p,)."""
-        now = self._now
+        now = self.now
         solution = self._estimate(now.shown or now).solution
         settings = self.settings
         unknown = np.zeros(max(len(settings.labels) - 1, 1) * settings.features)
@@ -226,7 +217,7 @@ class LocalScores(RecordEngine, ScoreEngine):
 
     def sets(self) -> PredictionSets | None:
         """Return the prediction sets, which change when predictions do; None if they are not asked for."""
-        now = self._now
+        now = self.now
         return self._estimate(now.shown or now).sets
 
     def _estimate(self, chain: Chain) -> ScoreEstimate:
@@ -235,27 +226,19 @@ class LocalScores(RecordEngine, ScoreEngine):
             if known is chain:
                 return estimate
         solved_estimate = merged_of(self.settings, [(chain, self.mechanisms)])
-        now = self._now
+        now = self.now
         # At most two: the newest, and the one for predictions.
         kept = [one for one in solved if one[0] is now or one[0] is now.shown]
         self._solved = (*kept, (chain, solved_estimate))[-2:]
         return solved_estimate
 
-    # State
-
     def __getstate__(self) -> dict[str, Any]:
         # A copy makes solutions and the kernel's memory anew.
-        return {
-            **self.__dict__,
-            "_solved": (),
-            "memory": Held(self._now),
-            "current": None,
-            "_in_place": False,
-        }
+        return {**self.__dict__, "_solved": (), "memory": Held(self.now), "current": None, "_in_place": False}
 
     def state_dict(self) -> dict[str, Any]:
         """Return the whole state as plain data, from which learning continues bit for bit."""
-        now = self._now
+        now = self.now
         levels = {
             level: {"guarantee": guarantee.to_dict(), "mechanism": self.mechanisms[level].kind}
             for level, guarantee in {**self._declared, **self._own}.items()
@@ -289,9 +272,7 @@ class LocalScores(RecordEngine, ScoreEngine):
         return Chain(now.count, now.epochs, earlier)
 
 
-def _groups(
-    levels: Sequence[str], questions: NDArray[np.int64]
-) -> Iterator[tuple[slice | NDArray[np.int64], str, Question]]:
+def _groups(levels: Sequence[str], questions: Integers) -> Iterator[tuple[slice | Integers, str, Question]]:
     """Yield the records of each level and question."""
     if len(questions) == 1:
         yield slice(None), levels[0], ALL_QUESTIONS[int(questions[0])]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,16 +16,8 @@ from murk.errors import UserError
 from murk.learners.core.coordinates import matrix_size
 from murk.learners.core.scoring import kernels
 from murk.privacy.guarantees import ApproxDP, Guarantee, PureDP
-from murk.privacy.mechanisms import (
-    BEST,
-    GaussianMechanism,
-    L2BallMechanism,
-    Mechanism,
-    PrivUnitMechanism,
-    calibrate,
-    former_kind,
-)
-from murk.privacy.mechanisms.base import Costed, Randomizer, RoundedGaussian, Wrapped, check_room
+from murk.privacy.mechanisms import BEST, GaussianMechanism, L2BallMechanism, PrivUnitMechanism, calibrate, former_kind
+from murk.privacy.mechanisms.base import Costed, Mechanism, Randomizer, RoundedGaussian, Wrapped, check_room
 from murk.privacy.mechanisms.privacy_loss import Currency, PrivacyLoss
 from murk.privacy.noise import NoiseSource
 
@@ -44,9 +37,7 @@ class OuterGaussian(RoundedGaussian):
     Raises UserError if the budget is too small for the lattice.
     """
 
-    # p, the length of v; a release has d = p (p + 1) / 2 numbers: the upper triangle, with the numbers off the diagonal
-    # times sqrt 2
-    features: int
+    features: int  # p, the length of v; a release has d = p (p + 1) / 2 numbers, as of `flattened`
     noise: GaussianMechanism  # the Gaussian mechanism of dimension d that adds noise and has this guarantee
 
     def __post_init__(self) -> None:
@@ -116,8 +107,7 @@ def outer_mechanism(kind: str | None, guarantee: Guarantee, features: int) -> Ou
     """Return a mechanism that releases ``v v'`` of a vector v no longer than 1.
 
     ``kind`` is ``"gaussian"``, ``"laplace"``, ``"l2-ball"`` or ``"privunit"``; None or ``"best"`` selects the one with
-    the least noise in the worst direction of a unit vector's ``v v'``. Raises UserError if the kind is unknown or
-    cannot provide the guarantee.
+    the least noise in the worst direction. Raises UserError if it is unknown or cannot provide the guarantee.
     """
     if kind in (None, BEST) and isinstance(guarantee, PureDP | ApproxDP):
         pure = ("l2-ball", "privunit") if getattr(guarantee, "epsilon", 0.0) > 0.0 else ()
@@ -204,6 +194,9 @@ class ScoreMechanisms:
     def to_dict(self) -> dict[str, Any]:
         """Return the public parameters of all mechanisms."""
         return {name: one.to_dict() for name, one in self._all.items()}  # type: ignore[attr-defined]
+
+
+LevelMechanisms = Mapping[str, ScoreMechanisms]  # mechanisms by privacy level
 
 
 def score_mechanisms(

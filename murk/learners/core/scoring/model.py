@@ -21,9 +21,8 @@ from functools import cached_property, lru_cache
 from typing import Any, Final, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-from murk._arrays import Floats
+from murk._arrays import Floats, Integers, Words
 from murk._scratch import copied, empty, keep
 from murk.learners.core.coordinates import contrasts
 from murk.learners.core.curves import CodedCurve
@@ -64,9 +63,8 @@ class Model:
     transform: Floats  # W, (p, p)
     reach: float  # R: longer transformed features count for less in scores
     exponent: float  # g in [0, 1]: 1 is the balanced score, whose mean given x is 0 at the truth; 0 is the label's sign
-    # scatter, curvature: shares of people asked for each matrix; all others release their score
-    scatter: float
-    curvature: float
+    scatter: float  # share of people asked for this matrix
+    curvature: float  # likewise; all others release their score
     sets: Sets | None = None  # None in tasks without prediction sets
 
     def __getstate__(self) -> dict[str, Any]:
@@ -135,7 +133,7 @@ def model_size(features: int, contrasts: int = 1, *, sets: bool = False) -> int:
     return origin + features * features + 4 + sets * (origin + 2)
 
 
-def asked(words: NDArray[np.uint64], model: Model) -> NDArray[np.int64]:
+def asked(words: Words, model: Model) -> Integers:
     """Return each person's question, as an index into `ALL_QUESTIONS`, from a uniform word each and the shares."""
     scatter, matrix, inside = model.thresholds
     return np.where(words < scatter, 1, np.where(words < matrix, 2, np.where(words < inside, 3, 0)))
@@ -210,6 +208,11 @@ class Response:
         bounded = exponent * np.clip(logit, -LARGEST_LOGIT, LARGEST_LOGIT)
         return np.minimum(1.0, np.exp(-bounded)), -np.minimum(1.0, np.exp(bounded))
 
+    @cached_property
+    def basis(self) -> Floats:
+        """The matrix (K, c) from contrasts, or from the log odds of a binary target, to each class's log odds."""
+        return contrasts(self.classes) if self.classes else np.array([[0.0], [1.0]])
+
     def weights(self, logit: Floats, exponent: float) -> Floats:
         """Return w(t), at most 1/2."""
         if not self.binary:
@@ -217,11 +220,6 @@ class Response:
         high, low = self.answers(logit, exponent)
         p = probability(logit)
         return np.asarray(p * (1.0 - p) * (high - low))
-
-
-def label_basis(response: Response) -> Floats:
-    """Return the matrix (K, c) from contrasts, or from the log odds of a binary target, to each class's log odds."""
-    return contrasts(response.classes) if response.classes else np.array([[0.0], [1.0]])
 
 
 def directions(X: Floats, model: Model, reach: float | None = None) -> Floats:
@@ -233,9 +231,7 @@ def directions(X: Floats, model: Model, reach: float | None = None) -> Floats:
     return np.asarray(Z * factor[:, None])
 
 
-def vectors(
-    X: Floats, y: Floats, model: Model, response: Response, question: Question, coverage: float = 0.0
-) -> Floats:
+def vectors(X: Floats, y: Floats, model: Model, response: Response, question: Question, coverage: float = 0) -> Floats:
     """Return the mechanism's inputs for coded records, (m, p): scores, or the v of matrices ``v v'`` in units of M/2.
 
     Missing targets (NaN) give zeros except in a scatter: curvatures over scatters are the share of targets present.
@@ -245,29 +241,17 @@ def vectors(
     if question == "inside":
         sets, out = model.sets, empty((len(X), 1))
         assert sets is not None
-        basis = label_basis(response)
-        classes = len(basis) if response.binary or response.classes else 0
-        kernels.inside(X, y, sets.origin, sets.threshold, basis, classes, 2.0 * coverage - 1.0, out)
+        classes = len(response.basis) if response.binary or response.classes else 0
+        kernels.inside(X, y, sets.origin, sets.threshold, response.basis, classes, 2.0 * coverage - 1.0, out)
         return out
     p = len(model.transform)
     if response.classes and question == "score":
-        out = empty((len(X), len(model.origin)))
-        basis = contrasts(response.classes)
-        kernels.class_scores(X, y, model.origin, model.transform, model.reach, model.exponent, basis, out)
+        out, origin = empty((len(X), len(model.origin))), model.origin
+        kernels.class_scores(X, y, origin, model.transform, model.reach, model.exponent, response.basis, out)
         return out
     out = empty((len(X), p))
-    reach = model.reach if question == "score" else model.matrix_reach
-    kernels.vectors(
-        X,
-        y,
-        model.origin[:p],
-        model.transform,
-        reach,
-        model.exponent,
-        response.binary,
-        QUESTIONS.index(question),
-        out,
-    )
+    reach, place = model.reach if question == "score" else model.matrix_reach, QUESTIONS.index(question)
+    kernels.vectors(X, y, model.origin[:p], model.transform, reach, model.exponent, response.binary, place, out)
     return out
 
 
@@ -302,8 +286,8 @@ class Rows:
     def normal(cls, moment: Floats, along: Floats | None = None) -> Rows:
         """Return fixed normal rows with a second moment (p, p) whose last entry, of the constant, is 1.
 
-        The draws are always the same, so that results depend smoothly on the moment. They are balanced around the
-        direction of the coefficients ``along`` (p,), on which results depend most.
+        The draws are always the same, so that results depend smoothly on the moment, and balanced around the direction
+        of the coefficients ``along`` (p,), on which results depend most.
         """
         p = len(moment)
         mean = moment[:-1, -1]
@@ -334,8 +318,8 @@ class Rows:
 def _normals(size: int) -> Floats:
     """Return fixed quasi-random standard normal rows (m, size), with mean 0 and the identity as second moment.
 
-    The first coordinate takes evenly spaced quantiles. At each of them the other coordinates are plus and minus the
-    vectors of a random orthogonal frame, so their second moments are the identity given the first coordinate.
+    The first coordinate takes evenly spaced quantiles, at each of which the others are plus and minus the vectors of a
+    random orthogonal frame.
     """
     # Loading it is slow, and most processes do not need it.
     from scipy import special
@@ -364,8 +348,7 @@ def _turned(normals: Floats, along: Floats) -> Floats:
     length = float(np.linalg.norm(along))
     if not length > 0.0:
         return normals
-    mirror = along / length
-    mirror = mirror - np.eye(len(along))[0]
+    mirror = along / length - np.eye(len(along))[0]
     square = float(mirror @ mirror)
     if square < 1e-12:
         return normals
@@ -394,9 +377,8 @@ class Expected:
 
     rows: Rows  # the covariates
     directions: Floats  # ``c(z) z`` of each row, (m, p)
-    # high, low: r(1) and r(0) of each row, (m,)
-    high: Floats
-    low: Floats
+    high: Floats  # r(1) of each row, (m,)
+    low: Floats  # r(0) of each row, (m,)
     response: Response  # how the target enters a score
 
     @classmethod

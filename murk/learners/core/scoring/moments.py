@@ -11,7 +11,7 @@ import numpy as np
 
 from murk._arrays import Floats
 from murk.learners.core.scoring.model import Model, Response, Rows, inverse, mean_matrix
-from murk.learners.core.scoring.sums import Answer, Summary
+from murk.learners.core.scoring.sums import Answer, Summaries, Summary
 from murk.learners.estimates.estimate import Extent
 
 _SIGNIFICANT = 2.0  # standard errors from which a mean square's excess over its noise counts
@@ -34,14 +34,12 @@ class Moments:
     kept: float = 0.0  # share kept of the matrices' differences from isotropic features, and of their noise
 
     @classmethod
-    def of(cls, found: Sequence[Summary], response: Response) -> Moments:
+    def of(cls, found: Summaries, response: Response) -> Moments:
         """Return the moments of all epochs' released scatters, shrunk towards isotropic ones, more if noisier."""
         newest = found[-1].model
-        p, base = len(newest.transform), unstretched(newest)
-        back, turn = inverse(base), _rotation(newest)
-        size = p * (p + 1) / 2
-        rows = _even_rows(newest)
-        together = _scatters(found, response, rows)
+        base, back, turn, rows = _isotropic(newest)
+        p, size = len(base), len(base) * (len(base) + 1) / 2
+        together = _scatters(found, response, rows, turn @ base)
         if together is None:
             return cls(np.eye(p), np.eye(p), 1.0, False, base)
         measured, expected, variances = together.measured, together.expected, together.variances
@@ -64,37 +62,33 @@ class Moments:
         return cls(moment / moment[-1, -1], shape, math.sqrt(p) / length, settled, base, kept)
 
 
-def _rotation(newest: Model) -> Floats:
-    """Return a rotation of ``B x`` whose first axis lies along the coefficients."""
-    return facing(inverse(unstretched(newest)).T @ newest.origin)
-
-
-def _even_rows(newest: Model) -> Rows:
-    """Return normal rows of isotropic features in the coordinates ``B x``."""
-    back = inverse(unstretched(newest))
+def _isotropic(newest: Model) -> tuple[Floats, Floats, Floats, Rows]:
+    """Return B, its inverse, a rotation that turns ``B x`` along the coefficients, and normal rows isotropic in it."""
+    base = unstretched(newest)
+    back = inverse(base)
     moment = back @ back.T
-    return Rows.normal(moment / moment[-1, -1], np.array(newest.origin))
+    rows = Rows.normal(moment / moment[-1, -1], np.array(newest.origin))
+    return base, back, facing(back.T @ newest.origin), rows
 
 
-def _scatters(found: Sequence[Summary], response: Response, rows: Rows) -> Pooled | None:
-    """Return released scatters (and curvatures at origin zero) pooled in ``B x`` turned along the coefficients."""
-    newest = found[-1].model
+def _scatters(found: Summaries, response: Response, rows: Rows, onto: Floats) -> Pooled | None:
+    """Return released scatters (and curvatures at origin zero) pooled in the coordinates ``onto``."""
     answers: list[tuple[Model, Answer | None, Callable[[], Floats]]] = []
     for each in found:
         predicted = partial(mean_matrix, each.model, rows, response, flat=True)
         answers.append((each.model, each.scatter, predicted))
         if not np.any(each.model.origin):
             answers.append((each.model, each.curvature, predicted))
-    return pooled(answers, _rotation(newest) @ unstretched(newest))
+    return pooled(answers, onto)
 
 
-def extent_of(found: Sequence[Summary], response: Response) -> Extent | None:
+def extent_of(found: Summaries, response: Response) -> Extent | None:
     """Return the features' second moments from released scatters, without shrinkage."""
-    newest = found[-1].model
-    together = _scatters(found, response, _even_rows(newest))
+    base, _, turn, rows = _isotropic(found[-1].model)
+    onto = turn @ base
+    together = _scatters(found, response, rows, onto)
     if together is None:
         return None
-    onto = _rotation(newest) @ unstretched(newest)
     back = inverse(onto)
     return Extent(back @ together.measured @ back.T, back.T, together.variances)
 
@@ -102,8 +96,7 @@ def extent_of(found: Sequence[Summary], response: Response) -> Extent | None:
 def _fit_levels(together: Pooled, constant: Floats, least: float) -> tuple[float, float, Floats]:
     """Fit factors for the moments of isotropic features and for the constant's matrix; return them and that matrix.
 
-    The constant has its own factor, as it is 1 while features lie within 1 of zero. With a common factor, the features'
-    noise would be kept as soon as the constant exceeds it.
+    With a common factor, the features' noise would be kept as soon as the constant, which is 1, exceeds it.
     """
     ones = np.outer(constant, constant) / float(constant @ constant)
     basis = np.array([together.expected.ravel(), ones.ravel()])
@@ -154,9 +147,8 @@ def gain(into: Floats) -> float:
 class Pooled:
     """The precision-weighted mean of released matrices, and of their predictions."""
 
-    # measured, expected: (p, p)
-    measured: Floats
-    expected: Floats
+    measured: Floats  # (p, p)
+    expected: Floats  # (p, p)
     variances: Floats  # variances of the measured numbers, (p, p); off the diagonal of sqrt 2 times them
 
 
@@ -165,8 +157,8 @@ def pooled(
 ) -> Pooled | None:
     """Return released matrices in the coordinates ``onto``, (p, p), weighted by precision; None if there are none.
 
-    ``answers`` are models, released matrices and their predictions. Epochs in other coordinates may determine the first
-    coordinate of ``onto`` poorly. ``doubts`` are each matrix's possible errors as an estimate at ``onto``, (p, p).
+    ``answers`` are models, released matrices and their predictions; ``doubts`` are each matrix's possible errors as an
+    estimate at ``onto``, (p, p). Epochs in other coordinates may determine the first coordinate of ``onto`` poorly.
     """
     p = len(onto)
     measured, expected, weights = np.zeros((p, p)), np.zeros((p, p)), np.zeros((p, p))
@@ -219,7 +211,7 @@ class Curvature:
     error: float  # variance of the remaining error of an entry
 
     @classmethod
-    def of(cls, found: Sequence[Summary], rows: Rows, response: Response, absorbed: float = 0.0) -> Curvature:
+    def of(cls, found: Summaries, rows: Rows, response: Response, absorbed: float = 0.0) -> Curvature:
         """Return the correction of the rows' curvature by all epochs' released curvatures.
 
         ``absorbed`` is the share of these curvatures' noise that the rows' moments contain.
@@ -270,16 +262,15 @@ class Curvature:
         if known:
             correction = correction + fitted[1] * first
         correction = turn.T @ correction @ turn
-        kept_ratio = min(max(float(fitted[0]), _LEAST), 5.0)
-        return cls(kept_ratio, turn[0], np.asarray(root, dtype=np.float64), correction, error)
+        return cls(min(max(ratio, _LEAST), 5.0), turn[0], np.asarray(root, dtype=np.float64), correction, error)
 
 
 def remaining_error(kept: float, absorbed: float, noise: float, spread: float, mean: float) -> float:
     """Return the error variance of an entry of a shrunk matrix, whose shrinkage target is from the same answers.
 
-    ``kept`` is the share kept of its difference from the rows', and ``absorbed`` the share of the answers' noise that
-    the rows contain, which shrinking leaves. ``noise`` and ``spread`` are variances of noise and difference, and
-    ``mean`` is the matrix's mean eigenvalue.
+    ``kept`` is the share kept of its difference from the rows', ``absorbed`` the share of the answers' noise that the
+    rows contain, ``noise`` and ``spread`` are variances of noise and difference, ``mean`` is the matrix's mean
+    eigenvalue.
     """
     missing = 1.0 - kept
     hidden = max(spread, (_HIDDEN * mean) ** 2)
@@ -315,8 +306,8 @@ def _from_scatter(each: Summary, ratio: float, response: Response) -> Answer | N
 def _moved(model: Model, newest: Model, rows: Rows, response: Response) -> Floats:
     """Return how much the error of the curvature predicted at a model may differ from that at the newest, (p, p).
 
-    At an origin of constants alone all weights are equal, and only the share of targets may be wrong. At the newest
-    origin the error may be as large as the predicted change from there. Other origins lie near the newest: 0.
+    At an origin of constants alone only the share of targets may be wrong. At the newest origin the error may be as
+    large as the predicted change from there. Other origins lie near the newest: 0.
     """
     if np.any(model.origin[:-1]):
         return np.zeros_like(model.transform)

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
 
-import numpy as np
-from numpy.typing import NDArray
-
+from murk._arrays import Floats, Integers
 from murk._jit import due
 from murk.errors import UserError
 from murk.learners.core.coordinates import matrix_size
 from murk.learners.core.scoring.engine import ScoreEngine, SharedScoreEngine, drift_of, lengths_of, merged
 from murk.learners.core.scoring.estimate import ScoreEstimate
-from murk.learners.core.scoring.mechanism import ScoreMechanisms, score_mechanisms
+from murk.learners.core.scoring.mechanism import LevelMechanisms, ScoreMechanisms, score_mechanisms
 from murk.learners.core.scoring.model import ALL_QUESTIONS, QUESTIONS, Model, Question, asked, vectors
 from murk.learners.core.scoring.settings import REMEMBERED, Settings
 from murk.learners.estimates.drift import Drift
@@ -40,10 +38,10 @@ class ScoreProblem:
     """The questions of a task of scores, their bounds and mechanisms."""
 
     settings: Settings  # the public settings
-    mechanisms: Mapping[str, ScoreMechanisms]  # level name to the two mechanisms of that level
+    mechanisms: LevelMechanisms  # level name to the two mechanisms of that level
     kind: ClassVar[str] = "score"
     interactive: ClassVar[bool] = True
-    _last: list[tuple[NDArray[np.float64], Model] | None] = field(
+    _last: list[tuple[Floats, Model] | None] = field(
         default_factory=lambda: [None], init=False, repr=False, compare=False
     )
 
@@ -68,7 +66,7 @@ class ScoreProblem:
         return self.settings.shared
 
     @cached_property
-    def initial(self) -> NDArray[np.float64]:
+    def initial(self) -> Floats:
         """The model of version 0."""
         flat = self.settings.first_model(self.mechanisms).flat
         flat.setflags(write=False)
@@ -93,7 +91,7 @@ class ScoreProblem:
         """Return the largest number of releases to make at the newest model of a single chain."""
         return self.settings.epoch_end(releases) - releases
 
-    def check_iterate(self, theta: NDArray[np.float64]) -> None:
+    def check_iterate(self, theta: Floats) -> None:
         """Raise HostileModelError for a model that no honest learner publishes, before any record is read."""
         self.settings.checked(theta)
 
@@ -103,7 +101,7 @@ class ScoreProblem:
 
     # What a device does
 
-    def ask(self, noise: NoiseSource, indices: NDArray[np.int64], model: NDArray[np.float64]) -> list[Question]:
+    def ask(self, noise: NoiseSource, indices: Integers, model: Floats) -> list[Question]:
         """Draw each person's question by the model's shares, independently of any record."""
         words = noise.words(indices, 1, Purpose.QUESTION)[:, 0]
         shown = self._model(model)
@@ -114,19 +112,13 @@ class ScoreProblem:
             return ["scatter" if word < scatter else "curvature"]
         return ["inside" if word < inside else "score"]
 
-    def vectors(
-        self,
-        X: NDArray[np.float64],
-        y: NDArray[np.float64],
-        theta: NDArray[np.float64] | None = None,
-        question: Question = "score",
-    ) -> NDArray[np.float64]:
+    def vectors(self, X: Floats, y: Floats, theta: Floats | None = None, question: Question = "score") -> Floats:
         """Return the mechanism's inputs for coded records, (m, p); see `murk.learners.core.scoring.model.vectors`."""
         model = self._model(self.initial if theta is None else theta)
         # An overflow caused by a hostile model gives zeros for any record.
         return vectors(X, y, model, self.settings.response, question, self.settings.coverage)
 
-    def _model(self, flat: NDArray[np.float64]) -> Model:
+    def _model(self, flat: Floats) -> Model:
         """Return the model with the numbers ``flat``, kept for the next call if these are read-only."""
         (last,) = self._last
         if last is not None and last[0] is flat:
@@ -136,7 +128,7 @@ class ScoreProblem:
             self._last[0] = flat, model
         return model
 
-    def in_place(self, level: str, theta: NDArray[np.float64], seed: int | None) -> OneAnswer | None:
+    def in_place(self, level: str, theta: Floats, seed: int | None) -> OneAnswer | None:
         """Return a compiled `ask`, `vectors` and mechanism for single records; None if impossible or too early."""
         # Loaded on demand: most devices release a record or two.
         from murk.learners.core.scoring.record import OneAnswer, in_place, learn_record
@@ -203,7 +195,7 @@ def covariates_of(task: Task) -> PublicCovariates | None:
     return covariates
 
 
-def level_mechanisms(task: Task, settings: Settings) -> Mapping[str, ScoreMechanisms]:
+def level_mechanisms(task: Task, settings: Settings) -> LevelMechanisms:
     """Return a task's mechanisms by level; raise UserError if one cannot provide its level's guarantee."""
 
     def mechanisms(guarantee: Guarantee) -> ScoreMechanisms:

@@ -1,22 +1,21 @@
 """Coefficients from epochs' answers with public covariates, allowing for people unlike the public rows.
 
-The people's distribution of covariates is that of the rows, reweighted at random as if the rows were a sample of
-``1 / kappa`` of them, with kappa between 1 over the number of rows and 1/4. Epochs' mean scores and the mean curvature
-form one vector r with
+The people's distribution of covariates is that of the rows, reweighted at random as if the rows were a sample of ``1 /
+kappa`` of them. Epochs' mean scores and the mean curvature form one vector r with
 
     r = pi (G(theta) + b) + noise,    b ~ N(0, kappa Gamma),
 
 where G is the rows' prediction, Gamma the covariance of one row's terms, and pi the share of people with a target.
 Centred scores, whose terms vanish at the truth, keep their weight; others lose weight as kappa grows. Each kappa of a
-grid, with pi = 1 and with pi free, is a hypothesis: solved by generalized least squares and weighted by its marginal
-likelihood. The estimate averages over hypotheses (Hoeting, Madigan, Raftery, Volinsky, "Bayesian model averaging",
-1999); its variance adds the differences between them.
+grid from 1 over the number of rows to 1/4, with pi = 1 and with pi free, is a hypothesis: solved by generalized least
+squares and weighted by its marginal likelihood. The estimate averages over hypotheses (Hoeting, Madigan, Raftery,
+Volinsky, "Bayesian model averaging", 1999); its variance adds the differences between them.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
 from statistics import NormalDist
@@ -24,13 +23,13 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
-from murk._arrays import Floats
+from murk._arrays import Floats, Integers
 from murk.errors import MurkError
 from murk.learners.core.coordinates import flattened, whitening
 from murk.learners.core.scoring.model import Expected, Model, Response, Rows, directions, inverse, mean_matrix
 from murk.learners.core.scoring.moments import gain, own_variance
 from murk.learners.core.scoring.solve import LOGIT_SQUARE, ORIGIN_VARIANCE, PRIOR_VARIANCE, first_rejected
-from murk.learners.core.scoring.sums import Answer, Summary
+from murk.learners.core.scoring.sums import Answer, Summaries
 from murk.learners.estimates.misfit import UNLIKE, excess
 
 _NUMBERS = 600  # largest number of entries for which all entries of a curvature are used
@@ -61,23 +60,20 @@ class Equation:
 class ReleasedMoments:
     """The releases, and each row's terms of their expectation.
 
-    Scores have terms ``base + level bend``, where only the level (a probability, or a line's height) depends on the
-    coefficients; the curvature's terms do not.
+    Scores have terms ``base + level bend``; only the level (a probability, or a line's height) depends on coefficients.
     """
 
     groups: list[list[Equation]]  # groups of equations, each solved as one
-    # rows, response: covariates, and how the target enters a score
     rows: Rows
     response: Response
     released: Floats  # r: the groups' mean scores in the newest coordinates, and the curvature
-    # base, bend: rows' terms of the scores, (m, numbers of scores)
-    base: Floats
-    bend: Floats
+    base: Floats  # of the scores, (m, numbers of scores)
+    bend: Floats  # likewise
     matrices: Floats  # rows' terms of the curvature, (m, its numbers); none before any was released
     own: Floats  # covariance of the released curvature's noise
 
     @classmethod
-    def of(cls, found: Sequence[Summary], response: Response, rows: Rows) -> ReleasedMoments:
+    def of(cls, found: Summaries, response: Response, rows: Rows) -> ReleasedMoments:
         """Extract the scores and curvatures of all epochs, and compute the rows' terms of their expectations."""
         groups = _grouped(found, response, rows)
         measured, matrices, own = _pooled(found, response, rows)
@@ -127,7 +123,7 @@ class ReleasedMoments:
         return np.concatenate([scores, np.zeros((self.matrices.shape[1], len(theta)))])
 
 
-def _grouped(found: Sequence[Summary], response: Response, rows: Rows) -> list[list[Equation]]:
+def _grouped(found: Summaries, response: Response, rows: Rows) -> list[list[Equation]]:
     """Return epochs' equations, grouped by exponent and similar variance, weighted by precision in each group."""
     newest = found[-1].model
     groups: dict[tuple[float, int], list[Equation]] = {}
@@ -150,7 +146,7 @@ def _variance(answer: Answer) -> float:
     return answer.noise + answer.share + answer.whole
 
 
-def _pooled(found: Sequence[Summary], response: Response, rows: Rows) -> tuple[Floats, Floats, Floats]:
+def _pooled(found: Summaries, response: Response, rows: Rows) -> tuple[Floats, Floats, Floats]:
     """Return the mean curvature in the newest coordinates, rows' terms of it, and its noise's covariance."""
     newest = found[-1].model
     p = len(newest.origin)
@@ -221,7 +217,7 @@ class PublicSolution:
 
     public = True
 
-    def __init__(self, found: Sequence[Summary], response: Response, rows: Rows) -> None:
+    def __init__(self, found: Summaries, response: Response, rows: Rows) -> None:
         self.newest = found[-1].model
         self.features = p = len(self.newest.origin)
         self.checked = any(each.model.curvature > 0.0 for each in found)
@@ -248,10 +244,8 @@ class PublicSolution:
         if not np.all(np.isfinite(self.values)):
             raise MurkError("the epochs' equations have no finite solution")
         differ = steps - weights @ steps
-        self._between = (differ * weights[:, None]).T @ differ
-        self.covariance = self._between + sum(
-            w * each.covariance[:p, :p] for w, each in zip(weights, fitted, strict=True)
-        )
+        within = [w * each.covariance[:p, :p] for w, each in zip(weights, fitted, strict=True)]
+        self.covariance = (differ * weights[:, None]).T @ differ + sum(within)
         pull = rows.second_moment * p / LOGIT_SQUARE + np.eye(p) / ORIGIN_VARIANCE
         self.origin, _ = self._descend(self.values.copy(), best, pull)
 
@@ -273,7 +267,6 @@ class PublicSolution:
         return found
 
     def _linearize(self, theta: Floats, share: float) -> None:
-        """Compute noise and Gamma at theta."""
         moments = self.moments
         terms = moments.terms(theta) * np.sqrt(self.rows.shares)[:, None]
         self._noise, self._gamma = moments.noise(theta, share), share**2 * terms.T @ terms
@@ -358,7 +351,7 @@ class PublicSolution:
                 break
         return theta, share
 
-    def refit(self, found: Sequence[Summary]) -> PublicSolution:
+    def refit(self, found: Summaries) -> PublicSolution:
         """Return the solution for other answers."""
         return PublicSolution(found, self.response, self.rows)
 
@@ -416,7 +409,7 @@ class PublicSolution:
         alpha = 2.0 * NormalDist().cdf(-quantile)
         test = cache(partial(self._test, alpha=alpha))
 
-        def rejected(indices: NDArray[np.int64], points: Floats) -> NDArray[np.bool_]:
+        def rejected(indices: Integers, points: Floats) -> NDArray[np.bool_]:
             return np.array([test(j)(theta) for j, theta in zip(indices.tolist(), points, strict=True)])
 
         return first_rejected(self.values, self.covariance, quantile, rejected)
@@ -454,8 +447,6 @@ class PublicSolution:
             return total < alpha
 
         return rejected
-
-    # The next epoch
 
     @cached_property
     def _tilted(self) -> Rows:

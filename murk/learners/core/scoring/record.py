@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from murk._arrays import Floats, Integers, Words
 from murk._jit import awaited, jit, patient, within
 from murk._memory import integers_at, numbers_at, rows_at, words_at
 from murk.learners.core.coordinates import contrasts
@@ -162,35 +163,16 @@ def answer(start: int, whole: Array, real: Array, noise: Array, payload: Array, 
     rows, target = rows_at(start + 8 * x, 1, p), real[TARGET : TARGET + 1]
     origin, turned = real[REAL_HEADER:transform], rows_at(start + 8 * transform, p, p)
     vector_at, sums, size = start + 8 * (x + p), WHOLE_HEADER, d
+    if question == SCORE and classes > 0:
+        basis = rows_at(start + 8 * (transform + p * p), classes, classes - 1)
+        class_scores(rows, target, origin, turned, real[REACH], real[EXPONENT], basis, rows_at(vector_at, 1, d))
+    else:
+        reach = real[REACH] if question == SCORE else real[MATRIX_REACH]
+        binary, vector = whole[BINARY] == 1, rows_at(vector_at, 1, p)
+        vectors(rows, target, origin[:p], turned, reach, real[EXPONENT], binary, question, vector)
     if question == SCORE:
-        if classes > 0:
-            basis = rows_at(start + 8 * (transform + p * p), classes, classes - 1)
-            class_scores(rows, target, origin, turned, real[REACH], real[EXPONENT], basis, rows_at(vector_at, 1, d))
-        else:
-            vectors(
-                rows,
-                target,
-                origin,
-                turned,
-                real[REACH],
-                real[EXPONENT],
-                whole[BINARY] == 1,
-                question,
-                rows_at(vector_at, 1, p),
-            )
         quantise_l2(numbers_at(vector_at, d), real[SPACING], whole[STEPS], payload[:d])
     else:
-        vectors(
-            rows,
-            target,
-            origin[:p],
-            turned,
-            real[MATRIX_REACH],
-            real[EXPONENT],
-            whole[BINARY] == 1,
-            question,
-            rows_at(vector_at, 1, p),
-        )
         outer(rows_at(vector_at, 1, p), rows_at(start + 8 * (reals - m), 1, m))
         matrix, unit = real[reals - m :], real[UNIT]
         for j in range(m):
@@ -270,7 +252,7 @@ class Answers(KernelMemory, Held):
         self.words = self.whole[words:].view(np.uint64)
         self._found = self.whole[COUNT : WHOLE_HEADER + d + 2 * m]
 
-    def _forget(self, real: NDArray[np.float64], whole: NDArray[np.int64]) -> None:
+    def _forget(self, real: Floats, whole: Integers) -> None:
         super()._forget(real, whole)
         real[TARGET], whole[ASKED] = 0.0, 0
         whole[-len(self.words) - 2 * len(self.noise) :] = 0
@@ -301,7 +283,7 @@ class Answers(KernelMemory, Held):
                 yield question, Tally(found[1 + index], found[start : start + size])
             start += size
 
-    def asked(self) -> tuple[NDArray[np.uint64], int, NDArray[np.int64]]:
+    def asked(self) -> tuple[Words, int, Integers]:
         """Return the random words that did not suffice for an answer's noise, their trials, and the noise array."""
         size = self._sizes[QUESTIONS[int(self.whole[ASKED])]]
         trials = trials_for(size)
@@ -315,7 +297,7 @@ class OneAnswer(Answers):
         super().__init__(Chain(0, (Epoch(0, model),)), "", pair, settings, 1, seed)
         self._trials = 0 if seed is not None else trials_for(settings.dimension)
 
-    def give(self, x: NDArray[np.float64], y: float, index: int) -> tuple[list[int], Question] | None:
+    def give(self, x: Floats, y: float, index: int) -> tuple[list[int], Question] | None:
         """Return a coded record's payload and question; None without randomness. ``index`` selects simulated draws."""
         # Removes the sums of an earlier, interrupted answer.
         self._found[:] = 0

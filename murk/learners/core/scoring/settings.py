@@ -7,45 +7,25 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from murk._arrays import Floats
 from murk.learners.core.coordinates import matrix_size, whitening
 from murk.learners.core.curves import CodedCurve
 from murk.learners.core.scoring.classes import FIRST_SHARES, ClassLines, ClassSolution
 from murk.learners.core.scoring.line import next_model
-from murk.learners.core.scoring.mechanism import ScoreMechanisms
-from murk.learners.core.scoring.model import (
-    LARGEST_REACH,
-    Model,
-    Response,
-    Rows,
-    Sets,
-    check_model,
-    label_basis,
-    model_size,
-)
+from murk.learners.core.scoring.mechanism import LevelMechanisms
+from murk.learners.core.scoring.model import LARGEST_REACH, Model, Response, Rows, Sets, check_model, model_size
 from murk.learners.core.scoring.public import CurveSolution, PublicSolution
 from murk.learners.core.scoring.shares import Shares
 from murk.learners.core.scoring.solve import Solution
-from murk.learners.core.scoring.sums import Summary
+from murk.learners.core.scoring.sums import Summaries
 from murk.learners.estimates.estimate import PublicCovariates
-from murk.learners.estimates.sets import (
-    LABELS,
-    REAL,
-    PredictionSets,
-    Present,
-    Reply,
-    Root,
-    Wanted,
-    at_least_present,
-)
+from murk.learners.estimates.sets import LABELS, REAL, PredictionSets, Present, Reply, Root, Wanted, at_least_present
 
 FIRST: Final = 3000  # releases of the first epoch; each later one has as many as all before it, up to the longest
 REMEMBERED: Final = 8  # epochs that a learner keeps: while they double, older ones have under 1% of the releases
@@ -54,10 +34,7 @@ NEVER: Final = 2**62  # end of an endless epoch
 
 
 def epoch_start(version: int, longest: int = NEVER, first: int = FIRST) -> int:
-    """Return the version at which the current epoch of a chain began.
-
-    Epochs double from ``first`` up to ``longest``; then all are that long.
-    """
+    """Return the start of the current epoch: epochs double from ``first`` up to ``longest``, then stay that long."""
     if version < first:
         return 0
     doubled = _doubled(longest, first)
@@ -72,14 +49,6 @@ def epoch_end(version: int, longest: int = NEVER, first: int = FIRST) -> int:
         return first
     start = epoch_start(version, longest, first)
     return start + min(start, longest)
-
-
-def epoch_number(version: int, longest: int = NEVER, first: int = FIRST) -> int:
-    """Return the number of epochs that ended before the current one."""
-    doubled = _doubled(longest, first)
-    if version >= doubled:
-        return (doubled // first).bit_length() + (version - doubled) // longest
-    return (version // first).bit_length()
 
 
 @lru_cache(maxsize=64)
@@ -101,16 +70,7 @@ def _doubled(longest: int, first: int) -> int:
 
 
 def shown_next(count: int, longest: int = NEVER, first: int = FIRST) -> int:
-    """Return the next number of releases at which predictions are updated, four times an epoch.
-
-    Examples
-    --------
-    >>> counts = [0]
-    >>> while counts[-1] < 6_000:
-    ...     counts.append(shown_next(counts[-1]))
-    >>> counts[:9], counts[-7:]
-    ([0, 1, 2, 3, 4, 5, 6, 7, 8], [2048, 2560, 3000, 3750, 4500, 5250, 6000])
-    """
+    """Return the next number of releases at which predictions are updated, four times an epoch."""
     start = epoch_start(count, longest, first) or 1 << max(count.bit_length() - 1, 0)
     step = max(min(start, longest) // 4, 1)
     return min(count - (count - start) % step + step, epoch_end(count, longest, first)) if count else 1
@@ -122,8 +82,7 @@ MOST_REACH: Final = 2.0  # largest R without public rows, in units of sqrt p, fo
 
 _NOISE = 32.0  # between `REACH` and `MOST_REACH`, R p times the noise's standard deviation in a matrix's number is this
 
-MOST_NUMBERS: Final = 600
-"""Largest size of a matrix asked for in a single endless epoch: larger ones are too noisy for a check."""
+MOST_NUMBERS: Final = 600  # largest size of a matrix asked for in a single endless epoch: larger ones are too noisy
 
 _CHECK = 0.1  # share of people asked for a curvature with public rows, to check that people are like these
 
@@ -137,17 +96,12 @@ class Settings:
     covariates: PublicCovariates | None = None  # public covariates, if any
     exponent: float | None = None  # g; None to choose it by rule
     labels: tuple[str, ...] = ()  # the classes of a target with several
-    # whether there is a single endless epoch: all answer at the model of version 0, which is public with the task
-    once: bool = False
-    # mean function other than the logistic one or the line. Not part of the digest: any may be fitted to the same
-    # releases.
-    curve: CodedCurve | None = None
-    # most releases that an estimate uses, the newest ones; None for all. Of each chain, or of all if models are
-    # shared.
-    forget: int | None = None
+    once: bool = False  # whether all answer at the public model of version 0, in a single endless epoch
+    curve: CodedCurve | None = None  # another mean function; not in the digest, as any may be fitted to the releases
+    forget: int | None = None  # number of newest releases used, of each chain or of all that share models; None for all
     shared: bool = False  # whether all chains share models: epochs then count over all chains, and their sums add up
-    # whether people are asked at one probability for everybody while noise would hide the curvature of log odds,
-    # and average effects may be the line's. Not part of the digest: answers at any model count either way.
+    # whether people are asked for the line (see `line`) while noise would hide the curvature of log odds; not in the
+    # digest, as answers at any model count either way
     line: bool = False
     wanted: Wanted | None = None  # prediction sets, if people are asked about them
     first: int = FIRST  # releases of the first epoch; those of a shuffled task are no fewer than a crowd
@@ -167,7 +121,10 @@ class Settings:
 
     def epoch_number(self, version: int) -> int:
         """Return the number of epochs before the one that a chain of ``version`` releases is in."""
-        return 0 if self.once else epoch_number(version, self.longest, self.first)
+        if self.once:
+            return 0
+        doubled = _doubled(self.longest, self.first)
+        return (min(version, doubled) // self.first).bit_length() + max(version - doubled, 0) // self.longest
 
     def remembered(self, count: int) -> tuple[int, ...]:
         """Return the starts of the epochs that a chain of ``count`` releases remembers, oldest first."""
@@ -218,7 +175,7 @@ class Settings:
         """Public covariates as rows."""
         return None if self.covariates is None else Rows.public(self.covariates)
 
-    def reach(self, public: bool, mechanisms: Mapping[str, ScoreMechanisms]) -> float:
+    def reach(self, public: bool, mechanisms: LevelMechanisms) -> float:
         """Return the reach R of models: longer records have less weight, and released matrices' noise grows with R."""
         typical = math.sqrt(self.features)
         if self.alone:
@@ -244,7 +201,7 @@ class Settings:
             parts += [self.covariates.points.tobytes().hex(), self.covariates.counts.tobytes().hex()]
         return hashlib.sha256("|".join(parts).encode()).hexdigest()[:16]
 
-    def first_model(self, mechanisms: Mapping[str, ScoreMechanisms]) -> Model:
+    def first_model(self, mechanisms: LevelMechanisms) -> Model:
         """Return the model of version 0: at zero, where every probability is 1/2."""
         p = self.features
         transform, (scatter, curvature) = np.eye(p), FIRST_SHARES if self.labels else (0.0, 0.5)
@@ -257,14 +214,12 @@ class Settings:
         origin = np.zeros(self.dimension)
         return self._with_sets(Model(origin, transform, reach, exponent, scatter, curvature).rounded(), origin, [])
 
-    def next_model(self, found: Sequence[Summary], count: int, mechanisms: Mapping[str, ScoreMechanisms]) -> Model:
+    def next_model(self, found: Summaries, count: int, mechanisms: LevelMechanisms) -> Model:
         """Return the model of the epoch that begins at ``count``."""
         solution = solution_of(found, self.response, self.rows)
         return self._with_sets(self._next_model(solution, found, count, mechanisms), solution.origin, found, solution)
 
-    def _next_model(
-        self, solution: AnySolution, found: Sequence[Summary], count: int, mechanisms: Mapping[str, ScoreMechanisms]
-    ) -> Model:
+    def _next_model(self, solution: AnySolution, found: Summaries, count: int, mechanisms: LevelMechanisms) -> Model:
         if isinstance(solution, Shares):
             return self.first_model(mechanisms)
         pair: Any = mechanisms["default"]
@@ -275,11 +230,8 @@ class Settings:
             shares = (0.0, _CHECK)
         else:
             shares = (0.05, 0.1) if self.binary else (0.0, 0.15)
-        model = solution.next_model(
-            self.reach(solution.public, mechanisms),
-            self._exponent(solution, count, mechanisms, found[-1].model),
-            shares,
-        )
+        exponent = self._exponent(solution, count, mechanisms, found[-1].model)
+        model = solution.next_model(self.reach(solution.public, mechanisms), exponent, shares)
         if not (self.line and self.binary and isinstance(solution, Solution)):
             return model
         people = min(self.epoch_end(count), self.forget or NEVER) - count
@@ -292,25 +244,21 @@ class Settings:
         """Nominal coverage of prediction sets; 0 without any."""
         return 0.0 if self.wanted is None else self.wanted.coverage
 
-    def sets(
-        self, solution: AnySolution | None, found: Sequence[Summary], model: Model, answers: int
-    ) -> PredictionSets:
+    def sets(self, solution: AnySolution | None, found: Summaries, model: Model, answers: int) -> PredictionSets:
         """Return the prediction sets known from the answers at all models, of which ``model`` is the newest."""
         assert model.sets is not None
-        basis = label_basis(self.response) if self.binary or self.labels else None
+        basis = self.response.basis if self.binary or self.labels else None
         root = self._root(solution, found, model, model.sets.origin)
         return PredictionSets(root, model.sets.origin, basis, answers)
 
-    def _with_sets(
-        self, model: Model, origin: Floats, found: Sequence[Summary], solution: AnySolution | None = None
-    ) -> Model:
+    def _with_sets(self, model: Model, origin: Floats, found: Summaries, solution: AnySolution | None = None) -> Model:
         """Return a model with a prediction, and the threshold to ask about next."""
         if self.wanted is None:
             return model
         threshold = self._root(solution, found, model, origin).next_question()
         return replace(model, sets=Sets(origin, threshold, self.wanted.share)).rounded()
 
-    def _root(self, solution: AnySolution | None, found: Sequence[Summary], model: Model, origin: Floats) -> Root:
+    def _root(self, solution: AnySolution | None, found: Summaries, model: Model, origin: Floats) -> Root:
         scale = LABELS if self.binary or self.labels else REAL
         replies = []
         for each in found:
@@ -323,9 +271,11 @@ class Settings:
             share = 0.5 + 0.5 * float(answer.mean[0])
             spread = answer.noise / 4.0, 1.0 / answer.share
             replies.append(Reply(asked.threshold, share, *spread, moved, asked.origin, answer.farthest / 2.0))
-        return Root(scale, self.coverage, replies, present_of(solution, self.coverage, replies))
-
-    # Models
+        # The share of targets present, by curvatures over scatters and by the replies.
+        share, error = (1.0, math.inf) if solution is None else solution.targets
+        least = max(share - _SURELY * error, at_least_present(self.coverage, replies))
+        present = Present(min(max(share, least), 1.0), min(least, 1.0))
+        return Root(scale, self.coverage, replies, present)
 
     @property
     def model_size(self) -> int:
@@ -336,23 +286,19 @@ class Settings:
         """Return a published vector as a model; raise HostileModelError for one that no honest learner publishes."""
         return check_model(flat, self.features, self.contrasts, matrices=self.matrices, sets=self.wanted is not None)
 
-    def _exponent(
-        self, solution: AnySolution, count: int, mechanisms: Mapping[str, ScoreMechanisms], before: Model
-    ) -> float:
-        """Return g by rule: 0 where the public rows' sampling error is small compared with the noise.
+    def _exponent(self, solution: AnySolution, count: int, mechanisms: LevelMechanisms, before: Model) -> float:
+        """Return g by rule: 0 where the public rows' sampling error is small compared with the noise, else 1/2.
 
-        This takes at least ``n / (p s^2)`` rows, n being the epoch's end and s^2 the noise's variance; with fewer g is
-        1/2. It is 1 without rows, with people unlike them, with missing targets, and in at least every other epoch:
-        centred scores hold for any distribution of the covariates, and check the other scores.
+        This takes at least ``n / (p s^2)`` rows, n being the epoch's end and s^2 the noise's variance. g is 1 without
+        rows, with people unlike them, with missing targets, and in at least every other epoch: centred scores hold for
+        any distribution of the covariates, and check the other scores.
         """
         if self.exponent is not None:
             return self.exponent
-        if self.covariates is None or not self.binary or self.epoch_number(count) % 2 == 0:
+        if self.covariates is None or not self.binary or not solution.public or solution.missing:
             return 1.0
         # If late models skipped epochs, the one before may have had an odd number, too.
-        if before.exponent != 1.0:
-            return 1.0
-        if not solution.public or solution.missing:
+        if self.epoch_number(count) % 2 == 0 or before.exponent != 1.0:
             return 1.0
         mechanism: Any = mechanisms["default"].score
         needed = min(self.epoch_end(count), self.forget or NEVER) / (self.features * mechanism.variance)
@@ -362,7 +308,7 @@ class Settings:
 AnySolution = Solution | PublicSolution | ClassSolution | ClassLines | Shares
 
 
-def solution_of(answers: Sequence[Summary], response: Response, rows: Rows | None) -> AnySolution:
+def solution_of(answers: Summaries, response: Response, rows: Rows | None) -> AnySolution:
     """Return the solution of answers over public rows, if people are like them; else by released moments alone."""
     if response.classes and len(answers[-1].model.transform) == 1:
         return Shares(answers, response)
@@ -376,13 +322,6 @@ def solution_of(answers: Sequence[Summary], response: Response, rows: Rows | Non
     return public if public.alike and public.useful else Solution(answers, response, unlike=True)
 
 
-def present_of(solution: AnySolution | None, coverage: float, replies: Sequence[Reply]) -> Present:
-    """Return the share of targets present, by curvatures over scatters and by the answers about prediction sets."""
-    share, error = (1.0, math.inf) if solution is None else solution.targets
-    least = max(share - _SURELY * error, at_least_present(coverage, replies))
-    return Present(min(max(share, least), 1.0), min(least, 1.0))
-
-
 _SURELY: Final = 2.0  # standard errors that are subtracted from the share of targets present
 
 
@@ -393,9 +332,6 @@ def largest_square(freedom: float, nats: float = NATS) -> float:
     """Return a bound that a chi-square variable of ``freedom`` degrees exceeds with probability at most e^-nats.
 
     Source: Laurent and Massart, "Adaptive estimation of a quadratic functional by model selection", 2000, lemma 1.
-
-    >>> round(largest_square(10.0), 1)
-    78.3
     """
     return freedom + 2.0 * math.sqrt(freedom * nats) + 2.0 * nats
 
@@ -411,7 +347,7 @@ def disagreement(solution: AnySolution) -> float:
     return _factor(solution.misfits, solution.features) if isinstance(solution, Solution | Shares) else 1.0
 
 
-def _factor(squares: NDArray[np.float64], features: int) -> float:
+def _factor(squares: Floats, features: int) -> float:
     if len(squares) < 2:
         return 1.0
     freedom = features * (len(squares) - 1)

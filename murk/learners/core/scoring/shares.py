@@ -1,8 +1,8 @@
 r"""Shares of classes among people of whom no features are released.
 
 Everybody answers at even chances. A missing target counts as a further class, so that with K classes the score of class
-k is ``B'(e_k - q) / m``, ``q = 1 / (K + 1)``, ``m = |e_k - q|``, B the contrasts of K + 1 classes. All classes are
-equally far apart, and the mean score u is linear in the shares s of all people:
+k is ``B'(e_k - q) / m``, ``q = 1 / (K + 1)``, ``m = |e_k - q|``, B the contrasts of K + 1 classes. The mean score u is
+linear in the shares s of all people:
 
 .. math:: s = q + m\, B\, E\, u, \qquad s_k / \pi, \quad \pi = \sum_{k \le K} s_k
 
@@ -13,20 +13,15 @@ known exactly, and the sampling of people.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from murk._arrays import Floats
 from murk.learners.core.coordinates import contrasts
 from murk.learners.core.scoring.model import Response, Rows
-
-if TYPE_CHECKING:
-    from murk.learners.core.scoring.sums import Answer, Summary
-
-Array = NDArray[np.float64]
+from murk.learners.core.scoring.sums import Answer, Summaries
 
 _KNOWN: Final = 0.25  # largest relative standard error of the share of targets present that leaves intervals bounded
 _SURELY: Final = 2.0  # standard errors from which missing targets are reported
@@ -44,7 +39,7 @@ class Shares:
     alike = True
     doubt = 0.0
 
-    def __init__(self, found: Sequence[Summary], response: Response) -> None:
+    def __init__(self, found: Summaries, response: Response) -> None:
         self.response = response
         self._answers = [each.score for each in found if each.score is not None]
         self._basis = contrasts(response.classes)
@@ -54,11 +49,9 @@ class Shares:
         # From a mean score to shares.
         self._back = math.sqrt(1.0 - even) * self._basis
         weights = np.array([1.0 / (each.noise + each.share + each.whole) for each in self._answers])
-        weights /= weights.sum()
-        self._weights = weights
-        self.mean = sum(
-            (w * each.mean for w, each in zip(weights, self._answers, strict=True)), np.zeros(self.features)
-        )
+        self._weights = weights / weights.sum()
+        means = (w * each.mean for w, each in zip(self._weights, self._answers, strict=True))
+        self.mean = sum(means, np.zeros(self.features))
         self.all = even + self._back @ self.mean
         # Not cut to 1, so that the shares add up to 1 and their errors are as stated.
         self.present = max(1.0 - float(self.all[-1]), _LEAST)
@@ -66,12 +59,11 @@ class Shares:
         self._reported = np.eye(self.features)[1:] if response.binary else np.eye(self.features)
         self.values = 2.0 * self._reported @ self._of_present - 1.0
 
-    def refit(self, found: Sequence[Summary]) -> Shares:
+    def refit(self, found: Summaries) -> Shares:
         """Return the shares by other answers."""
         return Shares(found, self.response)
 
-    def _noise(self, answer: Answer) -> Array:
-        """Return the covariance of an epoch's mean score."""
+    def _noise(self, answer: Answer) -> Floats:
         at = np.clip(self.all, 0.0, 1.0)
         at /= at.sum()
         own = answer.noise * np.eye(self.features)
@@ -81,12 +73,10 @@ class Shares:
         return np.asarray(own + answer.whole * basis @ np.diag(at) @ basis.T)
 
     @cached_property
-    def _error(self) -> Array:
+    def _error(self) -> Floats:
         """Covariance of the shares of all people, (K + 1, K + 1)."""
-        noise = sum(
-            (w**2 * self._noise(each) for w, each in zip(self._weights, self._answers, strict=True)),
-            np.zeros((self.features, self.features)),
-        )
+        noises = (w**2 * self._noise(each) for w, each in zip(self._weights, self._answers, strict=True))
+        noise = sum(noises, np.zeros((self.features, self.features)))
         return np.asarray(self._back @ noise @ self._back.T)
 
     @property
@@ -98,32 +88,29 @@ class Shares:
     def missing(self) -> float:
         """Share of people whose target is missing; 0 unless significant."""
         absent = float(self.all[-1])
-        return absent if absent > _SURELY * math.sqrt(float(self._error[-1, -1])) else 0.0
+        return absent if absent > _SURELY * self.targets[1] else 0.0
 
     @cached_property
-    def covariance(self) -> Array:
+    def covariance(self) -> Floats:
         """Covariance of the values."""
         ratio = np.eye(self.features) - np.outer(self._of_present, np.ones(self.features))
         slopes = 2.0 * self._reported @ ratio / self.present
         return np.asarray(slopes @ self._error[:-1, :-1] @ slopes.T)
 
-    def half_widths(self, quantile: float) -> Array:
+    def half_widths(self, quantile: float) -> Floats:
         """Return half-widths of the intervals; infinite while noise hides how many targets are present."""
-        known = math.sqrt(float(self._error[-1, -1])) <= _KNOWN * self.present
-        return (
-            np.asarray(quantile * np.sqrt(np.diag(self.covariance))) if known else np.full(len(self.values), math.inf)
-        )
+        if self.targets[1] > _KNOWN * self.present:
+            return np.full(len(self.values), math.inf)
+        return np.asarray(quantile * np.sqrt(np.diag(self.covariance)))
 
     @cached_property
-    def misfits(self) -> Array:
+    def misfits(self) -> Floats:
         """Squared distance of each epoch's mean score from that of all, in units of its variance, (k,)."""
-        left = [each.mean - self.mean for each in self._answers]
-        return np.array(
-            [one @ np.linalg.solve(self._noise(each), one) for one, each in zip(left, self._answers, strict=True)]
-        )
+        left = [(each.mean - self.mean, self._noise(each)) for each in self._answers]
+        return np.array([one @ np.linalg.solve(noise, one) for one, noise in left])
 
     @property
-    def origin(self) -> Array:
+    def origin(self) -> Floats:
         """Contrasts of log odds for predictions, (K - 1,), or the log odds of a binary target, (1,)."""
         odds = np.log(np.maximum(self._of_present, _LEAST))
         return odds[1:] - odds[:1] if self.response.binary else contrasts(self.features).T @ odds

@@ -1,10 +1,10 @@
 """Coefficients from epochs' mean answers without public rows: moments, curvature, weighted equations, solution.
 
-In epoch k, at origin a_k and transform W_k, the mean score u_k estimates ``pi G_k(theta) + D_k h_k``, with
-``h_k = W_k^-T (theta - a_k)``. G_k is computed over normal rows with the released second moments (`Expected`), pi is
-the share of people with a target, and D corrects the curvature of those rows by the released one. D is the empirical
-Bayes estimate whose prior variance is the excess of D's mean square over its noise. Its remaining error, of variance
-e^2 for each number, counts as noise of u_k:
+In epoch k, at origin a_k and transform W_k, the mean score u_k estimates ``pi G_k(theta) + D_k h_k``, with ``h_k =
+W_k^-T (theta - a_k)``. G_k is computed over normal rows with the released second moments (`Expected`), pi is the share
+of people with a target, and D corrects the curvature of those rows by the released one: the empirical Bayes estimate
+whose prior variance is the excess of D's mean square over its noise. Its remaining error, of variance e^2 for each
+number, counts as noise of u_k:
 
     S_k(theta) = (s_k^2 + e^2 |h|^2 / 2) I + e^2 h h' / 2 + spread / n_k + (b b' + |b|^2 I / p),
 
@@ -13,26 +13,26 @@ coefficients, which matter most: these two are solved for together with theta, w
 
 The estimate minimizes ``sum_k |u_k - ...|^2`` in S_k^-1, plus a weak prior; its variance contains the error of D once.
 The interval of a coefficient holds the values c with ``(theta_j - c)^2 <= z^2 V_j(c)``, V_j(c) being the variance *if c
-were the truth*: like Fieller's interval it is unbounded where a direction's curvature cannot be distinguished from
-zero. The constants were chosen on generated tasks; docs/scores.md states the coverage.
+were the truth*: like Fieller's interval it is unbounded where a direction's curvature cannot be told from zero. The
+constants were chosen on generated tasks; docs/scores.md states the coverage.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import cached_property, partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from murk._arrays import Floats
+from murk._arrays import Floats, Integers
 from murk.errors import MurkError
 from murk.learners.core.scoring.model import Expected, Model, Response, Rows, inverse, power
 from murk.learners.core.scoring.moments import UNEVEN, Curvature, Moments, gain, stretched
-from murk.learners.core.scoring.sums import Summary
+from murk.learners.core.scoring.sums import Summaries
 
-Rejected = Callable[[NDArray[np.int64], Floats], NDArray[np.bool_]]
+Rejected = Callable[[Integers, Floats], NDArray[np.bool_]]
 
 # Coefficients in coded units are within a few of zero; so is the logit at a published origin.
 PRIOR_VARIANCE, ORIGIN_VARIANCE, LOGIT_SQUARE = 25.0, 9.0, 25.0
@@ -43,15 +43,14 @@ _STRETCHED = 4.0  # largest stretch in units of the reach: a smaller one would h
 _UNBOUNDED = 8.0  # intervals nearly as wide as the prior's count as unbounded
 _AT_ONCE = 2**20  # largest number of floats in memory while several coefficients' intervals are computed
 _LEAST = 0.02  # least share of targets present
+_CLOSE = 1e-6  # largest step at which a solution counts as found
 _CURVE_ERROR = 0.3  # relative error of the normal rows' curve between an epoch's origin and the solution
 
 
 class _Equations:
     """Epochs' mean scores and their expectations, side by side, (k, ...)."""
 
-    def __init__(
-        self, asked: Sequence[Summary], rows: Rows, response: Response, curvature: Curvature, back: Floats
-    ) -> None:
+    def __init__(self, asked: Summaries, rows: Rows, response: Response, curvature: Curvature, back: Floats) -> None:
         answers = [each.score for each in asked if each.score is not None]
         factor, changes = 1.0 if response.binary else 2.0, [each.model.transform @ back for each in asked]
         self.expected = [Expected.of(each.model, rows, response) for each in asked]
@@ -94,7 +93,7 @@ class Solution:
     doubt = 0.0  # normal rows claim nothing about people but their second moments
     missing = 0.0  # without public rows, missing targets are part of the curvature's ratio
 
-    def __init__(self, found: Sequence[Summary], response: Response, *, unlike: bool = False) -> None:
+    def __init__(self, found: Summaries, response: Response, *, unlike: bool = False) -> None:
         self.response = response
         self.newest = found[-1].model
         self.features = p = len(self.newest.origin)
@@ -117,7 +116,7 @@ class Solution:
         """The share of people with a target, and its standard error, with that of people unlike the normal rows."""
         return self.curvature.ratio, math.hypot(float(self.curvature.root[0, 0]), UNEVEN / 2.0)
 
-    def refit(self, found: Sequence[Summary]) -> Solution:
+    def refit(self, found: Summaries) -> Solution:
         """Return the solution for other answers, solved in the same way."""
         return Solution(found, self.response, unlike=self.unlike)
 
@@ -132,11 +131,11 @@ class Solution:
         logit = self.rows.points @ theta
         return self.curvature.ratio * np.array([one.spread(logit) for one in self._stacked.expected])
 
-    def _noise(self, theta: Floats, scores: Floats, spreads: Floats, error: float) -> tuple[Floats, Floats]:
+    def _noise(self, theta: Floats, scores: Floats, spreads: Floats) -> tuple[Floats, Floats]:
         """Return two summands of S_k(theta) (see the module), (k, p, p): noise of single epochs, and shared errors."""
         stacked, identity = self._stacked, np.eye(self.features)
         way, h = stacked.displacements(theta)
-        shared = (error * stacked.gained**2 / 2.0)[:, None, None] * lengthened(h, 1.0, identity)
+        shared = (self.curvature.error * stacked.gained**2 / 2.0)[:, None, None] * lengthened(h, 1.0, identity)
         # The difference between G_k and its tangent at the origin.
         curved = scores - stacked.start - (stacked.tangent @ way[..., None])[..., 0]
         bent = lengthened(self.curvature.ratio * _CURVE_ERROR * curved, 1.0 / self.features, identity)
@@ -171,7 +170,7 @@ class Solution:
         for _ in range(_FITS):
             theta = solution[: self.features]
             scores = self._stacked.scores(self.response.level(self.rows.points @ theta))
-            own, shared = self._noise(theta, scores, self._spreads_at(theta), self.curvature.error)
+            own, shared = self._noise(theta, scores, self._spreads_at(theta))
             terms = partial(self._terms, pull=pull, inverses=inverse(own + shared))
             solution = descend(solution, terms, _STEPS)
         if not np.all(np.isfinite(solution)):
@@ -193,7 +192,7 @@ class Solution:
         p, curvature, stacked = self.features, self.curvature, self._stacked
         prior, h = _with_unknowns(np.eye(p) / PRIOR_VARIANCE), stacked.displacements(theta)[1]
         scores = stacked.scores(self.response.level(theta @ self.rows.points.T))
-        own, shared = self._noise(theta, scores, self._spreads, curvature.error)
+        own, shared = self._noise(theta, scores, self._spreads)
         along = np.sum(stacked.along * h, axis=-1, keepdims=True) * stacked.along
         unknown = np.stack([scores, along], axis=-1) @ curvature.root
         slopes = np.concatenate([np.broadcast_to(self._slopes, (*unknown.shape[:-1], p)), unknown], axis=-1)
@@ -215,9 +214,8 @@ class Solution:
         """Squared residual of each epoch's mean score, in units of its variance, (k,)."""
         if not self._asked:
             return np.zeros(0)
-        logit = self.rows.points @ self.values
-        scores = self._stacked.scores(self.response.level(logit))
-        own, shared = self._noise(self.values, scores, self._spreads, self.curvature.error)
+        scores = self._stacked.scores(self.response.level(self.rows.points @ self.values))
+        own, shared = self._noise(self.values, scores, self._spreads)
         left = self._stacked.mean - self._expected(self._solution)[0]
         return np.asarray(np.einsum("ki,kij,kj->k", left, inverse(own + shared), left))
 
@@ -231,8 +229,6 @@ class Solution:
     def half_widths(self, quantile: float) -> Floats:
         """Return the half-widths of all intervals, (p,); infinite where a coefficient was not learned."""
         return first_rejected(self.values, self.covariance, quantile, far_from(self.values, self._covariance, quantile))
-
-    # The next epoch
 
     def next_model(self, reach: float, exponent: float, shares: tuple[float, float]) -> Model:
         """Return the next epoch's model: its origin is the solution, and its transform makes curvature isotropic."""
@@ -266,8 +262,8 @@ def _limit_stretch(transform: Floats, reach: float) -> Floats:
     """Return a transform that stretches no direction of the coded features more than necessary.
 
     Along a rare category few people are far from the mean. Stretched, they exceed the reach and count for less, so the
-    direction seems weak and would be stretched again in every epoch. So a stretch s beyond ``h = R/2`` becomes
-    ``sqrt(h s)``, which settles at ``h / sqrt(v)`` for a direction with v of the others' apparent variance.
+    direction seems weak and would be stretched again in every epoch. So a stretch s beyond ``h = R/2`` becomes ``sqrt(h
+    s)``, which settles at ``h / sqrt(v)`` for a direction with v of the others' apparent variance.
     """
     left, stretches, right = np.linalg.svd(transform)
     free = _FREE * reach
@@ -278,7 +274,7 @@ def _limit_stretch(transform: Floats, reach: float) -> Floats:
 def far_from(values: Floats, covariance: Callable[[Floats], Floats], quantile: float) -> Rejected:
     """Return a test for `first_rejected` with the covariances that hold if the tested values (c, p) are true."""
 
-    def rejected(indices: NDArray[np.int64], points: Floats) -> NDArray[np.bool_]:
+    def rejected(indices: Integers, points: Floats) -> NDArray[np.bool_]:
         each = np.arange(len(indices))
         variances = np.maximum(covariance(points)[each, indices, indices], 0.0)
         return np.asarray(np.abs(points[each, indices] - values[indices]) > quantile * np.sqrt(variances))
@@ -296,11 +292,11 @@ def first_rejected(values: Floats, covariance: Floats, quantile: float, rejected
     # Normal half-widths; infinite where the prior holds over a quarter of the information.
     halves = np.where(variances > PRIOR_VARIANCE / 4.0, math.inf, quantile * np.sqrt(variances))
 
-    def reached(indices: NDArray[np.int64]) -> Floats:
+    def reached(indices: Integers) -> Floats:
         both, signs = np.tile(indices, 2), np.repeat([-1.0, 1.0], len(indices))
         paths = signs[:, None] * (covariance[:, both] / covariance[both, both]).T
 
-        def far(selected: NDArray[np.int64], off: Floats) -> NDArray[np.bool_]:
+        def far(selected: Integers, off: Floats) -> NDArray[np.bool_]:
             return rejected(both[selected], values + off[:, None] * paths[selected])
 
         return np.asarray(_first_distances(far, halves[both]).reshape(2, -1).max(axis=0))
@@ -328,14 +324,10 @@ def _first_distances(rejected: Rejected, start: Floats) -> Floats:
     return np.where(endless, math.inf, high)
 
 
-_CLOSE = 1e-6
-
-
 def descend(at: Floats, terms: Callable[[Floats], tuple[Floats, Floats, float]], steps: int) -> Floats:
     """Minimize a sum of squares from a starting point (p,), in at most ``steps`` steps.
 
     For a point, ``terms`` returns half the curvature (p, p), minus half the gradient (p,), and the sum to minimize.
-
     Source: Marquardt, "An algorithm for least-squares estimation of nonlinear parameters", J. SIAM 11(2), 1963.
     """
     damping = 1e-3

@@ -8,15 +8,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from murk._arrays import Floats
+from murk._arrays import Floats, Integers
 from murk.errors import MurkError
 from murk.learners.core.coordinates import matrix_size, symmetric
-from murk.learners.core.scoring.mechanism import ScoreMechanisms
+from murk.learners.core.scoring.mechanism import LevelMechanisms, ScoreMechanisms
 from murk.learners.core.scoring.model import ALL_QUESTIONS, QUESTIONS, Model, Question, model_size
 from murk.learners.estimates.forgers import longest
-from murk.privacy.mechanisms.base import Randomizer, Wrapped
+from murk.privacy.mechanisms.base import Wrapped
 from murk.privacy.mechanisms.payload_limits import NATS
 from murk.stream.messages.state import count_of, pack, unpack
 
@@ -39,9 +38,12 @@ class Epoch:
     model: Model  # the model that its people read
     tallies: Mapping[Key, Tally] = field(default_factory=dict)  # tallies by level and question
 
-    def plus(self, level: str, question: Question, pair: ScoreMechanisms, payloads: NDArray[np.int64]) -> Epoch:
+    def plus(self, level: str, question: Question, pair: ScoreMechanisms, payloads: Integers) -> Epoch:
         """Return the epoch with payloads (m, d) of one level and question added, few enough for 64-bit sums."""
-        payloads = whole_numbers(pair.mechanism(question), payloads)
+        mechanism = pair.mechanism(question)
+        if is_directional(mechanism):
+            # Directions are rounded to integers.
+            payloads = np.asarray(np.rint(mechanism.decode(payloads) / step_of(mechanism)), dtype=np.int64)
         sums = (payloads[0] if len(payloads) == 1 else payloads.sum(axis=0)).tolist()
         return self.joined(level, question, Tally(len(payloads), sums))
 
@@ -71,8 +73,7 @@ class Epoch:
             sums: dict[Key, Tally] = {}
             for tally in tallies:
                 level, question, total = tally["level"], tally["question"], tally["total"]
-                size = contrasts * features if question == "score" else matrix_size(features)
-                size = 1 if question == "inside" else size
+                size = {"score": contrasts * features, "inside": 1}.get(question, matrix_size(features))
                 asked = ALL_QUESTIONS if sets else QUESTIONS
                 if level not in levels or question not in asked or len(total) != size:
                     raise MurkError("the state holds sums of another task")
@@ -83,13 +84,6 @@ class Epoch:
             return cls(count_of(start, "epoch"), Model.of(flat, features, sets=sets), sums)
         except (KeyError, TypeError) as error:
             raise MurkError(f"the state holds no epochs ({type(error).__name__})") from error
-
-
-def whole_numbers(mechanism: Randomizer, payloads: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return integers to sum for payloads (m, d): the payloads, or, if they encode directions, rounded directions."""
-    if not is_directional(mechanism):
-        return payloads
-    return np.asarray(np.rint(mechanism.decode(payloads) / step_of(mechanism)), dtype=np.int64)
 
 
 def is_directional(mechanism: Any) -> bool:
@@ -113,11 +107,7 @@ def share_of(model: Model, question: Question) -> float:
 
 
 def most_answers(releases: int, share: float, nats: float = NATS) -> float:
-    """Return a bound on the answers to a question of this share that fails with probability at most e^-nats.
-
-    >>> round(most_answers(100_000, 0.05)), most_answers(100_000, 0.0)
-    (5562, 0.0)
-    """
+    """Return a bound on answers to a question of this share that fails with probability e^-nats at most (Bernstein)."""
     if share <= 0.0:
         return 0.0
     varies = releases * share * max(1.0 - share, 0.0)
@@ -157,7 +147,10 @@ class Summary:
     inside: Answer | None = None
 
 
-def summaries(epochs: Sequence[Epoch], mechanisms: Mapping[str, ScoreMechanisms], features: int) -> list[Summary]:
+Summaries = Sequence[Summary]
+
+
+def summaries(epochs: Sequence[Epoch], mechanisms: LevelMechanisms, features: int) -> list[Summary]:
     """Return the mean answers of epochs, combining levels by inverse variance."""
     means = []
     for epoch in epochs:
@@ -168,9 +161,7 @@ def summaries(epochs: Sequence[Epoch], mechanisms: Mapping[str, ScoreMechanisms]
     return means
 
 
-def _answer(
-    epoch: Epoch, question: Question, mechanisms: Mapping[str, ScoreMechanisms], features: int
-) -> Answer | None:
+def _answer(epoch: Epoch, question: Question, mechanisms: LevelMechanisms, features: int) -> Answer | None:
     weight, noise, share, whole, farthest = 0.0, 0.0, 0.0, 0.0, 0.0
     size = next(iter(mechanisms.values())).mechanism(question).dimension
     total = np.zeros(size)
