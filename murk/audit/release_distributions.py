@@ -164,7 +164,7 @@ class _Cells(ReleaseDistribution):
         return claims[0] if claims and distance > (1.0 - 1e-9) * _log_odds(self.mechanism.noise) else None
 
     def losses(self, payloads: Points, one: Points, other: Points) -> Floats:
-        return (self._log_shares(one) - self._log_shares(other))[np.asarray(payloads)[:, 0]]
+        return np.asarray((self._log_shares(one) - self._log_shares(other))[np.asarray(payloads)[:, 0]])
 
 
 class _Composite(ReleaseDistribution):

@@ -301,7 +301,11 @@ def _by_alternative(task: Task, cells: Sequence[Cell], people: int, design: Popu
     for changed in PROTOCOLS[task.protocol].alternatives(task.block, task.target.kind) if task.features else ():
         own = next(one for one in cells if (one.protocol, one.people, one.budget) == (task.protocol, people, 1.0))
         settings = task.block.model_dump(mode="json") | changed
-        [other] = _cells(task.with_protocol(task.protocol, **settings), task.protocol, [people], 1.0, design, draws)
+        try:
+            changed_task = task.with_protocol(task.protocol, **settings)
+        except UserError:
+            continue
+        [other] = _cells(changed_task, task.protocol, [people], 1.0, design, draws)
         if EQUAL * other.points < own.points:
             words += f"; with {as_written(task.protocol, changed)} {other.points:.2g} points"
     return words

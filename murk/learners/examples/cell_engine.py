@@ -33,7 +33,6 @@ from murk.learners.examples.cells import CellMechanism, CellTable, cell_vectors
 from murk.learners.examples.inference import SANDWICH
 from murk.learners.examples.polish import FIRST_REFRESH, TRUST
 from murk.learners.examples.settings import ExampleSettings
-from murk.learners.examples.transforms import bends, slopes, value
 from murk.privacy.noise import NoiseSource
 from murk.stream.messages.codec import RejectedError
 from murk.stream.messages.releases import ExampleRelease
@@ -45,7 +44,7 @@ FIRST, SECOND, THIRD = range(3)
 # Sums over all releases: 1, w, w a q, w^2, (w a q)^2; and of the losses l at the reference: w l, (w l)^2, w^2 l.
 COUNT, WEIGHT, SHIFT, SQUARES, SHIFTS, LOSS, LOSS_SQUARES, LOSS_CROSS, TOTALS = range(9)
 _BLOCK = 4096
-_GROWTH = 16
+_GROWTH = 8
 _STEPS = 50
 _CLOSE = 1e-10
 
@@ -78,6 +77,27 @@ class CellSums:
         return np.asarray(square / self.totals[WEIGHT] ** 2)
 
 
+def _log(m: Floats) -> tuple[Floats, Floats, Floats]:
+    right = logistic(m)
+    return np.logaddexp(0.0, -m), right - 1.0, right * (1.0 - right)
+
+
+def _exponential(m: Floats) -> tuple[Floats, Floats, Floats]:
+    power = np.exp(np.minimum(-m, 300.0))
+    return power, -power, power
+
+
+def _probit(m: Floats) -> tuple[Floats, Floats, Floats]:
+    root = math.sqrt(losses.LOGIT_WIDTH)
+    wrong = np.array([0.5 * math.erfc(each) for each in m / (root * math.sqrt(2.0))])
+    density = np.exp(-0.5 * (m / root) ** 2) / (root * math.sqrt(2.0 * math.pi))
+    return losses.LOGIT_WIDTH * density - m * wrong, -wrong, density
+
+
+# Loss of a margin ``y z``, with its first two derivatives.
+_BY_MARGIN = {"log": _log, "exponential": _exponential, "probit": _probit}
+
+
 @dataclass(frozen=True)
 class CellLoss:
     """The loss of a table of cells."""
@@ -93,25 +113,21 @@ class CellLoss:
         if self.settings.loss in ("quadratic", "squared"):
             loss, slope, bend = 0.5 * (z - y) ** 2, z - y, np.ones(len(z))
         else:
-            code, shape = losses.CODES[self.settings.loss], (0, losses.LOGIT_WIDTH)
-            # Cells with equal scores share their derivatives.
-            scores, back = np.unique(y * z, return_inverse=True)
-            loss = np.array([value(code, *shape, each, 0.0) for each in scores])[back]
-            slope = y * np.array([slopes(code, *shape, each, 0.0)[0] for each in scores])[back]
-            bend = np.array([bends(code, *shape, each, 0.0)[0] for each in scores])[back]
+            loss, slope, bend = _BY_MARGIN[self.settings.loss](y * z)
+            slope = y * slope
         return loss * known, (slope * known)[:, None] * X, bend * known
 
     def minimise(self, shares: Floats, ridge: float, start: Floats) -> tuple[Floats, bool]:
         """Minimise the mean loss by damped Newton steps; return the last point and whether it is a minimum."""
         theta, free = start.copy(), self.free
         for _ in range(_STEPS):
-            _, slopes_, bend = self.at(theta)
+            _, slope, bend = self.at(theta)
             matrix = (self.table.X * (shares * bend)[:, None]).T @ self.table.X + ridge * np.eye(len(theta))
             values, vectors = np.linalg.eigh(matrix[:free, :free])
             if not values[0] > 0.0:
                 return theta, False
             step = np.zeros(len(theta))
-            step[:free] = (vectors / values) @ (vectors.T @ (shares @ slopes_ + ridge * theta)[:free])
+            step[:free] = (vectors / values) @ (vectors.T @ (shares @ slope + ridge * theta)[:free])
             length = float(np.linalg.norm(step))
             theta = theta - step * min(1.0, 1.0 / max(length, 1e-300))
             if length < _CLOSE:
@@ -391,17 +407,18 @@ def estimate(engines: Sequence[CellEngine]) -> Estimate:
     )
     if settings.loss != "log":
         return estimate
-    return replace(estimate, **_average_effects(sums, fitted.table, fit, pulled))
+    average, error = _average_effects(sums, fitted.table, fit, pulled)
+    return replace(estimate, average=average, average_error=error)
 
 
-def _average_effects(sums: CellSums, table: CellTable, fit: CellFit, pulled: Floats) -> dict[str, Floats]:
+def _average_effects(sums: CellSums, table: CellTable, fit: CellFit, pulled: Floats) -> tuple[Floats, Floats]:
     """Return ``theta_j S``, with S the mean slope of the probability over people with a target, and its errors."""
     known = ~np.isnan(table.y) * 1.0
     mass = float(sums.shares @ known)
     slope = float(sums.shares @ fit.bend) / mass
     turned = (sums.shares * fit.bend * (1.0 - 2.0 * logistic(table.X @ fit.theta))) @ table.X / mass
     moved = np.outer((fit.bend - slope * known) / mass - pulled @ turned, fit.theta) - slope * pulled
-    return {"average": slope * fit.theta, "average_error": np.sqrt(np.maximum(sums.variances(moved), 0.0))}
+    return slope * fit.theta, np.sqrt(np.maximum(sums.variances(moved), 0.0))
 
 
 def _influence(engines: Sequence[CellEngine], sums: CellSums, fit: CellFit) -> Influence:

@@ -56,7 +56,7 @@ class Column:
     @classmethod
     def of_number(cls, start: int, grid: int, *, indicated: bool = False) -> Column:
         """Return the column of a number on an even grid over [-1, 1]; of two categories with ``grid`` 2."""
-        codes = [(2.0 * i / (grid - 1) - 1.0,) for i in range(grid)]
+        codes: list[tuple[float, ...]] = [(2.0 * i / (grid - 1) - 1.0,) for i in range(grid)]
         return cls._with_missing(start, codes, True, indicated)
 
     @classmethod
@@ -218,9 +218,9 @@ class CellMechanism(Wrapped):
     noise: RandomizedResponse  # type: ignore[assignment]
     cells: Cells
     code: ClassVar[str] = "cells"
-    dimension: ClassVar[int] = 1  # type: ignore[misc]
-    unit: ClassVar[float] = 1.0  # type: ignore[misc]
-    reach: ClassVar[Reach] = Reach(())  # type: ignore[misc]
+    dimension: ClassVar[int] = 1
+    unit: ClassVar[float] = 1.0
+    reach: ClassVar[Reach] = Reach(())
 
     @classmethod
     def calibrate(cls, guarantee: Guarantee, cells: Cells) -> CellMechanism:
@@ -283,8 +283,7 @@ class CellTable:
             return cls(cells.X, cells.y)
         both = np.column_stack([cells.X, cells.y])
         X, y = both[:, list(columns.places)], columns.sign * both[:, columns.aim]
-        return cls(X, np.where(np.isnan(cells.y), math.nan, y))
-
+        return cls(np.nan_to_num(X), np.where(np.isnan(cells.y), math.nan, y))
 
 
 def cell_vectors(X: Floats, y: Floats, features: int, target: str) -> Floats:

@@ -120,7 +120,9 @@ class IWPSGD(SGDEstimator):
         """Check the arguments and initialize; ``former`` is the default release of an earlier version."""
         check_choices(self, inputs=("records", "released"))
         if self.release == "cells" and self.inputs == "released":
-            raise UserError("release='cells' has no released examples: give releases to learn_release, or inputs='records'")
+            raise UserError(
+                "release='cells' has no released examples: give releases to learn_release, or inputs='records'"
+            )
         if self.grid is not None and (self.release != "cells" or self.grid not in range(2, 513)):
             raise UserError(f"grid={self.grid!r} needs release='cells', and is a whole number from 2 to 512")
         for name in ("intercept", "corrected"):
@@ -157,7 +159,7 @@ class IWPSGD(SGDEstimator):
     def _expected(self) -> tuple[float | None, float | None]:
         return self.bound or 1.0, 1.0 if self._target == "real" else None
 
-    def _begin(self, names: tuple[Any, ...]) -> IWPEngine:
+    def _begin(self, names: tuple[Any, ...]) -> Any:
         self._settings = self._made_settings(self._coded_names(names))
         mechanisms = self._level_mechanisms()
         engine = engine_of(settle(self._settings, mechanisms), mechanisms, seed=self.seed, noise=self.noise)
@@ -241,7 +243,9 @@ class IWPSGD(SGDEstimator):
         """
         engine: IWPEngine = self._require()
         if engine.settings.cells:
-            raise UserError("a released cell is no example with noise: see unbiased_loss, or fit models (docs/models.md)")
+            raise UserError(
+                "a released cell is no example with noise: see unbiased_loss, or fit models (docs/models.md)"
+            )
         mechanism = engine.mechanisms[release.level]
         values = mechanism.decode(np.array([release.payload], dtype=np.int64))
         if engine.settings.outer:

@@ -107,7 +107,7 @@ def _simulated(
 ) -> IWPEngine:
     """Return an engine that has learned from ``people``, with all residuals at the fit ``theta``."""
     mechanism: Any = problem.mechanisms[level]
-    engine = engine_of(problem.settings, problem.mechanisms, seed=int(rng.integers(2**63)))
+    engine: IWPEngine = engine_of(problem.settings, problem.mechanisms, seed=int(rng.integers(2**63)))
     engine.whole[k.NEXT_REFRESH] = _NEVER
     engine.rows[k.REFERENCE] = theta
     drawn = rng.choice(len(records.shares), size=people, p=records.shares)

@@ -177,23 +177,22 @@ def part_of(model: Model, task: Task, columns: Columns, whole: ExampleProblem | 
     return _part(derived, settings, mechanisms, take, others)
 
 
-def _of_cells(
-    model: Model, task: Task, columns: Columns, whole: CellProblem, block: Mapping[str, Any]
-) -> Part:
+def _of_cells(model: Model, task: Task, columns: Columns, whole: CellProblem, block: Mapping[str, Any]) -> Part:
     """Return the part of released cells that a model uses: all columns and losses are served."""
     cells, released = whole.settings.cells, whole.settings
     assert cells is not None
     model.refuse_beyond(("loss", "intercept", "regularization"), task.protocol, ("radius",))
     derived = task_of(model, task, columns, {**block, "release": "cells", "grid": task.block.grid})
     names, kind = tuple(derived.coding.names), columns.target.kind
+    values = {key: getattr(model, key) for key in ("intercept", "regularization")}
+    values |= {"radius": model.learner.radius}
     settings = replace(
         released,
         target="binary" if kind == "binary" else "real",
         names=names,
         square=derived.coding.largest_square,
         loss=block["loss"],
-        radius=model.learner.radius,
-        **{key: getattr(model, key) for key in ("intercept", "regularization")},
+        **values,
     )
     note = "" if columns.own_target else f"; of people whose {task.target.name} is known"
     problem = CellProblem(settle(settings, whole.mechanisms), whole.mechanisms, CellTable.of(cells, columns))

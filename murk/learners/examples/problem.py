@@ -70,7 +70,7 @@ class ExampleProblem:
         # Imported here, as devices do not need it.
         from murk.learners.examples.engine import engine_of
 
-        engine = engine_of(self.settings, self.mechanisms)
+        engine: IWPEngine = engine_of(self.settings, self.mechanisms)
         engine.covariates = self.covariates
         return engine
 
@@ -141,7 +141,9 @@ def settings_of(task: Task) -> ExampleSettings:
         release=block.release or released(None, block.loss or default, task.privacy.levels.values(), coding.size - 1),
         loss=block.loss or default,
         step=step if step == "noise-aware" else InverseScalingStep(step.eta, step.alpha),
-        polish=(coding.size <= POLISHED or block.release in ("outer", "cells")) if block.polish is None else block.polish,
+        polish=(coding.size <= POLISHED or block.release in ("outer", "cells"))
+        if block.polish is None
+        else block.polish,
         calibration=task.privacy.calibration,
         cells=Cells.of_task(task, block.grid) if block.release == "cells" else None,
         **{name: getattr(block, name) for name in ("intercept", "split", "truncation", "regularization", "batch")},

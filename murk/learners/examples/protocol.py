@@ -1,7 +1,7 @@
 """Released examples, for IWP-SGD (`protocol: examples`)."""
 
 import math
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Annotated, Any, ClassVar, Final, Literal, get_args
 
 from pydantic import Field
@@ -40,8 +40,8 @@ class ExamplesBlock(Block):
     )
     grid: Annotated[Integer, Field(ge=2, le=512)] | None = Field(
         default=None,
-        description="number of evenly spaced values, from the lower to the upper bound, to which each number is rounded "
-        "at random (`cells` only); required of numbers among the features, and 2 for a real target",
+        description="number of evenly spaced values, from the lower to the upper bound, to which a number is rounded "
+        "at random (`cells` only); required if a feature is a number; `null`: 2 for a real target",
     )
     intercept: Annotated[bool, Field(strict=True)] = Field(
         default=True, description="whether the constant has a coefficient"
@@ -210,6 +210,12 @@ class ExamplesProtocol(TaskProtocol):
             linear = " and ".join(DIRECTED)
             words = f"{block.release} is for the {linear} losses only, not {block.loss}; say release: joint"
             raise task_error(words, "examples", "release")
+
+    def alternatives(self, block: Any, target: str) -> Sequence[dict[str, Any]]:
+        """Return cells, unless the block has settings that they cannot have."""
+        fixed = block is None or block.release == CELLS or block.polish is False
+        fixed = fixed or (block.split, block.batch, block.truncation) != (0.5, 1, None)
+        return () if fixed else ({"release": CELLS},)
 
     def former_settings(self, block: Any, by_rule: Set[str]) -> dict[str, Any]:
         """Return the ``release`` of a log's ``block`` if an earlier version chose it by its default rule."""

@@ -246,6 +246,7 @@ class ExampleSettings:
             if self.form == k.PRODUCT:
                 return losses.Noise(mechanism.variance, constant_variance=mechanism.variance)
             return losses.Noise(mechanism.variance, target_variance=mechanism.variance / self.scale**2)
+        assert isinstance(mechanism, CompositeMechanism)
         features, target = mechanism.parts
         assert isinstance(features, GaussianMechanism)
         if isinstance(target, RandomizedResponse):
