@@ -111,7 +111,7 @@ class Cells:
     """All cells of a task, or of a learner with named features.
 
     >>> cells = Cells((Column.of_number(0, 2), Column.of_number(1, 3)), 3)
-    >>> cells.classes, cells.X[4].tolist(), cells.y[4]
+    >>> cells.classes, cells.X[4].tolist(), float(cells.y[4])
     (13, [-1.0, 1.0, 1.0], -1.0)
     """
 

@@ -293,7 +293,7 @@ def test_models_of_the_log_and_the_forecast():
 def test_the_audit_finds_the_guarantee_and_the_exact_mu():
     for guarantee in ("{gdp: {mu: 2}}", "{pure: {epsilon: 1}}"):
         [case] = cases_of(task(guarantee=guarantee))
-        findings = audit([case], 20_000, noise=SimulatedNoise(1))
+        findings = list(audit([case], 20_000, noise=SimulatedNoise(1)))
         assert len(findings) == 2
         assert all(finding.holds for finding in findings)
     trial = case.prepare()
