@@ -18,6 +18,7 @@ from murk.learners.examples.cells import CellMechanism, Cells, CellTable, Column
 from murk.learners.examples.forecast import estimate as forecast
 from murk.learners.models.fit import model_problem_for
 from murk.learners.problem import problem_for
+from murk.planning.plan import plan
 from murk.privacy import ApproxDP, GaussianDP, PureDP, RandomizedResponse, SimulatedNoise, ZeroConcentratedDP
 from murk.privacy.rounding import normal_upper
 from murk.stream import Task
@@ -299,6 +300,15 @@ def test_the_audit_finds_the_guarantee_and_the_exact_mu():
     trial = case.prepare()
     epsilon = next(each for each in trial.yardsticks if not hasattr(each, "mu"))
     assert trial.exact(epsilon) == pytest.approx(1.0, abs=1e-6)
+
+
+def test_a_plan_names_cells_where_they_are_clearly_better_and_not_else():
+    text = "features: [{{name: sex, categories: [m, f]}}]\n{}privacy: {{guarantee: {{pure: {{epsilon: {}}}}}}}\n"
+    few = Task.parse("name: few\n" + text.format(LABEL, 4))
+    words = [plan(few, people=[20_000], budgets=[1.0], protocols=["examples"], draws=1).to_dict()]
+    named = few.with_protocol("examples", release="cells")
+    words.append(plan(named, people=[20_000], budgets=[1.0], protocols=["examples"], draws=1).to_dict())
+    assert ["with examples: {release: cells}" in json.dumps(each) for each in words] == [True, False]
 
 
 REFUSED = [
