@@ -109,6 +109,11 @@ def _tasks() -> Iterator[tuple[str, str]]:
         for name, target in (("label", _BINARY), ("real", _REAL)):
             block = f"examples: {{release: {release}}}\n"
             yield f"examples {release}, {name}", _people("examples", target, _MU) + block
+    few = _FEATURES.replace("{name: age, low: 20, high: 60}, ", "")
+    for name, target in (("label", _BINARY), ("real", _REAL)):
+        for guarantee in (_MU, _PURE):
+            text = _people("examples", target, guarantee).replace(_FEATURES, few)
+            yield f"examples cells, {name}, {guarantee[1:4]}", f"{text}examples: {{release: cells, grid: 3}}\n"
     for mechanism, guarantee in _guarantees():
         text = _people("moments", _BINARY, guarantee, mechanism)
         yield f"moments observed, {mechanism}", f"{text}moments: {{release: observed}}\n"

@@ -21,6 +21,7 @@ from murk._arrays import Floats
 from murk.audit.bounds import EpsilonAt, Mu, Yardstick
 from murk.errors import UserError
 from murk.learners.core.scoring.mechanism import OuterMechanism, outer
+from murk.learners.examples.cells import CellMechanism
 from murk.privacy.guarantees import ApproxDP, GaussianDP, PureDP
 from murk.privacy.mechanisms import CompositeMechanism, Costed, RandomizedResponse
 from murk.privacy.mechanisms.base import WIDTH
@@ -142,6 +143,30 @@ class _Response(ReleaseDistribution):
         return np.asarray(gap * _log_odds(self.noise))
 
 
+class _Cells(ReleaseDistribution):
+    """Distribution of released cells; centres are the probabilities of the true ones, which rounding makes random."""
+
+    def centres(self, vectors: Points) -> Points:
+        return np.asarray(self.mechanism.cells.shares(np.asarray(vectors, dtype=np.float64)))
+
+    def _log_shares(self, centres: Points) -> Floats:
+        return np.asarray(np.log(self.mechanism.other + np.asarray(centres) / self.mechanism.gain))
+
+    def distances(self, points: Points, other: Points) -> Floats:
+        return np.asarray(np.abs(self._log_shares(points) - self._log_shares(other)).max(axis=-1))
+
+    def _epsilon(self, one: Points, other: Points, distance: float) -> float:
+        return distance
+
+    def _mu(self, distance: float) -> float | None:
+        # Only of the two furthest records: the mu of cells that are not rounded.
+        claims = [claim.mu for claim in self.mechanism.guarantees if isinstance(claim, GaussianDP)]
+        return claims[0] if claims and distance > (1.0 - 1e-9) * _log_odds(self.mechanism.noise) else None
+
+    def losses(self, payloads: Points, one: Points, other: Points) -> Floats:
+        return np.asarray((self._log_shares(one) - self._log_shares(other))[np.asarray(payloads)[:, 0]])
+
+
 class _Composite(ReleaseDistribution):
     @cached_property
     def _labels(self) -> dict[int, RandomizedResponse]:
@@ -249,6 +274,7 @@ _DISTRIBUTIONS: Final[Mapping[int | str, type[ReleaseDistribution]]] = MappingPr
         PRIVUNIT: _PrivUnit,
         RandomizedResponse.kind: _Response,
         CompositeMechanism.kind: _Composite,
+        CellMechanism.code: _Cells,
     }
 )
 """Distributions by kernel code, or by kind for mechanisms without one."""

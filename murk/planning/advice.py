@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
@@ -68,7 +69,8 @@ def _changes(
     kind = "records" if task.of_organisations else "people"
     for changed in PROTOCOLS[task.protocol].alternatives(task.block, task.target.kind):
         settings = task.block.model_dump(mode="json") | changed
-        yield as_written(task.protocol, changed), task.with_protocol(task.protocol, **settings), population, people
+        with suppress(UserError):
+            yield as_written(task.protocol, changed), task.with_protocol(task.protocol, **settings), population, people
     if not task.of_organisations:
         # Do not advise that devices read models if they do not now.
         able = [name for name in PROTOCOLS if not PROTOCOLS[name].of_organisations and name != task.protocol]

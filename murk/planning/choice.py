@@ -91,7 +91,8 @@ def recommend(
                 continue
             try:
                 expected[name] = expected_error(task, name, people)
-                for settings in protocol.alternatives(task.with_protocol(name).block, task.target.kind):
+                others = protocol.alternatives(task.with_protocol(name).block, task.target.kind)
+                for settings in others if protocol.of_organisations else ():
                     other = expected_error(task, name, people, **settings)
                     if other * EQUAL < expected[name]:
                         expected[name], method_of_sketch = other, settings["method"]

@@ -201,11 +201,9 @@ def plan(
         for count in people
         if 1.0 in budgets
     }
-    if task.of_organisations:
-        chosen = {
-            count: (name, why + (_by_alternative(task, cells, count, found[0], draws) if name == task.protocol else ""))
-            for count, (name, why) in chosen.items()
-        }
+    for count, (name, why) in chosen.items():
+        if name == task.protocol or not task.of_organisations:
+            chosen[count] = name, why + _by_alternative(task, cells, count, found[0], draws)
     if not all(name for name, _ in chosen.values()):
         least = _why_no_interval([_variant(task, name, 1.0) for name in names], found[0])
         chosen = {count: (name, why if name else least) for count, (name, why) in chosen.items()}
@@ -296,14 +294,22 @@ def choose(task: Task, cells: Sequence[Cell]) -> tuple[str, str]:
 
 
 def _by_alternative(task: Task, cells: Sequence[Cell], people: int, design: Population, draws: int) -> str:
-    """Describe other settings of the protocol that have a clearly better forecast."""
+    """Describe other settings of the compared protocols that have a clearly better forecast."""
     words = ""
-    for changed in PROTOCOLS[task.protocol].alternatives(task.block, task.target.kind) if task.features else ():
-        own = next(one for one in cells if (one.protocol, one.people, one.budget) == (task.protocol, people, 1.0))
-        settings = task.block.model_dump(mode="json") | changed
-        [other] = _cells(task.with_protocol(task.protocol, **settings), task.protocol, [people], 1.0, design, draws)
-        if EQUAL * other.points < own.points:
-            words += f"; with {as_written(task.protocol, changed)} {other.points:.2g} points"
+    here = [one for one in cells if (one.people, one.budget, one.design) == (people, 1.0, design.name)]
+    # Of people's protocols also those that the task does not name.
+    names = [task.protocol] if task.of_organisations else dict.fromkeys(one.protocol for one in here)
+    for name in names if task.features else ():
+        own = [one.points for one in here if name == one.protocol or not task.of_organisations]
+        try:
+            block = (task if name == task.protocol else task.with_protocol(name)).block
+            for changed in PROTOCOLS[name].alternatives(block, task.target.kind):
+                other = task.with_protocol(name, **(block.model_dump(mode="json") | changed))
+                [found] = _cells(other, name, [people], 1.0, design, draws)
+                if EQUAL * found.points < min(own):
+                    words += f"; with {as_written(name, changed)} {found.points:.2g} points"
+        except UserError:
+            continue
     return words
 
 

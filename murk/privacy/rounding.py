@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from decimal import Decimal
 from fractions import Fraction
+from statistics import NormalDist
 
 from murk.errors import UserError
 
@@ -173,6 +174,25 @@ def pure_mu_bound(epsilon: Fraction | Decimal) -> Decimal:
             mu *= 1 + more
             more *= 2
         return mu
+
+
+def normal_upper(tail: Fraction) -> Decimal:
+    """Return an upper bound, tight to 30 digits, on the z that a normal variable exceeds with probability ``tail``."""
+    with precise():
+        wanted, error = decimal(tail), Decimal("1e-45")
+        z = Decimal(-NormalDist().inv_cdf(float(tail)))
+
+        def probability() -> Decimal:
+            return _mills(z) * (-z * z / 2).exp() / _TWO_PI.sqrt()
+
+        for _ in range(4):
+            z += (probability() - wanted) * _TWO_PI.sqrt() * (z * z / 2).exp()
+        # Verify the result: no more than ``tail`` may lie above it.
+        more = Decimal("1e-35")
+        while probability() * (1 + error) > wanted:
+            z += more
+            more *= 2
+        return z
 
 
 def _log_odds_slope(mu: Decimal) -> Decimal:

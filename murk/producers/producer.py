@@ -17,7 +17,15 @@ from murk._arrays import Floats, Integers
 from murk._lazy import bounding
 from murk._scratch import empty, keep, wiped
 from murk.errors import MurkError, UserError
-from murk.privacy import CompositeMechanism, GaussMixMechanism, GramMechanism, NewtonMechanism, PrivacyLoss, cap_of
+from murk.privacy import (
+    CompositeMechanism,
+    GaussMixMechanism,
+    GramMechanism,
+    NewtonMechanism,
+    PrivacyLoss,
+    RandomizedResponse,
+    cap_of,
+)
 from murk.privacy.mechanisms import KINDS as MECHANISMS
 from murk.privacy.noise import Purpose, SecureNoise, SimulatedNoise, below, identifiers
 from murk.producers.ledger.names import ReleaseRequests, person_name
@@ -88,6 +96,7 @@ class Policy:
     mechanisms: tuple[str, ...] = (
         *MECHANISMS,
         CompositeMechanism.kind,
+        RandomizedResponse.kind,
         GaussMixMechanism.kind,
         GramMechanism.kind,
         NewtonMechanism.kind,

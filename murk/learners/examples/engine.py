@@ -380,6 +380,10 @@ class OuterEngine(IWPEngine):
         learn_outer(self.real, self.whole, np.ascontiguousarray(vectors, dtype=np.float64), _ALL, *_NO_LEVELS)
 
 
-def engine_of(settings: ExampleSettings, mechanisms: Mapping[str, ExampleMechanism], **more: Any) -> IWPEngine:
+def engine_of(settings: ExampleSettings, mechanisms: Mapping[str, Any], **more: Any) -> Any:
     """Return the engine that fits the settings."""
+    if settings.cells:
+        from murk.learners.examples.cell_engine import CellEngine
+
+        return CellEngine(settings, mechanisms, **more)
     return (OuterEngine if settings.outer else IWPEngine)(settings, mechanisms, **more)

@@ -27,7 +27,9 @@ from murk.learners.core.options import Averaging, InverseScalingStep, Weighting
 from murk.learners.core.parameters import check_choices, documented
 from murk.learners.core.values import number, target
 from murk.learners.estimates.estimate import Estimate
+from murk.learners.examples import cell_engine
 from murk.learners.examples import layout as k
+from murk.learners.examples.cells import Cells
 from murk.learners.examples.directions import own_variance, parts
 from murk.learners.examples.engine import IWPEngine, engine_of
 from murk.learners.examples.evaluation import Example
@@ -63,8 +65,10 @@ class IWPSGD(SGDEstimator):
     Parameters
     ----------
     budget
-        Guarantee of each release: ``ApproxDP``, ``GaussianDP`` or ``ZeroConcentratedDP``; for outer products also
-        ``PureDP``.
+        Guarantee of each release: ``ApproxDP``, ``GaussianDP`` or ``ZeroConcentratedDP``; for outer products and cells
+        also ``PureDP``.
+    grid
+        Number of evenly spaced values in [-1, 1] to which cells round each feature and a real target; by default 2.
     split, calibration
         The features' share of a separate release's budget; calibration, ``"analytic"`` or, as published, ``"classic"``.
     bound
@@ -90,8 +94,9 @@ class IWPSGD(SGDEstimator):
         polish and ``unbiased_loss``.
     """
 
-    release: Literal["outer", "directions", "joint", "separate"] | None
+    release: Literal["outer", "directions", "joint", "separate", "cells"] | None
     mechanism: Literal["gaussian", "laplace", "l2-ball", "privunit"] | None
+    grid: int | None
     split: float
     calibration: Literal["analytic", "classic"]
     bound: float | None
@@ -114,6 +119,12 @@ class IWPSGD(SGDEstimator):
     def _prepare(self, former: str | None = None) -> None:
         """Check the arguments and initialize; ``former`` is the default release of an earlier version."""
         check_choices(self, inputs=("records", "released"))
+        if self.release == "cells" and self.inputs == "released":
+            raise UserError(
+                "release='cells' has no released examples: give releases to learn_release, or inputs='records'"
+            )
+        if self.grid is not None and (self.release != "cells" or self.grid not in range(2, 513)):
+            raise UserError(f"grid={self.grid!r} needs release='cells', and is a whole number from 2 to 512")
         for name in ("intercept", "corrected"):
             if not isinstance(getattr(self, name), bool):
                 raise UserError(f"{name}={getattr(self, name)!r} is neither True nor False")
@@ -128,6 +139,7 @@ class IWPSGD(SGDEstimator):
     def _made_settings(self, coded: tuple[str, ...]) -> ExampleSettings:
         budgets = (self.budget, *(self.levels or {}).values())
         guarantees = [budget for budget in budgets if isinstance(budget, Guarantee)]
+        real = self._target == "real"
         release = released(self.release or self._former, self.loss, guarantees, len(coded) - 1)
         return ExampleSettings(
             target=self._target,
@@ -137,16 +149,17 @@ class IWPSGD(SGDEstimator):
             release=release,
             truncation=getattr(self, "truncation", None),
             step=step_setting(self.step),
-            polish=(len(coded) <= POLISHED or release == "outer") if self.polish is None else self.polish,
+            polish=(len(coded) <= POLISHED or release in ("outer", "cells")) if self.polish is None else self.polish,
             unit=self._target_unit,
             kind=self.mechanism,
+            cells=Cells.of_numbers(len(coded) - 1, self.grid, real=real) if release == "cells" else None,
             **{name: getattr(self, name) for name in _SETTINGS},
         )
 
     def _expected(self) -> tuple[float | None, float | None]:
         return self.bound or 1.0, 1.0 if self._target == "real" else None
 
-    def _begin(self, names: tuple[Any, ...]) -> IWPEngine:
+    def _begin(self, names: tuple[Any, ...]) -> Any:
         self._settings = self._made_settings(self._coded_names(names))
         mechanisms = self._level_mechanisms()
         engine = engine_of(settle(self._settings, mechanisms), mechanisms, seed=self.seed, noise=self.noise)
@@ -229,6 +242,10 @@ class IWPSGD(SGDEstimator):
         In an outer product, ``x`` is the noisy product of features and target, and ``x.matrix`` the whole matrix.
         """
         engine: IWPEngine = self._require()
+        if engine.settings.cells:
+            raise UserError(
+                "a released cell is no example with noise: see unbiased_loss, or fit models (docs/models.md)"
+            )
         mechanism = engine.mechanisms[release.level]
         values = mechanism.decode(np.array([release.payload], dtype=np.int64))
         if engine.settings.outer:
@@ -291,7 +308,9 @@ class IWPSGD(SGDEstimator):
 
     def merged(self, others: Sequence[Self]) -> Estimate:
         """Return the joint estimate of this learner and ``others`` with the same settings, each of one chain."""
-        found: Estimate = self._in_units(estimate([engine.snapshot() for engine in self._engines(others)]))
+        engines = [engine.snapshot() for engine in self._engines(others)]
+        joint = cell_engine.estimate if self._settings.cells else estimate
+        found: Estimate = self._in_units(joint(engines))
         return found
 
     def _linear(self, rows: Floats) -> Floats:
@@ -316,6 +335,7 @@ class IWPSGDClassifier(IWPSGD, LabelEstimator, base.MiniBatchClassifier):
         ``1/(1 + |x|^2)``; the default for the quadratic loss. ``"directions"``: ``y x / |x|`` and ``1 / |x|``, for the
         fit weighted by ``1/|x|^2``; its default for GDP or zCDP of mu > 3 or more than 64 features. ``"joint"``:
         ``y x``; the default for other losses. ``"separate"``: features, and a label in randomized response.
+        ``"cells"``: the combination of all values, in randomized response; for every loss, with features of few values.
     loss
         ``"quadratic"`` (valid for any noise; fits a line through labels of -1 and +1), ``"probit"`` (exact in a ball
         that shrinks with the noise; logits), ``"exponential"``, or ``"log"`` (truncated).
@@ -352,7 +372,8 @@ class IWPSGDClassifier(IWPSGD, LabelEstimator, base.MiniBatchClassifier):
         budget: Guarantee,
         classes: Sequence[Any] = (False, True),
         levels: Mapping[str, Guarantee] | None = None,
-        release: Literal["outer", "directions", "joint", "separate"] | None = None,
+        release: Literal["outer", "directions", "joint", "separate", "cells"] | None = None,
+        grid: int | None = None,
         split: float = 0.5,
         calibration: Literal["analytic", "classic"] = "analytic",
         features: Sequence[Any] | None = None,
@@ -406,6 +427,7 @@ class IWPSGDClassifier(IWPSGD, LabelEstimator, base.MiniBatchClassifier):
         yield {"budget": GaussianDP(mu=1.0), "seed": 1}
         yield {"budget": GaussianDP(mu=1.0), "release": "joint", "intercept": False, "seed": 1}
         yield {"budget": PureDP(epsilon=2.0), "seed": 1}
+        yield {"budget": PureDP(epsilon=4.0), "release": "cells", "loss": "log", "seed": 1}
         yield {"budget": GaussianDP(mu=4.0), "seed": 1}
         yield {"budget": ApproxDP(epsilon=2.0, delta=1e-5), "loss": "quadratic", "release": "separate", "seed": 1}
 
@@ -427,7 +449,8 @@ class IWPSGDRegressor(IWPSGD, TargetEstimator, base.MiniBatchRegressor):
         ``"outer"``, the default: the outer product of ``(x, y)/sqrt(1 + |x|^2)`` with itself, for the fit weighted by
         ``1/(1 + |x|^2)``. ``"directions"``: ``x/|x|`` and ``y/|x|``, for the fit weighted by ``1/|x|^2``; the default
         for GDP or zCDP of mu > 3 or more than 64 features. ``"joint"``: ``(x, a y)`` with a public factor a.
-        ``"separate"``: x and y by a mechanism each, as in the paper.
+        ``"separate"``: x and y by a mechanism each, as in the paper. ``"cells"``: the combination of all values, in
+        randomized response; for features of few values.
     radius
         Radius of the ball to which coefficients of coded targets are projected; 1.5 by default.
 
@@ -462,7 +485,8 @@ class IWPSGDRegressor(IWPSGD, TargetEstimator, base.MiniBatchRegressor):
         target_bounds: tuple[float, float] | None = None,
         target_bound: float | None = None,
         levels: Mapping[str, Guarantee] | None = None,
-        release: Literal["outer", "directions", "joint", "separate"] | None = None,
+        release: Literal["outer", "directions", "joint", "separate", "cells"] | None = None,
+        grid: int | None = None,
         split: float = 0.5,
         calibration: Literal["analytic", "classic"] = "analytic",
         features: Sequence[Any] | None = None,

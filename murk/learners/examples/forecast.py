@@ -22,7 +22,7 @@ from murk.learners.examples.directions import parts
 from murk.learners.examples.engine import IWPEngine, engine_of
 from murk.learners.examples.inference import estimate as estimate_of
 from murk.learners.examples.polish import factors
-from murk.learners.examples.problem import ExampleProblem
+from murk.learners.examples.problem import CellProblem, ExampleProblem
 from murk.learners.examples.settings import POLISHED
 from murk.stream.task.privacy import DEFAULT_LEVEL
 from murk.stream.task.task import Task
@@ -48,7 +48,7 @@ _SCALARS = (
 
 
 def estimate(
-    problem: ExampleProblem,
+    problem: ExampleProblem | CellProblem,
     records: Records,
     people: int,
     levels: Mapping[str, float],
@@ -56,6 +56,8 @@ def estimate(
     rng: np.random.Generator,
 ) -> Estimate:
     """Simulate the estimate from a number of people. The number of chains makes no difference, as their sums add up."""
+    if isinstance(problem, CellProblem):
+        return _of_cells(problem, records, people, levels, rng)
     settings = problem.settings
     if not settings.polish:
         return replace(problem.engine().estimate(), note=_UNPOLISHED)
@@ -86,12 +88,26 @@ def estimate(
     return estimate_of([whole])
 
 
+def _of_cells(
+    problem: CellProblem, records: Records, people: int, levels: Mapping[str, float], rng: np.random.Generator
+) -> Estimate:
+    """Draw how many people release each cell."""
+    cells, engine = problem.settings.cells, problem.engine()
+    assert cells is not None
+    true = np.array(records.shares @ cells.shares(problem.vectors(records.X, records.y)))
+    for level, size in design.split(people, levels).items():
+        mechanism = problem.mechanisms[level]
+        released = mechanism.other + true / mechanism.gain
+        engine.add(mechanism, rng.multinomial(size, released / released.sum()))
+    return engine.estimate()
+
+
 def _simulated(
     problem: ExampleProblem, records: Records, people: int, level: str, theta: Floats, rng: np.random.Generator
 ) -> IWPEngine:
     """Return an engine that has learned from ``people``, with all residuals at the fit ``theta``."""
     mechanism: Any = problem.mechanisms[level]
-    engine = engine_of(problem.settings, problem.mechanisms, seed=int(rng.integers(2**63)))
+    engine: IWPEngine = engine_of(problem.settings, problem.mechanisms, seed=int(rng.integers(2**63)))
     engine.whole[k.NEXT_REFRESH] = _NEVER
     engine.rows[k.REFERENCE] = theta
     drawn = rng.choice(len(records.shares), size=people, p=records.shares)
@@ -153,10 +169,12 @@ estimates = design.one_by_one(estimate)
 _OUTER: Final = 0.45
 
 
-def effect_variance(problem: ExampleProblem, task: Task, people: int) -> float:
+def effect_variance(problem: ExampleProblem | CellProblem, task: Task, people: int) -> float:
     """Return the variance of an effect per standard deviation of a feature, for a target coded to -1 and +1."""
     p, public = task.coding.size, task.public is not None
     mechanism: Any = problem.mechanisms[DEFAULT_LEVEL]
+    if isinstance(problem, CellProblem):
+        return float(mechanism.gain**2) / people
     noise = mechanism.variance
     if problem.settings.outer:
         # Numbers off the diagonal have half of the noise variance; records are divided by 1 + their squared length.

@@ -9,6 +9,7 @@ release                        features and target               loss
 outer product, directions      any columns                       quadratic, squared
 x and y (real, or separate)    any features; y or a feature      quadratic, squared; of y also others
 y x of a label                 any features; y or a feature      of y any; of a feature quadratic, squared
+cell                           any columns                       any
 =============================  ================================  =======================================
 
 With a label, ``y x`` has the same squares as x, as ``(theta'(y x) - y x_j)^2 = (theta'x - x_j)^2``; directions have all
@@ -34,11 +35,12 @@ from murk.learners.core.part import Numbers, Part, all_numbers
 from murk.learners.core.scoring.mechanism import OuterGaussian, OuterMechanism
 from murk.learners.examples import kernels as f
 from murk.learners.examples import layout as k
+from murk.learners.examples.cells import CellTable
 from murk.learners.examples.directions import ExampleDirections
 from murk.learners.examples.engine import IWPEngine
 from murk.learners.examples.inference import WEIGHTED
 from murk.learners.examples.losses import Noise
-from murk.learners.examples.problem import ExampleProblem, check_size, settings_of
+from murk.learners.examples.problem import CellProblem, ExampleProblem, check_size, settings_of
 from murk.learners.examples.protocol import DIRECTED, LOSSES
 from murk.learners.examples.settings import ExampleMechanism, ExampleSettings, settle
 from murk.privacy import CompositeMechanism, GaussianMechanism
@@ -121,7 +123,7 @@ class VectorProblem(ExampleProblem):
         return VectorEngine(self.settings, self.mechanisms)
 
 
-def part_of(model: Model, task: Task, columns: Columns, whole: ExampleProblem) -> Part:
+def part_of(model: Model, task: Task, columns: Columns, whole: ExampleProblem | CellProblem) -> Part:
     """Return the part of released examples that a model uses, or raise UserError if they cannot serve it."""
     model.refuse_beyond(_KEYS, task.protocol, _LEARNER)
     released, own = whole.settings, columns.own_target
@@ -129,6 +131,8 @@ def part_of(model: Model, task: Task, columns: Columns, whole: ExampleProblem) -
     loss = model.loss or ("quadratic" if kind == "binary" else "squared")
     _check_served(model, task, columns, released, loss)
     block = {key: getattr(model, key) for key in _KEYS} | {"loss": loss}
+    if isinstance(whole, CellProblem):
+        return _of_cells(model, task, columns, whole, block)
     derived = task_of(model, task, columns, {**block, "release": task.block.release, "split": task.block.split})
     settings = replace(settings_of(derived), polish=True)
     # Lengths are those of the released vector, all of whose columns weigh a record.
@@ -173,12 +177,36 @@ def part_of(model: Model, task: Task, columns: Columns, whole: ExampleProblem) -
     return _part(derived, settings, mechanisms, take, others)
 
 
+def _of_cells(model: Model, task: Task, columns: Columns, whole: CellProblem, block: Mapping[str, Any]) -> Part:
+    """Return the part of released cells that a model uses: all columns and losses are served."""
+    cells, released = whole.settings.cells, whole.settings
+    assert cells is not None
+    model.refuse_beyond(("loss", "intercept", "regularization"), task.protocol, ("radius",))
+    derived = task_of(model, task, columns, {**block, "release": "cells", "grid": task.block.grid})
+    names, kind = tuple(derived.coding.names), columns.target.kind
+    values = {key: getattr(model, key) for key in ("intercept", "regularization")}
+    values |= {"radius": model.learner.radius}
+    settings = replace(
+        released,
+        target="binary" if kind == "binary" else "real",
+        names=names,
+        square=derived.coding.largest_square,
+        loss=block["loss"],
+        **values,
+    )
+    note = "" if columns.own_target else f"; of people whose {task.target.name} is known"
+    problem = CellProblem(settle(settings, whole.mechanisms), whole.mechanisms, CellTable.of(cells, columns))
+    return Part(derived, problem, all_numbers, note)
+
+
 def _check_served(model: Model, task: Task, columns: Columns, released: ExampleSettings, loss: str) -> None:
     """Raise UserError if the release cannot serve these columns with this loss."""
     kind, own = columns.target.kind, task.target.name
     linear = " and ".join(DIRECTED)
     if loss not in LOSSES[kind]:
         raise model.refuse("loss", f"{loss!r} is not a loss of a {kind} target; one of {', '.join(LOSSES[kind])}")
+    if released.cells:
+        return
     if released.weighted:
         if loss not in DIRECTED:
             what = "outer products" if released.outer else "directions"

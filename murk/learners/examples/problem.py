@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from murk._arrays import Floats
 from murk._scratch import copied, empty
@@ -14,6 +14,7 @@ from murk.learners.core.options import InverseScalingStep
 from murk.learners.estimates.estimate import Estimate, PublicCovariates
 from murk.learners.examples import kernels as f
 from murk.learners.examples import layout as k
+from murk.learners.examples.cells import Cells, CellTable, cell_vectors
 from murk.learners.examples.outer import to_units
 from murk.learners.examples.polish import triangle
 from murk.learners.examples.settings import POLISHED, ExampleMechanism, ExampleSettings, released, settle
@@ -23,6 +24,7 @@ from murk.stream.messages.state import trail_bytes
 from murk.stream.task.task import Task
 
 if TYPE_CHECKING:
+    from murk.learners.examples.cell_engine import CellEngine
     from murk.learners.examples.engine import IWPEngine
 
 
@@ -68,7 +70,7 @@ class ExampleProblem:
         # Imported here, as devices do not need it.
         from murk.learners.examples.engine import engine_of
 
-        engine = engine_of(self.settings, self.mechanisms)
+        engine: IWPEngine = engine_of(self.settings, self.mechanisms)
         engine.covariates = self.covariates
         return engine
 
@@ -77,6 +79,37 @@ class ExampleProblem:
         from murk.learners.examples.inference import estimate
 
         return estimate([engine.snapshot() for engine in engines])
+
+
+@dataclass(frozen=True)
+class CellProblem:
+    """Released cells: a record's combination of values, and how a learner uses it."""
+
+    settings: ExampleSettings  # public settings, from `settle`
+    mechanisms: Mapping[str, Any]
+    table: CellTable  # what the model takes from each cell
+    kind = "example"
+    interactive = False
+    dimension = 1
+
+    def check_state(self) -> None:
+        """Accept every task, as the number of cells is limited."""
+
+    def vectors(self, X: Floats, y: Floats, theta: Floats | None = None) -> Floats:
+        """Return the vectors (x, y) of coded records ``X``, ``(m, p)``, the constant last; NaN without a target."""
+        return cell_vectors(X, y, self.settings.features, self.settings.target)
+
+    def engine(self) -> CellEngine:
+        """Return a learner for this task's releases, at version 0."""
+        from murk.learners.examples.cell_engine import CellEngine
+
+        return CellEngine(self.settings, self.mechanisms, table=self.table)
+
+    def estimate(self, engines: Sequence[CellEngine]) -> Estimate:
+        """Return the joint estimate of several chains."""
+        from murk.learners.examples.cell_engine import estimate
+
+        return estimate(engines)
 
 
 def check_size(settings: ExampleSettings) -> None:
@@ -108,19 +141,25 @@ def settings_of(task: Task) -> ExampleSettings:
         release=block.release or released(None, block.loss or default, task.privacy.levels.values(), coding.size - 1),
         loss=block.loss or default,
         step=step if step == "noise-aware" else InverseScalingStep(step.eta, step.alpha),
-        polish=(coding.size <= POLISHED or block.release == "outer") if block.polish is None else block.polish,
+        polish=(coding.size <= POLISHED or block.release in ("outer", "cells"))
+        if block.polish is None
+        else block.polish,
         calibration=task.privacy.calibration,
+        cells=Cells.of_task(task, block.grid) if block.release == "cells" else None,
         **{name: getattr(block, name) for name in ("intercept", "split", "truncation", "regularization", "batch")},
         **{name: getattr(learner, name) for name in ("radius", "averaging", "weighting")},
     )
 
 
-def problem_for(task: Task) -> ExampleProblem:
+def problem_for(task: Task) -> ExampleProblem | CellProblem:
     """Return the example problem of a resolved task.
 
     Raises UserError if a level's guarantee is impossible, the radius is outside the valid region, or examples too long.
     """
     settings = settings_of(task)
+    if settings.cells:
+        randomizers = task.privacy.by_level(settings.mechanism)
+        return CellProblem(settle(settings, randomizers), randomizers, CellTable.of(settings.cells))
     # Before mechanisms are made, whose errors would blame budgets.
     check_size(settings)
 

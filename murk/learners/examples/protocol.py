@@ -1,7 +1,7 @@
 """Released examples, for IWP-SGD (`protocol: examples`)."""
 
 import math
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Annotated, Any, ClassVar, Final, Literal, get_args
 
 from pydantic import Field
@@ -13,6 +13,8 @@ from murk.stream.task.protocol import ALL_GUARANTEES, Offer, Scale, TaskProtocol
 DIRECTED: Final = ("quadratic", "squared")  # Losses that `release: outer` and `release: directions` support
 OUTER: Final = "outer"  # Learning uses only means of these releases, so any unbiased mechanism works
 _OF_OUTER: Final = Offer(("gaussian", "laplace", "l2-ball", "privunit", "best"), ALL_GUARANTEES)
+CELLS: Final = "cells"  # Learning uses only the shares of released combinations of values
+_OF_CELLS: Final = Offer((), ALL_GUARANTEES)  # randomized response alone
 _MOST_OUTER = 64
 LARGEST_OUTER: Final = 3.0  # Largest mu of Gaussian noise at which outer products need no more people than directions
 ROWS_OF_EACH: Final = 20  # Least number of public rows for each coefficient to fit directions of labels with them
@@ -27,13 +29,19 @@ FORMER_RELEASES: Final = ("joint", "directions")  # Default releases of earlier 
 class ExamplesBlock(Block):
     """Released examples, for IWP-SGD (`protocol: examples`)."""
 
-    release: Literal["outer", "directions", "joint", "separate"] | None = Field(
+    release: Literal["outer", "directions", "joint", "separate", "cells"] | None = Field(
         default=None,
         description="`outer` releases the outer product of the direction of features, constant and target with "
         "itself, by any mechanism; `directions` features and target divided by the record's length; "
         "`joint` features and target as one vector (for a binary target their product); `separate` each "
-        "with its share of the budget, as published; `null`: by [rule](iwp-sgd.md#which-release). "
+        "with its share of the budget, as published; `cells` the combination of all values, by randomized response, "
+        "for every loss; `null`: by [rule](iwp-sgd.md#which-release). "
         "`outer` and `directions` serve the `quadratic` and `squared` losses",
+    )
+    grid: Annotated[Integer, Field(ge=2, le=512)] | None = Field(
+        default=None,
+        description="number of evenly spaced values, from the lower to the upper bound, to which a number is rounded "
+        "at random (`cells` only); required if a feature is a number; `null`: 2 for a real target",
     )
     intercept: Annotated[bool, Field(strict=True)] = Field(
         default=True, description="whether the constant has a coefficient"
@@ -136,7 +144,7 @@ class ExamplesProtocol(TaskProtocol):
         ("gaussian",),
         ("approx", "gdp", "zcdp"),
         "learning from this release inverts Gaussian noise, and Gaussian noise gives no pure guarantee "
-        "(examples: {release: outer}, for the quadratic and squared losses, has one)",
+        "(examples: {release: cells}, and for the quadratic and squared losses outer, have one)",
     )
     learner_keys = ("step", "averaging", "weighting", "radius")
     estimates_loss = True
@@ -149,12 +157,12 @@ class ExamplesProtocol(TaskProtocol):
     }
 
     def offered(self, block: Any) -> str:
-        """Return the kind of release: outer products have mechanisms of their own."""
-        return OUTER if block is not None and block.release == OUTER else self.releases
+        """Return the kind of release: outer products and cells have mechanisms of their own."""
+        return block.release if block is not None and block.release in (OUTER, CELLS) else self.releases
 
     def offer_of(self, released: str | None) -> Offer:
-        """Return the offered mechanisms: any for outer products, else Gaussian noise."""
-        return _OF_OUTER if released == OUTER else self.offer
+        """Return the offered mechanisms: any for outer products, one for cells, else Gaussian noise."""
+        return {OUTER: _OF_OUTER, CELLS: _OF_CELLS}.get(str(released), self.offer)
 
     def fill_in(self, block: Mapping[str, Any], target: str, task: Mapping[str, Any]) -> dict[str, Any]:
         """Fill in an omitted loss, by the kind of target, and an omitted release, the one with the least noise."""
@@ -192,10 +200,22 @@ class ExamplesProtocol(TaskProtocol):
             raise task_error(
                 f"has no effect with release: {block.release}; remove it, or say release: separate", "examples", "split"
             )
+        if block.release == CELLS:
+            for key, unused in (("truncation", None), ("batch", 1), ("polish", None)):
+                if getattr(block, key) not in (unused, key == "polish"):
+                    raise task_error("has no effect with release: cells; remove it", "examples", key)
+        elif block.grid is not None:
+            raise task_error(f"has no effect with release: {block.release}; remove it", "examples", "grid")
         if block.release in (OUTER, "directions") and block.loss not in DIRECTED:
             linear = " and ".join(DIRECTED)
             words = f"{block.release} is for the {linear} losses only, not {block.loss}; say release: joint"
             raise task_error(words, "examples", "release")
+
+    def alternatives(self, block: Any, target: str) -> Sequence[dict[str, Any]]:
+        """Return cells, unless the block has settings that they cannot have."""
+        fixed = block is None or block.release == CELLS or block.polish is False
+        fixed = fixed or (block.split, block.batch, block.truncation) != (0.5, 1, None)
+        return () if fixed else ({"release": CELLS},)
 
     def former_settings(self, block: Any, by_rule: Set[str]) -> dict[str, Any]:
         """Return the ``release`` of a log's ``block`` if an earlier version chose it by its default rule."""

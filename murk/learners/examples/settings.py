@@ -21,6 +21,7 @@ from murk.learners.core.scoring.mechanism import OuterGaussian, OuterMechanism, 
 from murk.learners.estimates.estimate import ASKED
 from murk.learners.examples import layout as k
 from murk.learners.examples import losses
+from murk.learners.examples.cells import CellMechanism, Cells
 from murk.learners.examples.directions import BESIDE, ExampleDirections
 from murk.learners.examples.polish import FIRST_REFRESH
 from murk.learners.examples.protocol import example_release
@@ -28,8 +29,10 @@ from murk.privacy import CompositeMechanism, GaussianMechanism, Guarantee, Rando
 from murk.privacy.mechanisms import divided
 from murk.privacy.mechanisms.privacy_loss import is_pure
 
-ReleaseForm = Literal["outer", "directions", "joint", "separate"]
-ExampleMechanism = GaussianMechanism | CompositeMechanism | ExampleDirections | OuterGaussian | OuterMechanism
+ReleaseForm = Literal["outer", "directions", "joint", "separate", "cells"]
+ExampleMechanism = (
+    GaussianMechanism | CompositeMechanism | ExampleDirections | OuterGaussian | OuterMechanism | CellMechanism
+)
 
 POLISHED = 64  # Largest number of coefficients polished by default, as the polish keeps and updates O(p^2) sums
 
@@ -40,6 +43,7 @@ def released(release: str | None, loss: str, guarantees: Iterable[Guarantee] = (
 
 
 _TYPICAL_SQUARE = 0.25  # ``||theta||^2`` for which `target_scale` is optimal
+_FAR = 20.0  # default radius of coefficients from cells
 AVERAGING = {None: k.NO_AVERAGE, "polyak": k.POLYAK, "polynomial-decay": k.POLYNOMIAL_DECAY}
 
 
@@ -77,12 +81,13 @@ class ExampleSettings:
     intervals: Literal["random-scaling"] | None = None  # intervals of an unpolished average
     kind: str | None = None  # mechanism; by default the best for outer products, else Gaussian
     corrected: bool = True  # False to learn from releases as if they were the records
+    cells: Cells | None = None  # the combinations of values that `release: cells` releases
 
     def __post_init__(self) -> None:
         losses.check_loss(self.loss, self.target)
         check_choices(
             self,
-            release=("outer", "directions", "joint", "separate"),
+            release=("outer", "directions", "joint", "separate", "cells"),
             averaging=tuple(AVERAGING),
             weighting=("inverse-variance", "uniform"),
             intervals=(ASKED, None),
@@ -103,10 +108,17 @@ class ExampleSettings:
                 f"mechanism={self.kind!r} is for release='outer', where any unbiased noise works; "
                 f"learning from release={self.release!r} requires Gaussian noise"
             )
-        if self.calibration == "classic" and self.outer:
+        if self.calibration == "classic" and (self.outer or self.cells):
             raise UserError(
-                "calibration='classic' is for release='separate', 'joint' and 'directions'; outer products use "
-                "calibration='analytic', which needs less noise for the same guarantee"
+                "calibration='classic' is for release='separate', 'joint' and 'directions'; outer products and cells "
+                "use calibration='analytic', which needs less noise for the same guarantee"
+            )
+        if self.cells and (self.averaging, self.weighting, self.step, self.batch, self.truncation, self.polish) != (
+            *("polyak", "inverse-variance", "noise-aware", 1, None, True),
+        ):
+            raise UserError(
+                "release='cells' has a closed form: averaging=, weighting=, step=, batch=, truncation= and "
+                "polish=False have no effect; leave them out"
             )
         if not self.corrected and (self.weighted or self.polish):
             raise UserError(
@@ -137,6 +149,8 @@ class ExampleSettings:
         """Number of integers in a release."""
         if self.outer:
             return matrix_size(self.features + 1)
+        if self.cells:
+            return 1
         return self.features + (BESIDE if self.directed else 0)
 
     @property
@@ -184,21 +198,24 @@ class ExampleSettings:
     def digest(self) -> str:
         """Fingerprint of the settings: states load, and chains merge, only between equal ones."""
         # Later settings enter only if they differ from their default, so that older states still load.
-        added = ("intercept", "intervals", "kind", "corrected")
+        added = ("intercept", "intervals", "kind", "corrected", "cells")
         parts = [repr(getattr(self, each.name)) for each in fields(self) if each.name not in added]
         parts += [] if self.intercept else ["no intercept"]
         parts += [] if self.corrected else ["uncorrected"]
+        parts += [repr(self.cells)] if self.cells else []
         return hashlib.sha256("|".join(parts).encode()).hexdigest()[:16]
 
     def mechanism(self, guarantee: Guarantee) -> ExampleMechanism:
         """Return the least noisy mechanism; raises UserError for a pure guarantee, except for outer products."""
         if self.outer:
             return outer_mechanism(self.kind, guarantee, self.features + 1)
+        if self.cells:
+            return CellMechanism.calibrate(guarantee, self.cells)
         if is_pure(guarantee):
             raise UserError(
                 f"IWP-SGD cannot give {guarantee!r} with release={self.release!r}: its correction inverts Gaussian "
                 "noise, and Gaussian noise has no pure guarantee; ask for ApproxDP (delta > 0), GaussianDP or "
-                "ZeroConcentratedDP, or, for the quadratic and squared losses, give release='outer'"
+                "ZeroConcentratedDP, or give release='cells', or, for the quadratic and squared losses, release='outer'"
             )
         p, method, inner = self.features, self.calibration, math.sqrt(self.square - 1.0)
         if self.directed:
@@ -229,6 +246,7 @@ class ExampleSettings:
             if self.form == k.PRODUCT:
                 return losses.Noise(mechanism.variance, constant_variance=mechanism.variance)
             return losses.Noise(mechanism.variance, target_variance=mechanism.variance / self.scale**2)
+        assert isinstance(mechanism, CompositeMechanism)
         features, target = mechanism.parts
         assert isinstance(features, GaussianMechanism)
         if isinstance(target, RandomizedResponse):
@@ -238,6 +256,9 @@ class ExampleSettings:
 
 def settle(settings: ExampleSettings, mechanisms: Mapping[str, ExampleMechanism]) -> ExampleSettings:
     """Return settings with radius and truncation for the noisiest level, or raise UserError for an invalid radius."""
+    if settings.cells:
+        # Every radius is valid without noise in the features; this one is far beyond any effect.
+        return replace(settings, radius=losses.checked_radius(settings.loss, settings.radius or _FAR, 1e-9))
     worst = max(settings.noise(mechanism).variance for mechanism in bounding(mechanisms).values())
     radius = losses.checked_radius(settings.loss, settings.radius, worst)
     terms = settings.truncation

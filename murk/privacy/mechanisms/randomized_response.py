@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, Decimal
 from fractions import Fraction
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -10,10 +11,18 @@ import numpy.typing as npt
 
 from murk._arrays import Floats, Integers
 from murk.errors import UserError
-from murk.privacy.guarantees import Guarantee
+from murk.privacy.guarantees import GaussianDP, Guarantee, ZeroConcentratedDP
 from murk.privacy.mechanisms.base import checked_integer, plain
-from murk.privacy.mechanisms.privacy_loss import UNITS, OddsMechanism, epsilon_units
-from murk.privacy.rounding import decimal, precise
+from murk.privacy.mechanisms.privacy_loss import (
+    UNITS,
+    Currency,
+    OddsMechanism,
+    PrivacyLoss,
+    cap_of,
+    ceil_units,
+    epsilon_units,
+)
+from murk.privacy.rounding import decimal, float_up, largest_integer, normal_upper, precise
 
 if TYPE_CHECKING:
     from murk.privacy.noise import NoiseSource
@@ -80,6 +89,30 @@ class RandomizedResponse(OddsMechanism):
         return self.threshold, self.other
 
     @property
+    def _mu(self) -> Decimal:
+        """Upper bound on the mu of one release, which for more than two categories is below that of its epsilon.
+
+        The trade-off curve of two categories is linear between (q, 1 - p) and (1 - p, q), with p and q the
+        probabilities of keeping a category and of a given other one; so mu = Phi^-1(1 - q) + Phi^-1(p).
+        """
+        other = Fraction(self.other, _WORDS)
+        with precise():
+            return normal_upper(other) + normal_upper((self.classes - 1) * other)
+
+    @property
+    def guarantees(self) -> tuple[Guarantee, ...]:
+        """The pure guarantee, which implies all others, and a smaller mu of more than two categories."""
+        return (self.guarantee, *((GaussianDP(float_up(self._mu)),) if self.classes > 2 else ()))
+
+    def cost(self, currency: Currency) -> PrivacyLoss:
+        """Return the cost of one release, rounded up: epsilon, (epsilon, 0), rho or mu^2."""
+        cost = OddsMechanism.cost(self, currency)
+        if self.classes == 2 or currency not in ("gdp", "rho"):
+            return cost
+        square = Fraction(self._mu) ** 2 / (1 if currency == "gdp" else 2)
+        return PrivacyLoss(currency, min(cost.units, ceil_units(square)))
+
+    @property
     def weights(self) -> tuple[float, float]:
         """Weights (w, v) such that w g(z) + v sum_{j != z} g(j) is an unbiased estimate of g of the true category.
 
@@ -127,9 +160,10 @@ class RandomizedResponse(OddsMechanism):
     def calibrate(cls, guarantee: Guarantee, *, classes: int) -> "RandomizedResponse":
         """Return the randomized response of k = ``classes`` categories with the largest odds that have ``guarantee``.
 
-        `ZeroConcentratedDP` becomes epsilon = sqrt(2 rho), `GaussianDP` log(Phi(mu/2) / Phi(-mu/2)), at most mu. 64-bit
-        words express an epsilon of at most 44.36 for two categories. Raises `UserError` for a budget below 1e-12, or so
-        small that 64-bit words cannot tell it from none.
+        For two categories, `ZeroConcentratedDP` becomes epsilon = sqrt(2 rho), `GaussianDP` log(Phi(mu/2) /
+        Phi(-mu/2)), at most mu; for more, the odds are the largest of that mu (of rho = mu^2 / 2). 64-bit words express
+        an epsilon of at most 44.36 for two categories. Raises `UserError` for a budget below 1e-12, or so small that
+        64-bit words cannot tell it from none.
         """
         size = checked_integer("RandomizedResponse", "classes", classes)
         if not 2 <= size < _CLASSES_BELOW:
@@ -139,7 +173,16 @@ class RandomizedResponse(OddsMechanism):
             odds = decimal(Fraction(units, UNITS)).exp() if units < 100 * UNITS else Decimal("1e40")
             exact = _WORDS / (odds + size - 1) + Decimal("1e-30")
             other = int(exact.to_integral_value(rounding=ROUND_CEILING))
+        if size > 2 and isinstance(guarantee, GaussianDP | ZeroConcentratedDP):
+            unit = 1 + other // 2**24
+            other -= unit * largest_integer(partial(_fits, size, other, unit, cap_of(guarantee)), other // unit)
         threshold = _WORDS - (size - 1) * other
         if threshold <= other:
             raise UserError(f"RandomizedResponse: {guarantee!r} is too small for {size} classes; give a larger budget")
         return cls(size, threshold)
+
+
+def _fits(classes: int, other: int, unit: int, cap: PrivacyLoss, fewer: int) -> bool:
+    """Return whether ``fewer`` units less than ``other`` words for each other category keep a release within a cap."""
+    threshold = _WORDS - (classes - 1) * (other - fewer * unit)
+    return RandomizedResponse(classes, threshold).cost(cap.currency) <= cap

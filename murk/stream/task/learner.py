@@ -50,6 +50,7 @@ ADDED: Final[dict[tuple[str, str], object]] = {
     ("moments", "repair"): True,
     ("sketch", "debiased"): True,
     ("examples", "intercept"): True,
+    ("examples", "grid"): None,
     ("sketch", "first"): None,
     ("sketch", "person"): None,
     ("sketch", "rows_per_person"): None,

@@ -30,17 +30,27 @@ EPSILONS = [1e-9, 1e-4, 0.01, 0.1, 1 / 3, 0.5, 1.0, 2.0, 4.6, 7.5, 20.0, 44.0]
 CURRENCIES = ["gdp", "rho", "epsilon", "approx"]
 
 
-def pure_mu(epsilon):
-    """2 Phi^-1(e^epsilon / (1 + e^epsilon)), found by bisection on the smaller error 1 / (1 + e^epsilon)."""
-    tail = 1 / (1 + mpmath.exp(epsilon))
-    low, high = mpmath.mpf(0), mpmath.sqrt(8 * epsilon) + 2
-    for _ in range(240):
+def quantile(tail):
+    """z with 1 - Phi(z) = tail, found by bisection."""
+    low, high = mpmath.mpf(-20), mpmath.mpf(20)
+    for _ in range(280):
         middle = (low + high) / 2
-        if mpmath.erfc(middle / 2 / mpmath.sqrt(2)) / 2 > tail:
+        if mpmath.erfc(middle / mpmath.sqrt(2)) / 2 > tail:
             low = middle
         else:
             high = middle
     return high
+
+
+def pure_mu(epsilon):
+    """2 Phi^-1(e^epsilon / (1 + e^epsilon)), from the smaller error 1 / (1 + e^epsilon)."""
+    return 2 * quantile(1 / (1 + mpmath.exp(epsilon)))
+
+
+def response_mu(mechanism):
+    """Phi^-1(1 - q) + Phi^-1(p) of keeping a category with probability p, or releasing a given other one with q."""
+    other = mpmath.mpf(mechanism.other) / 2**64
+    return quantile(other) + quantile((mechanism.classes - 1) * other)
 
 
 def losses(mechanism):
@@ -58,7 +68,10 @@ def losses(mechanism):
     else:
         other = mechanism.other if isinstance(mechanism, RandomizedResponse) else 2**64 - mechanism.threshold
         epsilon = mpmath.log(mpmath.mpf(mechanism.threshold) / other)
-    return {"gdp": pure_mu(epsilon) ** 2, "rho": epsilon**2 / 2, "epsilon": epsilon, "approx": epsilon}
+    several = isinstance(mechanism, RandomizedResponse) and mechanism.classes > 2
+    square = (response_mu(mechanism) if several else pure_mu(epsilon)) ** 2
+    rho = min(epsilon**2, square) / 2 if several else epsilon**2 / 2
+    return {"gdp": square, "rho": rho, "epsilon": epsilon, "approx": epsilon}
 
 
 RESPONSES = [RandomizedResponse.calibrate(PureDP(e), classes=k) for e in EPSILONS for k in (2, 5)]

@@ -263,6 +263,7 @@ OTHERS: dict[type[Block], dict[str, Any]] = {
     ScoresBlock: {"exponent": 1.0, "models": "shared", "effects": "curve"},
     ExamplesBlock: {
         "release": "joint",
+        "grid": {SEVERAL: {"release": "cells", "grid": 4}},
         "intercept": False,
         "split": 0.6,
         "loss": {SEVERAL: {"loss": "exponential"}},

@@ -1,0 +1,353 @@
+"""Released cells: exact unbiasedness of every loss, the guarantee of k categories, coverage, models and refusals."""
+
+import itertools
+import json
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+
+from murk.audit import audit, cases_of
+from murk.errors import MurkError, UserError
+from murk.learners import IWPSGDClassifier, IWPSGDRegressor
+from murk.learners.core.design import Records
+from murk.learners.examples.cell_engine import CellLoss, CellSums
+from murk.learners.examples.cells import CellMechanism, Cells, CellTable, Column
+from murk.learners.examples.forecast import estimate as forecast
+from murk.learners.models.fit import model_problem_for
+from murk.learners.problem import problem_for
+from murk.planning.plan import plan
+from murk.privacy import ApproxDP, GaussianDP, PureDP, RandomizedResponse, SimulatedNoise, ZeroConcentratedDP
+from murk.privacy.rounding import normal_upper
+from murk.stream import Task
+from murk.stream.messages.codec import RejectedError
+from murk.stream.messages.releases import ExampleRelease
+from murk.stream.messages.wire import Block
+from murk.stream.task.model import Model
+
+HEAD = """
+name: clinic
+features:
+  - {name: sex, categories: [m, f]}
+  - {name: site, categories: [a, b, c]}
+  - {name: dose, low: 0, high: 4, missing: indicator}
+"""
+LABEL = "target: {name: ill, kind: binary, positive: 'yes', negative: 'no'}\n"
+REAL = "target: {name: days, kind: real, low: 0, high: 10}\n"
+LOSSES = ("quadratic", "log", "probit", "exponential")
+
+
+def task(target=LABEL, guarantee="{pure: {epsilon: 4}}", block="{release: cells, grid: 5}"):
+    return Task.parse(f"{HEAD}{target}protocol: examples\nprivacy: {{guarantee: {guarantee}}}\nexamples: {block}\n")
+
+
+def records(people=400, seed=3):
+    rng = np.random.default_rng(seed)
+    dose = rng.choice([0, 1, 2, 3, 4, None], people, p=[0.3, 0.2, 0.2, 0.1, 0.1, 0.1])
+    sex, site = rng.choice(["m", "f"], people), rng.choice(["a", "b", "c"], people, p=[0.6, 0.3, 0.1])
+    score = np.array([0.0 if each is None else 0.5 * each - 0.7 for each in dose]) + 0.8 * (sex == "f")
+    ill = np.where(rng.random(people) < 1.0 / (1.0 + np.exp(-score)), "yes", "no").astype(object)
+    ill[:8] = None
+    return {"sex": sex.tolist(), "site": site.tolist(), "dose": dose.tolist(), "ill": ill.tolist()}
+
+
+def test_every_cell_is_the_record_that_falls_into_it():
+    problem, block = problem_for(task()), task().coding.encode(records())
+    cells = problem.settings.cells
+    assert cells.classes == 2 * 3 * 6 * 2 + 1
+    vectors = problem.vectors(block.x, block.y)
+    drawn = cells.drawn(vectors, np.random.default_rng(1).integers(0, 2**64, (400, 4), dtype=np.uint64))
+    gone = np.isnan(block.y)
+    assert gone.sum() == 8
+    assert np.array_equal(drawn == cells.classes - 1, gone)
+    assert np.array_equal(cells.X[drawn[~gone]], block.x[~gone])
+    assert np.array_equal(cells.y[drawn[~gone]], 2.0 * block.y[~gone] - 1.0)
+    # The twin: the cell next to it is of another record.
+    assert not np.array_equal(cells.X[np.maximum(drawn[~gone] - 2, 0)], block.x[~gone])
+
+
+def test_rounding_keeps_means_and_sums_to_one():
+    cells = Cells((Column.of_number(0, 4), Column.of_categories(1, 3)), 4, 5)
+    vectors = np.array([[0.37, -1, 1, 1, -0.2], [-0.9, 0, 0, 1, 1], [math.nan, -1, -1, 1, 0.1], [7.0, 1, -1, 1, -3]])
+    shares = cells.shares(vectors)
+    assert shares.sum(axis=1) == pytest.approx(1.0)
+    assert (shares >= 0).all()
+    means = shares @ np.column_stack([cells.X, np.nan_to_num(cells.y)])
+    # A missing category is equally likely to be any of three, whose codes have the mean -1/3.
+    third = -1.0 / 3.0
+    bounded = [[0.37, -1, 1, 1, -0.2], [-0.9, third, third, 1, 1], [0, -1, -1, 1, 0.1], [1, 1, -1, 1, -1]]
+    assert means == pytest.approx(np.array(bounded))
+    n = 200_000
+    words = np.random.default_rng(5).integers(0, 2**64, (n, 3), dtype=np.uint64)
+    counts = np.bincount(cells.drawn(np.repeat(vectors[:1], n, axis=0), words), minlength=cells.classes)
+    own = shares[0]
+    off = np.abs(counts - n * own)[own > 0] / np.sqrt(n * own * (1 - own))[own > 0]
+    assert off.max() < 5.0  # false alarms: 4 cells, 6e-7 each
+    assert counts[own == 0].sum() == 0
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_losses_and_gradients_are_unbiased_by_enumeration(loss):
+    """The mean over all released cells is the value at the true one; with q of another epsilon it is not."""
+    learner = IWPSGDClassifier(budget=PureDP(1.5), release="cells", features=["a", "b"], loss=loss, seed=1)
+    cells = learner._settings.cells
+    value, gradient, bend = CellLoss(CellTable.of(cells), learner._settings).at(np.array([0.7, -0.4, 0.2]))
+    exact = np.column_stack([value, gradient, bend])
+
+    def bias(used):
+        mechanism = CellMechanism.calibrate(PureDP(1.5), cells)
+        q, p = mechanism.noise.other / 2**64, mechanism.noise.keep
+        estimates = used.gain * (exact - used.other * exact.sum(axis=0))
+        chances = q + (p - q) * np.eye(cells.classes)
+        return np.abs(chances @ estimates - exact).max()
+
+    assert bias(CellMechanism.calibrate(PureDP(1.5), cells)) < 1e-12
+    assert bias(CellMechanism.calibrate(PureDP(1.6), cells)) > 1e-3
+    # The gradient is the loss's own, by differences.
+    step, at = 1e-6, np.array([0.7, -0.4, 0.2])
+    loss_of = CellLoss(CellTable.of(cells), learner._settings)
+    for j, axis in enumerate(np.eye(3)):
+        change = (loss_of.at(at + step * axis)[0] - loss_of.at(at - step * axis)[0]) / (2 * step)
+        assert change == pytest.approx(gradient[:, j], abs=1e-7)
+
+
+def test_the_truncated_log_loss_of_the_joint_release_is_here_exact():
+    """At n = infinity the fit is the maximum-likelihood estimate, not the least-squares one of half its size."""
+    table = np.array([[x, 1.0, y] for x in (-1.0, 1.0) for y in (-1.0, 1.0)])
+    shares = np.array([0.3, 0.1, 0.2, 0.4])
+    odds = [math.log(0.1 / 0.3), math.log(0.4 / 0.2)]
+    own = np.array([(odds[1] - odds[0]) / 2, (odds[1] + odds[0]) / 2])
+    model = IWPSGDClassifier(budget=PureDP(4.0), release="cells", features=["x"], loss="log", seed=1)
+    engine, cells = model._engine, model._settings.cells
+    mechanism = engine.mechanisms["default"]
+    true = cells.shares(table).T @ shares
+    engine.add(mechanism, 1e6 * (mechanism.other + true / mechanism.gain))
+    found = engine.estimate()
+    assert found.values == pytest.approx(own, abs=1e-8)
+    average, _ = found.effects()
+    slope = sum(w / (2 + 2 * math.cosh(own @ [x, 1])) for (x, _, _), w in zip(table, shares, strict=True))
+    assert average == pytest.approx(slope * own)
+
+
+@pytest.mark.parametrize("classes", [3, 9, 257])
+@pytest.mark.parametrize("mu", [0.5, 2.0, 4.0, 8.0])
+def test_more_categories_have_the_odds_of_their_own_trade_off_curve(classes, mu):
+    """Type I and II errors of the best tests of two categories are on or above the curve of mu-GDP, and touch it."""
+    response = RandomizedResponse.calibrate(GaussianDP(mu), classes=classes)
+    claims = response.guarantees
+    assert isinstance(claims[-1], GaussianDP)
+    assert claims[-1].mu <= mu
+    q, p = response.other / 2**64, response.keep
+    assert norm.isf(q) + norm.ppf(p) == pytest.approx(mu, rel=1e-5)
+    for first, second in ((q, 1 - p), (1 - p, q)):
+        assert second >= norm.cdf(norm.isf(first) - mu) * (1 - 1e-9)
+        # The twin: a smaller mu would be a lie.
+        assert second < norm.cdf(norm.isf(first) - 0.99 * mu)
+    plain = RandomizedResponse.calibrate(PureDP(1.0), classes=classes)
+    assert plain.cost("gdp").units <= RandomizedResponse.calibrate(PureDP(1.0), classes=2).cost("gdp").units
+    rho = RandomizedResponse.calibrate(ZeroConcentratedDP(mu**2 / 2), classes=classes)
+    assert rho.threshold >= (1 - 1e-6) * response.threshold
+    assert rho.cost("rho").units <= mu**2 / 2 * 10**12
+
+
+def test_a_normal_quantile_is_bounded_from_above():
+    for tail in (1e-18, 1e-3, 0.3, 0.5, 0.97):
+        found = float(normal_upper(Fraction(tail)))
+        assert found == pytest.approx(norm.isf(tail), abs=1e-12)
+        assert normal_upper(Fraction(tail)) > normal_upper(Fraction(tail) * (1 + Fraction(1, 10**25)))
+
+
+def world(rare=0.06):
+    """A hard design: a rare category, two features that mostly agree, and a curved mean that no loss fits."""
+    points = np.array(list(itertools.product([-1.0, 1.0], repeat=3)))
+    shares = np.array([(0.8 if a == b else 0.2) * (rare if c > 0 else 1 - rare) / 2 for a, b, c in points])
+    chances = 1.0 / (1.0 + np.exp(-(0.3 + 0.5 * points[:, 0] - 0.4 * points[:, 2] + 0.6 * points[:, 0] * points[:, 1])))
+    rows = np.column_stack([points, np.ones(len(points))])
+    X, y = np.vstack([rows, rows]), np.repeat([0.0, 1.0], len(rows))
+    return Records(X, y, np.concatenate([shares * (1 - chances), shares * chances]))
+
+
+@pytest.mark.parametrize(
+    ("budget", "loss"), [(PureDP(3.0), "log"), (GaussianDP(2.0), "quadratic"), (ApproxDP(2.0, 1e-6), "log")]
+)
+def test_intervals_cover_on_a_hard_task(budget, loss):
+    """200 replications of 4 coefficients: within 3.4 standard errors of 95% each (probability 3e-3 in all, seed fixed).
+
+    The twin's intervals, of half the standard error, cover about 67%.
+    """
+    known = world()
+    model = IWPSGDClassifier(budget=budget, release="cells", features=["a", "b", "c"], loss=loss, seed=1)
+    engine = model._engine
+    cells, mechanism = engine.settings.cells, engine.mechanisms["default"]
+    vectors = np.column_stack([known.X, 2 * known.y - 1])
+    true = known.shares @ cells.shares(vectors)
+    released = mechanism.other + true / mechanism.gain
+    theta = CellLoss(CellTable.of(cells), engine.settings).minimise(true, 0.0, np.zeros(4))[0]
+    rng, hits, half = np.random.default_rng(11), np.zeros(4), np.zeros(4)
+    for _ in range(200):
+        engine.sums = CellSums(np.zeros_like(engine.sums.cells), np.zeros_like(engine.sums.totals))
+        engine.add(mechanism, rng.multinomial(100_000, released / released.sum()))
+        found = engine.estimate()
+        off, width = np.abs(found.values - theta), found.half_widths()
+        hits, half = hits + (off < width), half + (off < width / 2)
+    error = math.sqrt(0.95 * 0.05 / 200)
+    assert np.all(np.abs(hits / 200 - 0.95) < 3.4 * error)
+    assert np.all(half / 200 < 0.95 - 3.4 * error)
+
+
+def releases(problem, block, noise):
+    payloads = problem.mechanisms["default"].randomize(
+        problem.vectors(block.x, block.y), noise, np.arange(len(block.x))
+    )
+    return [
+        ExampleRelease(
+            id=f"{i:032x}", task="f" * 64, level="default", chain=0, payload=row.tolist(), time=0, expires=1,
+            simulated=True,
+        )
+        for i, row in enumerate(payloads)
+    ]  # fmt: skip
+
+
+def test_batches_records_and_a_restored_state_give_the_same_bits():
+    problem, block = problem_for(task()), task().coding.encode(records())
+    given = releases(problem, block, SimulatedNoise(4))
+    whole, parts = problem.engine(), problem.engine()
+    assert whole.admits(given)
+    whole.learn_releases(Block(given))
+    for start in range(0, 200, 7):
+        parts.learn_releases(Block(given[start : min(start + 7, 200)]))
+    resumed = problem.engine()
+    resumed.load_state_dict(json.loads(json.dumps(parts.state_dict())))
+    resumed.learn_releases(Block(given[200:]))
+    assert resumed.state_dict() == whole.state_dict()
+    assert math.isfinite(whole.figures()["unbiased_loss"])
+    # Two chains together are one: sums add up.
+    first, second = problem.engine(), problem.engine()
+    first.learn_releases(Block(given[:150]))
+    second.learn_releases(Block(given[150:]))
+    joint, alone = problem.estimate([first, second]), problem.estimate([whole])
+    assert joint.values == pytest.approx(alone.values)
+    with pytest.raises(MurkError):
+        problem_for(task(block="{release: cells, grid: 3}")).engine().load_state_dict(whole.state_dict())
+
+
+@pytest.mark.parametrize("cell", [-1, 73, 2**40])
+def test_what_is_no_cell_is_rejected(cell):
+    engine = problem_for(task()).engine()
+    forged = ExampleRelease(
+        id="0" * 32, task="f" * 64, level="default", chain=0, payload=[cell], time=0, expires=1, simulated=True
+    )
+    with pytest.raises(RejectedError, match="not a cell from 0 to 72"):
+        engine.admit(forged)
+    assert not engine.admits([forged])
+
+
+def test_the_unbiased_loss_is_that_of_the_true_records():
+    """Within 4 standard errors (probability 6e-5); the loss at zero coefficients, 1/2, is further off."""
+    rng = np.random.default_rng(2)
+    x = rng.choice([-1.0, 1.0], (20_000, 2))
+    y = rng.random(20_000) < 0.5 + 0.35 * x[:, 0]
+    model = IWPSGDClassifier(budget=PureDP(4.0), release="cells", features=["a", "b"], seed=1)
+    model.learn_many(x, y)
+    theta = np.array(list(model.coefficients().values()))
+    own = np.mean((np.column_stack([x, np.ones(len(x))]) @ theta - (2.0 * y - 1.0)) ** 2) / 2.0
+    assert abs(model.unbiased_loss - own) < 4.0 * model.unbiased_loss_error < abs(0.5 - own)
+    assert model.predict_one({"a": 1.0, "b": 1.0}) is True
+
+
+def test_a_real_target_and_budgets_of_peoples_own():
+    """4 standard errors (probability 6e-5 each); the slope of the other feature is further off."""
+    rng = np.random.default_rng(2)
+    x = rng.choice([-1.0, 0.0, 1.0], (30_000, 2))
+    y = np.clip(20 + 6 * x[:, 0] - 2 * x[:, 1] + rng.normal(0, 3, len(x)), 0, 40)
+    model = IWPSGDRegressor(
+        budget=GaussianDP(2.0), release="cells", grid=3, features=["a", "b"], target_bounds=(0, 40), seed=1
+    )
+    model.learn_many(x, y, [GaussianDP(2.0) if i % 2 else GaussianDP(3.0) for i in range(len(x))])
+    found = model.estimate()
+    assert np.all(np.abs(found.values - [6, -2, 20]) < 4.0 * found.spread)
+    assert abs(found.values[0] + 2) > 4.0 * found.spread[0]
+
+
+def test_models_of_the_log_and_the_forecast():
+    """Any column by any others, with any loss; the forecast has the half-widths of the estimate (within 15%)."""
+    own, people = task(guarantee="{gdp: {mu: 4}}"), 4_000
+    block, problem = own.coding.encode(records(people)), problem_for(own)
+    given = releases(problem, block, SimulatedNoise(4))
+    engine = problem.engine()
+    engine.learn_releases(Block(given))
+    shares = np.full(people, 1.0 / people)
+    plan = forecast(problem, Records(block.x, block.y, shares), people, {"default": 1.0}, 1, np.random.default_rng(1))
+    assert plan.half_widths() == pytest.approx(engine.estimate().half_widths(), rel=0.15)
+    assert plan.half_widths() != pytest.approx(engine.estimate().half_widths() / 2, rel=0.15)
+    model = model_problem_for(Model.parse("{name: sexes, features: [ill, dose], target: sex, loss: log}"), own)
+    learner = model.engine()
+    learner.learn_releases(Block(given))
+    found = model.estimate([learner])
+    assert found.names == ("ill", "dose", "dose=missing", "intercept")
+    assert np.isfinite(found.spread).all()
+    assert found.values[0] > 2.0 * found.spread[0] > 0  # women are ill more often
+
+
+def test_the_audit_finds_the_guarantee_and_the_exact_mu():
+    for guarantee in ("{gdp: {mu: 2}}", "{pure: {epsilon: 1}}"):
+        [case] = cases_of(task(guarantee=guarantee))
+        findings = list(audit([case], 20_000, noise=SimulatedNoise(1)))
+        assert len(findings) == 2
+        assert all(finding.holds for finding in findings)
+    trial = case.prepare()
+    epsilon = next(each for each in trial.yardsticks if not hasattr(each, "mu"))
+    assert trial.exact(epsilon) == pytest.approx(1.0, abs=1e-6)
+
+
+def test_a_plan_names_cells_where_they_are_clearly_better_and_not_else():
+    text = "features: [{{name: sex, categories: [m, f]}}]\n{}privacy: {{guarantee: {{pure: {{epsilon: {}}}}}}}\n"
+    few = Task.parse("name: few\n" + text.format(LABEL, 4))
+    words = [plan(few, people=[20_000], budgets=[1.0], protocols=["examples"], draws=1).to_dict()]
+    named = few.with_protocol("examples", release="cells")
+    words.append(plan(named, people=[20_000], budgets=[1.0], protocols=["examples"], draws=1).to_dict())
+    assert ["with examples: {release: cells}" in json.dumps(each) for each in words] == [True, False]
+
+
+REFUSED = [
+    ("{release: cells}", "'dose' is a number"),
+    ("{release: cells, grid: 512}", "at most 4,096"),
+    ("{release: joint, grid: 5}", "no effect with release: joint"),
+    ("{release: cells, grid: 5, batch: 8}", "no effect with release: cells"),
+    ("{release: cells, grid: 5, polish: false}", "no effect with release: cells"),
+    ("{release: cells, grid: 5, split: 0.4}", "no effect with release: cells"),
+]
+
+
+@pytest.mark.parametrize(("block", "words"), REFUSED)
+def test_what_cells_cannot_do_is_refused(block, words):
+    with pytest.raises(UserError, match=words):
+        problem_for(task(guarantee="{gdp: {mu: 2}}", block=block))
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"inputs": "released"}, "no released examples"),
+        ({"mechanism": "laplace"}, "release='outer'"),
+        ({"calibration": "classic"}, "calibration='analytic'"),
+        ({"batch": 4}, "leave them out"),
+        ({"grid": 1}, "from 2 to 512"),
+    ],
+)
+def test_arguments_that_cells_cannot_have_are_refused(settings, words):
+    with pytest.raises(UserError, match=words):
+        IWPSGDClassifier(budget=PureDP(1.0), release="cells", features=["a"], seed=1, **settings)
+    with pytest.raises(UserError, match="grid=5 needs release='cells'"):
+        IWPSGDClassifier(budget=PureDP(1.0), features=["a"], grid=5, seed=1)
+
+
+def test_cells_cost_their_guarantee_and_old_hashes_stay():
+    own = task()
+    assert "grid" in json.loads(own.document())["examples"]
+    assert "grid" not in json.loads(task(block="{release: outer}").document())["examples"]
+    assert problem_for(own).mechanisms["default"].cost("epsilon").units <= 4 * 10**12
+    with pytest.raises(UserError, match="no effect with protocol"):
+        task(guarantee="{pure: {epsilon: 1}}, mechanism: laplace")
