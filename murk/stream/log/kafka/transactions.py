@@ -53,7 +53,7 @@ class KafkaOwnership(Ownership):
         chain: int,
         load: Callable[[int], Checkpoint],
         check: Callable[[], None],
-        start_model: Callable[[int, bytes], Any],
+        start_model: Callable[[bytes], Any],
     ) -> None:
         self.chain = chain
         self._url, self._names = clients.url, names
@@ -105,7 +105,7 @@ class KafkaOwnership(Ownership):
         """Send a model without waiting, outside any transaction."""
         # If it cannot be sent, the commit that follows reports why.
         with suppress(UnreachableError):
-            self._sent_model = self._start_model(self.chain, model)
+            self._sent_model = self._start_model(model)
 
     def close(self) -> None:
         """Close the producer; the next owner or the time-out aborts an open transaction."""
