@@ -74,16 +74,11 @@ class Estimating(Protocol):
 class Trail(BaseModel):
     """History of a chain's estimate: at most 200 points, at counts that are evenly spread on a logarithmic scale.
 
-    Parameters
-    ----------
-    counts
-        Releases that the chain had learned at each point.
-    times
-        When the log appended the newest release of each point, in seconds since 1970, truncated to the task's
-        granularity; never decreasing.
-    numbers
-        For each point p coefficients, the p half-widths of their 95% intervals, and the standard error, infinite where
-        unknown: base64 of little-endian float32.
+    - ``counts``: Releases that the chain had learned at each point.
+    - ``times``: When the log appended the newest release of each point, in seconds since 1970, truncated to the task's
+      granularity; never decreasing.
+    - ``numbers``: For each point p coefficients, the p half-widths of their 95% intervals, and the standard error,
+      infinite where unknown: base64 of little-endian float32.
     """
 
     model_config = _STRICT
@@ -224,17 +219,11 @@ _KEYS = 5
 class Counters(BaseModel):
     """Numbers of messages that a chain has read: read = learned + duplicates + dead letters.
 
-    Parameters
-    ----------
-    learned, duplicates
-        Number of releases learned, and of duplicates dropped.
-    dead
-        Dead letters by reason.
-    levels
-        Learned releases by level.
-    staleness, staleness_sum
-        Learned gradients by age, and the sum of ages: entry b counts those whose age (releases that the chain had
-        learned since their model) has b bits: 0, 1, 2-3, 4-7, ...
+    - ``learned``, ``duplicates``: Number of releases learned, and of duplicates dropped.
+    - ``dead``: Dead letters by reason.
+    - ``levels``: Learned releases by level.
+    - ``staleness``, ``staleness_sum``: Learned gradients by age, and the sum of ages: entry b counts those whose age
+      (releases that the chain had learned since their model) has b bits: 0, 1, 2-3, 4-7, ...
     """
 
     model_config = _STRICT
@@ -255,22 +244,13 @@ class Counters(BaseModel):
 class StateMessage(BaseModel):
     """A chain's committed state.
 
-    Parameters
-    ----------
-    task, identity
-        Hash of the task, and identity of the log.
-    chain
-        The chain.
-    offset
-        First offset of the chain's partition that is not in the state.
-    last_id
-        Id of the newest valid release within the window for duplicates before `offset`, or None.
-    counters
-        Numbers of messages read, by outcome.
-    trail
-        History of the estimate.
-    learner
-        The learner's own state, plain JSON data.
+    - ``task``, ``identity``: Hash of the task, and identity of the log.
+    - ``chain``: The chain.
+    - ``offset``: First offset of the chain's partition that is not in the state.
+    - ``last_id``: Id of the newest valid release within the window for duplicates before `offset`, or None.
+    - ``counters``: Numbers of messages read, by outcome.
+    - ``trail``: History of the estimate.
+    - ``learner``: The learner's own state, plain JSON data.
     """
 
     model_config = _STRICT
@@ -372,14 +352,9 @@ _PLAIN = ConfigDict(defer_build=True, strict=True, frozen=True, extra="forbid", 
 class Effect(BaseModel):
     """A coefficient per unit of its feature; if it is in log odds, its exponential is the odds ratio.
 
-    Parameters
-    ----------
-    unit
-        Unit of the feature, in words.
-    value
-        Effect per unit.
-    low, high
-        Confidence interval; null where unknown.
+    - ``unit``: Unit of the feature, in words.
+    - ``value``: Effect per unit.
+    - ``low``, ``high``: Confidence interval; null where unknown.
     """
 
     model_config = _PLAIN
@@ -393,16 +368,10 @@ class Effect(BaseModel):
 class CoefficientEstimate(BaseModel):
     """One coefficient.
 
-    Parameters
-    ----------
-    value
-        The coefficient, in coded units.
-    low, high
-        Confidence interval, in coded units; null where unknown.
-    learned
-        Whether the coefficient was learned; otherwise noise hides it.
-    effect
-        The coefficient per unit of its feature; null where it has no unit.
+    - ``value``: The coefficient, in coded units.
+    - ``low``, ``high``: Confidence interval, in coded units; null where unknown.
+    - ``learned``: Whether the coefficient was learned; otherwise noise hides it.
+    - ``effect``: The coefficient per unit of its feature; null where it has no unit.
     """
 
     model_config = _PLAIN
@@ -417,23 +386,14 @@ class CoefficientEstimate(BaseModel):
 class EstimateMessage(BaseModel):
     """The newest estimate of a task, from all its chains.
 
-    Parameters
-    ----------
-    task, name
-        Hash and name of the task.
-    simulated
-        Whether the noise was simulated; then nobody's privacy was protected.
-    releases
-        Number of releases learned; it only grows.
-    level, method, note
-        Nominal level of the intervals, their origin, and what is known of their coverage; the note ends with the looks
-        at which they hold (docs/intervals.md).
-    scale
-        Scale of an effect per unit; for `odds ratio`, the exponential of the effect is on this scale.
-    standard_error
-        Root of the coefficients' summed squared standard errors; null where one is unknown.
-    coefficients
-        Coefficients by name.
+    - ``task``, ``name``: Hash and name of the task.
+    - ``simulated``: Whether the noise was simulated; then nobody's privacy was protected.
+    - ``releases``: Number of releases learned; it only grows.
+    - ``level``, ``method``, ``note``: Nominal level of the intervals, their origin, and what is known of their
+      coverage; the note ends with the looks at which they hold (docs/intervals.md).
+    - ``scale``: Scale of an effect per unit; for `odds ratio`, the exponential of the effect is on this scale.
+    - ``standard_error``: Root of the coefficients' summed squared standard errors; null where one is unknown.
+    - ``coefficients``: Coefficients by name.
     """
 
     model_config = _PLAIN
