@@ -253,9 +253,7 @@ class Database:
         return bool(count == 0 and self._pragma("application_id") == 0 and self._pragma("user_version") == 0)
 
     def _fill(self) -> None:
-        connection = self._connection
-        connection.execute("BEGIN IMMEDIATE")
-        try:
+        with self.write() as connection:
             # Another process may have created the tables meanwhile.
             if self._is_empty():
                 connection.execute("CREATE TABLE meta (key TEXT PRIMARY KEY, value NOT NULL) WITHOUT ROWID")
@@ -263,11 +261,6 @@ class Database:
                 make_tables(connection, self.kind.tables)
                 connection.execute("INSERT INTO meta VALUES (?, ?)", (self.kind.identity, secrets.token_hex(16)))
                 connection.execute(f"PRAGMA application_id = {self.kind.application_id}")
-            connection.execute("COMMIT")
-        except BaseException:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
-            raise
 
     def _verify(self) -> None:
         application_id = self._pragma("application_id")
