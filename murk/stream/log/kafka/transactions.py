@@ -38,10 +38,9 @@ _UNCONFIRMED = 32  # batches of a crowd that may be on their way
 
 
 class KafkaOwnership(Ownership):
-    """The newest producer with a chain's transactional id.
+    """The newest producer with a chain's transactional id, which fences the one before and aborts its transaction.
 
-    Creating it fences the previous producer and aborts its open transaction. After a commit whose outcome is unknown,
-    the chain must be acquired again, which reads what was really committed. ``load`` reads the committed state and
+    After a commit whose outcome is unknown, the chain must be acquired again. ``load`` reads the committed state and
     offset; ``check`` raises if the topics are not those with which the log was opened; ``start_model`` sends a model
     without waiting and returns a future.
     """
@@ -79,7 +78,11 @@ class KafkaOwnership(Ownership):
         """Write everything in one transaction."""
         self._check_owned()
         self._check()
-        self._await_model()
+        # If the model published before arrived after the commit's, it would replace it.
+        sent, self._sent_model = self._sent_model, None
+        if sent is not None:
+            with suppress(KafkaError):
+                sent.get(timeout=PATIENCE_MS / 1000)
         key, names = str(self.chain).encode(), self._names
         owner = f"{socket.gethostname()}:{os.getpid()}".encode()
         try:
@@ -95,7 +98,9 @@ class KafkaOwnership(Ownership):
             self._producer.send(names.states, state, key=key, partition=self.chain, headers=headers)
             self._producer.commit_transaction()
         except KafkaError as error:
-            raise self._record_loss(error) from error
+            lost = translate(error, self._url, f"committing chain {self.chain}")
+            self._lost = taken_over(self.chain, self._url) if isinstance(lost, FencedError) else lost
+            raise self._lost from error
         except BaseException:
             # The outcome of an interrupted commit is unknown.
             self._lost = MurkError(f"a commit to chain {self.chain} of {self._url} was interrupted: acquire it again")
@@ -112,21 +117,9 @@ class KafkaOwnership(Ownership):
         self._lost = self._lost or MurkError(f"chain {self.chain} of {self._url} was given up")
         self._producer.leave()
 
-    def _await_model(self) -> None:
-        """Wait until the published model is on the log: if it arrived after the commit's model, it would replace it."""
-        sent, self._sent_model = self._sent_model, None
-        if sent is not None:
-            with suppress(KafkaError):
-                sent.get(timeout=PATIENCE_MS / 1000)
-
     def _check_owned(self) -> None:
         if self._lost is not None:
             raise self._lost
-
-    def _record_loss(self, error: KafkaError) -> MurkError:
-        lost = translate(error, self._url, f"committing chain {self.chain}")
-        self._lost = taken_over(self.chain, self._url) if isinstance(lost, FencedError) else lost
-        return self._lost
 
 
 TASK = b"task"  # key of the task's document on the topic of models
