@@ -184,10 +184,8 @@ class Database:
         """Raise `MurkError` if the open file was deleted or replaced, since writes to it would be lost."""
         problem = ""
         if self._inode() != self._file:
-            problem = (
-                "was deleted or replaced while it was in use. Stop the other processes that use it, put the file back, "
-                "and start again"
-            )
+            remedy = "Stop the other processes that use it, put the file back, and start again"
+            problem = f"was deleted or replaced while it was in use. {remedy}"
         elif self._immutable and self._wal().exists():
             problem = "was opened for reading while no process wrote to it, and now one does: open it again"
         if problem:

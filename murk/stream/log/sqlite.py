@@ -14,7 +14,6 @@ import time
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import accumulate, count, repeat
 from operator import itemgetter
 from pathlib import Path
@@ -100,15 +99,11 @@ def unpack(rows: Iterable[tuple[int, int, int, bytes]]) -> list[Message]:
         if number == 1:
             messages.append(new(Message, (offset, appended, value)))
         else:
-            fields = zip(count(offset), repeat(appended), _split(number, value), strict=False)
-            messages += map(new, repeat(Message), fields)
+            ends = [*accumulate(_sizes(number, value), initial=_SIZE * number)]
+            values = map(value.__getitem__, map(slice, ends, ends[1:]))
+            messages += map(new, repeat(Message), zip(count(offset), repeat(appended), values, strict=False))
         end = offset + number
     return messages
-
-
-def _split(number: int, value: bytes) -> list[bytes]:
-    ends = [*accumulate(_sizes(number, value), initial=_SIZE * number)]
-    return [*map(value.__getitem__, map(slice, ends, ends[1:]))]
 
 
 def _sizes(number: int, value: bytes) -> tuple[int, ...]:
@@ -121,21 +116,13 @@ def _sizes(number: int, value: bytes) -> tuple[int, ...]:
     return sizes
 
 
-@dataclass(frozen=True)
-class States:
+class _States:
     """The table that holds the chains' states of the task's own learner, or of a model's."""
 
-    model: str | None = None
-
-    @property
-    def table(self) -> str:
-        """Name of the table."""
-        return "states" if self.model is None else "model_states"
-
-    @property
-    def estimate_key(self) -> str:
-        """Key of the newest estimate."""
-        return KEY.decode() if self.model is None else f"{KEY.decode()} {self.model}"
+    def __init__(self, model: str | None) -> None:
+        self.model = model
+        self.table = "states" if model is None else "model_states"
+        self.estimate_key = KEY.decode() if model is None else f"{KEY.decode()} {model}"
 
     def checkpoints(self, database: Database, chain: int, epoch: int | None = None) -> list[Checkpoint]:
         """Return a chain's committed checkpoint; [] if there is none, or if a given epoch is not the current one."""
@@ -156,7 +143,6 @@ class States:
         return Checkpoint(None, rows[0][0] if rows else 0)
 
     def condition(self, chain: int, epoch: int | None = None) -> tuple[str, tuple[Any, ...]]:
-        """Return the SQL condition for a chain's row, and its values."""
         own = self.model is None
         where, values = ("chain = ?", (chain,)) if own else ("chain = ? AND model = ?", (chain, self.model))
         return (where, values) if epoch is None else (f"{where} AND epoch = ?", (*values, epoch))
@@ -185,7 +171,7 @@ class _Epoch(Ownership):
     """Ownership of a chain: the epoch that its row of states had when the chain was acquired."""
 
     def __init__(
-        self, url: str, database: Database, chain: int, epoch: int, clock: Callable[[], float], states: States
+        self, url: str, database: Database, chain: int, epoch: int, clock: Callable[[], float], states: _States
     ) -> None:
         self.chain, self._url, self._database = chain, url, database
         self._epoch, self._clock, self._states = epoch, clock, states
@@ -243,7 +229,7 @@ class SqliteLog(Log):
         model: str | None = None,
     ) -> None:
         self.url, self.model_name = f"sqlite:///{path}", model
-        self._states, self._clock = States(model), clock
+        self._states, self._clock = _States(model), clock
         self._database = Database(path, LOG_FILE, create=create, timeout=timeout)
         self._identity = str(self._meta("identity"))
         self._upgraded = False
@@ -287,8 +273,7 @@ class SqliteLog(Log):
                 upgrade(connection)
             if self.crowd_mark() is not None:
                 raise base.not_an_intake(self.url)
-            # Read under the lock, so that times grow with offsets.
-            now = int(self._clock())
+            now = int(self._clock())  # read under the lock, so that times grow with offsets
             for partition, values in messages.items():
                 self._insert(connection, partition, len(values), pack(values), now)
 

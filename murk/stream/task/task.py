@@ -288,11 +288,9 @@ class Task(_ProtocolBlocks):
         target = self.target
         if isinstance(target, ClassTarget) and (clash := class_clash(target.classes, taken)) is not None:
             label, other, name = clash
-            raise task_error(
-                f"its coefficient {shown(f'{label}:{name}')} would have the name of one of the class {shown(other)}; "
-                "rename the class or the feature",
-                *("target", "classes", target.classes.index(label)),
-            )
+            words = f"its coefficient {shown(f'{label}:{name}')} would have the name of one of the class {shown(other)}"
+            place = target.classes.index(label)
+            raise task_error(f"{words}; rename the class or the feature", "target", "classes", place)
         if target.name in columns:
             words = f"{shown(target.name)} is a feature too, and cannot predict itself: remove one"
             raise task_error(words, "target", "name")
@@ -327,11 +325,9 @@ class Task(_ProtocolBlocks):
                 words = f"{idle}, whose releases are {protocol.why_no_staleness}; remove it"
                 raise task_error(words, "max_staleness")
         if self.forget is not None and not protocol.forgets:
-            raise task_error(
-                f"{self.forget:,} {idle}, whose learner {protocol.why_no_forgetting}; remove it and begin a new task "
-                "for each period, or say protocol: scores",
-                "forget",
-            )
+            why = f"{self.forget:,} {idle}, whose learner {protocol.why_no_forgetting}"
+            remedy = "remove it and begin a new task for each period, or say protocol: scores"
+            raise task_error(f"{why}; {remedy}", "forget")
         if self.predictions is not None:
             protocol.check_predictions(self.block, len(self.features), self.log.partitions)
 
@@ -380,24 +376,17 @@ class Task(_ProtocolBlocks):
             raise task_error(words, "learner", "intervals")
 
     def _check_times(self) -> None:
-        """Check that a release does not expire at once, and that the log keeps it until its expiry.
-
-        Devices send again until the expiry, truncated to the granularity; a repeated release that the log has already
-        removed would count twice.
-        """
-        expiry, retention = format_duration(self.expiry), format_duration(self.log.retention)
+        # Devices send again until the expiry, truncated to the granularity.
+        expiry, granularity = format_duration(self.expiry), format_duration(self.granularity)
         if self.expiry < self.granularity:
-            granularity = format_duration(self.granularity)
-            raise task_error(
-                f"{expiry} is below granularity {granularity}, so that releases would expire immediately; raise it or "
-                "lower granularity",
-                "expiry",
-            )
+            why = "so that releases would expire immediately; raise it or lower granularity"
+            raise task_error(f"{expiry} is below granularity {granularity}, {why}", "expiry")
         if self.log.retention < self.expiry:
+            why = (
+                "so that a release sent again after the log has removed it would count twice; raise it or lower expiry"
+            )
             raise task_error(
-                f"{retention} is below expiry {expiry}, so that a release sent again after the log has removed it "
-                "would count twice; raise it or lower expiry",
-                *("log", "retention"),
+                f"{format_duration(self.log.retention)} is below expiry {expiry}, {why}", "log", "retention"
             )
 
     def _check_covariates(self) -> None:

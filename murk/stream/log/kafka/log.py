@@ -119,12 +119,10 @@ _LONGEST_PAUSE = 0.5
 
 
 class KafkaLog(Log):
-    """A log on a cluster; `murk.stream.open_log` opens it by URL, ``kafka://host:port[,host:port][/NAME]``.
+    """A log on a cluster; see `murk.stream.open_log`.
 
-    ``create`` says whether this process may create topics; without it, as on devices, a log without topics is an error.
-    ``name`` is the log's name if the URL does not give it: that of its task. ``model`` names the model whose states
-    this object reads and writes; by default those of the task's own learner. Raises `UserError` if the log does not
-    exist and may not be created, or the broker refuses the credentials; `UnreachableError` if no server answers.
+    ``create`` says whether this process may create topics. Raises `UserError` if the log does not exist and may not be
+    created, or the broker refuses the credentials; `UnreachableError` if no server answers.
     """
 
     readable_by_senders = False
@@ -152,11 +150,8 @@ class KafkaLog(Log):
             if self._name is None:
                 self._discover_name()
             if not create and self._find_identity() is None:
-                raise UserError(
-                    f"there is no log at {self.url}: create its topics with `murk topics TASK --log "
-                    f"{self._address.url(None)}`",
-                    code=base.NO_LOG,
-                )
+                remedy = f"create its topics with `murk topics TASK --log {self._address.url(None)}`"
+                raise UserError(f"there is no log at {self.url}: {remedy}", code=base.NO_LOG)
         except BaseException:
             self.close()
             raise
@@ -178,11 +173,11 @@ class KafkaLog(Log):
             wrong = topics.problems(self._admin, self.url, self._names, task)
         else:
             described = topics.describe(self._admin, self.url, self._names, self._names.all)
+            have = {topic: len(about["partitions"]) for topic, about in described.items()}
             wrong = [
-                f"{topic} has {len(described[topic]['partitions']) if topic in described else 'no'} partitions and the "
-                f"task asks for {task.log.partitions}"
+                f"{topic} has {have.get(topic, 'no')} partitions and the task asks for {task.log.partitions}"
                 for topic in self._names.all
-                if topic not in described or len(described[topic]["partitions"]) != task.log.partitions
+                if have.get(topic) != task.log.partitions
             ]
         if wrong:
             raise UserError(f"the topics of {self.url} do not fit the task: {'; '.join(wrong)}")
@@ -371,19 +366,10 @@ class KafkaLog(Log):
 
     def close(self) -> None:
         """Close all clients, even if one of them fails, with a time limit for each."""
-        made = (
-            self._admin,
-            self._sending,
-            self._ends,
-            self._table,
-            self._state_reader,
-            *self._readers,
-            self._cache,
-            self._crowds,
-        )
+        readers = self._ends, self._table, self._state_reader, *self._readers, self._cache
         with ExitStack() as stack:
             # The stack closes them in reverse order.
-            for client in made:
+            for client in (self._admin, self._sending, *readers, self._crowds):
                 if client is not None:
                     stack.callback(close_in_time, client, self.url)
         self._readers, self._state_reader = Readers(), None
@@ -498,17 +484,14 @@ def find_urls(url: str, names: Sequence[str] = ()) -> list[str]:
 
 
 def _without_logs(url: str) -> UserError:
-    return UserError(
-        f"there is no log at {url} that this user may see: create one with `murk topics TASK --log {url}`",
-        code=base.NO_LOG,
-    )
+    remedy = f"create one with `murk topics TASK --log {url}`"
+    return UserError(f"there is no log at {url} that this user may see: {remedy}", code=base.NO_LOG)
 
 
 class TopicSetup:
     """A task's topics on a cluster, at ``kafka://host:port[/NAME]``.
 
-    ``replication`` is the replication factor, None for the brokers' default. With ``estimates`` a topic of estimates is
-    created; an existing one stays.
+    ``replication`` is the replication factor, None for the brokers' default; ``estimates`` asks for their topic.
     """
 
     def __init__(self, url: str, task: Task, *, replication: int | None = None, estimates: bool = False) -> None:

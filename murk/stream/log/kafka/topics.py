@@ -36,10 +36,9 @@ _ENVELOPE = 16_384  # bytes of a message's key and headers and of its batch's he
 
 
 class Names:
-    """Names of a log's topics, consumer group and transactional ids; the topic of estimates is optional.
+    """Names of a log's topics, consumer group and transactional ids, of which some are a ``model``'s own.
 
-    A ``model`` has states, estimates, a group and transactional ids of its own. The names of logs and models have no
-    dots, so that no two of them share a topic.
+    The names of logs and models have no dots, so that no two of them share a topic.
 
     >>> Names("third-child").states, Names("third-child").owner(0), Names("third-child", "age").states
     ('murk-third-child-states', 'murk-third-child-0', 'murk-third-child.age-states')
@@ -155,9 +154,8 @@ def _create(admin: Any, url: str, required: Mapping[str, Spec], replication: int
             admin.create_topics(wanted, timeout_ms=PATIENCE_MS, wait_for_metadata=True)
         except InvalidReplicationFactorError as error:
             copies = f"{replication} copies" if replication > 0 else "the brokers' default number of copies"
-            raise UserError(
-                f"{url} has too few brokers for {copies} of a partition: lower --replication, or start more brokers"
-            ) from error
+            remedy = "lower --replication, or start more brokers"
+            raise UserError(f"{url} has too few brokers for {copies} of a partition: {remedy}") from error
         except TopicAlreadyExistsError:
             # Another process creates them at this moment.
             admin.wait_for_topics(list(wanted), timeout_ms=PATIENCE_MS)
@@ -177,9 +175,8 @@ def create_for_model(admin: Any, url: str, names: Names, task: Task) -> None:
         if described is None:
             missing[topic] = spec
         elif (have := len(described["partitions"])) != spec.partitions:
-            raise UserError(
-                f"{topic} of {url} has {have} partitions, not {spec.partitions}: delete it, then run `murk fit` again"
-            )
+            remedy = "delete it, then run `murk fit` again"
+            raise UserError(f"{topic} of {url} has {have} partitions, not {spec.partitions}: {remedy}")
     _create(admin, url, missing, _copies(standing))
 
 
@@ -240,22 +237,17 @@ def problems(admin: Any, url: str, names: Names, task: Task, *, estimates: bool 
 def retention_settings(admin: Any, url: str, names: Names) -> dict[str, tuple[str, dict[str, str] | str]]:
     """Return each topic's name and its retention settings and replication, or why they cannot be read."""
     settings: dict[str, tuple[str, dict[str, str] | str]] = {}
-    kinds = ["releases", "models", "states", "dead"]
-    if has_estimates(admin, url, names):
-        kinds.append("estimates")
-    for kind in kinds:
+    estimates = ["estimates"] if has_estimates(admin, url, names) else []
+    for kind in ("releases", "models", "states", "dead", *estimates):
         topic = str(getattr(names, kind))
         try:
             about = _describe_one(admin, url, topic)
-            if about is None:
-                settings[kind] = topic, "it is missing"
-                continue
-            configs = _configs(admin, url, [topic])[topic]
+            configs = {} if about is None else _configs(admin, url, [topic])[topic]
         except MurkError as error:
             settings[kind] = topic, str(error)
             continue
         shown = {key: str(configs.get(key)) for key in _RETENTION}
-        settings[kind] = topic, {**shown, "copies": str(_copies(about))}
+        settings[kind] = topic, "it is missing" if about is None else {**shown, "copies": str(_copies(about))}
     return settings
 
 
