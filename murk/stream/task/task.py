@@ -382,12 +382,9 @@ class Task(_ProtocolBlocks):
             why = "so that releases would expire immediately; raise it or lower granularity"
             raise task_error(f"{expiry} is below granularity {granularity}, {why}", "expiry")
         if self.log.retention < self.expiry:
-            why = (
-                "so that a release sent again after the log has removed it would count twice; raise it or lower expiry"
-            )
-            raise task_error(
-                f"{format_duration(self.log.retention)} is below expiry {expiry}, {why}", "log", "retention"
-            )
+            why = "so that a release sent again after the log has removed it would count twice"
+            words = f"{format_duration(self.log.retention)} is below expiry {expiry}, {why}; raise it or lower expiry"
+            raise task_error(words, "log", "retention")
 
     def _check_covariates(self) -> None:
         protocol = PROTOCOLS[self.protocol]

@@ -7,14 +7,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from kafka import errors
 from kafka.admin import ConfigResource, ConfigResourceType
-from kafka.errors import (
-    InvalidReplicationFactorError,
-    TopicAlreadyExistsError,
-    TopicAuthorizationFailedError,
-    UnknownTopicOrPartitionError,
-    for_code,
-)
 
 from murk.errors import MurkError, UserError
 from murk.stream.log.base import segment_seconds
@@ -127,7 +121,7 @@ def has_estimates(admin: Any, url: str, names: Names) -> bool:
     with translate_errors(url, "looking at topics"):
         try:
             return bool(admin.describe_topics([names.estimates])[0]["error_code"] == 0)
-        except UnknownTopicOrPartitionError:
+        except errors.UnknownTopicOrPartitionError:
             return False
 
 
@@ -152,11 +146,11 @@ def _create(admin: Any, url: str, required: Mapping[str, Spec], replication: int
     with translate_errors(url, "creating topics"):
         try:
             admin.create_topics(wanted, timeout_ms=PATIENCE_MS, wait_for_metadata=True)
-        except InvalidReplicationFactorError as error:
+        except errors.InvalidReplicationFactorError as error:
             copies = f"{replication} copies" if replication > 0 else "the brokers' default number of copies"
             remedy = "lower --replication, or start more brokers"
             raise UserError(f"{url} has too few brokers for {copies} of a partition: {remedy}") from error
-        except TopicAlreadyExistsError:
+        except errors.TopicAlreadyExistsError:
             # Another process creates them at this moment.
             admin.wait_for_topics(list(wanted), timeout_ms=PATIENCE_MS)
     return sorted(wanted)
@@ -185,7 +179,7 @@ def _describe_one(admin: Any, url: str, topic: str) -> dict[str, Any] | None:
     with translate_errors(url, "looking at topics"):
         try:
             described: dict[str, Any] = admin.describe_topics([topic])[0]
-        except UnknownTopicOrPartitionError:
+        except errors.UnknownTopicOrPartitionError:
             return None
     if described["error_code"]:
         _raise_unless_missing(described, url)
@@ -266,7 +260,7 @@ def repair(admin: Any, url: str, names: Names, task: Task) -> None:
             # The library returns refusals as text instead of raising.
             refused = {topic: str(text) for kind in answers.values() for topic, text in kind.items() if text != "OK"}
             if any("AuthorizationFailed" in text for text in refused.values()):
-                raise TopicAuthorizationFailedError(set(refused))
+                raise errors.TopicAuthorizationFailedError(set(refused))
         if refused:
             raise MurkError(f"{url}: the broker refuses the topics' settings: {'; '.join(refused.values())}")
 
@@ -283,8 +277,8 @@ def identities(admin: Any, url: str, names: Names) -> dict[str, str]:
 
 
 def _raise_unless_missing(topic: Mapping[str, Any], url: str) -> None:
-    error = for_code(topic["error_code"])
-    if error is not UnknownTopicOrPartitionError:
+    error = errors.for_code(topic["error_code"])
+    if error is not errors.UnknownTopicOrPartitionError:
         with translate_errors(url, "looking at topics"):
             raise error({topic["name"]})
 
@@ -307,7 +301,7 @@ def _configs(admin: Any, url: str, topics: Collection[str]) -> dict[str, dict[st
         configs = {topic: settings for kind in answers.values() for topic, settings in kind.items()}
         if refused := {topic for topic in topics if not configs.get(topic)}:
             # Every topic has settings; the library does not report that access was denied.
-            raise TopicAuthorizationFailedError(refused)
+            raise errors.TopicAuthorizationFailedError(refused)
     return {
         topic: {key: entry["value"] if isinstance(entry, dict) else entry for key, entry in settings.items()}
         for topic, settings in configs.items()

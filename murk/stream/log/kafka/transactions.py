@@ -13,17 +13,8 @@ from typing import Any
 from kafka.errors import KafkaError
 
 from murk.errors import MurkError
-from murk.stream.log.base import (
-    Checkpoint,
-    CrowdMark,
-    Dead,
-    FencedError,
-    Ownership,
-    UnreachableError,
-    check_claim,
-    check_mark,
-    taken_over,
-)
+from murk.stream.log import base
+from murk.stream.log.base import Checkpoint, CrowdMark, Dead, FencedError, Ownership, UnreachableError
 from murk.stream.log.kafka.connection.clients import CROWD_MS, PATIENCE_MS, Clients
 from murk.stream.log.kafka.connection.errors import deleted, translate, translate_errors
 from murk.stream.log.kafka.connection.records import send_at_once, takes_batches
@@ -59,13 +50,7 @@ class KafkaOwnership(Ownership):
         self._load, self._check, self._start_model = load, check, start_model
         self._sent_model: Any = None
         self._lost: MurkError | None = None
-        self._producer = clients.owner(names.owner(chain))
-        try:
-            with translate_errors(self._url, f"taking over chain {chain}"):
-                self._producer.init_transactions()
-        except BaseException:
-            self.close()
-            raise
+        self._producer = clients.owner(names.owner(chain), f"taking over chain {chain}")
 
     def load(self) -> Checkpoint:
         """Read the committed state."""
@@ -99,7 +84,7 @@ class KafkaOwnership(Ownership):
             self._producer.commit_transaction()
         except KafkaError as error:
             lost = translate(error, self._url, f"committing chain {self.chain}")
-            self._lost = taken_over(self.chain, self._url) if isinstance(lost, FencedError) else lost
+            self._lost = base.taken_over(self.chain, self._url) if isinstance(lost, FencedError) else lost
             raise self._lost from error
         except BaseException:
             # The outcome of an interrupted commit is unknown.
@@ -158,11 +143,10 @@ def put_document(
     clients: Clients, names: Names, models: Table, standing: bytes | None, document: bytes, ids: Mapping[str, str]
 ) -> None:
     """Replace the stored document ``standing``, and topic ids; `FencedError` if another process writes, too."""
-    producer = clients.owner(names.announcer)
+    # This aborts the transaction of an earlier writer; a later writer aborts ours.
+    producer = clients.owner(names.announcer, "announcing the task")
     try:
         with translate_errors(clients.url, "announcing the task"):
-            # This aborts the transaction of an earlier writer; a later writer aborts ours.
-            producer.init_transactions()
             if models.refresh(TASK_PLACE).get(TASK) != standing:
                 raise FencedError("another process has announced a task")
             producer.begin_transaction()
@@ -188,19 +172,12 @@ class CrowdWriter:
 
     def __init__(self, clients: Clients, names: Names, read: Callable[[], CrowdMark | None]) -> None:
         self._url, self._names, self._read = clients.url, names, read
-        self._producer = clients.owner(names.shuffler, CROWD_MS)
-        try:
-            self._producer.init_transactions()
-        except BaseException as error:
-            self.close()
-            if isinstance(error, KafkaError):
-                raise translate(error, self._url, "taking over from a shuffler") from error
-            raise
+        self._producer = clients.owner(names.shuffler, "taking over from a shuffler", CROWD_MS)
 
     def claim(self, shuffler: str, replace: bool, released: bool) -> CrowdMark:
         """Write the shuffler's mark, unless it is there; see `Log.claim`."""
         found = self._read()
-        if check_claim(self._url, found, shuffler, replace, released):
+        if base.check_claim(self._url, found, shuffler, replace, released):
             found = CrowdMark(shuffler, 0)
             self._write((), found, 0)
         assert found is not None
@@ -208,7 +185,7 @@ class CrowdWriter:
 
     def append(self, messages: Iterable[tuple[int, Packed]], mark: CrowdMark, ms: int) -> None:
         """Write a crowd and its mark; see `Log.append_crowd`."""
-        check_mark(self._url, self._read(), mark)
+        base.check_mark(self._url, self._read(), mark)
         self._write(messages, mark, ms)
 
     def close(self) -> None:

@@ -52,8 +52,10 @@ def column_array(column: Any, what: str = "the column") -> NDArray[Any]:
         raise UserError(f"{what} is of the type {type(column).__name__}: give a list, an array or a series of values")
     column = _one_column(column, what)
     _check_type(column, what)
-    if isinstance(column, np.ndarray):
-        array = _whole(column)
+    if isinstance(column, np.ma.MaskedArray):
+        array = np.ma.filled(column, np.nan) if column.dtype.kind == "f" else _objects(column.tolist())
+    elif isinstance(column, np.ndarray) and column.dtype.kind in f"{_NUMBERS}O":
+        array = column
     else:
         numbers = _numbers_of(column)
         array = _objects(python_values(column, what)) if numbers is None else numbers
@@ -151,12 +153,6 @@ def _one_column(column: Any, what: str) -> Any:
     if single is None:
         raise UserError(f"{what} has the shape {shape}: give one column, (n,) or (n, 1)")
     return single
-
-
-def _whole(array: NDArray[Any]) -> NDArray[Any]:
-    if isinstance(array, np.ma.MaskedArray):
-        return np.ma.filled(array, np.nan) if array.dtype.kind == "f" else _objects(array.tolist())
-    return array if array.dtype.kind in _NUMBERS or array.dtype.kind == "O" else _objects(python_values(array))
 
 
 def _numbers_of(column: Any) -> NDArray[Any] | None:

@@ -199,9 +199,9 @@ class Clients:
             **_PLAIN,
         )
 
-    def owner(self, transactional_id: str, transaction_ms: int = TRANSACTION_MS) -> Any:
-        """Return a transactional producer, which fences the previous one with this id."""
-        return self._make(
+    def owner(self, transactional_id: str, doing: str, transaction_ms: int = TRANSACTION_MS) -> Any:
+        """Return a transactional producer, having fenced the previous one with this id and aborted its transaction."""
+        producer = self._make(
             TransactionalProducer,
             transactional_id=transactional_id,
             transaction_timeout_ms=transaction_ms,
@@ -215,6 +215,13 @@ class Clients:
             batch_size=256 * 1024,
             **_PLAIN,
         )
+        try:
+            with translate_errors(self.url, doing):
+                producer.init_transactions()
+        except BaseException:
+            producer.leave()
+            raise
+        return producer
 
     def _make(self, kind: Any, **arguments: Any) -> Any:
         made: list[Network] = []
