@@ -58,7 +58,10 @@ def borrowed(array: Any) -> Any:
 
 @cache
 def register() -> None:
-    """Register the compiled versions of these functions with numba."""
+    """Register the compiled versions of these functions with numba.
+
+    An overload maps the types of arguments to an implementation with the same parameters and annotations.
+    """
     from numba import carray, types
     from numba.extending import intrinsic, overload
 
@@ -75,29 +78,16 @@ def register() -> None:
 
     def view_of(dtype: Any) -> Any:
         pointer = pointer_to(dtype)
-
-        # Numba requires equal annotations on `view` and `array`.
-        def view(address: Any, size: Any) -> Any:
-            def array(address: Any, size: Any) -> Any:
-                return carray(pointer(address), size)
-
-            return array
-
-        return view
+        return lambda address, size: lambda address, size: carray(pointer(address), size)
 
     overload(integers_at)(view_of(types.int64))
     overload(words_at)(view_of(types.uint64))
     overload(numbers_at)(view_of(types.float64))
 
-    @overload(rows_at)  # type: ignore[untyped-decorator, unused-ignore]
-    def _rows_at(address: Any, rows: Any, columns: Any) -> Any:
-        pointer = pointer_to(types.float64)
-
-        def matrix(address: Any, rows: Any, columns: Any) -> Any:
-            return carray(pointer(address), (rows, columns))
-
-        return matrix
-
+    to_float = pointer_to(types.float64)
+    overload(rows_at)(
+        lambda address, rows, columns: lambda address, rows, columns: carray(to_float(address), (rows, columns))
+    )
     overload(is_compiled)(lambda: lambda: True)
 
     @overload(borrowed)  # type: ignore[untyped-decorator, unused-ignore]

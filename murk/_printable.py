@@ -5,33 +5,13 @@ import unicodedata
 from typing import Final
 
 # Characters without a visible glyph, though most of them count as printable.
-INVISIBLE: Final = (
+INVISIBLE: Final = re.compile(
     # Default_Ignorable_Code_Point of the Unicode Character Database: without a glyph of their own.
-    (0x00AD, 0x00AD),
-    (0x034F, 0x034F),
-    (0x061C, 0x061C),
-    (0x115F, 0x1160),
-    (0x17B4, 0x17B5),
-    (0x180B, 0x180F),
-    (0x200B, 0x200F),
-    (0x202A, 0x202E),
-    (0x2060, 0x206F),
-    (0x3164, 0x3164),
-    (0xFE00, 0xFE0F),
-    (0xFEFF, 0xFEFF),
-    (0xFFA0, 0xFFA0),
-    (0xFFF0, 0xFFF8),
-    (0x1BCA0, 0x1BCA3),
-    (0x1D173, 0x1D17A),
-    (0xE0000, 0xE0FFF),
+    r"[\u00AD\u034F\u061C\u115F-\u1160\u17B4-\u17B5\u180B-\u180F\u200B-\u200F\u202A-\u202E\u2060-\u206F\u3164"
+    r"\uFE00-\uFE0F\uFEFF\uFFA0\uFFF0-\uFFF8\U0001BCA0-\U0001BCA3\U0001D173-\U0001D17A\U000E0000-\U000E0FFF"
     # With a blank glyph: braille pattern blank, object replacement, Khitan filler, hieroglyphic blanks, null notehead.
-    (0x2800, 0x2800),
-    (0xFFFC, 0xFFFC),
-    (0x16FE4, 0x16FE4),
-    (0x13441, 0x13442),
-    (0x1D159, 0x1D159),
+    r"\u2800\uFFFC\U00016FE4\U00013441-\U00013442\U0001D159]"
 )
-_BLANK: Final = re.compile("[{}]".format("".join(f"{chr(first)}-{chr(last)}" for first, last in INVISIBLE)))
 # A tab counts as a space; a carriage return is allowed only at the end of a line.
 _PASSED: Final = re.compile(r"\t|\r?\n")
 
@@ -47,17 +27,14 @@ def unseen_character(text: str) -> tuple[int, str] | None:
     """
     if text.isascii() and text.replace("\n", "").isprintable():
         return None
-    for number, line in enumerate(_PASSED.sub(_kept, text.removeprefix("\ufeff")).split("\n"), 1):
+    shown = _PASSED.sub(lambda match: " " if match[0] == "\t" else "\n", text.removeprefix("\ufeff"))
+    for number, line in enumerate(shown.split("\n"), 1):
         if not _is_visible(line):
             at, character = next((at, one) for at, one in enumerate(line, 1) if not _is_visible(one))
             name = unicodedata.name(character, "")
             label = f"U+{ord(character):04X}" + (f" ({name})" if name else "")
             return number, f"character {at}, {label}, is invisible or hides text; remove it"
     return None
-
-
-def _kept(match: re.Match[str]) -> str:
-    return " " if match[0] == "\t" else "\n"
 
 
 def escaped(text: str) -> str:
@@ -70,7 +47,7 @@ def escaped(text: str) -> str:
 
 
 def _is_visible(text: str) -> bool:
-    return text.isprintable() and (text.isascii() or _BLANK.search(text) is None)
+    return text.isprintable() and (text.isascii() or INVISIBLE.search(text) is None)
 
 
 def _escape(character: str) -> str:

@@ -184,10 +184,8 @@ class Database:
         """Raise `MurkError` if the open file was deleted or replaced, since writes to it would be lost."""
         problem = ""
         if self._inode() != self._file:
-            problem = (
-                "was deleted or replaced while it was in use. Stop the other processes that use it, put the file back, "
-                "and start again"
-            )
+            remedy = "Stop the other processes that use it, put the file back, and start again"
+            problem = f"was deleted or replaced while it was in use. {remedy}"
         elif self._immutable and self._wal().exists():
             problem = "was opened for reading while no process wrote to it, and now one does: open it again"
         if problem:
@@ -253,9 +251,7 @@ class Database:
         return bool(count == 0 and self._pragma("application_id") == 0 and self._pragma("user_version") == 0)
 
     def _fill(self) -> None:
-        connection = self._connection
-        connection.execute("BEGIN IMMEDIATE")
-        try:
+        with self.write() as connection:
             # Another process may have created the tables meanwhile.
             if self._is_empty():
                 connection.execute("CREATE TABLE meta (key TEXT PRIMARY KEY, value NOT NULL) WITHOUT ROWID")
@@ -263,11 +259,6 @@ class Database:
                 make_tables(connection, self.kind.tables)
                 connection.execute("INSERT INTO meta VALUES (?, ?)", (self.kind.identity, secrets.token_hex(16)))
                 connection.execute(f"PRAGMA application_id = {self.kind.application_id}")
-            connection.execute("COMMIT")
-        except BaseException:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
-            raise
 
     def _verify(self) -> None:
         application_id = self._pragma("application_id")

@@ -19,8 +19,6 @@ _UNSEEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 def printable(text: str) -> str:
     r"""Return text with invisible characters escaped as in JSON; line feeds and tabs stay.
 
-    Examples
-    --------
     >>> printable("caf\udce9\x1b[2J.csv")
     'caf\\udce9\\u001b[2J.csv'
     """
@@ -38,15 +36,9 @@ def _shown(character: str) -> str:
 class MurkError(Exception):
     """Base class for errors that Murk raises on purpose; the command line exits with 1.
 
-    Parameters
-    ----------
-    words
-        The message.
-    code
-        A code listed in docs/errors.md; by default the general code of the module that raises the error.
+    ``words`` are the message, ``code`` one listed in docs/errors.md; by default that of the module that raises the
+    error.
 
-    Examples
-    --------
     >>> from murk.stream import open_log
     >>> try:
     ...     open_log("sqlite:///nowhere.db", create=False)

@@ -181,20 +181,10 @@ def _described(schema: Schema, source: Any) -> Schema:
 
 
 def _words(docstring: str) -> tuple[str, dict[str, str]]:
-    """First line of a numpydoc text, and what its section of parameters says of each."""
+    """First line of a docstring, and what its list says of each field."""
     summary = docstring.strip().splitlines()[0]
-    section = re.search(r"Parameters\n +-+\n(.*?)(?=\n\s*\n|\Z)", docstring, re.DOTALL)
-    words: dict[str, str] = {}
-    names: list[str] = []
-    lines = section[1].splitlines() if section else []
-    margin = min((len(line) - len(line.lstrip()) for line in lines if line.strip()), default=0)
-    for line in lines:
-        text = line.strip()
-        if len(line) - len(line.lstrip()) == margin:
-            names = text.split(", ")
-            continue
-        for name in names:
-            words[name] = f"{words.get(name, '')} {text}".strip()
+    items = re.findall(r"^ *- (``[^:]*``): (.*?)(?=\n *- ``|\n\s*\n|\s*\Z)", docstring, re.DOTALL | re.MULTILINE)
+    words = {name: " ".join(text.split()) for names, text in items for name in re.findall(r"``(\w+)``", names)}
     # Python's None is null on the wire.
     return summary, {name: text.replace("``", "`").replace("None", "null") for name, text in words.items()}
 

@@ -126,10 +126,7 @@ def name_of(value: Any) -> str:
 @lru_cache(maxsize=4096)
 def is_seen(character: str) -> bool:
     """Return whether a character may occur in a name: it is text and visible."""
-    code = ord(character)
-    if any(first <= code <= last for first, last in INVISIBLE):
-        return False
-    return unicodedata.category(character)[0] in _ALLOWED
+    return not INVISIBLE.match(character) and unicodedata.category(character)[0] in _ALLOWED
 
 
 def is_unicode(text: str) -> bool:

@@ -15,6 +15,7 @@ from murk.stream.messages.codec import MAX_MESSAGE
 
 if TYPE_CHECKING:
     from murk.stream.messages.packed import Fetched, Packed
+    from murk.stream.task.task import Task
 
 _PAGE = 4096  # messages read at once by `Log.releases`
 NO_LOG = "MURK-LOG-004"  # code of the error that there is no log at a URL
@@ -98,14 +99,14 @@ class UnreachableError(MurkError):
 class Membership(ABC):
     """A process's share of the chains, among all processes that learn from a log."""
 
-    shared: bool = False  # whether chains move between processes; otherwise losing one is an error
+    shared = False  # whether chains move between processes; otherwise losing one is an error
 
     @abstractmethod
     def chains(self) -> frozenset[int]:
         """Return the chains assigned to this process; call it often, since it also reports that the process is alive.
 
         Two processes may briefly be assigned the same chain: `Log.acquire` decides between them. Raises
-        ``UnreachableError`` if the assignment is unknown because the log cannot be reached.
+        ``UnreachableError`` if the log cannot be reached.
         """
 
     @abstractmethod
@@ -128,10 +129,9 @@ class AllChains(Membership):
 
 
 class Ownership(ABC):
-    """The exclusive right to write one chain's state, until another process takes the chain over.
+    """The exclusive right to write one chain's state, until another process takes the chain over and fences this one.
 
-    Taking over fences the previous owner: its later commits are refused as a whole. Comparing offsets would not stop a
-    worker that was suspended from overwriting a newer state.
+    Comparing offsets would not stop a worker that was suspended from overwriting a newer state.
     """
 
     chain: int
@@ -146,10 +146,9 @@ class Ownership(ABC):
     ) -> None:
         """Write state, offset, dead letters, newest model and newest estimate in one atomic, durable write.
 
-        A commit whose outcome is unknown may be repeated: a dead letter is identified by its place. A log that cannot
-        repeat it raises, and the chain must be acquired again. Raises ``FencedError`` if another process owns the
-        chain: nothing was written. Raises `MurkError` if the log could not write: either everything was written or
-        nothing.
+        A commit whose outcome is unknown may be repeated, unless the log raises and the chain must be acquired again.
+        Raises ``FencedError``, and writes nothing, if another process owns the chain; `MurkError` if the log could not
+        write: either everything was written or nothing.
         """
 
     def publish_uncommitted(self, model: bytes) -> None:  # noqa: B027 - optional
@@ -165,6 +164,7 @@ class Log(ABC):
 
     url: str  # for messages, without credentials
     model_name: str | None = None  # model whose states, estimates and owners these are; None: the task's own learner
+    _registered: Task | None = None
     # Whether a sender searches the log for a release whose arrival is unknown. Otherwise it sends the release again.
     readable_by_senders: bool = True
 
@@ -179,33 +179,43 @@ class Log(ABC):
 
     @abstractmethod
     def register_task(self, document: bytes) -> None:
-        """Create the task's streams and store its document (`Task.document`).
+        """Create the task's streams and store its document, once among concurrent processes.
 
-        Registering the same task again only updates its retention. If several processes register concurrently, exactly
-        one creates the streams. Raises `UserError` when the log carries another task, naming the keys that differ.
+        Registering the same task again only updates its retention. Raises `UserError` if the log carries another task.
         """
 
     @abstractmethod
     def document(self) -> bytes | None:
         """Return the registered task's document, or None."""
 
-    @property
-    @abstractmethod
-    def partitions(self) -> int:
-        """Number of partitions, which is the number of chains."""
+    def registered_task(self) -> Task:
+        """Return the registered task, read once; raise `UserError` if the log carries none."""
+        if self._registered is None:
+            from murk.stream.task.task import Task
+
+            document = self.document()
+            if document is None:
+                raise without_task(self.url)
+            self._registered = Task.from_document(document)
+        return self._registered
 
     @property
-    @abstractmethod
+    def partitions(self) -> int:
+        """Number of partitions, which is the number of chains."""
+        return self.registered_task().log.partitions
+
+    @property
     def simulated(self) -> bool:
         """Whether the log takes only simulated releases; otherwise it takes only real ones."""
+        return self.registered_task().simulated
 
     @abstractmethod
     def append(self, batch: Sequence[tuple[int, bytes]]) -> None:
         """Append (partition, message) pairs in order; all of them are durable on return.
 
-        A log in a file appends all or none. With a broker, it is unknown after an error which ones were appended;
-        sending them again is safe, since a release counts once. Raises `UserError`, and appends nothing, for an unknown
-        partition or a message longer than ``MAX_MESSAGE`` bytes; `MurkError` when the log could not write.
+        After an error, a log in a file has appended none, and a broker any of them: sending them again is safe, since a
+        release counts once. Raises `UserError`, and appends nothing, for an unknown partition or a message longer than
+        ``MAX_MESSAGE`` bytes; `MurkError` if the log could not write.
         """
 
     def crowd_mark(self) -> CrowdMark | None:
@@ -243,17 +253,13 @@ class Log(ABC):
 
     @abstractmethod
     def read(self, partition: int, offset: int, limit: int) -> list[Message]:
-        """Read at most ``limit`` messages from ``offset`` on, in order.
+        """Read at most ``limit`` messages from ``offset`` on, in order; none only if there is none yet.
 
-        To bound memory it may return fewer; it returns none only when there is none at or after ``offset`` yet. Raises
-        `MurkError` when retention has removed the message at ``offset``, or the log never reached it.
+        Raises `MurkError` if retention has removed the message at ``offset``, or the log never reached it.
         """
 
     def skip(self, partition: int, offset: int) -> int:
-        """Return the offset after records without a message, such as the end of a transaction.
-
-        Call it after a `read` from ``offset`` that returned none.
-        """
+        """Return the offset after records without a message, once a `read` from ``offset`` has returned none."""
         return offset
 
     def releases(self, partition: int | None = None) -> Iterator[Any]:
@@ -264,12 +270,8 @@ class Log(ABC):
         what no honest device sends. Reading costs nobody further budget. Raises `UserError` if the log carries no task.
         """
         from murk.stream.messages.wire import DuplicateWindow, Replay
-        from murk.stream.task.task import Task
 
-        document = self.document()
-        if document is None:
-            raise UserError(f"{self.url} carries no task yet: nothing was released to it", code="MURK-LOG-003")
-        task = Task.from_document(document)
+        task = self.registered_task()
         of_task = task.release_kind, task.hash, task.simulated, task.privacy.levels
         for number in range(self.partitions) if partition is None else [partition]:
             replay = Replay(*of_task, number, DuplicateWindow(task.duplicates))
@@ -303,10 +305,9 @@ class Log(ABC):
         """Return a chain's newest model, or None."""
 
     def cached_model(self, chain: int) -> tuple[bytes | None, int]:
-        """Return a chain's newest model and the end of its partition, for devices.
+        """Return a chain's newest model and the end of its partition, for devices, even while a log is unreachable.
 
-        They may be a moment old, and are returned even while a remote log is unreachable. The model is never newer than
-        the end.
+        They may be a moment old. The model is never newer than the end.
         """
         return self.model(chain), self.end(chain)
 
@@ -324,9 +325,9 @@ class Log(ABC):
         return {}
 
     def join(self, name: str | None = None) -> Membership:
-        """Share the chains with all processes that join; on a log in a file, the newest process learns all of them.
+        """Share the chains with all processes that join; a learner that joins again under its ``name`` keeps its own.
 
-        A learner that joins again under the same ``name`` keeps its chains.
+        On a log in a file, the newest process learns all chains.
         """
         return AllChains(range(self.partitions))
 
@@ -352,8 +353,8 @@ class Log(ABC):
     def trim(self, before: float) -> int:
         """Delete messages and dead letters appended before a time (seconds since 1970); return the number of messages.
 
-        Messages that are not yet committed, and those that the window for duplicates may still need, are kept. A log
-        that applies its retention itself does nothing, nor does a log opened for a model.
+        Messages that are not committed, or that the window for duplicates may need, are kept. A log that applies its
+        retention itself does nothing, nor does a log opened for a model.
         """
 
     @abstractmethod
@@ -401,6 +402,12 @@ def check_range(log: Log, partition: int, offset: int) -> None:
         )
 
 
+def without_task(url: str) -> UserError:
+    """Return the error for a log whose task is needed and not registered yet."""
+    words = f"{url} carries no task yet: announce one first, with `murk topics` or `murk run`"
+    return UserError(words, code="MURK-LOG-003")
+
+
 def _without_crowds(url: str) -> UserError:
     return UserError(f"a shuffler cannot use {url}: give a log in a file (sqlite:) or on a cluster (kafka:)")
 
@@ -417,9 +424,8 @@ def not_an_intake(url: str) -> UserError:
 def check_mark(url: str, found: CrowdMark | None, wanted: CrowdMark) -> None:
     """Raise ``FencedError`` unless a log's mark allows its shuffler to append the crowd that leads to ``wanted``."""
     if found is None or found.shuffler != wanted.shuffler or found.crowds != wanted.crowds - 1:
-        raise FencedError(
-            f"another shuffler has taken {url} over; this one stops and appended nothing. Run one shuffler per log",
-        )
+        words = f"another shuffler has taken {url} over; this one stops and appended nothing. Run one shuffler per log"
+        raise FencedError(words)
 
 
 def check_claim(url: str, found: CrowdMark | None, shuffler: str, replace: bool, released: bool) -> bool:

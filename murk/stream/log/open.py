@@ -72,7 +72,7 @@ def find_logs(url: str, names: Sequence[str] = ()) -> list[str]:
 
 
 def name_in(url: str) -> str | None:
-    """Return the name of a cluster's log, which is its task's unless `murk topics` was given another, from its URL.
+    """Return the name of a cluster's log from its URL: its task's unless `murk topics` was given another.
 
     >>> name_in("kafka://localhost:9092/third-child"), name_in("kafka://localhost:9092"), name_in("sqlite:///log.db")
     ('third-child', None, None)
@@ -84,10 +84,8 @@ def name_in(url: str) -> str | None:
 def _open_sqlite(url: str, *, create: bool, name: str | None, model: str | None = None) -> Log:
     rest = url.partition("://")[2]
     if not rest.startswith("/"):
-        remedy = (
-            f"write sqlite:///{rest} for a path relative to the working directory, sqlite:////PATH for an absolute one"
-        )
-        raise UserError(f"{url!r} lacks a slash: {remedy}", code=ADDRESS)
+        relative = f"write sqlite:///{rest} for a path relative to the working directory"
+        raise UserError(f"{url!r} lacks a slash: {relative}, sqlite:////PATH for an absolute one", code=ADDRESS)
     path = rest[1:]
     if not path or path == ":memory:" or path.endswith("/") or "\0" in path:
         raise UserError(f"{url!r} names no file: write sqlite:///PATH (a log is a file)", code=ADDRESS)

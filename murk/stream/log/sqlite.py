@@ -14,7 +14,6 @@ import time
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import accumulate, count, repeat
 from operator import itemgetter
 from pathlib import Path
@@ -22,25 +21,10 @@ from typing import TYPE_CHECKING, Any
 
 from murk._sqlite import Database, FileKind, Kinds
 from murk.errors import UserError
-from murk.stream.log.base import (
-    Checkpoint,
-    CrowdMark,
-    Dead,
-    DeadLetter,
-    Log,
-    Message,
-    Ownership,
-    check_claim,
-    check_mark,
-    check_partition,
-    check_range,
-    check_size,
-    check_sizes,
-    not_an_intake,
-    taken_over,
-)
+from murk.stream.log import base
+from murk.stream.log.base import Checkpoint, CrowdMark, Dead, DeadLetter, Log, Message, Ownership
 from murk.stream.messages.state import KEY
-from murk.stream.task.task import Task, check_task_change
+from murk.stream.task.task import check_task_change
 
 if TYPE_CHECKING:
     from murk.stream.messages.packed import Fetched, Packed
@@ -115,15 +99,11 @@ def unpack(rows: Iterable[tuple[int, int, int, bytes]]) -> list[Message]:
         if number == 1:
             messages.append(new(Message, (offset, appended, value)))
         else:
-            fields = zip(count(offset), repeat(appended), _split(number, value), strict=False)
-            messages += map(new, repeat(Message), fields)
+            ends = [*accumulate(_sizes(number, value), initial=_SIZE * number)]
+            values = map(value.__getitem__, map(slice, ends, ends[1:]))
+            messages += map(new, repeat(Message), zip(count(offset), repeat(appended), values, strict=False))
         end = offset + number
     return messages
-
-
-def _split(number: int, value: bytes) -> list[bytes]:
-    ends = [*accumulate(_sizes(number, value), initial=_SIZE * number)]
-    return [*map(value.__getitem__, map(slice, ends, ends[1:]))]
 
 
 def _sizes(number: int, value: bytes) -> tuple[int, ...]:
@@ -136,21 +116,13 @@ def _sizes(number: int, value: bytes) -> tuple[int, ...]:
     return sizes
 
 
-@dataclass(frozen=True)
-class States:
+class _States:
     """The table that holds the chains' states of the task's own learner, or of a model's."""
 
-    model: str | None = None
-
-    @property
-    def table(self) -> str:
-        """Name of the table."""
-        return "states" if self.model is None else "model_states"
-
-    @property
-    def estimate_key(self) -> str:
-        """Key of the newest estimate."""
-        return KEY.decode() if self.model is None else f"{KEY.decode()} {self.model}"
+    def __init__(self, model: str | None) -> None:
+        self.model = model
+        self.table = "states" if model is None else "model_states"
+        self.estimate_key = KEY.decode() if model is None else f"{KEY.decode()} {model}"
 
     def checkpoints(self, database: Database, chain: int, epoch: int | None = None) -> list[Checkpoint]:
         """Return a chain's committed checkpoint; [] if there is none, or if a given epoch is not the current one."""
@@ -171,7 +143,6 @@ class States:
         return Checkpoint(None, rows[0][0] if rows else 0)
 
     def condition(self, chain: int, epoch: int | None = None) -> tuple[str, tuple[Any, ...]]:
-        """Return the SQL condition for a chain's row, and its values."""
         own = self.model is None
         where, values = ("chain = ?", (chain,)) if own else ("chain = ? AND model = ?", (chain, self.model))
         return (where, values) if epoch is None else (f"{where} AND epoch = ?", (*values, epoch))
@@ -196,33 +167,31 @@ def _crowd_mark(value: object) -> CrowdMark | None:
     return CrowdMark(shuffler, int(crowds)) if crowds.isdigit() else None
 
 
-class Epoch(Ownership):
+class _Epoch(Ownership):
     """Ownership of a chain: the epoch that its row of states had when the chain was acquired."""
 
     def __init__(
-        self, url: str, database: Database, chain: int, epoch: int, clock: Callable[[], float], states: States
+        self, url: str, database: Database, chain: int, epoch: int, clock: Callable[[], float], states: _States
     ) -> None:
         self.chain, self._url, self._database = chain, url, database
         self._epoch, self._clock, self._states = epoch, clock, states
 
     def load(self) -> Checkpoint:
-        """Read the state and offset of the last commit."""
         rows = self._states.checkpoints(self._database, self.chain, self._epoch)
         if not rows:
-            raise taken_over(self.chain, self._url)
+            raise base.taken_over(self.chain, self._url)
         return rows[0]
 
     def commit(
         self, state: bytes, offset: int, dead: Dead = (), model: bytes | None = None, estimate: bytes | None = None
     ) -> None:
-        """Write everything in one transaction, if this is still the chain's owner."""
         where, values = self._states.condition(self.chain, self._epoch)
         with self._database.write() as connection:
             written = connection.execute(
                 f'UPDATE {self._states.table} SET state = ?, "offset" = ? WHERE {where}', (state, offset, *values)
             ).rowcount
             if written != 1:
-                raise taken_over(self.chain, self._url)
+                raise base.taken_over(self.chain, self._url)
             # The task's own learner lists dead letters; a model only counts them.
             if dead and self._states.model is None:
                 now = int(self._clock())
@@ -239,7 +208,7 @@ class Epoch(Ownership):
                 connection.execute("INSERT OR REPLACE INTO estimates VALUES (?, ?)", row)
 
     def close(self) -> None:
-        """Do nothing: the epoch stays until another process takes the chain over."""
+        pass  # the epoch stays until another process takes the chain over
 
 
 class SqliteLog(Log):
@@ -260,23 +229,20 @@ class SqliteLog(Log):
         model: str | None = None,
     ) -> None:
         self.url, self.model_name = f"sqlite:///{path}", model
-        self._states, self._clock = States(model), clock
+        self._states, self._clock = _States(model), clock
         self._database = Database(path, LOG_FILE, create=create, timeout=timeout)
         self._identity = str(self._meta("identity"))
-        self._task: Task | None = None
         self._upgraded = False
         self._heard: dict[int, tuple[float, tuple[bytes | None, int]]] = {}
 
     @property
     def identity(self) -> str:
-        """Random name drawn when the file was created."""
         return self._identity
 
     def prepare(self, document: bytes) -> None:
-        """Do nothing: the file is all that is needed."""
+        pass  # the file is all that is needed
 
     def register_task(self, document: bytes) -> None:
-        """Create the task's partitions and chains in one transaction; see `Log.register_task`."""
         # Without a change nothing is written, so that a read-only log can be used.
         if check_task_change(self.url, self.document(), document) is None:
             return
@@ -287,40 +253,27 @@ class SqliteLog(Log):
                 numbers = [(number,) for number in range(task.log.partitions)]
                 connection.executemany("INSERT OR IGNORE INTO streams VALUES (?, 0, 0)", numbers)
                 connection.executemany("INSERT OR IGNORE INTO states VALUES (?, 0, 0, NULL)", numbers)
-        self._task = task
+        self._registered = task
 
     def document(self) -> bytes | None:
-        """Return the registered task's document."""
         value = self._meta("document")
         return value.encode() if isinstance(value, str) else value
 
-    @property
-    def partitions(self) -> int:
-        """Number of partitions."""
-        return self._announced().log.partitions
-
-    @property
-    def simulated(self) -> bool:
-        """Whether releases are simulated."""
-        return self._announced().simulated
-
     def append(self, batch: Sequence[tuple[int, bytes]]) -> None:
-        """Append a batch in one transaction; see `Log.append`."""
-        check_sizes(batch)
+        base.check_sizes(batch)
         messages: defaultdict[int, list[bytes]] = defaultdict(list)
         for partition, value in batch:
             messages[partition].append(value)
         for partition in messages:
-            check_partition(self, partition)
+            base.check_partition(self, partition)
         if not messages:
             return
         with self._database.write() as connection:
             if not self._is_upgraded():
                 upgrade(connection)
             if self.crowd_mark() is not None:
-                raise not_an_intake(self.url)
-            # Read under the lock, so that times grow with offsets.
-            now = int(self._clock())
+                raise base.not_an_intake(self.url)
+            now = int(self._clock())  # read under the lock, so that times grow with offsets
             for partition, values in messages.items():
                 self._insert(connection, partition, len(values), pack(values), now)
 
@@ -339,35 +292,31 @@ class SqliteLog(Log):
             offset += number
 
     def crowd_mark(self) -> CrowdMark | None:
-        """Return which shuffler appends to this log."""
         return _crowd_mark(self._meta(_MARK))
 
     def claim(self, shuffler: str, *, replace: bool = False) -> CrowdMark:
-        """Reserve the log for a shuffler; see `Log.claim`."""
         with self._database.write() as connection:
             found = self.crowd_mark()
-            if check_claim(self.url, found, shuffler, replace, any(self.ends())):
+            if base.check_claim(self.url, found, shuffler, replace, any(self.ends())):
                 connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (_MARK, f"{shuffler}:0"))
                 found = CrowdMark(shuffler, 0)
         assert found is not None
         return found
 
     def append_crowd(self, messages: Iterable[tuple[int, Packed]], mark: CrowdMark) -> None:
-        """Append a crowd and its mark in one transaction; see `Log.append_crowd`."""
         with self._database.write() as connection:
             if not self._is_upgraded():
                 upgrade(connection)
-            check_mark(self.url, self.crowd_mark(), mark)
+            base.check_mark(self.url, self.crowd_mark(), mark)
             now = int(self._clock())
             for partition, packed in messages:
-                check_size(int(packed.sizes.max(initial=0)))
+                base.check_size(int(packed.sizes.max(initial=0)))
                 self._insert(connection, partition, len(packed), _rows_of(packed.data, packed.sizes.tolist()), now)
             row = (_MARK, f"{mark.shuffler}:{mark.crowds}")
             connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", row)
 
     def discard(self, partition: int, offset: int) -> None:
-        """Delete and overwrite messages; see `Log.discard`."""
-        check_partition(self, partition)
+        base.check_partition(self, partition)
         begin, offset = self.begin(partition), min(offset, self.end(partition))
         if begin >= offset:
             return
@@ -377,7 +326,6 @@ class SqliteLog(Log):
         self._database.overwrite()
 
     def read(self, partition: int, offset: int, limit: int) -> list[Message]:
-        """Read up to ``limit`` messages, or `READ_BYTES` of them; see `Log.read`."""
         rows, end = self._rows(partition, offset, limit)
         try:
             messages = unpack(rows)
@@ -385,11 +333,10 @@ class SqliteLog(Log):
             raise self._database.damaged(str(error)) from error
         messages = messages[bisect_left(messages, offset, key=_OFFSET) : bisect_left(messages, end, key=_OFFSET)]
         if not messages or messages[0].offset != offset:
-            check_range(self, partition, offset)
+            base.check_range(self, partition, offset)
         return messages
 
     def fetch(self, partition: int, offset: int, limit: int) -> Fetched:
-        """Read messages in one piece; see `Log.fetch`."""
         import numpy as np
 
         from murk.stream.messages.packed import Fetched, Packed
@@ -413,37 +360,31 @@ class SqliteLog(Log):
         except ValueError as error:
             raise self._database.damaged(str(error)) from error
         if not offsets or offsets[0] != offset:
-            check_range(self, partition, offset)
+            base.check_range(self, partition, offset)
         packed = Packed(b"".join(pieces), np.cumsum(sizes, dtype=np.int64))
         return Fetched(np.array(offsets, np.int64), np.array(times, np.int64), packed)
 
     def _rows(self, partition: int, offset: int, limit: int) -> tuple[list[Any], int]:
         """Return the rows that hold messages from an offset on, and the offset at which to stop."""
-        check_partition(self, partition)
+        base.check_partition(self, partition)
         end = min(offset + max(limit, 0), _LAST)
         values = (partition, end, partition, offset, partition, offset)
         return self._from_batches(_READ, values, (int, int, int, bytes)), end
 
     def begin(self, partition: int) -> int:
-        """Return the offset of the oldest message."""
-        check_partition(self, partition)
         return self._stream("begin", partition)
 
     def end(self, partition: int) -> int:
-        """Return the offset of the next message."""
-        check_partition(self, partition)
         return self._stream('"end"', partition)
 
     def publish(self, chain: int, message: bytes) -> None:
-        """Replace a chain's newest model."""
-        check_partition(self, chain)
+        base.check_partition(self, chain)
         with self._database.write() as connection:
             connection.execute("INSERT OR REPLACE INTO models VALUES (?, ?)", (chain, message))
         self._heard.pop(chain, None)
 
     def model(self, chain: int) -> bytes | None:
-        """Return a chain's newest model."""
-        check_partition(self, chain)
+        base.check_partition(self, chain)
         rows = self._database.query("SELECT message FROM models WHERE chain = ?", (chain,), (bytes,))
         return bytes(rows[0][0]) if rows else None
 
@@ -456,7 +397,7 @@ class SqliteLog(Log):
             return known[1]
         rows = self._database.query(_MODEL_AND_END, (chain,))
         if not rows:
-            check_partition(self, chain)
+            base.check_partition(self, chain)
             raise self._incomplete(chain)
         message, end = row = rows[0]
         if not (message is None or type(message) is bytes) or type(end) is not int:
@@ -467,11 +408,9 @@ class SqliteLog(Log):
 
     @property
     def takes_estimates(self) -> bool:
-        """True: the table of estimates is created when needed."""
-        return True
+        return True  # their table is created when needed
 
     def estimate(self) -> bytes | None:
-        """Return the newest published estimate."""
         if not self._database.query("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'estimates'"):
             return None
         key = (self._states.estimate_key,)
@@ -479,8 +418,7 @@ class SqliteLog(Log):
         return bytes(rows[0][0]) if rows else None
 
     def checkpoint(self, chain: int) -> Checkpoint:
-        """Read a chain's committed state and offset without owning it."""
-        check_partition(self, chain)
+        base.check_partition(self, chain)
         rows = self._states.checkpoints(self._database, chain)
         if rows:
             return rows[0]
@@ -489,19 +427,17 @@ class SqliteLog(Log):
         raise self._incomplete(chain)
 
     def acquire(self, chain: int) -> Ownership:
-        """Take over a chain: its epoch grows by one."""
-        check_partition(self, chain)
+        base.check_partition(self, chain)
         with self._database.write() as connection:
             epoch = self._states.take(connection, chain)
         if epoch is None:
             raise self._incomplete(chain)
-        return Epoch(self.url, self._database, chain, epoch, self._clock, self._states)
+        return _Epoch(self.url, self._database, chain, epoch, self._clock, self._states)
 
     def dead_letters(self, partition: int | None = None) -> Iterator[DeadLetter]:
-        """Iterate over dead letters, a page at a time."""
         partitions = range(self.partitions) if partition is None else [partition]
         for number in partitions:
-            check_partition(self, number)
+            base.check_partition(self, number)
             last = -1
             # Page by page: a statement that stays open prevents WAL checkpoints.
             while rows := self._database.query(
@@ -514,10 +450,9 @@ class SqliteLog(Log):
                 last = rows[-1][1]
 
     def trim(self, before: float) -> int:
-        """Remove old messages in transactions of `TRIM_CHUNK`; see `Log.trim`."""
         if self.model_name is not None:
             return 0
-        window = self._announced().duplicates
+        window = self.registered_task().duplicates
         removed = 0
         for partition in range(self.partitions):
             committed = self._database.query('SELECT "offset" FROM states WHERE chain = ?', (partition,), (int,))
@@ -574,7 +509,6 @@ class SqliteLog(Log):
                     raise
 
     def close(self) -> None:
-        """Close the file."""
         self._database.close()
 
     def _meta(self, key: str) -> Any:
@@ -582,6 +516,7 @@ class SqliteLog(Log):
         return rows[0][0] if rows else None
 
     def _stream(self, column: str, partition: int) -> int:
+        base.check_partition(self, partition)
         rows = self._database.query(f'SELECT {column} FROM streams WHERE "partition" = ?', (partition,), (int,))
         if not rows:
             raise self._incomplete(partition)
@@ -592,11 +527,3 @@ class SqliteLog(Log):
             f"the log {self._database.path} is damaged (partition {number} of its task is missing) and was not "
             "changed: restore it from a copy"
         )
-
-    def _announced(self) -> Task:
-        if self._task is None:
-            document = self.document()
-            if document is None:
-                raise UserError(f"{self.url} carries no task yet: announce one (as murk run does)", code="MURK-LOG-003")
-            self._task = Task.from_document(document)
-        return self._task

@@ -46,8 +46,7 @@ _Message = TypeVar("_Message", bound=BaseModel)
 class RejectedError(MurkError):
     """Raised for a message that must not be learned from.
 
-    ``reason`` is one of `REASONS` and is used as a metrics label. ``detail`` may quote the sender's bytes, bounded and
-    escaped to printable ASCII.
+    ``reason`` is one of `REASONS`. ``detail`` may quote the sender's bytes, bounded and escaped to printable ASCII.
     """
 
     def __init__(self, reason: Reason, detail: str) -> None:
@@ -170,8 +169,7 @@ def excerpt(text: str | bytes, limit: int = EXCERPT) -> str:
 @cache
 def _parser(model: type[_Message]) -> Callable[[bytes, int], _Message]:
     validate: Callable[[bytes], _Message] = model.__pydantic_validator__.validate_json
-    names = set(model.model_fields)
-    fields = len(names)
+    names, fields = set(model.model_fields), len(model.model_fields)
 
     def parse(data: bytes, max_bytes: int) -> _Message:
         if len(data) > max_bytes:

@@ -53,22 +53,13 @@ _WIRE = ConfigDict(
 class Release(BaseModel):
     """Base class for releases; each protocol has its own kind.
 
-    Parameters
-    ----------
-    id
-        128 random bits as 32 hex digits, independent of person and record.
-    task
-        Hash of the task, 64 hex digits.
-    level
-        Name of one of the task's levels: the mechanism that was used.
-    chain
-        Chain (partition) that learns from the release, drawn independently of person and record.
-    payload
-        Integers that the mechanism released.
-    time, expires
-        Seconds since 1970, truncated to the task's granularity.
-    simulated
-        Whether the noise was simulated (seeded) rather than secure.
+    - ``id``: 128 random bits as 32 hex digits, independent of person and record.
+    - ``task``: Hash of the task, 64 hex digits.
+    - ``payload``: Integers that the mechanism released.
+    - ``level``: Name of one of the task's levels: the mechanism that was used.
+    - ``chain``: Chain (partition) that learns from the release, drawn independently of person and record.
+    - ``time``, ``expires``: Seconds since 1970, truncated to the task's granularity.
+    - ``simulated``: Whether the noise was simulated (seeded) rather than secure.
 
     Raises
     ------
@@ -98,13 +89,9 @@ class Release(BaseModel):
 class GradientRelease(Release):
     """One privatized gradient.
 
-    Parameters
-    ----------
-    chain, version
-        Chain (partition) at whose iterate the gradient was computed, and the number of releases that the chain had
-        learned by then.
-    payload
-        Integers that the mechanism released, one for each dimension.
+    - ``chain``, ``version``: Chain (partition) at whose iterate the gradient was computed, and the number of releases
+      that the chain had learned by then.
+    - ``payload``: Integers that the mechanism released, one for each dimension.
 
     Examples
     --------
@@ -120,17 +107,11 @@ class GradientRelease(Release):
 class ScoreRelease(Release):
     """One person's privatized answer to one question of an epoch, drawn independently of the record.
 
-    Parameters
-    ----------
-    version
-        Number of releases, of the chain or of all chains that share models, at which the epoch of the answered model
-        began.
-    question
-        What was asked. ``score``: the bounded score, one number for each coded feature and the constant, K - 1 times as
-        many for K classes. ``scatter`` and ``curvature``: the upper triangle of a symmetric matrix of them, row by row.
-        ``inside``: whether the target is in the model's prediction set, one number.
-    payload
-        Integers that the mechanism released.
+    - ``version``: Number of releases, of the chain or of all chains that share models, at which the epoch of the
+      answered model began.
+    - ``question``: What was asked. ``score``: the bounded score, one number for each coded feature and the constant,
+      K - 1 times as many for K classes. ``scatter`` and ``curvature``: the upper triangle of a symmetric matrix of
+      them, row by row. ``inside``: whether the target is in the model's prediction set, one number.
     """
 
     kind: Literal["score"] = "score"
@@ -141,13 +122,10 @@ class ScoreRelease(Release):
 class ExampleRelease(Release):
     """One privatized example: its direction, its features and target, or their product, randomized once (IWP-SGD).
 
-    Parameters
-    ----------
-    payload
-        Integers that the mechanism released. ``release: directions``: the features over the record's length (times the
-        label), 1 and the target over that length, and whether the target is missing. ``release: joint``: the features
-        times the label with the constant last (binary target), or the features and the scaled target (real target).
-        ``release: separate``: the features and the target, each randomized by itself.
+    - ``payload``: Integers that the mechanism released. ``release: directions``: the features over the record's length
+      (times the label), 1 and the target over that length, and whether the target is missing. ``release: joint``: the
+      features times the label with the constant last (binary target), or the features and the scaled target (real
+      target). ``release: separate``: the features and the target, each randomized by itself.
     """
 
     kind: Literal["example"] = "example"
@@ -156,10 +134,8 @@ class ExampleRelease(Release):
 class MomentRelease(Release):
     """One person's privatized moments x x' and x y, randomized once (public-data GLM).
 
-    Parameters
-    ----------
-    payload
-        Integers that the mechanism released: the upper triangle of x x' without the constant's own entry, then x y.
+    - ``payload``: Integers that the mechanism released: the upper triangle of x x' without the constant's own entry,
+      then x y.
     """
 
     kind: Literal["moment"] = "moment"
@@ -188,17 +164,12 @@ class PackedRelease(Release):
 class SketchRelease(PackedRelease):
     """One window of an organisation's records, mixed and randomized (GaussMix).
 
-    Parameters
-    ----------
-    rows
-        Number of rows of the sketch.
-    records
-        Number of records in the window. It is public: neighbouring data sets differ in the content of a record.
-    spread
-        Standard deviation of the added noise over the records' bound C: a function of public settings and, where the
-        task's method releases it, of the noisy least eigenvalue.
-    payload
-        The integers of all rows, row by row, in base64 of little-endian 64-bit integers.
+    - ``rows``: Number of rows of the sketch.
+    - ``records``: Number of records in the window. It is public: neighbouring data sets differ in the content of a
+      record.
+    - ``spread``: Standard deviation of the added noise over the records' bound C: a function of public settings and,
+      where the task's method releases it, of the noisy least eigenvalue.
+    - ``payload``: The integers of all rows, row by row, in base64 of little-endian 64-bit integers.
     """
 
     kind: Literal["sketch"] = "sketch"
@@ -210,13 +181,10 @@ class SketchRelease(PackedRelease):
 class GramRelease(PackedRelease):
     """The privatized second moments of one window of an organisation's records (GaussMix with ``method: moments``).
 
-    Parameters
-    ----------
-    records
-        Number of records in the window. It is public: neighbouring data sets differ in the content of a record.
-    payload
-        Integers of the upper triangle of the matrix of features, constant and target, row by row, in base64 of
-        little-endian 64-bit integers.
+    - ``records``: Number of records in the window. It is public: neighbouring data sets differ in the content of a
+      record.
+    - ``payload``: Integers of the upper triangle of the matrix of features, constant and target, row by row, in base64
+      of little-endian 64-bit integers.
     """
 
     kind: Literal["gram"] = "gram"
@@ -229,16 +197,12 @@ class NewtonRelease(PackedRelease):
     The first records are released as second moments, from which a model follows. The other records are released as
     their scores and information at that model.
 
-    Parameters
-    ----------
-    records
-        Number of records in the window, the first ones included. It is public: neighbouring data sets differ in the
-        content of a record.
-    model
-        The model's coefficients, features and then the constant, finite: a function of the first part's integers alone.
-    payload
-        Integers of both upper triangles, the first part's and then the other's, each row by row, in base64 of
-        little-endian 64-bit integers.
+    - ``records``: Number of records in the window, the first ones included. It is public: neighbouring data sets differ
+      in the content of a record.
+    - ``model``: The model's coefficients, features and then the constant, finite: a function of the first part's
+      integers alone.
+    - ``payload``: Integers of both upper triangles, the first part's and then the other's, each row by row, in base64
+      of little-endian 64-bit integers.
     """
 
     kind: Literal["newton"] = "newton"
@@ -264,14 +228,11 @@ KINDS: Final[dict[str, type[Release]]] = {
 class IterateMessage(BaseModel):
     """One published model of a chain, which a device reads before it computes its gradient or score.
 
-    Parameters
-    ----------
-    task
-        Hash of the task, 64 hex digits.
-    chain, version
-        The chain (the first of those that share models), and the number of releases that it (they) had learned.
-    iterate
-        The model's numbers, finite; JSON preserves float64 exactly. For gradients they are the iterate's coordinates.
+    - ``task``: Hash of the task, 64 hex digits.
+    - ``chain``, ``version``: The chain (the first of those that share models), and the number of releases that it
+      (they) had learned.
+    - ``iterate``: The model's numbers, finite; JSON preserves float64 exactly. For gradients they are the iterate's
+      coordinates.
     """
 
     model_config = _WIRE

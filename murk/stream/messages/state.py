@@ -4,8 +4,7 @@ A state is JSON with an explicit schema, so that a monitor or another version ca
 write arrays as base64 of little-endian float64 (`pack`).
 
 The trail of a chain is the history of its estimate. Its points lie on a grid of counts, four per octave: 1, 2, ..., 8,
-10, 12, 14, 16, 20, ... If there are too many points, every second one is dropped. The grid depends on the count alone
-and times are the log's, so that a replay gives the same points.
+10, 12, 14, 16, 20, ... If there are too many points, every second one is dropped. A replay gives the same points.
 """
 
 from __future__ import annotations
@@ -38,19 +37,12 @@ _Counts = Annotated[list[_Count], Field(max_length=MOST_POINTS)]
 _STRICT = ConfigDict(defer_build=True, strict=True, frozen=True, extra="forbid")
 
 
-class Estimated(Protocol):
-    """Estimate from which a point is made."""
-
+class _Estimated(Protocol):
     @property
-    def values(self) -> NDArray[np.float64]:
-        """Coefficients."""
-
-    def half_widths(self, level: float = 0.95) -> NDArray[np.float64]:
-        """Half-widths of the intervals, infinite where unknown."""
-
+    def values(self) -> NDArray[np.float64]: ...
     @property
-    def standard_error(self) -> float:
-        """Root of the summed squared standard errors."""
+    def standard_error(self) -> float: ...  # root of the summed squared standard errors
+    def half_widths(self, level: float = 0.95) -> NDArray[np.float64]: ...  # infinite where unknown
 
 
 class Estimating(Protocol):
@@ -64,7 +56,7 @@ class Estimating(Protocol):
     def coefficients(self) -> int:
         """Number of coefficients of the estimate."""
 
-    def estimate(self) -> Estimated:
+    def estimate(self) -> _Estimated:
         """Return the estimate, without changing the learner."""
 
     def state_dict(self) -> dict[str, Any]:
@@ -74,16 +66,11 @@ class Estimating(Protocol):
 class Trail(BaseModel):
     """History of a chain's estimate: at most 200 points, at counts that are evenly spread on a logarithmic scale.
 
-    Parameters
-    ----------
-    counts
-        Releases that the chain had learned at each point.
-    times
-        When the log appended the newest release of each point, in seconds since 1970, truncated to the task's
-        granularity; never decreasing.
-    numbers
-        For each point p coefficients, the p half-widths of their 95% intervals, and the standard error, infinite where
-        unknown: base64 of little-endian float32.
+    - ``counts``: Releases that the chain had learned at each point.
+    - ``times``: When the log appended the newest release of each point, in seconds since 1970, truncated to the task's
+      granularity; never decreasing.
+    - ``numbers``: For each point p coefficients, the p half-widths of their 95% intervals, and the standard error,
+      infinite where unknown: base64 of little-endian float32.
     """
 
     model_config = _STRICT
@@ -115,14 +102,12 @@ class TrailRecorder:
     def __init__(self, start: Trail, coefficients: int, first: int, where: str) -> None:
         self._first = first
         self._most = most_points(coefficients)
-        self._counts, self._times = list(start.counts), list(start.times)
-        self._rows = list(start.table(coefficients, where))
+        self._points = [*zip(start.counts, start.times, start.table(coefficients, where), strict=True)]
         self.trail = start
 
     def forget(self) -> None:
         """Drop all points."""
-        self._counts, self._times, self._rows = [], [], []
-        self.trail = Trail()
+        self._points, self.trail = [], Trail()
 
     def next(self, count: int) -> int | None:
         """Return the next grid count above ``count``; None where the task has no trail."""
@@ -131,7 +116,8 @@ class TrailRecorder:
         index = max(_grid_index(count + 1), _grid_index(self._first))
         while index % _stride(index, self._first, self._most):
             index += 1
-        return _grid_count(index)
+        exponent = max(0, index // _OCTAVE - 1)
+        return (index - _OCTAVE * exponent) << exponent
 
     def add_if_due(self, learner: Estimating, time: int) -> None:
         """Add a point if the learner's number of releases is on the grid; ``time`` is when the newest was appended."""
@@ -142,7 +128,7 @@ class TrailRecorder:
     def record(self, learner: Estimating, time: int) -> None:
         """Add a point at the learner's number of releases, if that has grown and the task has a trail."""
         count = learner.n_releases
-        if not self._most or count <= max(self._counts, default=0):
+        if not self._most or count <= max(self.trail.counts, default=0):
             return
         if len(json.dumps(learner.state_dict())) + trail_bytes(learner.coefficients) + _OVERHEAD > MAX_STATE:
             # This depends on the learner's state alone, so that a replay decides the same.
@@ -155,21 +141,19 @@ class TrailRecorder:
             return
         self.add(count, time, estimate)
 
-    def add(self, count: int, time: int, estimate: Estimated) -> None:
+    def add(self, count: int, time: int, estimate: _Estimated) -> None:
         """Append a point."""
         row = np.concatenate([estimate.values, estimate.half_widths(LEVEL), [estimate.standard_error]])
-        with np.errstate(over="ignore"):
-            self._rows.append(row.astype("<f4"))
-        self._counts.append(count)
         # A broker's clock may be set back.
-        self._times.append(max([time, *self._times[-1:]]))
+        time = max([time, *self.trail.times[-1:]])
+        with np.errstate(over="ignore"):
+            self._points.append((count, time, row.astype("<f4")))
         stride = _stride(_grid_index(count), self._first, self._most)
         # Keep the newest point of each interval of the grid, which lies on the grid if such a point was added.
-        kept = {-(-_grid_index(known) // stride): i for i, known in enumerate(self._counts)}.values()
-        self._counts, self._times = [self._counts[i] for i in kept], [self._times[i] for i in kept]
-        self._rows = [self._rows[i] for i in kept]
-        numbers = base64.b64encode(np.concatenate(self._rows).astype("<f4").tobytes()).decode("ascii")
-        self.trail = Trail(counts=self._counts, times=self._times, numbers=numbers)
+        self._points = [*{-(-_grid_index(point[0]) // stride): point for point in self._points}.values()]
+        counts, times, rows = zip(*self._points, strict=True)
+        numbers = base64.b64encode(np.concatenate(rows).astype("<f4").tobytes()).decode("ascii")
+        self.trail = Trail(counts=list(counts), times=list(times), numbers=numbers)
 
 
 def most_points(coefficients: int) -> int:
@@ -199,11 +183,6 @@ def _grid_index(count: int) -> int:
     return _OCTAVE * exponent - (-count >> exponent)
 
 
-def _grid_count(index: int) -> int:
-    exponent = max(0, index // _OCTAVE - 1)
-    return (index - _OCTAVE * exponent) << exponent
-
-
 def _stride(index: int, first: int, most: int) -> int:
     """Return the step between the grid indices that are kept once the chain has reached ``index``."""
     stride = 1
@@ -224,17 +203,11 @@ _KEYS = 5
 class Counters(BaseModel):
     """Numbers of messages that a chain has read: read = learned + duplicates + dead letters.
 
-    Parameters
-    ----------
-    learned, duplicates
-        Number of releases learned, and of duplicates dropped.
-    dead
-        Dead letters by reason.
-    levels
-        Learned releases by level.
-    staleness, staleness_sum
-        Learned gradients by age, and the sum of ages: entry b counts those whose age (releases that the chain had
-        learned since their model) has b bits: 0, 1, 2-3, 4-7, ...
+    - ``learned``, ``duplicates``: Number of releases learned, and of duplicates dropped.
+    - ``dead``: Dead letters by reason.
+    - ``levels``: Learned releases by level.
+    - ``staleness``, ``staleness_sum``: Learned gradients by age, and the sum of ages: entry b counts those whose age
+      (releases that the chain had learned since their model) has b bits: 0, 1, 2-3, 4-7, ...
     """
 
     model_config = _STRICT
@@ -255,22 +228,13 @@ class Counters(BaseModel):
 class StateMessage(BaseModel):
     """A chain's committed state.
 
-    Parameters
-    ----------
-    task, identity
-        Hash of the task, and identity of the log.
-    chain
-        The chain.
-    offset
-        First offset of the chain's partition that is not in the state.
-    last_id
-        Id of the newest valid release within the window for duplicates before `offset`, or None.
-    counters
-        Numbers of messages read, by outcome.
-    trail
-        History of the estimate.
-    learner
-        The learner's own state, plain JSON data.
+    - ``task``, ``identity``: Hash of the task, and identity of the log.
+    - ``chain``: The chain.
+    - ``offset``: First offset of the chain's partition that is not in the state.
+    - ``last_id``: Id of the newest valid release within the window for duplicates before `offset`, or None.
+    - ``counters``: Numbers of messages read, by outcome.
+    - ``trail``: History of the estimate.
+    - ``learner``: The learner's own state, plain JSON data.
     """
 
     model_config = _STRICT
@@ -372,14 +336,9 @@ _PLAIN = ConfigDict(defer_build=True, strict=True, frozen=True, extra="forbid", 
 class Effect(BaseModel):
     """A coefficient per unit of its feature; if it is in log odds, its exponential is the odds ratio.
 
-    Parameters
-    ----------
-    unit
-        Unit of the feature, in words.
-    value
-        Effect per unit.
-    low, high
-        Confidence interval; null where unknown.
+    - ``unit``: Unit of the feature, in words.
+    - ``value``: Effect per unit.
+    - ``low``, ``high``: Confidence interval; null where unknown.
     """
 
     model_config = _PLAIN
@@ -393,16 +352,10 @@ class Effect(BaseModel):
 class CoefficientEstimate(BaseModel):
     """One coefficient.
 
-    Parameters
-    ----------
-    value
-        The coefficient, in coded units.
-    low, high
-        Confidence interval, in coded units; null where unknown.
-    learned
-        Whether the coefficient was learned; otherwise noise hides it.
-    effect
-        The coefficient per unit of its feature; null where it has no unit.
+    - ``value``: The coefficient, in coded units.
+    - ``low``, ``high``: Confidence interval, in coded units; null where unknown.
+    - ``learned``: Whether the coefficient was learned; otherwise noise hides it.
+    - ``effect``: The coefficient per unit of its feature; null where it has no unit.
     """
 
     model_config = _PLAIN
@@ -417,23 +370,14 @@ class CoefficientEstimate(BaseModel):
 class EstimateMessage(BaseModel):
     """The newest estimate of a task, from all its chains.
 
-    Parameters
-    ----------
-    task, name
-        Hash and name of the task.
-    simulated
-        Whether the noise was simulated; then nobody's privacy was protected.
-    releases
-        Number of releases learned; it only grows.
-    level, method, note
-        Nominal level of the intervals, their origin, and what is known of their coverage; the note ends with the looks
-        at which they hold (docs/intervals.md).
-    scale
-        Scale of an effect per unit; for `odds ratio`, the exponential of the effect is on this scale.
-    standard_error
-        Root of the coefficients' summed squared standard errors; null where one is unknown.
-    coefficients
-        Coefficients by name.
+    - ``task``, ``name``: Hash and name of the task.
+    - ``simulated``: Whether the noise was simulated; then nobody's privacy was protected.
+    - ``releases``: Number of releases learned; it only grows.
+    - ``level``, ``method``, ``note``: Nominal level of the intervals, their origin, and what is known of their
+      coverage; the note ends with the looks at which they hold (docs/intervals.md).
+    - ``scale``: Scale of an effect per unit; for `odds ratio`, the exponential of the effect is on this scale.
+    - ``standard_error``: Root of the coefficients' summed squared standard errors; null where one is unknown.
+    - ``coefficients``: Coefficients by name.
     """
 
     model_config = _PLAIN

@@ -1,7 +1,7 @@
 """Encode and decode many releases quickly, extract the columns of a block only once, and recognise repeated releases.
 
-Compiled parsers are made from the release models. `decode` remains the authority: a parser never accepts a message that
-`decode` refuses, and leaves every message that it does not accept to `decode`.
+`decode` remains the authority: a compiled parser never accepts a message that `decode` refuses, and leaves to `decode`
+every message that it does not accept.
 """
 
 from __future__ import annotations
@@ -112,18 +112,16 @@ _BRACES = (ord("{"), ord("}"))
 
 def struct_of(model: type[Release], widest: int = LARGEST, **only: tuple[str, ...]) -> type[msgspec.Struct]:
     """Return a msgspec struct with a release model's fields, but without the regular expressions of texts."""
-    types = {name: _typed(field.annotation, field.metadata) for name, field in model.model_fields.items()}
+    types: dict[str, Any] = {}
+    for name, about in model.model_fields.items():
+        bounds = {key: getattr(bound, key) for bound in about.metadata for key in _BOUNDS if hasattr(bound, key)}
+        types[name] = Annotated[about.annotation, msgspec.Meta(**bounds)] if bounds else about.annotation
     limit = min(widest, LARGEST)
     types["payload"] = list[Annotated[int, msgspec.Meta(ge=-limit, le=limit)]]
     types.update({name: Literal[texts] for name, texts in only.items()})
     fields = [(model.model_fields[name].alias or name, kind) for name, kind in types.items()]
     # Releases have no reference cycles, so the garbage collector can skip them.
     return msgspec.defstruct(model.__name__, fields, frozen=True, forbid_unknown_fields=True, gc=False)
-
-
-def _typed(annotation: Any, constraints: Any) -> Any:
-    bounds = {name: getattr(bound, name) for bound in constraints for name in _BOUNDS if hasattr(bound, name)}
-    return Annotated[annotation, msgspec.Meta(**bounds)] if bounds else annotation
 
 
 @cache
@@ -275,11 +273,10 @@ def _within(bound: int, payloads: Sequence[Sequence[int]]) -> bool:
 
 
 class DuplicateWindow:
-    """Ids at the previous ``size`` offsets of a partition.
+    """Ids at the previous ``size`` offsets of a partition; memory is at most ``2 * size`` ids.
 
     A release at offset ``o`` is a duplicate if a valid message with the same id is at an offset ``o'`` with ``o - size
     <= o' < o``, whether or not that message was learned. A window rebuilt from ``o - size`` on gives the same answers.
-    Memory is at most ``2 * size`` ids: two dictionaries take turns for ``size`` offsets each.
 
     >>> window = DuplicateWindow(2)
     >>> [window.seen(offset, id) for offset, id in [(0, "0a"), (1, "0b"), (2, "0a"), (5, "0a")]]
@@ -294,7 +291,8 @@ class DuplicateWindow:
         self.size = size
         self._last: tuple[int, str] | None = None
         self._block = 0
-        # Keyed by bytes, not by int: the hash of an int is predictable, and senders could choose ids that collide.
+        # Two dictionaries take turns for ``size`` offsets each. Keyed by bytes, not by int: the hash of an int is
+        # predictable, and senders could choose ids that collide.
         self._newer: dict[bytes, int] = {}
         self._older: dict[bytes, int] = {}
 
@@ -302,11 +300,8 @@ class DuplicateWindow:
         """Add a hexadecimal id at an offset, which must grow from call to call; return whether it is a duplicate."""
         self._turn_to(offset)
         key = bytes.fromhex(identifier)
-        newer = self._newer
-        before = newer.get(key)
-        if before is None and self._older:
-            before = self._older.get(key)
-        newer[key] = offset
+        before = self._newer.get(key, self._older.get(key))
+        self._newer[key] = offset
         self._last = (offset, identifier)
         return before is not None and offset - before <= self.size
 
@@ -355,18 +350,13 @@ class Replay:
         """Return the releases among messages (offset, time of appending, bytes), whose offsets grow."""
         for offset, appended, value in messages:
             try:
-                release = self._release(value)
+                release = parse(value, self.kind)
             except RejectedError:
+                continue
+            of_task = release.task == self.task and release.simulated is self.simulated
+            if not of_task or release.level not in self.levels:
                 continue
             # Recorded whatever the outcome, as by a worker.
             repeated = self.window.seen(offset, release.id)
             if release.chain == self.partition and appended <= release.expires and not repeated:
                 yield release
-
-    def _release(self, value: bytes) -> Release:
-        release = parse(value, self.kind)
-        if release.task != self.task or release.simulated is not self.simulated:
-            raise RejectedError("wrong-task", "a release of another task")
-        if release.level not in self.levels:
-            raise RejectedError("level", f"level {release.level!r} is not one of the task's")
-        return release

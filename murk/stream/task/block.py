@@ -68,8 +68,7 @@ _DURATION = re.compile(r"([0-9]{1,9})\s?([dhms])")
 
 
 def parse_duration(text: str) -> int:
-    """Return the seconds of a duration such as ``"7d"``, ``"12h"``, ``"30m"`` or ``"45s"``; raise `ValueError` for
-    others.
+    """Return the seconds of a duration such as ``"7d"``, ``"12h"``, ``"30m"`` or ``"45s"``, or raise `ValueError`.
 
     >>> parse_duration("12h")
     43200

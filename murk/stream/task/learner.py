@@ -250,27 +250,22 @@ MOST_VALUES = 50_000_000
 
 
 class Covariates(NamedTuple):
-    """Distinct coded points, including the constant, and the number of people at each.
+    """Distinct coded points, including the constant, and the number of people at each."""
 
-    ``points`` is float64, shape (u, p), within [-1, 1], with last column 1; ``counts`` is int64, shape (u,), at least
-    1.
-    """
-
-    points: NDArray[np.float64]
-    counts: NDArray[np.int64]
+    points: NDArray[np.float64]  # (u, p), within [-1, 1], with last column 1
+    counts: NDArray[np.int64]  # (u,), at least 1
 
 
 def covariates(points: Any, counts: Any) -> Covariates:
     """Validate public covariates and make them read-only; raise `PydanticCustomError` if they are invalid."""
-    points = np.array(points, dtype=np.float64)
-    counts = np.array(counts, dtype=np.int64)
+    points, counts = np.array(points, dtype=np.float64), np.array(counts, dtype=np.int64)
     if points.ndim != 2 or counts.shape != points.shape[:1] or not points.size:
         raise task_error(f"points of shape {points.shape} and counts of shape {counts.shape}; give (u, p) and (u,)")
     if points.size > MOST_VALUES:
         raise task_error(f"{points.size} values; at most {MOST_VALUES}")
-    if not bool(np.all(np.abs(points) <= 1)):
+    if not np.all(np.abs(points) <= 1):
         raise task_error("a point is not within [-1, 1]; give points in coded units")
-    if not bool(np.all(points[:, -1] == 1)):
+    if not np.all(points[:, -1] == 1):
         raise task_error("the last coordinate of a point is not the constant 1; give points in coded units")
     if int(counts.min()) < 1:
         raise task_error(f"a count of {int(counts.min())}; leave out points that do not occur")
@@ -304,11 +299,9 @@ def _floats(value: Any, key: str, dtype: np.dtype[Any]) -> NDArray[Any]:
 
 
 def _write_covariates(value: Covariates) -> dict[str, Any]:
-    return {
-        "size": value.points.shape[1],
-        "points": base64.b64encode(value.points.astype("<f8").tobytes()).decode("ascii"),
-        "counts": base64.b64encode(value.counts.astype("<i8").tobytes()).decode("ascii"),
-    }
+    arrays = {"points": value.points.astype("<f8"), "counts": value.counts.astype("<i8")}
+    encoded = {key: base64.b64encode(array.tobytes()).decode("ascii") for key, array in arrays.items()}
+    return {"size": value.points.shape[1], **encoded}
 
 
 PublicCovariates = Annotated[

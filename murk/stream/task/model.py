@@ -1,8 +1,4 @@
-"""A model: what is learned from a log's releases besides the task's own fit.
-
-A model says which of the task's features are used, which of its columns is the target, and how to learn it. It costs
-nobody further budget, as it reads releases alone.
-"""
+"""Models: what is learned from a log's releases besides the task's own fit, at no further cost to anybody's budget."""
 
 import hashlib
 from collections.abc import Iterable, Mapping
@@ -188,11 +184,8 @@ def columns_of(model: Model, task: Task) -> Columns:
 
 def _check_known(model: Model, key: str, name: str, known: Mapping[str, Any]) -> None:
     if name not in known:
-        raise model.refuse(
-            key,
-            f"{shown(name)} is not a column of the log's task, which released {', '.join(known)}; "
-            f"{nearest(name, known)}",
-        )
+        released = f"the log's task, which released {', '.join(known)}; {nearest(name, known)}"
+        raise model.refuse(key, f"{shown(name)} is not a column of {released}")
 
 
 def _target(model: Model, task: Task, known: Mapping[str, Feature | Target]) -> tuple[Target, int, int]:
@@ -222,10 +215,8 @@ def _target(model: Model, task: Task, known: Mapping[str, Feature | Target]) -> 
         raise model.refuse("target", f"{shown(name)} has several categories; learn one against the rest: {served}")
     positive = others[0] if positive is None else positive
     if positive not in column.categories:
-        raise model.refuse(
-            "target.positive",
-            f"{shown(positive)} is not a category of {name!r}; {nearest(positive, column.categories)}",
-        )
+        words = f"{shown(positive)} is not a category of {name!r}; {nearest(positive, column.categories)}"
+        raise model.refuse("target.positive", words)
     if len(others) == 1:
         negative = others[0] if positive == first else first
         target = BinaryTarget(name=name, kind="binary", positive=positive, negative=negative)
@@ -251,9 +242,7 @@ def _feature(model: Model, column: Feature | Target) -> Feature:
 
 
 def task_of(model: Model, task: Task, columns: Columns, block: Mapping[str, Any]) -> Task:
-    """Return a task with the protocol block ``block`` that fits this model itself.
-
-    The releases of such a task would differ from those on the log.
+    """Return a task with the protocol block ``block`` that fits this model itself, with releases unlike the log's.
 
     Raises `UserError` if the block has mistakes.
     """

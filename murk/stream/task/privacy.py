@@ -25,7 +25,8 @@ from murk.privacy.mechanisms import BEST, KINDS, Currency, Mechanism, PrivacyLos
 from murk.stream.messages.releases import LEVEL_PATTERN
 from murk.stream.task.block import Block, Number
 from murk.stream.task.errors import nearest, shown, task_error
-from murk.stream.task.registry import PROTOCOLS, check_guarantee
+from murk.stream.task.protocol import TaskProtocol
+from murk.stream.task.registry import PROTOCOLS
 
 M = TypeVar("M")
 DEFAULT_LEVEL: Final = "default"
@@ -115,8 +116,8 @@ def _own_cost(guarantee: Guarantee, currency: Currency) -> PrivacyLoss:
 class LevelGrid(Block):
     """A geometric grid of budgets: each point is a level, and its number is the level's name.
 
-    The first point is ``low``. Each further one is 1.0199 times the one before, rounded to six significant digits, and
-    the last is ``high``: rounding a budget down to the grid costs less than 2% of it.
+    The points are ``low``, each 1.0199 times the one before, rounded to six significant digits, and ``high``: rounding
+    a budget down to the grid costs less than 2% of it.
 
     >>> grid = LevelGrid.model_validate({"from": 0.25, "to": 4})
     >>> len(grid.points), grid.points[:3], grid.points[-1]
@@ -139,10 +140,8 @@ class LevelGrid(Block):
         if self.high > LARGEST_POINT:
             raise task_error(f"{self.high:g} is above {LARGEST_POINT:g}, which protects nobody; lower it", "to")
         if not self.high < self.low * RATIO ** (MOST_POINTS - 2):
-            raise task_error(
-                f"{self.high:g} is too far above from: {self.low:g}: a grid has at most {MOST_POINTS} levels; lower it",
-                "to",
-            )
+            why = f"is too far above from: {self.low:g}: a grid has at most {MOST_POINTS} levels; lower it"
+            raise task_error(f"{self.high:g} {why}", "to")
         return self
 
     @cached_property
@@ -158,12 +157,9 @@ class LevelGrid(Block):
 
 def _form(levels: Any) -> str:
     """Return which form a task's levels have."""
-    if isinstance(levels, LevelGrid):
-        return "<grid>"
-    numbers = isinstance(levels, dict) and {"from", "to"} & {
-        key for key, value in levels.items() if not isinstance(value, dict | Guarantee)
-    }
-    return "<grid>" if numbers else "<named>"
+    given = levels if isinstance(levels, dict) else {}
+    numbers = any(key in given and not isinstance(given[key], dict | Guarantee) for key in ("from", "to"))
+    return "<grid>" if numbers or isinstance(levels, LevelGrid) else "<named>"
 
 
 class PrivacyBlock(Block):
@@ -230,12 +226,9 @@ class PrivacyBlock(Block):
         return guarantee_from_dict({kind: {**figures, self.parameter: self.further_levels.points[int(level)]}})
 
     def by_level(self, make: Callable[[Guarantee], M]) -> Mapping[str, M]:
-        """Return the result of ``make`` for each level's guarantee; for a grid, it is computed on first use.
-
-        The ends of a grid are made at once, so that an impossible mechanism is refused before anything else.
-        """
+        """Return the result of ``make`` for each level's guarantee; for a grid, it is computed on first use."""
         made = map_levels(make, self.levels)
-        bounding(made)
+        bounding(made)  # at once, so that an impossible mechanism is refused before anything else
         return made
 
     @property
@@ -306,35 +299,34 @@ class PrivacyBlock(Block):
             return former_kind(guarantee)
         return self.mechanism
 
-    def check_feasible(self, protocol: str, dimension: int, released: str | None = None) -> None:
+    def check_feasible(self, protocol: TaskProtocol, dimension: int, released: str) -> None:
         """Check that every level has a mechanism, and that a person's cap allows it.
 
-        ``dimension`` is the approximate number of numbers in a release; ``released`` its kind, if the protocol has
-        several. Raises `PydanticCustomError`, naming the level, its problem and the remedy.
+        ``dimension`` is the approximate number of numbers in a release; ``released`` its kind. Raises
+        `PydanticCustomError`, naming the level, its problem and the remedy.
         """
+        offer = protocol.offer_of(released)
         if self.calibration == "classic":
-            self._check_classic(PROTOCOLS[protocol].classic, released)
-        if self.grid is not None and PROTOCOLS[protocol].of_organisations:
+            self._check_classic(protocol.classic, released)
+        if self.grid is not None and protocol.of_organisations:
             raise task_error("a grid is of people's own budgets, and here organisations release; name levels", "levels")
         # Noise decreases and cost grows with the budget: the ends of a grid bound all its levels.
         for level, guarantee in bounding(self.levels).items():
             at = self.key_of(level)
-            try:
-                check_guarantee(protocol, guarantee, released)
-            except UserError as error:
-                raise task_error(str(error), *at) from None
-            kinds = PROTOCOLS[protocol].offer_of(released).mechanisms
-            if not kinds:
-                if self.mechanism is not None:
-                    raise task_error(f"has no effect with protocol: {protocol}; remove it", "mechanism")
+            if guarantee.kind not in offer.guarantees:
+                why = f"cannot give {guarantee.kind}: {offer.why_no_other}; it can give {', '.join(offer.guarantees)}"
+                raise task_error(f"protocol: {protocol.name} {why}", *at)
+            if offer.mechanisms:
+                self._check_cap(level, self._calibrate(offer.mechanisms, guarantee, dimension, at).cost)
+            elif self.mechanism is not None:
+                raise task_error(f"has no effect with protocol: {protocol.name}; remove it", "mechanism")
+            else:
                 # A sketch costs its guarantee, in the guarantee's own currency only.
                 self._check_cap(level, partial(_own_cost, guarantee))
-                continue
-            self._check_cap(level, self._calibrate(kinds, guarantee, dimension, at).cost)
 
-    def _check_classic(self, able: str, released: str | None) -> None:
+    def _check_classic(self, able: str, released: str) -> None:
         others = [level for level, guarantee in self.levels.items() if guarantee.kind != "approx"]
-        if not able or released not in (None, able):
+        if released != able:
             why = f"this protocol's releases of kind {released}"
         elif others:
             why = f"the guarantee of the level {others[0]}, which is not approx"
@@ -360,10 +352,8 @@ class PrivacyBlock(Block):
                 able.append(kind)
         if not able:
             raise task_error(reason, *at)
-        raise task_error(
-            f"{self.mechanism!r} cannot give privacy.{'.'.join(at)}: {reason} (those that can: {', '.join(able)})",
-            "mechanism",
-        )
+        why = f"cannot give privacy.{'.'.join(at)}: {reason} (those that can: {', '.join(able)})"
+        raise task_error(f"{self.mechanism!r} {why}", "mechanism")
 
     def _check_cap(self, level: str, cost_in: Callable[[Currency], PrivacyLoss]) -> None:
         if self.per_person is None:
@@ -374,7 +364,5 @@ class PrivacyBlock(Block):
         except UserError as error:
             raise task_error(f"cannot cap level {level!r}: {error}", "per_person") from None
         if not cost <= cap:
-            raise task_error(
-                f"a cap of {cap} allows no release at level {level!r}, which costs {cost}; raise it, or drop the level",
-                "per_person",
-            )
+            why = f"allows no release at level {level!r}, which costs {cost}; raise it, or drop the level"
+            raise task_error(f"a cap of {cap} {why}", "per_person")

@@ -27,12 +27,11 @@ ALL_GUARANTEES = ("pure", "approx", "gdp", "zcdp")
 def coded_features(task: Mapping[str, Any]) -> int:
     """Return the number of coded features of a task file, without the constant; an invalid one counts as one."""
     features = task.get("features")
-    return sum(map(_coded, features)) if isinstance(features, list | tuple) else 0
-
-
-def _coded(feature: object) -> int:
-    categories = feature.get("categories") if isinstance(feature, dict) else getattr(feature, "categories", None)
-    return len(categories) - 1 if isinstance(categories, list | tuple) else 1
+    count = 0
+    for feature in features if isinstance(features, list | tuple) else ():
+        categories = feature.get("categories") if isinstance(feature, dict) else getattr(feature, "categories", None)
+        count += len(categories) - 1 if isinstance(categories, list | tuple) else 1
+    return count
 
 
 class TaskProtocol(ABC):
@@ -115,20 +114,14 @@ class TaskProtocol(ABC):
     def check_shuffled(self, block: Any, crowd: int, partitions: int, forget: int | None) -> None:
         """Check that crowds of this size form; raise `PydanticCustomError`, naming the key, with the choices."""
         if self.why_not_shuffled:
-            raise task_error(
-                f"has no effect with protocol: {self.name}, whose releases {self.why_not_shuffled}; remove it, or say "
-                "protocol: scores",
-                "shuffle",
-            )
+            why = f"whose releases {self.why_not_shuffled}; remove it, or say protocol: scores"
+            raise task_error(f"has no effect with protocol: {self.name}, {why}", "shuffle")
 
     def check_predictions(self, block: Any, features: int, partitions: int) -> None:
         """Raise `PydanticCustomError`, with the remedy, if people cannot be asked about prediction sets."""
         if not self.predicts_sets:
-            raise task_error(
-                f"has no effect with protocol: {self.name}, whose people are not asked about a published prediction; "
-                "remove it, or say protocol: scores",
-                "predictions",
-            )
+            why = "whose people are not asked about a published prediction; remove it, or say protocol: scores"
+            raise task_error(f"has no effect with protocol: {self.name}, {why}", "predictions")
 
     @abstractmethod
     def scale(self, block: Any, target: str) -> Scale:

@@ -17,8 +17,6 @@ from murk.stream.task.errors import task_error
 DELTA: Final = 1e-6  # delta of a central guarantee whose task names none
 DUPLICATES: Final = 65_536  # window for duplicates of a task that names none; no smaller than its crowds
 _DIGITS: Final = 1000  # epsilons are rounded to thousandths, against the claim, so that a hash depends on no last digit
-
-
 COLLUDING: Final = "If everybody colludes, the shuffler included"
 
 
@@ -34,10 +32,8 @@ class CentralGuarantee:
     @property
     def condition(self) -> str:
         """The condition of the guarantee, as the first clause of a sentence."""
-        return (
-            f"If the shuffler keeps the order of arrival to itself, and at least {self.honest:,} people in each crowd "
-            f"of {self.crowd:,} are honest"
-        )
+        honest = f"at least {self.honest:,} people in each crowd of {self.crowd:,} are honest"
+        return f"If the shuffler keeps the order of arrival to itself, and {honest}"
 
     def describe(self) -> str:
         """Describe the guarantee with its condition."""
@@ -110,60 +106,46 @@ class ShuffleBlock(Block):
     def check_window(self, duplicates: int) -> None:
         """Raise `PydanticCustomError` if copies of a device's release could count as several people of a crowd."""
         if duplicates < self.crowd:
-            raise task_error(
-                f"{duplicates:,} is less than a crowd of {self.crowd:,}, in which one device's copies would count as "
-                f"several people; give at least {self.crowd}",
-                "duplicates",
-            )
+            why = f"in which one device's copies would count as several people; give at least {self.crowd}"
+            raise task_error(f"{duplicates:,} is less than a crowd of {self.crowd:,}, {why}", "duplicates")
 
     def check_level(self, guarantee: Guarantee, *at: str) -> None:
         """Raise `PydanticCustomError` if a level's guarantee gains nothing from its crowd."""
         if not isinstance(guarantee, PureDP):
-            raise task_error(f"{_figures(guarantee, self.promise.delta)}. {self._instead()}", *at)
+            raise task_error(f"{_why_not_pure(guarantee, self.promise.delta)}. {self._instead()}", *at)
         if self.central(guarantee).delta == 0:
-            raise task_error(
-                f"a crowd of {self.crowd:,} with {self.honest_people:,} honest people gains nothing over the local "
-                f"epsilon {guarantee.epsilon:g} at delta {self.promise.delta:g}; give a larger crowd or less epsilon",
-                *at,
-            )
+            crowd = f"a crowd of {self.crowd:,} with {self.honest_people:,} honest people"
+            local = f"the local epsilon {guarantee.epsilon:g} at delta {self.promise.delta:g}"
+            raise task_error(f"{crowd} gains nothing over {local}; give a larger crowd or less epsilon", *at)
 
     def check_promise(self, guarantee: Guarantee, *at: str) -> None:
         """Raise `PydanticCustomError` if the default level's crowds do not reach the stated central guarantee."""
         reached, promised = self.central(guarantee), self.promise.epsilon
         if promised is not None and reached.epsilon > promised:
             assert isinstance(guarantee, PureDP)
-            raise task_error(
-                f"{promised:g} is not reached: a local epsilon of {guarantee.epsilon:g} in crowds with "
-                f"{self.honest_people:,} honest people gives ({reached.epsilon:g}, {self.promise.delta:g}). "
-                f"{self._instead()}",
-                *at,
-                "promise",
-                "epsilon",
-            )
+            crowds = f"a local epsilon of {guarantee.epsilon:g} in crowds with {self.honest_people:,} honest people"
+            why = f"{crowds} gives ({reached.epsilon:g}, {self.promise.delta:g}). {self._instead()}"
+            raise task_error(f"{promised:g} is not reached: {why}", *at, "promise", "epsilon")
 
     def _instead(self) -> str:
         if self.promise.epsilon is None:
             return "Write privacy: {guarantee: {pure: {epsilon: 4.0}}}"
         most = _local(self.crowd, self.honest, self.promise.epsilon, self.promise.delta, self.bound)
-        return (
-            f"The largest local guarantee for a promise of ({self.promise.epsilon:g}, {self.promise.delta:g}) is "
-            f"{{pure: {{epsilon: {most:g}}}}}; leave privacy.guarantee out to have it"
-        )
+        promise = f"a promise of ({self.promise.epsilon:g}, {self.promise.delta:g})"
+        local = f"{{pure: {{epsilon: {most:g}}}}}"
+        return f"The largest local guarantee for {promise} is {local}; leave privacy.guarantee out to have it"
 
 
-def _figures(guarantee: Guarantee, delta: float) -> str:
+def _why_not_pure(guarantee: Guarantee, delta: float) -> str:
     if isinstance(guarantee, ApproxDP):
-        return (
-            f"a shuffled task needs a pure epsilon, and ({guarantee.epsilon:g}, {guarantee.delta:g}) has none: Murk "
-            "claims no smaller epsilon for its crowds"
-        )
-    [(name, figure)] = guarantee.to_dict()[guarantee.kind].items()
-    everybody = guarantee.to("approx", delta=delta)
-    assert isinstance(everybody, ApproxDP)
-    return (
-        f"a shuffled task needs a pure epsilon, and Gaussian noise has none: {guarantee.kind} {name}={figure:g} is "
-        f"({everybody.epsilon:.2f}, {delta:g}) for everybody, and Murk claims no smaller epsilon for its crowds"
-    )
+        has_none = f"({guarantee.epsilon:g}, {guarantee.delta:g}) has none:"
+    else:
+        [(name, figure)] = guarantee.to_dict()[guarantee.kind].items()
+        everybody = guarantee.to("approx", delta=delta)
+        assert isinstance(everybody, ApproxDP)
+        figures = f"({everybody.epsilon:.2f}, {delta:g})"
+        has_none = f"Gaussian noise has none: {guarantee.kind} {name}={figure:g} is {figures} for everybody, and"
+    return f"a shuffled task needs a pure epsilon, and {has_none} Murk claims no smaller epsilon for its crowds"
 
 
 def _honest(share: float, crowd: int) -> int:
@@ -205,6 +187,5 @@ def with_promises(data: dict[str, Any]) -> dict[str, Any]:
         except (UserError, TypeError, ValueError, OverflowError):
             return data
         if reached.delta:
-            kept = {**block, "promise": {"epsilon": reached.epsilon, "delta": promise.delta}}
-            return {**data, "shuffle": kept}
+            return {**data, "shuffle": {**block, "promise": {"epsilon": reached.epsilon, "delta": promise.delta}}}
     return data

@@ -16,11 +16,12 @@ from pydantic import AfterValidator, Field, PrivateAttr, ValidationError, create
 from pydantic_core import PydanticCustomError
 
 from murk.errors import UserError
-from murk.stream.task.block import Block, Duration, Integer, Text
-from murk.stream.task.data.coding import Coding
-from murk.stream.task.data.features import ClassTarget, Feature, Target, without_defaults
+from murk.stream.task import registry
+from murk.stream.task.block import Block, Duration, Integer, Text, format_duration
+from murk.stream.task.data.coding import INTERCEPT, Coding, class_clash
+from murk.stream.task.data.features import CategoryFeature, ClassTarget, Feature, Target, without_defaults
 from murk.stream.task.errors import Path as KeyPath
-from murk.stream.task.errors import shown, task_error, user_error
+from murk.stream.task.errors import nearest, shown, task_error, user_error
 from murk.stream.task.learner import (
     ADDED,
     ADDED_TO_TASK,
@@ -37,19 +38,7 @@ from murk.stream.task.learner import (
 )
 from murk.stream.task.privacy import PrivacyBlock, filled_in
 from murk.stream.task.protocol import Scale
-from murk.stream.task.registry import (
-    BLOCKS,
-    PROTOCOLS,
-    ProtocolName,
-    check_parts,
-    former_defaults,
-    protocol_by_rule,
-    release_named,
-    resolved,
-    with_delays,
-    with_published,
-    with_rules_of_scores,
-)
+from murk.stream.task.registry import BLOCKS, OBJECTIVE_KEYS, OBJECTIVES, PROTOCOLS, ProtocolName
 from murk.stream.task.shuffle import DUPLICATES, ShuffleBlock, with_promises
 from murk.stream.task.yaml import read_file, read_yaml
 
@@ -186,8 +175,7 @@ class Task(_ProtocolBlocks):
         "crowd if releases are shuffled",
     )
     public: PublicBlock | None = Field(
-        default=None,
-        description="public covariates, for whitening and intervals; `null`: nobody's features are public",
+        default=None, description="public covariates, for whitening and intervals; `null`: nobody's features are public"
     )
     shuffle: ShuffleBlock | None = Field(
         default=None,
@@ -224,17 +212,17 @@ class Task(_ProtocolBlocks):
             if key in content:
                 raise UserError(f"{source}, line {lines[(key,)]}: {key}: {remedy}")
         if "protocol" in (by_rule := {key for key in ("protocol", "objective") if content.get(key) is None}):
-            content["protocol"] = protocol_by_rule(content)
+            content["protocol"] = registry.protocol_by_rule(content)
         try:
-            content = with_published(content)
+            content = registry.with_published(content)
         except PydanticCustomError as error:
             wrong = ValidationError.from_exception_data(source, [{"type": error, "input": None}])
             raise user_error(wrong, source, lines) from None
-        content, filled = with_delays(content)
-        content, shared = with_rules_of_scores(content)
+        content, filled = registry.with_delays(content)
+        content, shared = registry.with_rules_of_scores(content)
         content = with_promises(content)
         if "privacy" in content:
-            content["privacy"] = filled_in(content["privacy"], content["protocol"], release_named(content))
+            content["privacy"] = filled_in(content["privacy"], content["protocol"], registry.release_named(content))
         task = cls._resolve(content, source, lines)
         block = content.get(task.protocol)
         named = {key for key, value in block.items() if value is not None} if isinstance(block, dict) else set()
@@ -262,16 +250,141 @@ class Task(_ProtocolBlocks):
     @model_validator(mode="before")
     @classmethod
     def _fill_in(cls, data: Any) -> Any:
-        return with_promises(resolved(data)) if isinstance(data, dict) else data
+        return with_promises(registry.resolved(data)) if isinstance(data, dict) else data
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        check_parts(self)
+        self._check_names()
+        if self.as_published:
+            words = "stands for settings where a task file is read; give these, or use Task.parse"
+            raise task_error(words, "as_published")
+        self._check_protocol()
+        self._check_intervals()
+        self._check_contrasts()
+        self._check_objective()
+        self._check_times()
         self._check_covariates()
         self._check_privacy()
         if self.shuffle is not None:
             self._check_shuffle(self.shuffle)
         return self
+
+    def _check_names(self) -> None:
+        taken = {INTERCEPT: "the constant's name"}  # use of each coded name
+        columns: dict[str, int] = {}
+        for index, feature in enumerate(self.features):
+            at = ("features", index, "name")
+            if feature.name in columns:
+                first = columns[feature.name] + 1
+                raise task_error(f"{shown(feature.name)} is feature {first} too; remove or rename one", *at)
+            columns[feature.name] = index
+            for coded in self.coding.names_of(index):
+                named = f"its coded name {shown(coded)}"
+                if coded in taken:
+                    raise task_error(f"{named} is {taken[coded]} already; rename it", *at)
+                if coded.endswith(f":{INTERCEPT}"):
+                    raise task_error(f"{named} ends like that of a class's constant; rename it", *at)
+                taken[coded] = f"a coded name of feature {index + 1}"
+        target = self.target
+        if isinstance(target, ClassTarget) and (clash := class_clash(target.classes, taken)) is not None:
+            label, other, name = clash
+            words = f"its coefficient {shown(f'{label}:{name}')} would have the name of one of the class {shown(other)}"
+            place = target.classes.index(label)
+            raise task_error(f"{words}; rename the class or the feature", "target", "classes", place)
+        if target.name in columns:
+            words = f"{shown(target.name)} is a feature too, and cannot predict itself: remove one"
+            raise task_error(words, "target", "name")
+
+    def _check_protocol(self) -> None:
+        name, protocol, target = self.protocol, PROTOCOLS[self.protocol], self.target
+        if not self.features:
+            if self.public is not None:
+                words = "a task without features has no covariates that could be public; remove it"
+                raise task_error(words, "public")
+            protocol.check_without_features(self.block, target.kind)
+        idle = f"has no effect with protocol: {name}"
+        for other in BLOCKS:
+            if other != name and getattr(self, other) is not None:
+                raise task_error(f"{idle}; remove it, or say protocol: {other}", other)
+        if protocol.block is not None:
+            if self.objective is not None:
+                words = f"{self.objective!r} {idle}, whose own block says what is learned; remove it"
+                raise task_error(words, "objective")
+            if target.kind not in protocol.targets:
+                able = "use scores, gradients or moments"
+                raise task_error(f"{name} learns binary or real targets, not {target.kind!r}; {able}", "protocol")
+            if target.missing_share is not None:
+                raise task_error(f"{idle}; remove it, or say protocol: gradients", "target", "missing_share")
+            protocol.check(self.block, target.kind)
+            if self.learner.radius == "unbounded":
+                raise task_error(f"unbounded {idle}; remove it", "learner", "radius")
+            unread = tuple(key for key in LearnerBlock.model_fields if key not in protocol.learner_keys)
+            if key := self.learner.beyond_defaults(unread):
+                raise task_error(f"{idle}; remove it", "learner", key)
+            if self.max_staleness != MaxStaleness():
+                words = f"{idle}, whose releases are {protocol.why_no_staleness}; remove it"
+                raise task_error(words, "max_staleness")
+        if self.forget is not None and not protocol.forgets:
+            why = f"{self.forget:,} {idle}, whose learner {protocol.why_no_forgetting}"
+            remedy = "remove it and begin a new task for each period, or say protocol: scores"
+            raise task_error(f"{why}; {remedy}", "forget")
+        if self.predictions is not None:
+            protocol.check_predictions(self.block, len(self.features), self.log.partitions)
+
+    def _check_intervals(self) -> None:
+        if self.intervals is None or self.intervals.valid != "always":
+            return
+        at = ("intervals", "valid")
+        if self.forget is not None:
+            words = f"forget: {self.forget}, as the estimand may move; say valid: fixed, or remove forget"
+            raise task_error(f"always does not go with {words}", *at)
+        if self.learner.intervals == "random-scaling":
+            words = "which intervals: random-scaling does not have; say valid: fixed, or give public covariates"
+            raise task_error(f"always needs a covariance, {words}", *at)
+
+    def _check_contrasts(self) -> None:
+        features = {feature.name: feature for feature in self.features if isinstance(feature, CategoryFeature)}
+        for index, contrast in enumerate(self.contrasts):
+            at = ("contrasts", index)
+            if contrast.feature not in features:
+                remedy = nearest(contrast.feature, features) if features else "this task has none"
+                words = f"{shown(contrast.feature)} is not a feature with categories; {remedy}"
+                raise task_error(words, *at, "feature")
+            categories = features[contrast.feature].categories
+            for key, value in (("category", contrast.category), ("against", contrast.against)):
+                if value not in categories:
+                    words = f"{shown(value)} is not a category of {contrast.feature}; {nearest(value, categories)}"
+                    raise task_error(words, *at, key)
+            if contrast.category == contrast.against:
+                raise task_error(f"{shown(contrast.against)} is compared with itself; name another one", *at, "against")
+            if contrast in self.contrasts[:index]:
+                raise task_error(f"contrast {self.contrasts.index(contrast) + 1} is the same; remove one", *at)
+
+    def _check_objective(self) -> None:
+        objective, target, learner = self.objective, self.target, self.learner
+        able = OBJECTIVES[target.kind]
+        if objective is not None and objective not in able:
+            choices = " or ".join(map(repr, able))
+            words = f"does not fit a target of kind {target.kind!r}; use {choices}, or leave it out"
+            raise task_error(f"{objective!r} {words}", "objective")
+        for only, keys in OBJECTIVE_KEYS.items():
+            if objective != only and (key := learner.beyond_defaults(keys)):
+                raise task_error(f"has no effect with objective {objective!r}; remove it", "learner", key)
+        if learner.intervals == "complete" and target.missing_share:
+            stated = f"the target's missing_share is {target.missing_share:g}"
+            words = f"complete states that no target is missing, but {stated}; remove one"
+            raise task_error(words, "learner", "intervals")
+
+    def _check_times(self) -> None:
+        # Devices send again until the expiry, truncated to the granularity.
+        expiry, granularity = format_duration(self.expiry), format_duration(self.granularity)
+        if self.expiry < self.granularity:
+            why = "so that releases would expire immediately; raise it or lower granularity"
+            raise task_error(f"{expiry} is below granularity {granularity}, {why}", "expiry")
+        if self.log.retention < self.expiry:
+            why = "so that a release sent again after the log has removed it would count twice"
+            words = f"{format_duration(self.log.retention)} is below expiry {expiry}, {why}; raise it or lower expiry"
+            raise task_error(words, "log", "retention")
 
     def _check_covariates(self) -> None:
         protocol = PROTOCOLS[self.protocol]
@@ -287,10 +400,10 @@ class Task(_ProtocolBlocks):
 
     def _check_privacy(self) -> None:
         classes = len(self.target.classes) if isinstance(self.target, ClassTarget) else 1
+        protocol = PROTOCOLS[self.protocol]
         # An approximate dimension: which guarantees are possible hardly depends on it.
         try:
-            offered = PROTOCOLS[self.protocol].offered(self.block)
-            self.privacy.check_feasible(self.protocol, self.coding.size * classes, offered)
+            self.privacy.check_feasible(protocol, self.coding.size * classes, protocol.offered(self.block))
         except PydanticCustomError as error:
             context = error.context or {}
             raise task_error(str(context["message"]), "privacy", *context["at"]) from None
@@ -299,16 +412,11 @@ class Task(_ProtocolBlocks):
         PROTOCOLS[self.protocol].check_shuffled(self.block, shuffle.crowd, self.log.partitions, self.forget)
         shuffle.check_window(self.duplicates)
         if self.privacy.per_person is not None:
-            raise task_error(
-                "the central guarantee holds for people who are in one crowd, once; remove the cap, which allows more",
-                *("privacy", "per_person"),
-            )
+            words = "the central guarantee holds for people who are in one crowd, once"
+            raise task_error(f"{words}; remove the cap, which allows more", "privacy", "per_person")
         if self.privacy.grid is not None:
-            raise task_error(
-                f"crowds are of one level, and few people share one of a grid's {len(self.privacy.levels)}; name a few "
-                "levels, or remove shuffle",
-                *("privacy", "levels"),
-            )
+            words = f"crowds are of one level, and few people share one of a grid's {len(self.privacy.levels)}"
+            raise task_error(f"{words}; name a few levels, or remove shuffle", "privacy", "levels")
         for level, guarantee in self.privacy.levels.items():
             shuffle.check_level(guarantee, "privacy", *self.privacy.key_of(level))
         shuffle.check_promise(self.privacy.guarantee, "shuffle")
@@ -393,11 +501,10 @@ class Task(_ProtocolBlocks):
         }
 
     def with_public(self, points: NDArray[np.float64], counts: NDArray[np.int64], file: str | None = None) -> Self:
-        """Return the task with its public covariates resolved.
+        """Return the task with its public covariates resolved; ``file`` replaces the declared source.
 
-        ``points`` are distinct points in coded units including the constant, shape (u, p), ``counts`` the number of
-        people at each; ``file`` replaces the declared source. Raises `UserError` if they do not fit the task's coding,
-        or the task declares no public covariates.
+        ``points`` and ``counts`` are as in `Covariates`. Raises `UserError` if they do not fit the task's coding, or
+        the task declares no public covariates.
         """
         try:
             declared = {} if file is None else {"public": {"file": file}}
@@ -411,7 +518,7 @@ class Task(_ProtocolBlocks):
 
     def with_defaults_of(self, carried: Self) -> Self:
         """Return the task with the defaults of the version that began the log of the task ``carried``."""
-        changes = former_defaults(self, carried, self._by_rule)
+        changes = registry.former_defaults(self, carried, self._by_rule)
         return self._with(**changes) if changes else self
 
     def with_simulated(self, simulated: bool) -> Self:
@@ -426,8 +533,8 @@ class Task(_ProtocolBlocks):
         if protocol != "gradients":
             content["target"].pop("missing_share", None)
         content |= {"protocol": protocol} | ({protocol: settings} if settings else {})
-        content, _ = with_rules_of_scores(content)
-        privacy, released = content["privacy"] | {"calibration": "analytic"}, release_named(content)
+        content, _ = registry.with_rules_of_scores(content)
+        privacy, released = content["privacy"] | {"calibration": "analytic"}, registry.release_named(content)
         offer = PROTOCOLS[protocol].offer_of(released) if protocol in PROTOCOLS else None
         if offer is None or privacy.get("mechanism") not in offer.mechanisms:
             privacy["mechanism"] = None
@@ -437,14 +544,16 @@ class Task(_ProtocolBlocks):
         self, name: str, features: Sequence[Feature], target: Target, block: Mapping[str, Any], learner: LearnerBlock
     ) -> Self:
         """Return the task without public covariates and with another fitted model, or raise `UserError`."""
-        dumped: dict[str, Any] = {"features": [each.model_dump(mode="json", by_alias=True) for each in features]}
-        dumped["target"] = target.model_dump(mode="json", by_alias=True)
-        dumped["learner"] = learner.model_dump(mode="json", by_alias=True)
-        dumped[self.protocol] = dict(block)
         names = {feature.name for feature in features}
-        dumped["contrasts"] = [each.model_dump(mode="json") for each in self.contrasts if each.feature in names]
+        parts = {
+            "features": [feature.model_dump(mode="json", by_alias=True) for feature in features],
+            "target": target.model_dump(mode="json", by_alias=True),
+            "learner": learner.model_dump(mode="json", by_alias=True),
+            "contrasts": [each.model_dump(mode="json") for each in self.contrasts if each.feature in names],
+            self.protocol: dict(block),
+        }
         # The task's releases, and so its guarantees, stay its own.
-        return self._with(name=name, public=None, covariates=None, shuffle=None, **dumped)
+        return self._with(name=name, public=None, covariates=None, shuffle=None, **parts)
 
     def with_budget(self, factor: float) -> Self:
         """Return the task with all levels' budgets multiplied by ``factor`` (rho: by its square), without a cap."""
@@ -485,10 +594,10 @@ def check_task_change(url: str, standing: bytes | None, offered: bytes) -> Task 
         return None
     if carried.hash != task.hash:
         # Never values: a document may hold people's covariates.
-        keys = [key for key in differences(standing, offered) if not key.startswith("log.")]
+        keys = ", ".join(key for key in differences(standing, offered) if not key.startswith("log."))
         raise UserError(
             f"{url} already carries the task {carried.name!r}, from which the given task {task.name!r} differs in: "
-            f"{', '.join(keys)}. The task of a log cannot be changed: use another log, or undo the changes",
+            f"{keys}. The task of a log cannot be changed: use another log, or undo the changes",
             code="MURK-TASK-003",
         )
     if carried.log.partitions != task.log.partitions:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from time import monotonic, sleep, time
 from typing import Any, Self
 
@@ -12,23 +13,9 @@ from kafka import TopicPartition
 from kafka.errors import KafkaError, MessageSizeTooLargeError, RecordListTooLargeError
 
 from murk.errors import MurkError, UserError
-from murk.stream.log.base import (
-    NO_LOG,
-    Checkpoint,
-    CrowdMark,
-    DeadLetter,
-    FencedError,
-    Log,
-    Membership,
-    Message,
-    Ownership,
-    UnreachableError,
-    check_partition,
-    check_range,
-    check_sizes,
-    truncate_time,
-)
-from murk.stream.log.kafka import topics
+from murk.stream.log import base
+from murk.stream.log.base import Checkpoint, CrowdMark, DeadLetter, FencedError, Log, Message, UnreachableError
+from murk.stream.log.kafka import topics, transactions
 from murk.stream.log.kafka.connection.clients import PATIENCE_MS, Clients, close_in_time
 from murk.stream.log.kafka.connection.errors import translate_errors
 from murk.stream.log.kafka.connection.network import Address
@@ -37,18 +24,7 @@ from murk.stream.log.kafka.connection.settings import Settings
 from murk.stream.log.kafka.consumers import Ends, ModelCache, Newest, Reader, Readers, Shared, Table, letters
 from murk.stream.log.kafka.membership import KafkaMembership
 from murk.stream.log.kafka.topics import Names
-from murk.stream.log.kafka.transactions import (
-    OFFSET,
-    OWNER,
-    TASK,
-    TASK_PLACE,
-    CrowdWriter,
-    KafkaOwnership,
-    announced_topics,
-    check_same,
-    mark_of,
-    put_document,
-)
+from murk.stream.log.kafka.transactions import TASK, TASK_PLACE, CrowdWriter, KafkaOwnership
 from murk.stream.messages.packed import Packed
 from murk.stream.task.task import Task, check_task_change
 
@@ -143,12 +119,10 @@ _LONGEST_PAUSE = 0.5
 
 
 class KafkaLog(Log):
-    """A log on a cluster; `murk.stream.open_log` opens it by URL, ``kafka://host:port[,host:port][/NAME]``.
+    """A log on a cluster; see `murk.stream.open_log`.
 
-    ``create`` says whether this process may create topics; without it, as on devices, a log without topics is an error.
-    ``name`` is the log's name if the URL does not give it: that of its task. ``model`` names the model whose states
-    this object reads and writes; by default those of the task's own learner. Raises `UserError` if the log does not
-    exist and may not be created, or the broker refuses the credentials; `UnreachableError` if no server answers.
+    ``create`` says whether this process may create topics. Raises `UserError` if the log does not exist and may not be
+    created, or the broker refuses the credentials; `UnreachableError` if no server answers.
     """
 
     readable_by_senders = False
@@ -159,7 +133,6 @@ class KafkaLog(Log):
         self._create = create
         self._name = self._address.name or name
         self.model_name, self._has_states = model, model is None
-        self._task: Task | None = None
         self._known: str | None = None
         self._announced_on: Mapping[str, str] = {}
         self._is_shuffled = False
@@ -177,11 +150,8 @@ class KafkaLog(Log):
             if self._name is None:
                 self._discover_name()
             if not create and self._find_identity() is None:
-                raise UserError(
-                    f"there is no log at {self.url}: create its topics with `murk topics TASK --log "
-                    f"{self._address.url(None)}`",
-                    code=NO_LOG,
-                )
+                remedy = f"create its topics with `murk topics TASK --log {self._address.url(None)}`"
+                raise UserError(f"there is no log at {self.url}: {remedy}", code=base.NO_LOG)
         except BaseException:
             self.close()
             raise
@@ -196,7 +166,6 @@ class KafkaLog(Log):
         return self._known
 
     def prepare(self, document: bytes) -> None:
-        """Create missing topics and check that all fit the task."""
         task = Task.from_document(document)
         self._take_name(task.name)
         if self._create:
@@ -204,17 +173,16 @@ class KafkaLog(Log):
             wrong = topics.problems(self._admin, self.url, self._names, task)
         else:
             described = topics.describe(self._admin, self.url, self._names, self._names.all)
+            have = {topic: len(about["partitions"]) for topic, about in described.items()}
             wrong = [
-                f"{topic} has {len(described[topic]['partitions']) if topic in described else 'no'} partitions and the "
-                f"task asks for {task.log.partitions}"
+                f"{topic} has {have.get(topic, 'no')} partitions and the task asks for {task.log.partitions}"
                 for topic in self._names.all
-                if topic not in described or len(described[topic]["partitions"]) != task.log.partitions
+                if have.get(topic) != task.log.partitions
             ]
         if wrong:
             raise UserError(f"the topics of {self.url} do not fit the task: {'; '.join(wrong)}")
 
     def register_task(self, document: bytes) -> None:
-        """Store the task's document, in a transaction that only one of several processes can win."""
         self._take_name(Task.from_document(document).name)
         outcome_unknown = False
         for _ in range(_REGISTER_TRIES):
@@ -228,7 +196,8 @@ class KafkaLog(Log):
             elif self._create:
                 topics.repair(self._admin, self.url, self._names, task)
             try:
-                put_document(self._clients, self._names, self._models(), standing, document, self._ids(standing))
+                ids = self._announced_ids() if standing is not None else self._topic_ids()
+                transactions.put_document(self._clients, self._names, self._models(), standing, document, ids)
             except FencedError:
                 # Another process registers a task: read what it wrote. Without random pauses, several processes would
                 # keep ending each other's transactions.
@@ -240,62 +209,54 @@ class KafkaLog(Log):
                     raise
                 outcome_unknown = True
                 continue
-            self._task = task
+            self._registered = task
             return
         raise MurkError(f"{self.url}: other processes keep announcing tasks at the same moment: try again")
 
     def document(self) -> bytes | None:
-        """Return the registered task's document."""
         if self._name is None:
             self._discover_name()
         if self._name is None or (self._known is None and self._find_identity() is None):
             return None
         return self._newest_models(TASK_PLACE).get(TASK)
 
-    @property
-    def partitions(self) -> int:
-        """Number of partitions."""
-        return self._registered_task().log.partitions
-
-    @property
-    def simulated(self) -> bool:
-        """Whether releases are simulated."""
-        return self._registered_task().simulated
+    def registered_task(self) -> Task:
+        is_first = self._registered is None
+        task = super().registered_task()
+        if is_first:
+            # From here on this log refers to these topics, not to others of the same name.
+            _ = self.identity
+        return task
 
     def append(self, batch: Sequence[tuple[int, bytes]]) -> None:
-        """Send a batch and wait until all replicas have it; see `Log.append`."""
-        check_sizes(batch)
+        base.check_sizes(batch)
         for partition in {partition for partition, _ in batch}:
-            check_partition(self, partition)
+            base.check_partition(self, partition)
         if not batch:
             return
         # Truncated, so that a record's own time tells no more than its payload; the topic stores the broker's time.
-        ms = 1000 * truncate_time(time(), self._registered_task().granularity)
+        ms = 1000 * base.truncate_time(time(), self.registered_task().granularity)
         self._sending.deliver(self._names.releases, batch, ms=ms)
 
     def read(self, partition: int, offset: int, limit: int) -> list[Message]:
-        """Read messages, at most those of one fetch; see `Log.read`."""
-        check_partition(self, partition)
+        base.check_partition(self, partition)
         try:
             records = self._reader(self._names.releases, partition, committed=self._has_crowds()).read(offset, limit)
         except IndexError:
             self._check_topic_ids()
-            check_range(self, partition, offset)
+            base.check_range(self, partition, offset)
             raise MurkError(f"partition {partition} of {self.url} cannot be read at offset {offset}") from None
         return [Message(record.offset, record.timestamp // 1000, record.value or b"") for record in records]
 
     def skip(self, partition: int, offset: int) -> int:
-        """Return the offset after the ends of crowds' transactions; see `Log.skip`."""
         if not self._has_crowds():
             return offset
         return max(offset, self._reader(self._names.releases, partition, committed=True).position())
 
     def crowd_mark(self) -> CrowdMark | None:
-        """Return which shuffler appends to this log."""
-        return mark_of(self._newest_models(TASK_PLACE))
+        return transactions.mark_of(self._newest_models(TASK_PLACE))
 
     def claim(self, shuffler: str, *, replace: bool = False) -> CrowdMark:
-        """Reserve the log for a shuffler; see `Log.claim`."""
         self._check_topic_ids()
         if self._crowds is not None:
             self._crowds.close()
@@ -303,74 +264,62 @@ class KafkaLog(Log):
         return self._crowds.claim(shuffler, replace, any(self.ends()))
 
     def append_crowd(self, messages: Iterable[tuple[int, Packed]], mark: CrowdMark) -> None:
-        """Append a crowd and its mark in one transaction; see `Log.append_crowd`."""
         if self._crowds is None:
             raise MurkError(f"no shuffler has claimed {self.url}")
         self._check_topic_ids()
-        ms = 1000 * truncate_time(time(), self._registered_task().granularity)
+        ms = 1000 * base.truncate_time(time(), self.registered_task().granularity)
         self._crowds.append(messages, mark, ms)
 
     def discard(self, partition: int, offset: int) -> None:
-        """Have the broker delete a partition's records before an offset."""
-        check_partition(self, partition)
+        base.check_partition(self, partition)
         place = TopicPartition(self._names.releases, partition)
         with translate_errors(self.url, f"deleting from {self._names.releases} what was shuffled"):
             self._admin.delete_records({place: offset}, timeout_ms=PATIENCE_MS)
 
     def _has_crowds(self) -> bool:
         """Return whether a shuffler writes to this log, whose transactions its readers must wait for."""
-        if not self._is_shuffled and self._registered_task().shuffle is not None:
+        if not self._is_shuffled and self.registered_task().shuffle is not None:
             self._is_shuffled = self.crowd_mark() is not None
         return self._is_shuffled
 
     def begin(self, partition: int) -> int:
-        """Return the offset of the oldest message."""
-        check_partition(self, partition)
+        base.check_partition(self, partition)
         # Each attempt to send from an outbox asks for it first.
         with self._sending.pausing():
             return self._current_ends().begin(place := TopicPartition(self._names.releases, partition))[place]
 
     def end(self, partition: int) -> int:
-        """Return the offset of the next message."""
-        check_partition(self, partition)
+        base.check_partition(self, partition)
         return self._current_ends().of(self._names.releases, partition)[0]
 
     def ends_of(self, partitions: Collection[int]) -> Sequence[int]:
-        """Return the offsets of next messages, in one request; close readers of partitions that are no longer read."""
         for partition in partitions:
-            check_partition(self, partition)
+            base.check_partition(self, partition)
         self._readers.close_unused(self.url)
         return self._current_ends().of(self._names.releases, *partitions)
 
     def publish(self, chain: int, message: bytes) -> None:
-        """Send a chain's newest model."""
-        check_partition(self, chain)
+        base.check_partition(self, chain)
         self._sending.deliver(self._names.models, [(chain, message)], key=str(chain).encode(), ms=int(1000 * time()))
 
-    def _start_model(self, chain: int, message: bytes) -> Any:
-        return self._sending.start(self._names.models, chain, message, str(chain).encode())
-
     def model(self, chain: int) -> bytes | None:
-        """Return a chain's newest model."""
-        check_partition(self, chain)
+        base.check_partition(self, chain)
         return self._newest_models(chain).get(str(chain).encode())
 
     def cached_model(self, chain: int) -> tuple[bytes | None, int]:
-        """Return what a background thread last read; see `Log.cached_model`."""
-        check_partition(self, chain)
+        base.check_partition(self, chain)
         if self._cache is None:
             self._cache = ModelCache(self._clients, self._names, self.partitions)
         cached = self._cache.cached()
         return cached.models.get(str(chain).encode()), cached.ends[chain]
 
     def checkpoint(self, chain: int) -> Checkpoint:
-        """Read a chain's committed state and offset."""
-        check_partition(self, chain)
+        base.check_partition(self, chain)
         record = self._state(chain) if self._has_model_states() else None
         if record is None:
             # A model begins at the oldest message, as it may be fitted long after the first release.
             return Checkpoint(None, 0 if self.model_name is None else self.begin(chain))
-        offset = dict(record.headers).get(OFFSET, b"")
+        offset = dict(record.headers).get(transactions.OFFSET, b"")
         if not offset.isdigit():
             raise MurkError(
                 f"the newest record of {self._names.states}, partition {chain}, has no offset in its headers: it was "
@@ -384,60 +333,43 @@ class KafkaLog(Log):
         return topics.has_estimates(self._admin, self.url, self._names)
 
     def estimate(self) -> bytes | None:
-        """Return the newest published estimate."""
         record = self.takes_estimates and Newest(self._reader(self._names.estimates, 0, committed=True)).record()
         return bytes(record.value) if record else None
 
     def owners(self) -> Mapping[int, str]:
-        """Return which process committed each chain's state last."""
         records = {chain: self._state(chain) for chain in range(self.partitions)}
-        return {
-            chain: dict(record.headers).get(OWNER, b"").decode("utf-8", "replace")
-            for chain, record in records.items()
-            if record is not None
-        }
+        headers = {chain: dict(record.headers) for chain, record in records.items() if record is not None}
+        return {chain: own.get(transactions.OWNER, b"").decode("utf-8", "replace") for chain, own in headers.items()}
 
-    def acquire(self, chain: int) -> Ownership:
-        """Take over a chain: the newest producer with its transactional id is the owner."""
-        check_partition(self, chain)
+    def acquire(self, chain: int) -> base.Ownership:
+        base.check_partition(self, chain)
         self._check_topic_ids()
         if not self._has_model_states():
-            topics.create_for_model(self._admin, self.url, self._names, self._registered_task())
+            topics.create_for_model(self._admin, self.url, self._names, self.registered_task())
             self._has_states = True
-        calls = self.checkpoint, self._check_topic_ids, self._start_model
-        return KafkaOwnership(self._clients, self._names, chain, *calls)
+        key = str(chain).encode()
+        start_model = partial(self._sending.start, self._names.models, chain, key=key)
+        return KafkaOwnership(self._clients, self._names, chain, self.checkpoint, self._check_topic_ids, start_model)
 
-    def join(self, name: str | None = None) -> Membership:
-        """Join the learners' consumer group; an unreachable broker is reported when chains are asked for."""
+    def join(self, name: str | None = None) -> base.Membership:
         return KafkaMembership(self._clients, self._names, name)
 
     def dead_letters(self, partition: int | None = None) -> Iterator[DeadLetter]:
-        """Iterate over dead letters, without those that a repeated commit wrote again."""
         chains = range(self.partitions) if partition is None else [partition]
         for chain in chains:
-            check_partition(self, chain)
+            base.check_partition(self, chain)
             yield from letters(self._reader(self._names.dead, chain, committed=True), chain)
 
     def trim(self, before: float) -> int:
-        """Do nothing: the broker applies the retention."""
-        self._registered_task()
-        return 0
+        self.registered_task()
+        return 0  # the broker applies the retention
 
     def close(self) -> None:
         """Close all clients, even if one of them fails, with a time limit for each."""
-        made = (
-            self._admin,
-            self._sending,
-            self._ends,
-            self._table,
-            self._state_reader,
-            *self._readers,
-            self._cache,
-            self._crowds,
-        )
+        readers = self._ends, self._table, self._state_reader, *self._readers, self._cache
         with ExitStack() as stack:
             # The stack closes them in reverse order.
-            for client in made:
+            for client in (self._admin, self._sending, *readers, self._crowds):
                 if client is not None:
                     stack.callback(close_in_time, client, self.url)
         self._readers, self._state_reader = Readers(), None
@@ -450,13 +382,8 @@ class KafkaLog(Log):
     @property
     def _names(self) -> Names:
         if self._name is None:
-            raise self._without_task()
+            raise base.without_task(self.url)
         return Names(self._name, self.model_name)
-
-    def _without_task(self) -> UserError:
-        return UserError(
-            f"{self.url} carries no task yet: announce one first, with `murk topics` or `murk run`", code="MURK-LOG-003"
-        )
 
     def _take_name(self, name: str) -> None:
         if self._name is None:
@@ -478,14 +405,15 @@ class KafkaLog(Log):
     def _check_topic_ids(self) -> None:
         """Check that the topics are those that the task was registered on and that this log was opened with."""
         if not self._announced_on:
-            registered = announced_topics(self._models().refresh(TASK_PLACE), self._names)
-            check_same(self.url, {self._names.releases: self.identity}, registered)
+            registered = self._announced_ids()
+            transactions.check_same(self.url, {self._names.releases: self.identity}, registered)
             self._announced_on = registered
-        check_same(self.url, self._announced_on, topics.identities(self._admin, self.url, self._names))
+        transactions.check_same(self.url, self._announced_on, self._topic_ids())
 
-    def _ids(self, standing: bytes | None) -> dict[str, str]:
-        if standing is not None:
-            return announced_topics(self._models().refresh(TASK_PLACE), self._names)
+    def _announced_ids(self) -> dict[str, str]:
+        return transactions.announced_topics(self._models().refresh(TASK_PLACE), self._names)
+
+    def _topic_ids(self) -> dict[str, str]:
         return topics.identities(self._admin, self.url, self._names)
 
     def _check_beginning(self, task: Task) -> None:
@@ -497,16 +425,6 @@ class KafkaLog(Log):
                     f"{self._names.releases} has releases in partition {chain}, but their task and state are missing: "
                     f"topics of {self.url} were deleted. Restore them, or begin with a new log (docs/recover.md)"
                 )
-
-    def _registered_task(self) -> Task:
-        if self._task is None:
-            document = self.document()
-            if document is None:
-                raise self._without_task()
-            # From here on this log refers to these topics, not to others of the same name.
-            _ = self.identity
-            self._task = Task.from_document(document)
-        return self._task
 
     def _has_model_states(self) -> bool:
         """Return whether there is a topic of this object's states; a model's is created when its first chain starts."""
@@ -566,16 +484,14 @@ def find_urls(url: str, names: Sequence[str] = ()) -> list[str]:
 
 
 def _without_logs(url: str) -> UserError:
-    return UserError(
-        f"there is no log at {url} that this user may see: create one with `murk topics TASK --log {url}`", code=NO_LOG
-    )
+    remedy = f"create one with `murk topics TASK --log {url}`"
+    return UserError(f"there is no log at {url} that this user may see: {remedy}", code=base.NO_LOG)
 
 
 class TopicSetup:
     """A task's topics on a cluster, at ``kafka://host:port[/NAME]``.
 
-    ``replication`` is the replication factor, None for the brokers' default. With ``estimates`` a topic of estimates is
-    created; an existing one stays.
+    ``replication`` is the replication factor, None for the brokers' default; ``estimates`` asks for their topic.
     """
 
     def __init__(self, url: str, task: Task, *, replication: int | None = None, estimates: bool = False) -> None:

@@ -36,9 +36,8 @@ _log = logging.getLogger(__name__)
 class Slot:
     """The smallest number, from 0, that no other process of this machine holds for a group.
 
-    A restarted process finds its number free: the number is the name of an abstract Unix socket, which the system
-    removes when the process ends. ``number`` is None where there are no such sockets (not Linux) or all numbers are
-    taken.
+    It names an abstract Unix socket, which the system removes when the process ends. ``number`` is None where there are
+    no such sockets (not Linux) or all numbers are taken.
     """
 
     def __init__(self, group: str) -> None:
@@ -92,10 +91,10 @@ def _bind(name: str) -> socket.socket:
 class KafkaMembership(Membership):
     """One learner's membership in the consumer group of a log.
 
-    The group only assigns chains, in cooperative rebalances; committed offsets are in the chains' states, since anybody
-    with Kafka's tools can reset a group's offsets. A static member that was away for less than the session time-out
-    keeps its chains without a rebalance. A thread polls the group, so that learning does not wait for it. ``name`` is
-    by default the machine's name and the number of a `Slot`. Raises `UserError` if it is invalid.
+    The group only assigns chains: committed offsets are in the chains' states, since anybody with Kafka's tools can
+    reset a group's offsets. A member that was away for less than the session time-out keeps its chains. A thread polls
+    the group, so that learning does not wait for it. ``name`` is by default the machine's name and the number of a
+    `Slot`. Raises `UserError` if it is invalid.
     """
 
     shared = True

@@ -7,14 +7,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from kafka import errors
 from kafka.admin import ConfigResource, ConfigResourceType
-from kafka.errors import (
-    InvalidReplicationFactorError,
-    TopicAlreadyExistsError,
-    TopicAuthorizationFailedError,
-    UnknownTopicOrPartitionError,
-    for_code,
-)
 
 from murk.errors import MurkError, UserError
 from murk.stream.log.base import segment_seconds
@@ -36,10 +30,9 @@ _ENVELOPE = 16_384  # bytes of a message's key and headers and of its batch's he
 
 
 class Names:
-    """Names of a log's topics, consumer group and transactional ids; the topic of estimates is optional.
+    """Names of a log's topics, consumer group and transactional ids, of which some are a ``model``'s own.
 
-    A ``model`` has states, estimates, a group and transactional ids of its own. The names of logs and models have no
-    dots, so that no two of them share a topic.
+    The names of logs and models have no dots, so that no two of them share a topic.
 
     >>> Names("third-child").states, Names("third-child").owner(0), Names("third-child", "age").states
     ('murk-third-child-states', 'murk-third-child-0', 'murk-third-child.age-states')
@@ -128,7 +121,7 @@ def has_estimates(admin: Any, url: str, names: Names) -> bool:
     with translate_errors(url, "looking at topics"):
         try:
             return bool(admin.describe_topics([names.estimates])[0]["error_code"] == 0)
-        except UnknownTopicOrPartitionError:
+        except errors.UnknownTopicOrPartitionError:
             return False
 
 
@@ -153,12 +146,11 @@ def _create(admin: Any, url: str, required: Mapping[str, Spec], replication: int
     with translate_errors(url, "creating topics"):
         try:
             admin.create_topics(wanted, timeout_ms=PATIENCE_MS, wait_for_metadata=True)
-        except InvalidReplicationFactorError as error:
+        except errors.InvalidReplicationFactorError as error:
             copies = f"{replication} copies" if replication > 0 else "the brokers' default number of copies"
-            raise UserError(
-                f"{url} has too few brokers for {copies} of a partition: lower --replication, or start more brokers"
-            ) from error
-        except TopicAlreadyExistsError:
+            remedy = "lower --replication, or start more brokers"
+            raise UserError(f"{url} has too few brokers for {copies} of a partition: {remedy}") from error
+        except errors.TopicAlreadyExistsError:
             # Another process creates them at this moment.
             admin.wait_for_topics(list(wanted), timeout_ms=PATIENCE_MS)
     return sorted(wanted)
@@ -177,9 +169,8 @@ def create_for_model(admin: Any, url: str, names: Names, task: Task) -> None:
         if described is None:
             missing[topic] = spec
         elif (have := len(described["partitions"])) != spec.partitions:
-            raise UserError(
-                f"{topic} of {url} has {have} partitions, not {spec.partitions}: delete it, then run `murk fit` again"
-            )
+            remedy = "delete it, then run `murk fit` again"
+            raise UserError(f"{topic} of {url} has {have} partitions, not {spec.partitions}: {remedy}")
     _create(admin, url, missing, _copies(standing))
 
 
@@ -188,7 +179,7 @@ def _describe_one(admin: Any, url: str, topic: str) -> dict[str, Any] | None:
     with translate_errors(url, "looking at topics"):
         try:
             described: dict[str, Any] = admin.describe_topics([topic])[0]
-        except UnknownTopicOrPartitionError:
+        except errors.UnknownTopicOrPartitionError:
             return None
     if described["error_code"]:
         _raise_unless_missing(described, url)
@@ -240,22 +231,17 @@ def problems(admin: Any, url: str, names: Names, task: Task, *, estimates: bool 
 def retention_settings(admin: Any, url: str, names: Names) -> dict[str, tuple[str, dict[str, str] | str]]:
     """Return each topic's name and its retention settings and replication, or why they cannot be read."""
     settings: dict[str, tuple[str, dict[str, str] | str]] = {}
-    kinds = ["releases", "models", "states", "dead"]
-    if has_estimates(admin, url, names):
-        kinds.append("estimates")
-    for kind in kinds:
+    estimates = ["estimates"] if has_estimates(admin, url, names) else []
+    for kind in ("releases", "models", "states", "dead", *estimates):
         topic = str(getattr(names, kind))
         try:
             about = _describe_one(admin, url, topic)
-            if about is None:
-                settings[kind] = topic, "it is missing"
-                continue
-            configs = _configs(admin, url, [topic])[topic]
+            configs = {} if about is None else _configs(admin, url, [topic])[topic]
         except MurkError as error:
             settings[kind] = topic, str(error)
             continue
         shown = {key: str(configs.get(key)) for key in _RETENTION}
-        settings[kind] = topic, {**shown, "copies": str(_copies(about))}
+        settings[kind] = topic, "it is missing" if about is None else {**shown, "copies": str(_copies(about))}
     return settings
 
 
@@ -274,7 +260,7 @@ def repair(admin: Any, url: str, names: Names, task: Task) -> None:
             # The library returns refusals as text instead of raising.
             refused = {topic: str(text) for kind in answers.values() for topic, text in kind.items() if text != "OK"}
             if any("AuthorizationFailed" in text for text in refused.values()):
-                raise TopicAuthorizationFailedError(set(refused))
+                raise errors.TopicAuthorizationFailedError(set(refused))
         if refused:
             raise MurkError(f"{url}: the broker refuses the topics' settings: {'; '.join(refused.values())}")
 
@@ -291,8 +277,8 @@ def identities(admin: Any, url: str, names: Names) -> dict[str, str]:
 
 
 def _raise_unless_missing(topic: Mapping[str, Any], url: str) -> None:
-    error = for_code(topic["error_code"])
-    if error is not UnknownTopicOrPartitionError:
+    error = errors.for_code(topic["error_code"])
+    if error is not errors.UnknownTopicOrPartitionError:
         with translate_errors(url, "looking at topics"):
             raise error({topic["name"]})
 
@@ -315,7 +301,7 @@ def _configs(admin: Any, url: str, topics: Collection[str]) -> dict[str, dict[st
         configs = {topic: settings for kind in answers.values() for topic, settings in kind.items()}
         if refused := {topic for topic in topics if not configs.get(topic)}:
             # Every topic has settings; the library does not report that access was denied.
-            raise TopicAuthorizationFailedError(refused)
+            raise errors.TopicAuthorizationFailedError(refused)
     return {
         topic: {key: entry["value"] if isinstance(entry, dict) else entry for key, entry in settings.items()}
         for topic, settings in configs.items()

@@ -13,17 +13,8 @@ from typing import Any
 from kafka.errors import KafkaError
 
 from murk.errors import MurkError
-from murk.stream.log.base import (
-    Checkpoint,
-    CrowdMark,
-    Dead,
-    FencedError,
-    Ownership,
-    UnreachableError,
-    check_claim,
-    check_mark,
-    taken_over,
-)
+from murk.stream.log import base
+from murk.stream.log.base import Checkpoint, CrowdMark, Dead, FencedError, Ownership, UnreachableError
 from murk.stream.log.kafka.connection.clients import CROWD_MS, PATIENCE_MS, Clients
 from murk.stream.log.kafka.connection.errors import deleted, translate, translate_errors
 from murk.stream.log.kafka.connection.records import send_at_once, takes_batches
@@ -38,10 +29,9 @@ _UNCONFIRMED = 32  # batches of a crowd that may be on their way
 
 
 class KafkaOwnership(Ownership):
-    """The newest producer with a chain's transactional id.
+    """The newest producer with a chain's transactional id, which fences the one before and aborts its transaction.
 
-    Creating it fences the previous producer and aborts its open transaction. After a commit whose outcome is unknown,
-    the chain must be acquired again, which reads what was really committed. ``load`` reads the committed state and
+    After a commit whose outcome is unknown, the chain must be acquired again. ``load`` reads the committed state and
     offset; ``check`` raises if the topics are not those with which the log was opened; ``start_model`` sends a model
     without waiting and returns a future.
     """
@@ -53,20 +43,14 @@ class KafkaOwnership(Ownership):
         chain: int,
         load: Callable[[int], Checkpoint],
         check: Callable[[], None],
-        start_model: Callable[[int, bytes], Any],
+        start_model: Callable[[bytes], Any],
     ) -> None:
         self.chain = chain
         self._url, self._names = clients.url, names
         self._load, self._check, self._start_model = load, check, start_model
         self._sent_model: Any = None
         self._lost: MurkError | None = None
-        self._producer = clients.owner(names.owner(chain))
-        try:
-            with translate_errors(self._url, f"taking over chain {chain}"):
-                self._producer.init_transactions()
-        except BaseException:
-            self.close()
-            raise
+        self._producer = clients.owner(names.owner(chain), f"taking over chain {chain}")
 
     def load(self) -> Checkpoint:
         """Read the committed state."""
@@ -79,7 +63,11 @@ class KafkaOwnership(Ownership):
         """Write everything in one transaction."""
         self._check_owned()
         self._check()
-        self._await_model()
+        # If the model published before arrived after the commit's, it would replace it.
+        sent, self._sent_model = self._sent_model, None
+        if sent is not None:
+            with suppress(KafkaError):
+                sent.get(timeout=PATIENCE_MS / 1000)
         key, names = str(self.chain).encode(), self._names
         owner = f"{socket.gethostname()}:{os.getpid()}".encode()
         try:
@@ -95,7 +83,9 @@ class KafkaOwnership(Ownership):
             self._producer.send(names.states, state, key=key, partition=self.chain, headers=headers)
             self._producer.commit_transaction()
         except KafkaError as error:
-            raise self._record_loss(error) from error
+            lost = translate(error, self._url, f"committing chain {self.chain}")
+            self._lost = base.taken_over(self.chain, self._url) if isinstance(lost, FencedError) else lost
+            raise self._lost from error
         except BaseException:
             # The outcome of an interrupted commit is unknown.
             self._lost = MurkError(f"a commit to chain {self.chain} of {self._url} was interrupted: acquire it again")
@@ -105,28 +95,16 @@ class KafkaOwnership(Ownership):
         """Send a model without waiting, outside any transaction."""
         # If it cannot be sent, the commit that follows reports why.
         with suppress(UnreachableError):
-            self._sent_model = self._start_model(self.chain, model)
+            self._sent_model = self._start_model(model)
 
     def close(self) -> None:
         """Close the producer; the next owner or the time-out aborts an open transaction."""
         self._lost = self._lost or MurkError(f"chain {self.chain} of {self._url} was given up")
         self._producer.leave()
 
-    def _await_model(self) -> None:
-        """Wait until the published model is on the log: if it arrived after the commit's model, it would replace it."""
-        sent, self._sent_model = self._sent_model, None
-        if sent is not None:
-            with suppress(KafkaError):
-                sent.get(timeout=PATIENCE_MS / 1000)
-
     def _check_owned(self) -> None:
         if self._lost is not None:
             raise self._lost
-
-    def _record_loss(self, error: KafkaError) -> MurkError:
-        lost = translate(error, self._url, f"committing chain {self.chain}")
-        self._lost = taken_over(self.chain, self._url) if isinstance(lost, FencedError) else lost
-        return self._lost
 
 
 TASK = b"task"  # key of the task's document on the topic of models
@@ -165,11 +143,10 @@ def put_document(
     clients: Clients, names: Names, models: Table, standing: bytes | None, document: bytes, ids: Mapping[str, str]
 ) -> None:
     """Replace the stored document ``standing``, and topic ids; `FencedError` if another process writes, too."""
-    producer = clients.owner(names.announcer)
+    # This aborts the transaction of an earlier writer; a later writer aborts ours.
+    producer = clients.owner(names.announcer, "announcing the task")
     try:
         with translate_errors(clients.url, "announcing the task"):
-            # This aborts the transaction of an earlier writer; a later writer aborts ours.
-            producer.init_transactions()
             if models.refresh(TASK_PLACE).get(TASK) != standing:
                 raise FencedError("another process has announced a task")
             producer.begin_transaction()
@@ -195,19 +172,12 @@ class CrowdWriter:
 
     def __init__(self, clients: Clients, names: Names, read: Callable[[], CrowdMark | None]) -> None:
         self._url, self._names, self._read = clients.url, names, read
-        self._producer = clients.owner(names.shuffler, CROWD_MS)
-        try:
-            self._producer.init_transactions()
-        except BaseException as error:
-            self.close()
-            if isinstance(error, KafkaError):
-                raise translate(error, self._url, "taking over from a shuffler") from error
-            raise
+        self._producer = clients.owner(names.shuffler, "taking over from a shuffler", CROWD_MS)
 
     def claim(self, shuffler: str, replace: bool, released: bool) -> CrowdMark:
         """Write the shuffler's mark, unless it is there; see `Log.claim`."""
         found = self._read()
-        if check_claim(self._url, found, shuffler, replace, released):
+        if base.check_claim(self._url, found, shuffler, replace, released):
             found = CrowdMark(shuffler, 0)
             self._write((), found, 0)
         assert found is not None
@@ -215,7 +185,7 @@ class CrowdWriter:
 
     def append(self, messages: Iterable[tuple[int, Packed]], mark: CrowdMark, ms: int) -> None:
         """Write a crowd and its mark; see `Log.append_crowd`."""
-        check_mark(self._url, self._read(), mark)
+        base.check_mark(self._url, self._read(), mark)
         self._write(messages, mark, ms)
 
     def close(self) -> None:

@@ -35,6 +35,7 @@ MISSING_VALUE: Final = math.nan
 _NUMBER: Final = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?", re.ASCII)
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,4000}(\.0*)?", re.ASCII)
 _BOOLEANS: Final = {"true": True, "false": False}
+_SPECIAL: Final = {"": MISSING_VALUE, "nan": MISSING_VALUE, "true": 1.0, "false": 0.0}
 _EXACT: Final = 2.0**53  # below it, floats represent every integer
 
 
@@ -60,21 +61,12 @@ def as_boolean(value: Any) -> bool | None:
     return _BOOLEANS.get(value.strip().lower()) if isinstance(value, str) else None
 
 
-def are_plain_numbers(joined: str) -> bool:
-    """Return whether ``float`` is certain to read the numbers in these joined texts like `read_number`."""
-    return joined.isascii() and "_" not in joined and "n" not in joined and "N" not in joined
-
-
 def read_number(value: Any) -> float | None:
     r"""Return a raw value as a float, perhaps infinite; NaN if it is missing, None if it is not a number.
 
-    Numbers in text are decimal, like 12, -1.5 or 1e3. Booleans are 0 or 1, also as text. Times, durations, bytes and
-    containers are not numbers.
+    Numbers in text are decimal, like 12, -1.5 or 1e3. Booleans are 0 or 1, also as text.
 
-    >>> [
-    ...     read_number(value)
-    ...     for value in (24, " 24.5", "1e3", True, "2_4", "\uff12\uff14", "inf", b"24", [24], None, "nan")
-    ... ]
+    >>> list(map(read_number, (24, " 24.5", "1e3", True, "2_4", "\uff12\uff14", "inf", b"24", [24], None, "nan")))
     [24.0, 24.5, 1000.0, 1.0, None, None, None, None, None, nan, nan]
     """
     kind = type(value)
@@ -102,11 +94,7 @@ def _read_text(text: str) -> float | None:
     text = text.strip()
     if _NUMBER.fullmatch(text):
         return float(text)
-    word = text.lower()
-    if not word or word == "nan":
-        return MISSING_VALUE
-    boolean = _BOOLEANS.get(word)
-    return None if boolean is None else float(boolean)
+    return _SPECIAL.get(text.lower())
 
 
 def exact_number(value: Any) -> int | float | None:
@@ -246,9 +234,9 @@ class CategoryColumn:
     """Find raw values among declared categories; None is an undeclared one.
 
     A value matches a category that is written the same or is the same number (``1``, ``1.0``, ``"1"``); a date matches
-    its ISO form. A boolean, or the text true or false, matches true or false in any case, yes or no, on or off,
-    otherwise 1 or 0. White space around text is ignored. ``start`` is the position of the first coded feature,
-    ``other`` the index that undeclared values get, or None.
+    its ISO form; true or false, also as text, match true or false in any case, yes or no, on or off, otherwise 1 or 0.
+    White space around text is ignored. ``start`` is the position of the first coded feature, ``other`` the index of
+    undeclared values, or None.
     """
 
     half_range = 1.0
@@ -258,10 +246,9 @@ class CategoryColumn:
         self.size = len(categories)
         self._lookup: dict[Any, int] = {}
         self._booleans: dict[bool | None, int] = {}
-        declared = [(category, index) for index, category in enumerate(categories) if category is not None]
-        for category, index in declared:
-            self._lookup[category] = index
-        for category, index in declared:
+        declared = {category: index for index, category in enumerate(categories) if category is not None}
+        self._lookup |= declared
+        for category, index in declared.items():
             # After all categories as written, so that "1" does not shadow a declared "1.0".
             number = exact_number(category) if as_boolean(category) is None else None
             if number is not None:
@@ -354,7 +341,11 @@ def _as_floats(column: Any) -> NDArray[np.float64] | None:
     kinds = set(map(type, column))
     if kinds == {float}:
         return np.fromiter(column, np.float64, len(column))
-    if kinds <= {float, int, bool} or (kinds == {str} and are_plain_numbers("".join(column))):
+    # Texts of which `float` reads more than `read_number` does: other digits, 1_000, inf and nan.
+    joined = "".join(column) if kinds == {str} else ""
+    if not joined.isascii() or any(letter in joined for letter in "_nN"):
+        return None
+    if kinds <= {float, int, bool} or kinds == {str}:
         try:
             return np.fromiter(map(float, column), np.float64, len(column))
         except (ValueError, OverflowError):
@@ -392,8 +383,8 @@ _NO_DAY: Final = 0
 def day_number(value: Any) -> tuple[int, Cell]:
     """Return the day of a raw value, counted from 0001-01-01 as day 1, and its outcome.
 
-    A value is a date, a time, or text like ``2024-05-31`` or ``2024-05-31T12:30``; the day of a time is the local one.
-    Days before year 1 are 0 and less, and years may have more than four digits.
+    A value is a date, a time (its local day), or text like ``2024-05-31`` or ``2024-05-31T12:30``. Days before year 1
+    are 0 and less, and years may have more than four digits.
 
     >>> day_number("2024-05-31T23:30:00+02:00") == day_number(datetime.date(2024, 5, 31)), day_number("31/05/2024")
     (True, (0, <Cell.NOT_A_DATE: 5>))
@@ -439,11 +430,7 @@ def _day_of_numpy(value: np.datetime64) -> tuple[int, Cell]:
 
 
 class DateColumn:
-    """Code dates as one or several ``parts``, such as a number of days and a weekday.
-
-    ``low`` and ``high`` are the public bounds of a date that is coded as a number, to which it is clamped; ``start`` is
-    the position of the first coded feature.
-    """
+    """Code dates as ``parts``, such as a number of days from ``low`` to ``high`` and a weekday, from ``start`` on."""
 
     def __init__(self, low: datetime.date | None, high: datetime.date | None, parts: Sequence[str], start: int) -> None:
         self.start = start
@@ -479,10 +466,7 @@ class DateColumn:
     def encode_one(self, value: Any, x: list[float]) -> int:
         """Write one coded value into x and return its outcome."""
         day, cell = day_number(value)
-        if cell:
-            return cell
-        outcomes = [inner.encode_one(_part_of(day, part), x) for part, inner in self._columns]
-        return max(outcomes)
+        return cell or max(inner.encode_one(_part_of(day, part), x) for part, inner in self._columns)
 
 
 def coded_parts(parts: Sequence[str]) -> tuple[str, ...]:
@@ -539,11 +523,11 @@ def class_clash(classes: Sequence[str], names: Collection[str]) -> tuple[str, st
         twice = next(label for place, label in enumerate(classes) if label in classes[:place])
         return twice, twice, next(iter(names))
     for label in classes:
-        for place in (place for place, character in enumerate(label) if character == ":"):
-            if label[:place] in known:
+        for colon in re.finditer(":", label):
+            if (other := label[: colon.start()]) in known:
                 for name in names:
-                    if f"{label[place + 1 :]}:{name}" in names:
-                        return label, label[:place], name
+                    if f"{label[colon.end() :]}:{name}" in names:
+                        return label, other, name
     return None
 
 
@@ -572,13 +556,13 @@ class Coding:
     """Layout of a task's coded features and target.
 
     ``names`` are those of the ``size`` (p) coded features, ``"intercept"`` last; ``columns`` and ``target`` those of
-    the raw features and target. ``low`` and ``high`` (float64, shape (p,)) are the box of the coded features, 1 and 1
-    for the constant; ``smallest_square`` and ``largest_square`` bound ||x||^2 over it, missing values (0) included.
-    ``indicators`` are the positions of coded features that indicate a missing value.
+    the raw ones; ``indicators`` the positions of coded features that indicate a missing value. ``low`` and ``high``
+    (float64, shape (p,)) are the box of the coded features, 1 and 1 for the constant; ``smallest_square`` and
+    ``largest_square`` bound ||x||^2 over it, missing values (0) included.
 
-    ``unit_factors`` (float64, shape (p,)) turn coefficients in coded units into those per unit of the feature: 2 unit /
-    (high - low) for a number or a date, 2 for a category, 1 for the constant; for a real target also half its range.
-    ``unit_labels`` say what a coefficient per unit means.
+    ``unit_factors`` (float64, shape (p,)) turn coefficients in coded units into those per unit of the feature, which
+    ``unit_labels`` describe: 2 unit / (high - low) for a number or a date, 2 for a category, 1 for the constant; for a
+    real target also half its range.
     """
 
     def __init__(self, features: Sequence[Feature], target: Target) -> None:
@@ -609,15 +593,12 @@ class Coding:
             else (name, column, math.inf, -math.inf, 1.0, 0, fill)
             for name, column, fill in zip(self.columns, self._inputs, self._fills, strict=True)
         ]
-        self._complete = [0.0] * len(names) + [1.0]
-        for place in self.indicators:
-            self._complete[place] = -1.0
+        self._complete = [-1.0 if place in self.indicators else 0.0 for place in range(len(names))] + [1.0]
         self._output = _target_column(target)
         self.names: tuple[str, ...] = (*names, INTERCEPT)
         self.size: int = len(self.names)
-        self.low = np.full(self.size, -1.0)
+        self.low, self.high = np.full(self.size, -1.0), np.ones(self.size)
         self.low[-1] = 1.0
-        self.high = np.ones(self.size)
         self.smallest_square: float = 1.0
         self.largest_square: float = float(self.size)
         self.unit_factors, self.unit_labels = self._units()
@@ -646,10 +627,9 @@ class Coding:
         return tuple((place, coded[place]) for place in range(column.start, len(coded)))
 
     def encode(self, columns: Mapping[str, Sequence[Any]], *, target: bool = True) -> EncodedBlock:
-        """Code records given as columns: lists, arrays or pandas columns of text, numbers, booleans or None.
+        """Code records given as columns (see `column_array`); without ``target``, every y is NaN.
 
-        Without ``target``, every y is NaN. Raises `UserError` if a column is missing or the columns differ in length;
-        never because of a value.
+        Raises `UserError` if a column is missing or the columns differ in length, never because of a value.
 
         >>> from murk.stream.task.data.features import NumberFeature, RealTarget
         >>> age = NumberFeature(name="age", low=20, high=40)
@@ -722,18 +702,18 @@ class Coding:
     def _units(self) -> tuple[NDArray[np.float64], tuple[str, ...]]:
         units: list[tuple[float, str]] = []
         for feature in self._features:
-            indicated = [(2.0, f"{feature.name}: missing against known")] * (feature.missing == INDICATOR)
-            units += (*_units_of(feature), *indicated)
-        factors, labels = zip(*units, (1.0, self._constant_label()), strict=True)
-        return np.array(factors) * self._output.half_range, labels
-
-    def _constant_label(self) -> str:
-        target = self._target
+            units += _units_of(feature)
+            if feature.missing == INDICATOR:
+                units.append((2.0, f"{feature.name}: missing against known"))
+        constant, target = f"mean of {self._target.name}", self._target
         if self._features:
-            return "at the middle of every feature"
-        if isinstance(target, BinaryTarget):
-            return f"share of {target.name} = {target.positive}"
-        return f"{'share' if isinstance(target, ClassTarget) else 'mean'} of {target.name}"
+            constant = "at the middle of every feature"
+        elif isinstance(target, BinaryTarget):
+            constant = f"share of {target.name} = {target.positive}"
+        elif isinstance(target, ClassTarget):
+            constant = f"share of {target.name}"
+        factors, labels = zip(*units, (1.0, constant), strict=True)
+        return np.array(factors) * self._output.half_range, labels
 
 
 def indicator_of(feature: Feature) -> str:

@@ -16,6 +16,17 @@ from numpy.typing import NDArray
 from murk.errors import UserError
 
 _NUMBERS: Final = "biuf"
+# Arrow's types of columns, by the predicates of `pyarrow.types`.
+_ARROW_SUITABLE: Final = "boolean integer floating decimal string large_string string_view date timestamp null"
+_ARROW_UNSUITABLE: Final = {
+    "struct": "a struct",
+    "map": "a map",
+    "union": "a union",
+    "nested": "a list",
+    "time": "a time of day",
+    "duration": "a duration",
+    "interval": "an interval",
+}
 # Types of columns that hold no numbers, text, booleans or dates: of numpy by kind, of Polars by name.
 _NUMPY_UNSUITABLE: Final = {"S": "bytes", "V": "a struct", "c": "complex numbers", "m": "a duration"}
 _POLARS_UNSUITABLE: Final = {
@@ -29,11 +40,10 @@ _POLARS_UNSUITABLE: Final = {
 
 
 def column_array(column: Any, what: str = "the column") -> NDArray[Any]:
-    """Return a column as an array ``(n,)`` of booleans, integers or floats, otherwise of Python objects, None where
-    missing.
+    """Return a column as an array ``(n,)`` of numbers or booleans, otherwise of Python objects, None where missing.
 
-    Missing values are None. ``what`` names the column in messages. Nothing is copied unnecessarily. Raises `UserError`
-    if it has more than one column, giving its shape, or its type holds no numbers, text, booleans or dates.
+    ``what`` names the column in messages. Nothing is copied unnecessarily. Raises `UserError` if it has more than one
+    column, giving its shape, or its type holds no numbers, text, booleans or dates.
 
     >>> column_array(np.zeros((3, 1))).shape, column_array([1, "a", None]).tolist()
     ((3,), [1, 'a', None])
@@ -42,8 +52,10 @@ def column_array(column: Any, what: str = "the column") -> NDArray[Any]:
         raise UserError(f"{what} is of the type {type(column).__name__}: give a list, an array or a series of values")
     column = _one_column(column, what)
     _check_type(column, what)
-    if isinstance(column, np.ndarray):
-        array = _whole(column)
+    if isinstance(column, np.ma.MaskedArray):
+        array = np.ma.filled(column, np.nan) if column.dtype.kind == "f" else _objects(column.tolist())
+    elif isinstance(column, np.ndarray) and column.dtype.kind in f"{_NUMBERS}O":
+        array = column
     else:
         numbers = _numbers_of(column)
         array = _objects(python_values(column, what)) if numbers is None else numbers
@@ -96,36 +108,11 @@ def check_arrow_type(kind: Any, what: str) -> None:
     import pyarrow
 
     types = pyarrow.types
-    able = (
-        types.is_boolean,
-        types.is_integer,
-        types.is_floating,
-        types.is_decimal,
-        types.is_string,
-        types.is_large_string,
-        types.is_string_view,
-        types.is_date,
-        types.is_timestamp,
-        types.is_null,
-    )
     plain = kind.value_type if types.is_dictionary(kind) else kind
-    if not any(test(plain) for test in able):
-        raise _unsuitable(what, _type_in_words(types, plain))
-
-
-def _type_in_words(types: Any, kind: Any) -> str:
-    """Name a type without its parts: field names of a struct may be a person's values."""
-    words: dict[str, Any] = {
-        "a struct": types.is_struct,
-        "a map": types.is_map,
-        "a union": types.is_union,
-        "a list": types.is_nested,
-        "a time of day": types.is_time,
-        "a duration": types.is_duration,
-        "an interval": types.is_interval,
-        "bytes": lambda one: "binary" in str(one),
-    }
-    return next((word for word, test in words.items() if test(kind)), "another one")
+    if not any(getattr(types, f"is_{name}")(plain) for name in _ARROW_SUITABLE.split()):
+        # Without the type's parts: field names of a struct may be a person's values.
+        named = (words for name, words in _ARROW_UNSUITABLE.items() if getattr(types, f"is_{name}")(plain))
+        raise _unsuitable(what, next(named, "bytes" if "binary" in str(plain) else "another one"))
 
 
 def _check_type(column: Any, what: str) -> None:
@@ -166,12 +153,6 @@ def _one_column(column: Any, what: str) -> Any:
     if single is None:
         raise UserError(f"{what} has the shape {shape}: give one column, (n,) or (n, 1)")
     return single
-
-
-def _whole(array: NDArray[Any]) -> NDArray[Any]:
-    if isinstance(array, np.ma.MaskedArray):
-        return np.ma.filled(array, np.nan) if array.dtype.kind == "f" else _objects(array.tolist())
-    return array if array.dtype.kind in _NUMBERS or array.dtype.kind == "O" else _objects(python_values(array))
 
 
 def _numbers_of(column: Any) -> NDArray[Any] | None:

@@ -5,7 +5,16 @@ import re
 from collections import Counter
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BeforeValidator, Discriminator, Field, Tag, ValidationInfo, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Discriminator,
+    Field,
+    Tag,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from murk.stream.task.block import Block, Number, Text
 from murk.stream.task.errors import nearest, shown, task_error
@@ -38,7 +47,6 @@ ADDED: Final[dict[str, tuple[str, ...]]] = {
 }
 """Keys that are in a document only if a task file gives them, so that older hashes stay valid."""
 Date = Annotated[datetime.date, BeforeValidator(_date)]
-Names = Annotated[tuple[Text, ...], Field(min_length=2, max_length=10_000)]
 Share = Annotated[Number, Field(gt=0, lt=1)]
 ShareOrZero = Annotated[Number, Field(ge=0, lt=1)]
 
@@ -82,20 +90,15 @@ def _bounds(block: "NumberFeature | RealTarget") -> None:
 
 
 def _check_typical(low: Any, high: Any, typical: tuple[Any, Any] | None) -> None:
-    if typical is None:
-        return
-    first, last = typical
-    if not (low <= first < last <= high):
-        raise task_error(
-            f"[{first}, {last}] is not a range within the bounds {low} to {high}; give two values, the smaller first",
-            "typical",
-        )
+    if typical is not None and not low <= typical[0] < typical[1] <= high:
+        words = f"is not a range within the bounds {low} to {high}; give two values, the smaller first"
+        raise task_error(f"[{typical[0]}, {typical[1]}] {words}", "typical")
 
 
 def _check_fill(low: Any, high: Any, fill: Any) -> None:
-    if fill is None or fill == INDICATOR or low <= fill <= high:
-        return
-    raise task_error(f"{fill} is outside the bounds {low} to {high}; give a value within them, or indicator", "missing")
+    if not (fill is None or fill == INDICATOR or low <= fill <= high):
+        words = f"{fill} is outside the bounds {low} to {high}; give a value within them, or indicator"
+        raise task_error(words, "missing")
 
 
 def _unique(values: tuple[str, ...]) -> tuple[str, ...]:
@@ -105,6 +108,9 @@ def _unique(values: tuple[str, ...]) -> tuple[str, ...]:
     return values
 
 
+Distinct = Annotated[tuple[Text, ...], Field(min_length=2, max_length=10_000), AfterValidator(_unique)]
+
+
 class NumberFeature(Block):
     """A number, coded to [-1, 1] by its public bounds; values outside are clamped."""
 
@@ -112,8 +118,7 @@ class NumberFeature(Block):
     low: Number = Field(description="public lower bound; smaller values are clamped to it")
     high: Number = Field(description="public upper bound; larger values are clamped to it")
     unit: Annotated[Number, Field(gt=0)] | None = Field(
-        default=None,
-        description="unit of reported coefficients, as in `unit: 10000` for an income; `null`: 1",
+        default=None, description="unit of reported coefficients, as in `unit: 10000` for an income; `null`: 1"
     )
     typical: tuple[Number, Number] | None = Field(default=None, description=_TYPICAL)
     missing: NumberFill | None = Field(default=None, description=_MISSING)
@@ -131,7 +136,7 @@ class CategoryFeature(Block):
     """One of several categories. Two become -1 and +1; of three or more, each but the first becomes a -1/+1 feature."""
 
     name: Text = Field(description="the column's name")
-    categories: Names = Field(
+    categories: Distinct = Field(
         description="all values of the column, as text, at least two; the others are compared with the first"
     )
     missing: Text | None = Field(default=None, description="as for a number, or a category, as in `missing: unknown`")
@@ -145,18 +150,11 @@ class CategoryFeature(Block):
                 raise task_error("a feature has either bounds or categories; remove one of them", key)
         return data
 
-    @field_validator("categories")
-    @classmethod
-    def _check(cls, categories: tuple[str, ...]) -> tuple[str, ...]:
-        return _unique(categories)
-
     @model_validator(mode="after")
     def _check_missing(self) -> "CategoryFeature":
         if self.missing is not None and self.missing not in (*self.categories, INDICATOR):
-            raise task_error(
-                f"{shown(self.missing)} is not one of the categories; {nearest(self.missing, self.categories)}",
-                "missing",
-            )
+            words = f"{shown(self.missing)} is not one of the categories; {nearest(self.missing, self.categories)}"
+            raise task_error(words, "missing")
         return self
 
 
@@ -211,8 +209,7 @@ class BinaryTarget(Block):
     kind: Literal["binary"] = Field(description="`binary`: one of two classes")
     positive: Text = Field(description="the value that counts as 1")
     negative: Text | None = Field(
-        default=None,
-        description="the value that counts as 0; `null`: every value but `positive`",
+        default=None, description="the value that counts as 0; `null`: every value but `positive`"
     )
     rate: Share | None = Field(
         default=None,
@@ -233,18 +230,13 @@ class ClassTarget(Block):
 
     name: Text = Field(description="the column's name")
     kind: Literal["classes"] = Field(description="`classes`: one of several classes")
-    classes: Names = Field(description="all classes, as text, at least two")
+    classes: Distinct = Field(description="all classes, as text, at least two")
     rate: tuple[Share, ...] | None = Field(
         default=None,
         description="publicly known share of each class, as in `rate: {red: 0.9, green: 0.07, blue: 0.03}` or a list "
         "in the order of `classes`, for forecasts only; never from people's records; `null`: unknown",
     )
     missing_share: ShareOrZero | None = Field(default=None, description=_AS_FOR_BINARY)
-
-    @field_validator("classes")
-    @classmethod
-    def _check(cls, classes: tuple[str, ...]) -> tuple[str, ...]:
-        return _unique(classes)
 
     @field_validator("rate", mode="before")
     @classmethod
@@ -294,18 +286,13 @@ class RealTarget(Block):
 
 
 def _feature_kind(value: Any) -> str:
-    if isinstance(value, DateFeature) or (isinstance(value, dict) and value.get("kind") == "date"):
+    given = value if isinstance(value, dict) else {}
+    if isinstance(value, DateFeature) or given.get("kind") == "date":
         return "<date>"
-    if isinstance(value, CategoryFeature) or (isinstance(value, dict) and "categories" in value):
-        return "<categories>"
-    return "<number>"
+    return "<categories>" if isinstance(value, CategoryFeature) or "categories" in given else "<number>"
 
 
 _TARGETS = {"binary": "<binary>", "classes": "<classes>", "real": "<real>"}
-
-
-def _target_kind(value: Any) -> str:
-    return _TARGETS[value["kind"] if isinstance(value, dict) else value.kind]
 
 
 def _check_target_kind(value: Any) -> Any:
@@ -323,11 +310,8 @@ def _check_target_kind(value: Any) -> Any:
 
 def _check_feature_kind(value: Any) -> Any:
     if isinstance(value, dict) and value.get("kind", "date") != "date":
-        raise task_error(
-            f"{shown(value['kind'])} is not a kind of feature; write kind: date for dates, and for numbers (low, high) "
-            "and categories nothing",
-            "kind",
-        )
+        remedy = "write kind: date for dates, and for numbers (low, high) and categories nothing"
+        raise task_error(f"{shown(value['kind'])} is not a kind of feature; {remedy}", "kind")
     return value
 
 
@@ -348,6 +332,6 @@ Target = Annotated[
     Annotated[BinaryTarget, Tag("<binary>")]
     | Annotated[ClassTarget, Tag("<classes>")]
     | Annotated[RealTarget, Tag("<real>")],
-    Discriminator(_target_kind),
+    Discriminator(lambda value: _TARGETS[value["kind"] if isinstance(value, dict) else value.kind]),
     BeforeValidator(_check_target_kind),
 ]

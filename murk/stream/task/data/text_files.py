@@ -35,8 +35,7 @@ _OTHERS: Final = {
 def is_gzipped(file: IO[bytes]) -> bool:
     """Return whether a file is gzipped, and rewind it.
 
-    A name that ends in ``.gz`` and the magic number suffice. Under another name the whole stream must be valid, as a
-    person's record could begin with the magic number.
+    Unless its name ends in ``.gz`` the whole stream must be valid, as a record could begin with the magic number.
     """
     file.seek(0)
     try:

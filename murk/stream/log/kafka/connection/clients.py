@@ -165,8 +165,8 @@ class Clients:
     def member(self, group: str, name: str | None, patience_ms: int) -> Any:
         """Return a consumer that joins a group, to learn which partitions are assigned to this process.
 
-        ``name`` is the group instance id, under which the process keeps its partitions if it is away for less than the
-        session time-out; None for a dynamic member. After ``patience_ms`` without a poll the member leaves the group.
+        ``name`` is the group instance id, None for a dynamic member. After ``patience_ms`` without a poll the member
+        leaves the group.
         """
         return self._make(
             Member,
@@ -184,16 +184,13 @@ class Clients:
         )
 
     def sender(self) -> Any:
-        """Return a producer for devices: acknowledged by all replicas, without an identity.
-
-        An idempotent producer's id would be on every record, and tell which releases come from one device. One request
-        at a time preserves the order on retries.
-        """
+        """Return a producer for devices, acknowledged by all replicas."""
         return self._make(
             InterruptibleProducer,
             acks="all",
+            # An idempotent producer's id would be on every record, and tell which releases come from one device.
             enable_idempotence=False,
-            max_in_flight_requests_per_connection=1,
+            max_in_flight_requests_per_connection=1,  # preserves the order on retries
             batch_size=256 * 1024,
             request_timeout_ms=SENDING_MS,
             delivery_timeout_ms=SENDING_MS,
@@ -202,9 +199,9 @@ class Clients:
             **_PLAIN,
         )
 
-    def owner(self, transactional_id: str, transaction_ms: int = TRANSACTION_MS) -> Any:
-        """Return a transactional producer, which fences the previous one with this id."""
-        return self._make(
+    def owner(self, transactional_id: str, doing: str, transaction_ms: int = TRANSACTION_MS) -> Any:
+        """Return a transactional producer, having fenced the previous one with this id and aborted its transaction."""
+        producer = self._make(
             TransactionalProducer,
             transactional_id=transactional_id,
             transaction_timeout_ms=transaction_ms,
@@ -218,15 +215,21 @@ class Clients:
             batch_size=256 * 1024,
             **_PLAIN,
         )
+        try:
+            with translate_errors(self.url, doing):
+                producer.init_transactions()
+        except BaseException:
+            producer.leave()
+            raise
+        return producer
 
     def _make(self, kind: Any, **arguments: Any) -> Any:
         made: list[Network] = []
+        contacts = contacts_of(self.address.servers)
 
         def network(**settings: Any) -> Network:
             made.append(Network(contacts, **settings))
             return made[-1]
-
-        contacts = contacts_of(self.address.servers)
 
         with translate_errors(self.url, "connecting"):
             try:

@@ -49,11 +49,11 @@ _FENCED = (errors.ProducerFencedError, errors.InvalidProducerEpochError, errors.
 def translate_errors(
     url: str, doing: str, *, gone: str | None = None, apart: tuple[type[Exception], ...] = ()
 ) -> Iterator[None]:
-    """Translate the library's errors, except those ``apart`` that the caller handles.
+    """Translate the library's errors, except those ``apart``, about ``doing`` something, as in "reading chain 0".
 
-    ``doing`` is what was being done, as in "reading chain 0"; ``gone`` the message for a topic that does not exist.
-    Raises `UnreachableError` if a retry may help; `UserError` if credentials, certificates or rights are wrong;
-    `FencedError` if a transactional producer was fenced; `MurkError` for all other errors.
+    ``gone`` is the message for a topic that does not exist. Raises `UnreachableError` if a retry may help; `UserError`
+    if credentials, certificates or rights are wrong; `FencedError` if a transactional producer was fenced; `MurkError`
+    for all other errors.
     """
     try:
         yield
@@ -112,17 +112,16 @@ class Contacts:
 
 def _contact_problem(url: str) -> str:
     """Return why a cluster cannot be reached, as far as known, and the remedy."""
-    contacts = CONTACTS.get(url.partition("://")[2].partition("/")[0])
-    failed = dict(contacts.failed) if contacts is not None else {}
+    contacts = CONTACTS.get(url.partition("://")[2].partition("/")[0], Contacts(()))
+    failed = dict(contacts.failed)
     for address, problem in failed.items():
-        if contacts is not None and address not in contacts.servers:
-            return (
-                f"a broker answers there and says that it is {address} (its advertised.listeners), but {problem}. Set "
-                "advertised.listeners to an address that clients can reach"
-            )
-    for address, problem in failed.items():
-        if problem == UNRESOLVED:
-            return f"the name in {address} cannot be resolved from here: is this its address?"
+        if address not in contacts.servers:
+            remedy = "Set advertised.listeners to an address that clients can reach"
+            answer = f"a broker answers there and says that it is {address} (its advertised.listeners)"
+            return f"{answer}, but {problem}. {remedy}"
+    unresolved = next((address for address, problem in failed.items() if problem == UNRESOLVED), None)
+    if unresolved is not None:
+        return f"the name in {unresolved} cannot be resolved from here: is this its address?"
     return "is the broker running, and is this its address?"
 
 
@@ -182,7 +181,5 @@ def _chain(error: BaseException) -> str:
 
 
 def _reason(text: str) -> str:
-    for words in ("self-signed certificate", "Hostname mismatch", "has expired", "unable to get local issuer"):
-        if words.lower() in text.lower():
-            return words
-    return "verification failed"
+    known = ("self-signed certificate", "Hostname mismatch", "has expired", "unable to get local issuer")
+    return next((words for words in known if words.lower() in text.lower()), "verification failed")

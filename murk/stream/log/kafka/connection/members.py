@@ -19,10 +19,9 @@ _JOIN_MS = 500
 def share(partitions: Sequence[int], owned: Mapping[str, Collection[int]]) -> dict[str, list[int]]:
     """Distribute partitions evenly with as few moves as possible.
 
-    A partition that moves is first left unassigned, so that its owner releases it, and is assigned in the next
-    rebalance. ``owned`` has each member's partitions, longest-running member first. Free partitions go to members in
-    that order, so that a member that restarts again and again is the last to get more. Here a third member joins, and
-    one partition moves:
+    A partition that moves is left unassigned until the next rebalance, so that its owner releases it. ``owned`` has the
+    partitions of each member, longest-running member first. Free partitions go to members in that order, so that one
+    that restarts again and again is the last to get more. Here a third member joins, and one partition moves:
 
     >>> share([0, 1, 2], {"old": [0], "new": [1]})
     {'old': [0, 2], 'new': [1]}
@@ -97,11 +96,9 @@ class Assignor(AbstractPartitionAssignor):  # type: ignore[misc]
         }
 
     def on_assignment(self, assignment: Any, generation: int) -> None:
-        """Request another rebalance if the first assignment after a start was left unfinished.
-
-        A member that must release a partition does so and requests a rebalance. If it died in between and came back
-        under its name, it gets the same assignment again, and no other member would request a rebalance.
-        """
+        """Request another rebalance if the first assignment after a start was left unfinished."""
+        # Whoever must release a partition requests a rebalance. If it died in between and came back under its name, it
+        # gets the same assignment again, and nobody else would request a rebalance.
         is_new, self._is_new = self._is_new, False
         if is_new and assignment.user_data == UNFINISHED:
             self._again()
@@ -115,8 +112,7 @@ class Member(KafkaConsumer):  # type: ignore[misc]
     """A consumer that is a member of a group and reads nothing."""
 
     def __init__(self, **settings: Any) -> None:
-        # How long heartbeats go on without a poll.
-        patience = settings.pop("patience_ms")
+        patience = settings.pop("patience_ms")  # how long heartbeats go on without a poll
         assignor = Assignor(
             lambda: self._subscription.assigned_partitions(), lambda: self._coordinator.request_rejoin()
         )
@@ -137,13 +133,13 @@ class Member(KafkaConsumer):  # type: ignore[misc]
             raise
 
     def assigned(self) -> Collection[int]:
-        """Poll the group's coordinator and return the partitions assigned to this member.
+        """Poll the group's coordinator, return this member's partitions, and set ``settled`` to whether its join ended.
 
-        It waits only during a rebalance, since the library restarts a join whose end it did not wait for. The attribute
-        ``settled`` tells whether the join ended. Raises `FencedInstanceIdError` if another member has joined under this
-        member's name; `KafkaError` if the broker refuses.
+        Raises `FencedInstanceIdError` if another member has joined under this member's name; `KafkaError` if the broker
+        refuses.
         """
-        # The consumer's own poll would also fetch records and join twice.
+        # It waits only during a rebalance, since the library restarts a join whose end it did not wait for. The
+        # consumer's own poll would also fetch records and join twice.
         self.settled = self._coordinator.poll(timeout_ms=_JOIN_MS)
         if self._superseded is not None:
             raise self._superseded

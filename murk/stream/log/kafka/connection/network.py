@@ -45,8 +45,7 @@ class Address:
     def parse(cls, url: str) -> Address:
         """Parse a URL ``kafka://host:port[,host:port][/NAME]``.
 
-        Raises `UserError` if it is invalid or contains credentials. The message does not repeat the URL, which may
-        contain a password.
+        Raises `UserError` if it is invalid or contains credentials; the message does not repeat what may be a password.
         """
         rest = url.partition("://")[2]
         hosts, slash, name = rest.partition("/")
@@ -62,11 +61,8 @@ class Address:
             if matched is None or not 0 < int(matched[2]) < 2**16:
                 raise UserError("the log URL is invalid: write kafka://HOST:PORT[,HOST:PORT][/NAME]", code=ADDRESS)
         if slash and not _NAME.fullmatch(name):
-            raise UserError(
-                "the name in the log URL is invalid: write lowercase letters, digits and -, as in "
-                "kafka://HOST:PORT/third-child",
-                code=ADDRESS,
-            )
+            remedy = "write lowercase letters, digits and -, as in kafka://HOST:PORT/third-child"
+            raise UserError(f"the name in the log URL is invalid: {remedy}", code=ADDRESS)
         return cls(tuple(servers), name or None)
 
     def url(self, name: str | None) -> str:
@@ -87,11 +83,6 @@ class _Direct(KafkaNetSocket):  # type: ignore[misc]
             raise
 
 
-def _error_name(error: Exception) -> str:
-    match = re.search(r"\bE[A-Z]{4,}\b", str(error))
-    return match[0] if match else "no answer in time"
-
-
 class LeakFreeClient(KafkaNetClient):  # type: ignore[misc]
     """The library's network client, with all sockets closed once it is closed.
 
@@ -110,19 +101,14 @@ class LeakFreeClient(KafkaNetClient):  # type: ignore[misc]
         """Connect as the library does, and keep track of the socket."""
         config = self._manager.config
         try:
+            options, proxy = config["socket_options"], config["proxy_url"]
             sock = await create_connection(
-                self._net,
-                node.host,
-                node.port,
-                config["socket_options"],
-                proxy_url=config["proxy_url"],
-                timeout_at=timeout_at,
+                self._net, node.host, node.port, options, proxy_url=proxy, timeout_at=timeout_at
             )
         except KafkaConnectionError as error:
-            self._note_contact(
-                node,
-                UNRESOLVED if "DNS" in str(error) else f"it cannot be connected to from here ({_error_name(error)})",
-            )
+            named = re.search(r"\bE[A-Z]{4,}\b", str(error))
+            unconnected = f"it cannot be connected to from here ({named[0] if named else 'no answer in time'})"
+            self._note_contact(node, UNRESOLVED if "DNS" in str(error) else unconnected)
             raise
         self._note_contact(node, None)
         if self._manager.ssl_enabled:
@@ -169,8 +155,7 @@ class LeakFreeClient(KafkaNetClient):  # type: ignore[misc]
 class Network(LeakFreeClient):
     """A network client that does not retry after a refusal that retrying cannot fix.
 
-    The library retries a wrong password or an untrusted certificate until time runs out, and then does not report the
-    cause. Topics are never created by asking about them.
+    The library retries a wrong password or an untrusted certificate until time runs out, and does not report the cause.
     """
 
     def __init__(self, contacts: Contacts, **settings: Any) -> None:
@@ -229,8 +214,7 @@ def explain(address: Address, settings: Settings, url: str) -> UserError | None:
                 encrypted = settings.encrypted
                 problem = _encrypted_problem(connection, host, settings) if encrypted else _plain_problem(connection)
         except OSError:
-            # No answer: not a matter of settings.
-            continue
+            continue  # no answer: not a matter of settings
         if problem is not None:
             return UserError(f"{url}: {problem}")
     return None
@@ -258,8 +242,6 @@ def _encrypted_problem(connection: socket.socket, host: str, settings: Settings)
     except ssl.SSLError as error:
         if any(words in str(error.reason) for words in _OUR_CERTIFICATE):
             return "the broker requires a certificate that it trusts: check ssl.certificate.file and ssl.key.file"
-        return (
-            "the TLS handshake failed: is this the port of a TLS listener? For one without TLS, set security.protocol "
-            "to PLAINTEXT or SASL_PLAINTEXT"
-        )
+        remedy = "For one without TLS, set security.protocol to PLAINTEXT or SASL_PLAINTEXT"
+        return f"the TLS handshake failed: is this the port of a TLS listener? {remedy}"
     return None

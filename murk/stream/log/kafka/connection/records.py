@@ -109,11 +109,7 @@ _record = partial(tuple.__new__, Record)  # faster than `Record._make`
 
 
 class IndexedRecords(Fetcher.PartitionRecords):  # type: ignore[misc]
-    """The records of one partition's fetch; each plain batch is unpacked as a whole.
-
-    From the first batch that is not plain (compressed, control, older format, damaged, with keys or headers), the
-    library unpacks the rest.
-    """
+    """The records of one partition's fetch, unpacked by batches; from the first batch that is not `plain`, singly."""
 
     def _unpack_records(self, tp: Any, records: Any, key_deserializer: Any, value_deserializer: Any) -> Iterator[Any]:
         if self.isolation_level == IsolationLevel.READ_COMMITTED:
@@ -157,7 +153,7 @@ class _Rest:
 
 
 def plain(batch: Any) -> list[Record] | None:
-    """Return the records of a batch as the library would, or None if it is not plain."""
+    """Return the records of a batch as the library would; None if compressed, old, control, damaged, with keys."""
     if batch.magic != 2 or batch.compression_type != batch.CODEC_NONE or batch.is_control_batch:
         return None
     data = bytes(batch._buffer)
@@ -206,9 +202,9 @@ def takes_batches(producer: Any) -> bool:
 def send_at_once(producer: Any, topic: str, partition: int, values: Sequence[bytes], ms: int) -> list[Any]:
     """Send values in order, without keys, headers or waiting; return one future for each batch.
 
-    ``ms`` is their time in milliseconds since 1970. From here on the library handles a batch like its own: it drains,
-    repeats, expires and confirms it. Raises `ValueError` if the topic has no such partition; `KafkaError` if the
-    topic's metadata do not arrive in time, or the producer was closed.
+    ``ms`` is their time in milliseconds since 1970. The library drains, repeats, expires and confirms the batches like
+    its own. Raises `ValueError` if the topic has no such partition; `KafkaError` if the topic's metadata do not arrive
+    in time, or the producer was closed.
     """
     if partition not in producer.partitions_for(topic):
         raise ValueError(f"Unrecognized partition {partition} for topic {topic}")
@@ -238,10 +234,7 @@ def send_at_once(producer: Any, topic: str, partition: int, values: Sequence[byt
 
 
 def batch_of(topic_partition: TopicPartition, values: Sequence[bytes], ms: int, numbered: bool = False) -> Any:
-    """Return a batch with the same bytes as the library's own builder makes.
-
-    The library writes the sequence number of a ``numbered`` batch, and counts its records, when it sends it.
-    """
+    """Return a batch with the same bytes as the library's own; it numbers a ``numbered`` one when it sends it."""
     count = len(values)
     records = MemoryRecordsBuilder(_MAGIC, 0, 0)
     builder = records._builder

@@ -112,11 +112,8 @@ class Settings:
         if self.encrypted:
             arguments["ssl_context"] = self.context()
         if self.security_protocol.startswith("SASL"):
-            arguments |= {
-                "sasl_mechanism": self.sasl_mechanism,
-                "sasl_plain_username": self.sasl_username,
-                "sasl_plain_password": self.sasl_password,
-            }
+            arguments["sasl_mechanism"] = self.sasl_mechanism
+            arguments |= {"sasl_plain_username": self.sasl_username, "sasl_plain_password": self.sasl_password}
         return arguments
 
 
@@ -172,10 +169,8 @@ def _properties(path: Path) -> Iterator[tuple[int, str, str]]:
         with path.open(encoding="utf-8") as file:
             text = file.read(MOST_CHARACTERS + 1)
         if len(text) > MOST_CHARACTERS:
-            raise UserError(
-                f"{VARIABLE} names {path}, which has more than {MOST_CHARACTERS:,} characters: is it the right file?",
-                code="MURK-CONF-001",
-            )
+            words = f"which has more than {MOST_CHARACTERS:,} characters: is it the right file?"
+            raise UserError(f"{VARIABLE} names {path}, {words}", code="MURK-CONF-001")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not text"
         raise UserError(f"{VARIABLE} names {path}, which cannot be read ({reason})", code="MURK-CONF-001") from error
