@@ -32,32 +32,20 @@ if TYPE_CHECKING:
 
 MOST_RELEASES = 256
 """Largest number of releases in a request."""
-
 BODY_BYTES = 2**20
 """Largest body, unless one release of the task may be longer."""
-
 BODY_SECONDS = 10.0
 """Time for a request's body."""
-
 HELD_BYTES = 64 * 2**20
 """Largest size of all bodies that are being received."""
-
-STATUS_OF: Final[Mapping[Reason, int]] = {
-    "malformed": 400,
-    "schema": 400,
-    "wrong-task": 409,
-    "simulated": 409,
-    "stale": 409,
-    "future": 409,
-    "version": 409,
-    "expired": 410,
-    "too-large": 413,
-    "chain": 422,
-    "level": 422,
-    "dimension": 422,
-    "magnitude": 422,
-    "duplicate": 422,
+_REASONS: Final[Mapping[int, tuple[Reason, ...]]] = {
+    400: ("malformed", "schema"),
+    409: ("wrong-task", "simulated", "stale", "future", "version"),
+    410: ("expired",),
+    413: ("too-large",),
+    422: ("chain", "level", "dimension", "magnitude", "duplicate"),
 }
+STATUS_OF: Final[Mapping[Reason, int]] = {reason: status for status, of in _REASONS.items() for reason in of}
 """Status of a refusal by its reason."""
 
 _AWAY, _BUSY = 5, 1  # seconds after which to come again
@@ -142,13 +130,10 @@ class Door:
         self, task: Task, document: bytes, settings: Settings, pages: Mapping[str, Route], hosts: Hosts
     ) -> None:
         self.requests: Counter[int] = Counter()
-        self._task = task
-        self._document = document
+        self._task, self._document, self._settings, self._pages, self._hosts = task, document, settings, pages, hosts
         self._base = f"/v1/tasks/{task.name}"
-        self._settings = settings
         self._token = None if settings.token is None else f"Bearer {settings.token}".encode()
         self._limit = RateLimit(settings.rate, settings.relays)
-        self._pages, self._hosts = pages, hosts
         self._appending: Appending | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._held = 0
@@ -173,13 +158,14 @@ class Door:
 
     def stop(self) -> None:
         """Answer 503 from now on; called in any thread."""
+
+        def interrupt() -> None:
+            for timeout in list(self._reading):
+                timeout.reschedule(0.0)
+
         self._stopping = True
         if self._loop is not None:
-            self._loop.call_soon_threadsafe(self._interrupt)
-
-    def _interrupt(self) -> None:
-        for timeout in list(self._reading):
-            timeout.reschedule(0.0)
+            self._loop.call_soon_threadsafe(interrupt)
 
     # Requests
 
@@ -216,12 +202,12 @@ class Door:
     async def _respond(self, scope: Scope, headers: Mapping[bytes, bytes], receive: Receive) -> Answer:
         """Answer a request about the task, which a relay may have forwarded."""
         method, path = scope["method"], scope["path"]
-        if path != "/healthz":
-            if method != "OPTIONS":
-                self._check_token(headers)
-            elif self._token is not None:
+        if path != "/healthz" and self._token is not None:
+            if method == "OPTIONS":
                 # A browser asks without the token, and learns of no path whether it is there.
                 return Answer(204)
+            if not hmac.compare_digest(headers.get(b"authorization", b""), self._token):
+                raise RefusedError(401, "unauthorized", **{"WWW-Authenticate": "Bearer", **_CLOSE})
         post = path == f"{self._base}/releases"
         route = None if post else self._route(path)
         if route is None and not post:
@@ -236,7 +222,7 @@ class Door:
             "/v1/tasks": self._tasks,
             self._base: self._task_itself,
             f"{self._base}/model": self._model,
-            "/openapi.json": self._openapi,
+            "/openapi.json": lambda scope, headers: self._cached(self._description, headers, 60, {}),
             "/healthz": self._healthz,
         }.get(path, self._page if path in self._pages else None)
 
@@ -245,10 +231,6 @@ class Door:
             raise RefusedError(421, "host", **_CLOSE)
         status, kind, body = self._pages[scope["path"]](Message())
         return Answer(status, body, kind, HEADERS)
-
-    def _check_token(self, headers: Mapping[bytes, bytes]) -> None:
-        if self._token is not None and not hmac.compare_digest(headers.get(b"authorization", b""), self._token):
-            raise RefusedError(401, "unauthorized", **{"WWW-Authenticate": "Bearer", **_CLOSE})
 
     def _check_rate(self, scope: Scope, number: int = 1, counted: int = 0) -> None:
         client = scope.get("client")
@@ -298,9 +280,6 @@ class Door:
         from murk.gateway.openapi import description
 
         return description(self._task)
-
-    def _openapi(self, scope: Scope, headers: Mapping[bytes, bytes]) -> Answer:
-        return self._cached(self._description, headers, 60, {})
 
     def _healthz(self, scope: Scope, headers: Mapping[bytes, bytes]) -> Answer:
         # The reason names the log's address: it is logged, and shown on the port of metrics.

@@ -63,8 +63,7 @@ class Accepted:
 
     def __init__(self, size: int) -> None:
         self._size = size
-        self._newer: set[bytes] = set()
-        self._older: set[bytes] = set()
+        self._newer, self._older = set[bytes](), set[bytes]()
 
     def add(self, digests: Iterable[bytes]) -> None:
         """Store the digests of accepted releases."""
@@ -100,29 +99,8 @@ def shuffled(items: Sequence[T]) -> list[T]:
 class Appending:
     """Append releases to a log that belongs to one thread, for requests in another.
 
-    `step` and `close` are called by the log's thread, `submit` and the attributes are for any thread.
-
-    Parameters
-    ----------
-    log, task
-        The log, and the task that it carries.
-    answer
-        Called in the log's thread with requests whose outcome is known.
-    clock
-        Time in seconds since 1970, by which releases expire.
-
-    Attributes
-    ----------
-    counts
-        Sums since the start.
-    models
-        The newest model for devices of each chain that has one.
-    trouble
-        Why the last use of the log failed; None if it succeeded.
-    closed
-        Whether no further releases are taken.
-    misplaced
-        Whether a shuffler writes to the log of a shuffled task. Then nothing is appended.
+    `step` and `close` are called by the log's thread, `submit` and the attributes are for any thread. ``answer`` is
+    called in the log's thread with requests whose outcome is known; releases expire by ``clock``, seconds since 1970.
     """
 
     def __init__(
@@ -134,18 +112,16 @@ class Appending:
     ) -> None:
         self.admission = Admission(log, task)
         self.counts = Counts()
-        self.models: dict[int, bytes] = {}
-        self.trouble: str | None = None
-        self.misplaced = False
-        self._log = log
+        self.models: dict[int, bytes] = {}  # the newest model for devices of each chain that has one
+        self.trouble: str | None = None  # why the last use of the log failed
+        self.misplaced = False  # whether a shuffler writes to the log of a shuffled task; then nothing is appended
+        self.closed = False  # whether no further releases are taken
+        self._log, self._answer, self._clock = log, answer, clock
         self._is_shuffled = task.shuffle is not None
         self._chains = range(task.log.partitions) if self.admission.interactive else range(0)
-        self._answer = answer
-        self._clock = clock
         self._accepted = Accepted(REMEMBERED)
         self._waiting: deque[Submission] = deque()
         self._number = self._bytes = 0
-        self.closed = False
         self._arrived = threading.Condition()
         self._due = self._check_due = 0.0
         self._look()

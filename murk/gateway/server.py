@@ -31,38 +31,11 @@ _log = logging.getLogger(__name__)
 class Gateway:
     """Serve a log's task over HTTP from `start` (or ``with``) until `close`.
 
-    The thread that opened the log calls `step` again and again.
-
-    Parameters
-    ----------
-    log, task
-        The log, and the task that it carries.
-    host, port
-        Listening address; port 0 lets the system choose.
-    settings
-        What the operator sets.
-    connections
-        Largest number of open connections.
-    certificate, key
-        Files in PEM for TLS, both or neither.
-    pages
-        Further paths to serve, for a page on the gateway's own origin.
-    options
-        Names of the options for port and host, for messages.
-
-    Raises
-    ------
-    UserError
-        If the address or a file is invalid, uvicorn is not installed, or a shuffler writes to the log.
-    MurkError
-        If the port is in use, or the log cannot be read.
-
-    Attributes
-    ----------
-    appending
-        The object that appends the releases.
-    registry
-        The gateway's metrics.
+    The thread that opened the log calls `step` again and again. Port 0 lets the system choose; ``connections`` is the
+    largest number of open ones. ``certificate`` and ``key`` are files in PEM for TLS, both or neither; ``pages`` are
+    further paths to serve, for a page on the gateway's own origin; ``options`` name the options for port and host in
+    messages. Raises UserError if the address or a file is invalid, uvicorn is not installed, or a shuffler writes to
+    the log; MurkError if the port is in use, or the log cannot be read.
     """
 
     def __init__(
@@ -156,11 +129,8 @@ class Gateway:
         self._socket.close()
 
     def _serve(self) -> None:
-        async def run() -> None:
-            await self._server.serve([self._socket])
-
         try:
-            asyncio.run(run())
+            asyncio.run(self._server.serve([self._socket]))
         except Exception as error:  # noqa: BLE001 - the log's thread notices
             _log.warning("the server failed: %s", type(error).__name__)
 

@@ -31,26 +31,13 @@ class Monitor(Exporter):
     """Monitor what is learned from a log, for Prometheus and a page.
 
     Only `poll` reads the log; everything else reports the last poll and may be called from any thread. All figures are
-    functions of releases, states and public settings. Raises UserError if prometheus_client is missing, the log carries
-    no task or another one, or the reference does not name the task's coefficients.
+    functions of releases, states and public settings. ``task`` is the task as the log carries it (``Log.document``);
+    ``registry`` is for the metrics, by default a new one. ``reference`` has true coefficients, as in a simulation, and
+    ``known_within`` half-widths at which coefficients count as known, for the alert: both by name, in coded units.
+    ``reopen`` opens the log again after it could not be read, as when a file was deleted and restored. ``clock`` gives
+    seconds since 1970; after ``patience`` seconds without a poll the log counts as unreadable. Raises UserError if
+    prometheus_client is missing, the log carries no task or another one, or a name is no coefficient of the task.
 
-    Parameters
-    ----------
-    log, task
-        The log, which is only read, and the task as the log carries it (``Log.document``).
-    registry
-        Registry for the metrics, also an attribute; by default a new one.
-    reference
-        True coefficients in coded units, if known, as in a simulation.
-    known_within
-        Half-widths in coded units at which coefficients count as known, by name, for the alert.
-    reopen
-        Opens the log again after it could not be read, as when a file was deleted and restored.
-    clock, patience
-        Time in seconds since 1970; seconds without a poll after which the log counts as unreadable.
-
-    Examples
-    --------
     >>> import tempfile
     >>> from murk.stream import open_log
     >>> task = Task.parse('''
@@ -153,9 +140,9 @@ class Monitor(Exporter):
         """Result of the last poll; ``problem`` also reports a log that has not answered for too long."""
         found = self._snapshot
         silent = self._clock() - found.now
-        if found.healthy and silent > self._patience:
-            return replace(found, problem=f"{found.url} has not answered for {silent:.0f} s")
-        return found
+        if not found.healthy or silent <= self._patience:
+            return found
+        return replace(found, problem=f"{found.url} has not answered for {silent:.0f} s")
 
     @property
     def healthy(self) -> bool:
@@ -167,11 +154,11 @@ class Monitor(Exporter):
         return self.snapshot.status()
 
     def values(self) -> Values:
-        """Return a function that returns a metric's current values."""
+        """Return the metrics' current values."""
         snapshot = self.snapshot
-        # No values before the first read: a zero would look like a counter reset.
-        known = ("murk_log_reachable",) if not snapshot.read else VALUES.keys()
-        return lambda metric: VALUES[metric.name](snapshot) if metric.name in known else ()
+        # Before the first read, a zero would look like a counter reset.
+        known = VALUES if snapshot.read else ("murk_log_reachable",)
+        return {name: VALUES[name](snapshot) for name in known}
 
     _values = values
 

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import platform
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from murk import __version__
-from murk.monitoring.metrics.catalogue import METRICS, Metric
-from murk.monitoring.metrics.exporter import DEAD, DUPLICATE, LEARNED, Exporter, Histogram, Sample, bucketed
+from murk.monitoring.metrics.catalogue import METRICS
+from murk.monitoring.metrics.exporter import DEAD, DUPLICATE, LEARNED, Exporter, Values, bucketed
 from murk.monitoring.web.routes import health_routes
 from murk.monitoring.web.server import Route
-from murk.stream.worker.pool import ChainVitals, Pulse, Vitals
+from murk.stream.worker.pool import Pulse, Vitals
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -26,6 +26,9 @@ STALLED = 60.0
 """Seconds without a step after which a learner is unhealthy."""
 SMALLEST_GROUP = 20
 """Smallest number of people in a sum."""
+BUILD_INFO: Values = {"murk_build_info": {(__version__, platform.python_version()): 1}}
+"""Metrics of the version of a process."""
+_SPENT = next(metric for metric in METRICS if metric.name == "murk_ledger_spent_ratio")
 
 
 class LearnerMetrics(Exporter):
@@ -37,9 +40,16 @@ class LearnerMetrics(Exporter):
         self._pulse = pulse
         super().__init__(task, registry)
 
-    def _values(self) -> Callable[[Metric], Iterable[Sample]]:
+    def _values(self) -> Values:
         vitals = self._pulse.vitals()
-        return lambda metric: _LEARNER[metric.name](vitals)
+        chains = sorted(vitals.chains.items())
+        return {
+            "murk_learner_owned_chains": len(chains),
+            "murk_learner_messages_total": {LEARNED: vitals.learned, DUPLICATE: vitals.duplicates, DEAD: vitals.dead},
+            "murk_learner_lag_releases": {str(chain): one.lag for chain, one in chains},
+            "murk_learner_last_commit_timestamp_seconds": {str(chain): one.committed for chain, one in chains},
+            "murk_learner_log_reachable": vitals.trouble is None,
+        }
 
 
 def unhealthy_reason(vitals: Vitals, now: float) -> str | None:
@@ -53,28 +63,6 @@ def unhealthy_reason(vitals: Vitals, now: float) -> str | None:
 def learner_routes(exported: LearnerMetrics, pulse: Pulse, clock: Callable[[], float] = time.time) -> dict[str, Route]:
     """Return the routes of a learner's metrics and health."""
     return health_routes(exported.registry, lambda: unhealthy_reason(pulse.vitals(), clock()))
-
-
-def _by_result(vitals: Vitals) -> Iterable[Sample]:
-    counts = {LEARNED: vitals.learned, DUPLICATE: vitals.duplicates, DEAD: vitals.dead}
-    return [Sample((result,), count) for result, count in counts.items()]
-
-
-def _chains(value: Callable[[ChainVitals], float | None]) -> Callable[[Vitals], Iterable[Sample]]:
-    def samples(vitals: Vitals) -> Iterable[Sample]:
-        found = ((chain, value(one)) for chain, one in sorted(vitals.chains.items()))
-        return [Sample((str(chain),), one) for chain, one in found if one is not None]
-
-    return samples
-
-
-_LEARNER: Mapping[str, Callable[[Vitals], Iterable[Sample]]] = {
-    "murk_learner_owned_chains": lambda vitals: [Sample((), float(len(vitals.chains)))],
-    "murk_learner_messages_total": _by_result,
-    "murk_learner_lag_releases": _chains(lambda chain: chain.lag),
-    "murk_learner_last_commit_timestamp_seconds": _chains(lambda chain: chain.committed),
-    "murk_learner_log_reachable": lambda vitals: [Sample((), float(vitals.trouble is None))],
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,21 +92,15 @@ class PeopleMetrics(Exporter):
         self._sums = sums
         return True
 
-    def _values(self) -> Callable[[Metric], Iterable[Sample | Histogram]]:
+    def _values(self) -> Values:
         sums = self._sums
-        return lambda metric: () if sums is None else [_PEOPLE[metric.name](sums)]
-
-
-def _spent(sums: PeopleSums) -> Histogram:
-    metric = next(metric for metric in METRICS if metric.name == "murk_ledger_spent_ratio")
-    return bucketed(metric, sums.spent)
-
-
-_PEOPLE: Mapping[str, Callable[[PeopleSums], Sample | Histogram]] = {
-    "murk_ledger_spent_ratio": _spent,
-    "murk_ledger_refusals_total": lambda sums: Sample((), sums.refused),
-    "murk_outbox_pending": lambda sums: Sample((), sums.pending),
-}
+        if sums is None:
+            return {}
+        return {
+            _SPENT.name: bucketed(_SPENT, sums.spent),
+            "murk_ledger_refusals_total": sums.refused,
+            "murk_outbox_pending": sums.pending,
+        }
 
 
 class ProcessMetrics(Exporter):
@@ -132,10 +114,5 @@ class ProcessMetrics(Exporter):
         super().__init__(task, registry)
         ProcessCollector(registry=registry)
 
-    def _values(self) -> Callable[[Metric], Iterable[Sample]]:
-        return build_info
-
-
-def build_info(metric: Metric) -> Iterable[Sample]:
-    """Return the values of ``murk_build_info``."""
-    return [Sample((__version__, platform.python_version()), 1.0)]
+    def _values(self) -> Values:
+        return BUILD_INFO
