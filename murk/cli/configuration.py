@@ -20,10 +20,8 @@ from murk.errors import UserError
 FILE = "murk.toml"
 PREFIX = "MURK_"
 VARIABLE = "MURK_CONFIG"
-MOST_BYTES = 100_000
-"""Size limit of a configuration file."""
-KAFKA = "kafka"
-"""Table of Kafka client settings."""
+MOST_BYTES = 100_000  # size limit of a configuration file
+KAFKA = "kafka"  # table of Kafka client settings
 
 
 SHARED = ("log", "ledger", "lifetime", "wait", "verbose", "log-json", "metrics-host")
@@ -33,15 +31,13 @@ ASKED = ("seed", "simulated", "yes", "make-public", "withdraw", "new", "migrate"
 ASKED_OF = {"ledger": ("task", "person", "source"), "shuffle": ("replace",)}
 """Further options allowed only as flags: as forgotten settings they would narrow a withdrawal, reveal a name or give up
 waiting releases."""
-ALONE = ("demo",)
-"""Commands without shared settings: the demonstration must not write into a production log."""
+ALONE = ("demo",)  # commands without shared settings: the demonstration must not write into a production log
 
 # Variables of the image, the local broker, tests and benchmarks.
 _OTHER = ("CONFIG", "KERNELS", "REQUIRE_SERVICES", "POINT_STEP", "MUTATED", "KILLS", "LEARNER_KILLS", "FREEZE", "CALLS")
 _OTHER_PREFIXES = ("KAFKA_", "SOAK", "FUZZ", "MUTANTS")
 
-Options = Mapping[str, Mapping[str, click.Option]]
-"""Options that may be set, by command and name."""
+Options = Mapping[str, Mapping[str, click.Option]]  # options that may be set, by command and name
 
 
 @dataclass(frozen=True)

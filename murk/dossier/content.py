@@ -36,8 +36,7 @@ class Sample:
     source: Source = "example"
 
 
-Block = Claim | Table | Sample
-"""A part of a section."""
+Block = Claim | Table | Sample  # a part of a section
 
 
 @dataclass(frozen=True)

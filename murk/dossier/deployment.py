@@ -1,8 +1,8 @@
 """Configuration of a deployment, read from its log and its ledger."""
 
 import math
-import os
 import stat
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -94,13 +94,8 @@ def read_deployment(log: Log, task: Task) -> Deployment:
 def _file(log: Log, carried: Task | None, task: Task) -> Deployment:
     path = log.url.removeprefix("sqlite:///")
     days = span(task.log.retention)
-    problems = []
-    mode = _mode(Path(path))
-    if mode is not None and mode & 0o077:
-        problems.append(
-            f"{path} can be read by other users of its machine (mode {mode:04o}): it holds releases, which are "
-            "protected by their noise, and need not be secret; chmod 600 makes it private"
-        )
+    readable = _readable(Path(path))
+    noise = "it holds releases, which are protected by their noise, and need not be secret; chmod 600 makes it private"
     stores = {
         "releases": Store(
             path,
@@ -111,9 +106,10 @@ def _file(log: Log, carried: Task | None, task: Task) -> Deployment:
         ),
         "models": Store(path, "the newest alone", "one row a chain"),
         "states": Store(path, "the newest alone", "one row a chain"),
-        "dead": Store(path, f"{days}", f"log.retention = {days}", task.log.retention),
+        "dead": Store(path, days, f"log.retention = {days}", task.log.retention),
     }
-    return Deployment(log.url, "file", carried, stores, "a file on this machine", problems=tuple(problems))
+    problems = (f"{readable}: {noise}",) if readable else ()
+    return Deployment(log.url, "file", carried, stores, "a file on this machine", problems=problems)
 
 
 def _kafka(log: Log, carried: Task | None, task: Task) -> Deployment:
@@ -169,18 +165,15 @@ def read_accounts(path: str | Path) -> Accounts:
     path = Path(path)
     with Ledger(path, create=False) as ledger:
         totals = ledger.totals()
-        tasks: dict[str, int] = {}
+        tasks = Counter[str]()
         for (name, _), count in totals.levels.items():
-            tasks[name] = tasks.get(name, 0) + count
+            tasks[name] += count
         problems = []
         if leftover := ledger.names.left():
             problems.append(f"the ledger {path}: {leftover}")
         if (missing := ledger.names.missing()) is not None:
             problems.append(f"The key of names is missing or wrong: {missing} (the key lies beside the ledger)")
-        for file in (path, key_path(path)):
-            mode = _mode(file)
-            if mode is not None and mode & 0o077:
-                problems.append(f"{file} can be read by other users of its machine (mode {mode:04o}): chmod 600")
+        problems += [f"{readable}: chmod 600" for file in (path, key_path(path)) if (readable := _readable(file))]
         return Accounts(
             str(path),
             totals.people,
@@ -212,8 +205,10 @@ def span(seconds: float) -> str:
     return f"{seconds:,.0f} seconds"
 
 
-def _mode(path: Path) -> int | None:
+def _readable(path: Path) -> str:
+    """Return a sentence if other users can read a file, else an empty text."""
     try:
-        return stat.S_IMODE(os.stat(path).st_mode)
+        mode = stat.S_IMODE(path.stat().st_mode)
     except OSError:
-        return None
+        return ""
+    return f"{path} can be read by other users of its machine (mode {mode:04o})" if mode & 0o077 else ""

@@ -52,9 +52,12 @@ def made_up(task: Task) -> dict[str, Any]:
             record[feature.name] = feature.categories[-1]
     target = task.target
     if isinstance(target, BinaryTarget):
-        return {**record, target.name: target.positive}
-    value = target.classes[-1] if isinstance(target, ClassTarget) else _middle(target.low, target.high)
-    return {**record, target.name: value}
+        record[target.name] = target.positive
+    else:
+        record[target.name] = (
+            target.classes[-1] if isinstance(target, ClassTarget) else _middle(target.low, target.high)
+        )
+    return record
 
 
 def example_of(task: Task) -> Example:
@@ -94,8 +97,7 @@ def with_sample(task: Task) -> Task:
     """Return the task with a made-up public sample, drawn uniformly from its box, if it needs one and has none."""
     if task.public is None or task.covariates is not None:
         return task
-    draw = np.random.default_rng(0)
-    coding = task.coding
+    draw, coding = np.random.default_rng(0), task.coding
     columns: dict[str, list[Any]] = {}
     for feature in task.features:
         if isinstance(feature, NumberFeature):

@@ -16,10 +16,8 @@ from murk.privacy.sketches.explain import CENTRAL, any_two_records, strongest_re
 from murk.stream import Task
 from murk.stream.task.task import Disclosure
 
-DELTA = 1e-5
-"""delta at which epsilon is stated."""
-WEAK = 0.9
-"""Attack accuracy above which the dossier warns."""
+DELTA = 1e-5  # delta at which epsilon is stated
+WEAK = 0.9  # attack accuracy above which the dossier warns
 
 # What a dossier says of each finding of an audit.
 _FINDING: Mapping[str, Callable[[Any], Any]] = {

@@ -1,23 +1,17 @@
 """The gateway's rules of admission: those of the chain's worker, without its state."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from murk.errors import UserError
 from murk.learners.problem import interactive_of, problem_for
-from murk.stream.log.base import FIRST_CHAIN
+from murk.stream.log.base import FIRST_CHAIN, Log
 from murk.stream.messages.codec import RejectedError, decode_iterate
 from murk.stream.messages.releases import Release
 from murk.stream.messages.wire import block_receiver, receiver
+from murk.stream.task.task import Task
 from murk.stream.worker.learner import wire_rules
 from murk.stream.worker.sharing import SharingLearner, Told
 from murk.stream.worker.worker import admit, check_expiry
-
-if TYPE_CHECKING:
-    from murk.stream.log.base import Log
-    from murk.stream.task.task import Task
 
 
 class Admission:

@@ -1,7 +1,5 @@
 """The ASGI application of a gateway: requests and answers, without a framework and without a secret."""
 
-from __future__ import annotations
-
 import asyncio
 import hmac
 import logging
@@ -12,7 +10,8 @@ from dataclasses import dataclass, field, replace
 from email.message import Message
 from functools import cached_property
 from hashlib import sha256
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from ipaddress import IPv4Network, IPv6Network
+from typing import Annotated, Any, Final
 from urllib.parse import parse_qs, unquote
 
 import msgspec
@@ -24,20 +23,12 @@ from murk.gateway.limits import HEADER_BYTES, RateLimit
 from murk.gateway.oblivious import KEYS, PROBLEM, REQUEST, RESPONSE, ObliviousKeys, UnopenedError
 from murk.monitoring.web.server import HEADERS, Hosts, Route
 from murk.stream.messages.codec import Reason
+from murk.stream.task.task import Task
 
-if TYPE_CHECKING:
-    from ipaddress import IPv4Network, IPv6Network
-
-    from murk.stream.task.task import Task
-
-MOST_RELEASES = 256
-"""Largest number of releases in a request."""
-BODY_BYTES = 2**20
-"""Largest body, unless one release of the task may be longer."""
-BODY_SECONDS = 10.0
-"""Time for a request's body."""
-HELD_BYTES = 64 * 2**20
-"""Largest size of all bodies that are being received."""
+MOST_RELEASES = 256  # largest number of releases in a request
+BODY_BYTES = 2**20  # largest body, unless one release of the task may be longer
+BODY_SECONDS = 10.0  # time for a request's body
+HELD_BYTES = 64 * 2**20  # largest size of all bodies that are being received
 _REASONS: Final[Mapping[int, tuple[Reason, ...]]] = {
     400: ("malformed", "schema"),
     409: ("wrong-task", "simulated", "stale", "future", "version"),

@@ -1,7 +1,5 @@
 """Group commit: releases that arrive together are checked and appended in one durable write, in random order."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import os
@@ -11,26 +9,20 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
 from murk.errors import MurkError, unexpected
 from murk.gateway.admission import Admission
+from murk.stream.log.base import Log
 from murk.stream.messages.codec import RejectedError
+from murk.stream.task.task import Task
 
-if TYPE_CHECKING:
-    from murk.stream.log.base import Log
-    from murk.stream.task.task import Task
-
-GROUP = 1024
-"""Largest number of releases appended at once, but for those of the last request."""
-WAITING = 16_384
-"""Largest number of releases that wait; further requests are asked to come again."""
-WAITING_BYTES = 32 * 2**20
-"""The same in bytes."""
-REMEMBERED = 65_536
-"""Least number of newest accepted releases whose bytes are recognised."""
+GROUP = 1024  # largest number of releases appended at once, but for those of the last request
+WAITING = 16_384  # largest number of releases that wait; further requests are asked to come again
+WAITING_BYTES = 32 * 2**20  # the same in bytes
+REMEMBERED = 65_536  # least number of newest accepted releases whose bytes are recognised
 LOOK, CHECK = 0.25, 2.0
 """Seconds between two looks at the newest models, and between two requests that show whether the log is there."""
 

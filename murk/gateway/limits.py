@@ -1,7 +1,5 @@
 """Limits on connections and on the requests of one address prefix."""
 
-from __future__ import annotations
-
 import asyncio
 import secrets
 from collections.abc import Sequence
@@ -12,15 +10,11 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-HEADER_BYTES = 16 * 2**10
-"""Largest size of a request's line and headers."""
-HEADER_SECONDS = 10.0
-"""Time for a request's line and headers, and for a connection between two requests."""
-ANSWER_SECONDS = 30.0
-"""Time for a client to read an answer."""
+HEADER_BYTES = 16 * 2**10  # largest size of a request's line and headers
+HEADER_SECONDS = 10.0  # time for a request's line and headers, and for a connection between two requests
+ANSWER_SECONDS = 30.0  # time for a client to read an answer
 MINUTE = 60.0
-PREFIXES = 65_536
-"""Number of address prefixes that are counted separately in a minute; all further ones share a count."""
+PREFIXES = 65_536  # number of address prefixes that are counted separately in a minute; all further ones share a count
 
 
 class RateLimit:

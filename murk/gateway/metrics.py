@@ -1,15 +1,10 @@
 """Metrics of a gateway: sums over releases and requests, which name nobody."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
+from murk.gateway.appending import Appending
 from murk.monitoring.metrics.exporter import Exporter, Values
 from murk.stream.messages.codec import REASONS
-
-if TYPE_CHECKING:
-    from murk.gateway.appending import Appending
 
 
 class GatewayMetrics(Exporter):

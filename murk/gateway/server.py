@@ -1,28 +1,23 @@
 """The server of a gateway: it answers in a thread of its own, and the log stays with the thread that opened it."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import socket
 import ssl
 import threading
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from murk.errors import MurkError, UserError
 from murk.gateway.app import Door, Settings
 from murk.gateway.appending import Appending
 from murk.gateway.metrics import GatewayMetrics
 from murk.monitoring.web.server import Hosts, Route, listening_error, local_url, reason_of
+from murk.stream.log.base import Log
+from murk.stream.task.task import Task
 from murk.stream.worker.recovery import check_intake
 
-if TYPE_CHECKING:
-    from murk.stream.log.base import Log
-    from murk.stream.task.task import Task
-
-GRACE = 12.0
-"""Seconds at the end for requests that are being answered."""
+GRACE = 12.0  # seconds at the end for requests that are being answered
 
 _BACKLOG = 1_024
 _log = logging.getLogger(__name__)

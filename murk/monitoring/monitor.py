@@ -23,8 +23,7 @@ from murk.stream.worker.recovery import check_carries
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
-RATE_SECONDS = 10.0
-"""Window of the rate of releases, in seconds."""
+RATE_SECONDS = 10.0  # window of the rate of releases, in seconds
 
 
 class Monitor(Exporter):

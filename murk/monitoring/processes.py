@@ -22,23 +22,21 @@ from murk.stream.worker.pool import Pulse, Vitals
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
-STALLED = 60.0
-"""Seconds without a step after which a learner is unhealthy."""
-SMALLEST_GROUP = 20
-"""Smallest number of people in a sum."""
+STALLED = 60.0  # seconds without a step after which a learner is unhealthy
+SMALLEST_GROUP = 20  # smallest number of people in a sum
 BUILD_INFO: Values = {"murk_build_info": {(__version__, platform.python_version()): 1}}
 """Metrics of the version of a process."""
 _SPENT = next(metric for metric in METRICS if metric.name == "murk_ledger_spent_ratio")
 
 
 class LearnerMetrics(Exporter):
-    """Export the pulse of a learner of a task; by default to a new registry, the attribute ``registry``."""
+    """Export the pulse of a learner of a task to a new registry, the attribute ``registry``."""
 
     side = "learner"
 
-    def __init__(self, task: str, pulse: Pulse, *, registry: CollectorRegistry | None = None) -> None:
+    def __init__(self, task: str, pulse: Pulse) -> None:
         self._pulse = pulse
-        super().__init__(task, registry)
+        super().__init__(task)
 
     def _values(self) -> Values:
         vitals = self._pulse.vitals()
@@ -77,13 +75,10 @@ class PeopleSums:
 
 
 class PeopleMetrics(Exporter):
-    """Export sums over at least 20 people; by default to a new registry, the attribute ``registry``."""
+    """Export sums over at least 20 people to a new registry, the attribute ``registry``."""
 
     side = "people"
-
-    def __init__(self, task: str, *, registry: CollectorRegistry | None = None) -> None:
-        self._sums: PeopleSums | None = None
-        super().__init__(task, registry)
+    _sums: PeopleSums | None = None
 
     def update(self, sums: PeopleSums) -> bool:
         """Export these sums from now on and return True, if they cover enough people."""

@@ -33,8 +33,7 @@ class Histogram(NamedTuple):
 
 Value = float | Histogram | Mapping[Any, float | None] | None
 """Value of a metric: one for each label or tuple of labels (without the task), if it has any; None is not exported."""
-Values = Mapping[str, Value]
-"""Current values of metrics by name."""
+Values = Mapping[str, Value]  # current values of metrics by name
 
 
 def new_registry() -> CollectorRegistry:

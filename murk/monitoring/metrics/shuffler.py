@@ -15,8 +15,7 @@ if TYPE_CHECKING:
 
     from murk.stream.task.task import Task
 
-PARTS = 10
-"""Parts of a crowd: the number of waiting releases is rounded down to whole ones."""
+PARTS = 10  # parts of a crowd: the number of waiting releases is rounded down to whole ones
 
 
 @dataclass(frozen=True, slots=True)
