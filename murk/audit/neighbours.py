@@ -29,14 +29,11 @@ _OTHER = "(any other value)"
 
 @dataclass(frozen=True)
 class Pair:
-    """Two records, as raw values by column (None if missing), whose releases are furthest apart in the noise's norm.
-
-    ``theta`` is the iterate or the model of an epoch, if releases depend on one.
-    """
+    """Two records, as raw values by column (None if missing), whose releases are furthest apart in the noise's norm."""
 
     first: Record
     second: Record
-    theta: Floats | None = field(default=None, repr=False)
+    theta: Floats | None = field(default=None, repr=False)  # iterate or model of an epoch, if releases depend on one
     distance: float = 0.0
 
 

@@ -78,13 +78,10 @@ def distribution_of(mechanism: Any) -> ReleaseDistribution:
 
 @dataclass(frozen=True)
 class ReleaseDistribution:
-    """Distribution of releases with Gaussian noise on the lattice, and base class of the others.
+    """Distribution of releases with Gaussian noise on the lattice, and base class of the others."""
 
-    ``mechanism`` is given vectors; ``noise``, often the same, is the inner mechanism that adds the noise.
-    """
-
-    mechanism: Any
-    noise: Any
+    mechanism: Any  # the one that is given vectors
+    noise: Any  # the inner one that adds the noise; often the same
 
     def centres(self, vectors: Points) -> Points:
         """Return the centres of the releases of vectors (m, d)."""

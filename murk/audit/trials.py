@@ -84,16 +84,11 @@ class VectorTrial(Trial):
 class WindowTrial(Trial):
     """Releases of two neighbouring windows by an organisation's accumulator, at a level of a task's problem."""
 
+    mechanism: Any
     problem: Any
     level: str
     windows: Windows
-
     vectors_per_window: ClassVar[int]  # requested draws for which one window is released, as it takes longer
-
-    @property
-    def mechanism(self) -> Any:
-        """Mechanism of the level."""
-        return self.problem.mechanisms[self.level]
 
     @property
     def neighbours(self) -> Mapping[str, Any]:  # type: ignore[override]
@@ -164,11 +159,6 @@ class NewtonTrial(WindowTrial):
 
     vectors_per_window = 100
 
-    @property
-    def neighbours(self) -> Mapping[str, Any]:  # type: ignore[override]
-        """The two windows in words."""
-        return {"windows": f"{self.windows.description}: the last one, which is in the step"}
-
     def exact(self, yardstick: Yardstick) -> float | None:
         """Return None: the distribution is an average over models that depend on noise."""
         return None
@@ -217,7 +207,7 @@ def task_trial(task: Task, problem: Any, level: str) -> Trial:
     if mechanism.kind not in _WINDOW_TRIALS:
         return _record_trial(task, problem, level)
     trial, search = _WINDOW_TRIALS[mechanism.kind]
-    return trial(problem, level, search(task, problem, mechanism))
+    return trial(mechanism, problem, level, search(task, problem, mechanism))
 
 
 def _record_trial(task: Task, problem: Releasing, level: str) -> VectorTrial:

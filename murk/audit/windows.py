@@ -28,14 +28,12 @@ _GRID = np.linspace(-8.5, 8.5, 1201)
 
 @dataclass(frozen=True)
 class Windows:
-    """Two windows of equal size that differ in one row, as rows (n, p + 1) in units of the data.
-
-    ``epsilon`` is the exact epsilon of their sketches at the claimed delta; None if not computed (replaced rows).
-    """
+    """Two windows of equal size that differ in one row, as rows (n, p + 1) in units of the data."""
 
     first: Floats = field(repr=False)
     second: Floats = field(repr=False)
-    epsilon: float | None = None
+    epsilon: float | None = None  # of their sketches at the claimed delta, exactly; None for replaced rows
+    place: str = ""  # which row differs, in words, where that matters
 
     @property
     def pair(self) -> tuple[Floats, Floats]:
@@ -45,7 +43,7 @@ class Windows:
     @property
     def description(self) -> str:
         """The two windows in words."""
-        return f"windows of {len(self.first)} records, one record of which is zeroed out or replaced"
+        return f"windows of {len(self.first)} records, one record of which is zeroed out or replaced{self.place}"
 
 
 @dataclass(frozen=True)
@@ -125,7 +123,8 @@ def worst_steps(task: Task, problem: WindowProblem, mechanism: NewtonMechanism) 
     seen = np.column_stack([rows[:, :-1] / 2.0, rows[:, -1] * mechanism.step.target_weight])
     one, other = _furthest(rows, seen, mechanism.neighbours)
     blank = np.zeros((mechanism.first, mechanism.columns))
-    return Windows(np.vstack([blank, one]), np.vstack([blank, other]))
+    place = ": the last one, which is in the step"
+    return Windows(np.vstack([blank, one]), np.vstack([blank, other]), place=place)
 
 
 def worst_grams(task: Task, problem: WindowProblem, mechanism: GramMechanism) -> Windows:

@@ -78,6 +78,17 @@ def listening(default: int | None = None) -> Callable[[F], F]:
     return lambda function: port(host(function))
 
 
+estimates = click.option(
+    "--estimates",
+    type=click.FloatRange(0),
+    default=10.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Least time between published estimates, if the log has a topic for them; 0: never.",
+)
+idle = click.option(
+    "--idle", type=click.FloatRange(0), metavar="SECONDS", help="Stop when nothing has arrived for this long."
+)
 wait_for_task = click.option("--wait", is_flag=True, help="Wait for the log and its task if they do not exist yet.")
 
 

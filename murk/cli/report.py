@@ -1,7 +1,9 @@
 """Print results and notices of logs and populations for people."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -13,9 +15,11 @@ from murk.learners.results.numbers import many, number
 from murk.learners.results.report import SEVERAL_RECORDS, SEVERAL_ROWS, cost_of_forgetting
 from murk.learners.results.text import SIMULATED, Block, Table, describe_learned, describe_privacy
 from murk.planning.outlook import outlook
-from murk.producers.populations.file_work import FilePopulation, PopulationConfig, check_records
 from murk.stream import Task
 from murk.stream.task.shuffle import COLLUDING
+
+if TYPE_CHECKING:
+    from murk.producers.populations.file_work import FilePopulation, PopulationConfig
 
 
 def print_result(found: Mapping[str, Any], *, as_json: bool) -> None:
@@ -127,6 +131,8 @@ def print_accounts(found: Mapping[str, Any]) -> None:
 
 def print_check(task: Task, crowd: PopulationConfig, as_json: bool) -> None:
     """Check a population's file against the task without opening a log; raise `UserError` for the first mistake."""
+    from murk.producers.populations.file_work import check_records
+
     rows = check_records(task, crowd)
     if as_json:
         print_json({"task": task.name, "source": str(crowd.source), "records": rows, "checked": True})

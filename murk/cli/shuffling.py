@@ -102,10 +102,7 @@ def shuffling(
 def shuffling_thread(
     from_url: str, to_url: str, store: str | None, *, wait: bool = False
 ) -> Iterator[tuple[Shuffling, Callable[[], None]]]:
-    """Shuffle in a thread with logs of its own, and yield its `Shuffling` and a function that raises its error.
-
-    The thread waits without limit for an unreachable log.
-    """
+    """Shuffle in a thread with logs of its own, and yield its `Shuffling` and a function that raises its error."""
     begun, ended = threading.Event(), threading.Event()
     made: list[Shuffling] = []
     failed: list[Exception] = []
@@ -113,7 +110,7 @@ def shuffling_thread(
     def run() -> None:
         try:
             with shuffling(from_url, to_url, store, patience=inf if wait else 0.0) as running:
-                running.patience = inf
+                running.patience = inf  # a gateway outlasts an unreachable log
                 made.append(running)
                 begun.set()
                 while not ended.is_set():

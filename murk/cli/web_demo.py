@@ -26,8 +26,7 @@ PERIOD = 0.25  # seconds between two answers of the crowd, and between two looks
 def serve(folder: Path, port: int | None, as_json: bool) -> None:
     """Serve the demonstration until stopped; its log and the crowd's ledger are in ``folder``.
 
-    Raises UserError if an extra is not installed or another process works on the folder; MurkError if the port is in
-    use.
+    Raises UserError if an extra is missing or another process works on the folder; MurkError if the port is in use.
     """
     for module in ("uvicorn", "httptools", "prometheus_client"):
         if find_spec(module) is None:

@@ -19,62 +19,47 @@ _UNKNOWN = "not known"
 
 @dataclass(frozen=True)
 class Store:
-    """A kind of stored messages: releases, models, states or dead letters.
-
-    ``kept`` is the retention in words, and ``settings`` are the settings as read. ``seconds`` is the retention in
-    seconds: infinite if a topic keeps the newest message for ever, None if unknown or not a time. ``later`` is how many
-    more seconds a message may stay, because a broker deletes whole segments.
-    """
+    """A kind of stored messages: releases, models, states or dead letters."""
 
     place: str
-    kept: str
-    settings: str
-    seconds: float | None = None
-    later: int = 0
+    kept: str  # retention in words
+    settings: str  # settings as read
+    seconds: float | None = None  # retention; infinite if the newest message stays for ever, None if unknown or no time
+    later: int = 0  # seconds that a message may stay longer, because a broker deletes whole segments
 
 
 @dataclass(frozen=True)
 class Deployment:
-    """Configuration of a log.
-
-    ``kind`` is ``"file"`` or ``"kafka"``; ``task`` is the task that the log carries, if any; ``stores`` has the
-    keys ``releases``, ``models``, ``states``, ``dead`` and ``estimates``. ``encrypted`` and ``identified`` (clients
-    are authenticated) are None if there are no connections. ``problems`` are sentences.
-    """
+    """Configuration of a log."""
 
     url: str
-    kind: str
-    task: Task | None
-    stores: Mapping[str, Store]
+    kind: str  # "file" or "kafka"
+    task: Task | None  # the task that the log carries, if any
+    stores: Mapping[str, Store]  # by "releases", "models", "states", "dead" and "estimates"
     connection: str
-    encrypted: bool | None = None
-    identified: bool | None = None
-    problems: tuple[str, ...] = ()
+    encrypted: bool | None = None  # None if there are no connections
+    identified: bool | None = None  # whether clients are authenticated; None if there are no connections
+    problems: tuple[str, ...] = ()  # sentences
 
 
 @dataclass(frozen=True)
 class Accounts:
-    """Sums of a ledger, without names.
-
-    ``lifetime`` has sentences on caps over all tasks and the largest spending; ``capped`` tells whether there is such a
-    cap. ``tasks`` has the numbers of releases by task, and ``rows`` counts the people who are rows of a file. Names are
-    stored as keyed hashes (``keyed``) or as they are (``plain``); ``digests``: those of files have no key.
-    """
+    """Sums of a ledger, without names."""
 
     path: str
     people: int
     releases: int
     withdrawn: int
-    lifetime: tuple[str, ...]
-    capped: bool
-    keyed: bool
-    tasks: Mapping[str, int] = field(default_factory=dict)
+    lifetime: tuple[str, ...]  # sentences on caps over all tasks and the largest spending
+    capped: bool  # whether there is such a cap
+    keyed: bool  # whether names are stored as keyed hashes
+    tasks: Mapping[str, int] = field(default_factory=dict)  # task to its number of releases
     problems: tuple[str, ...] = ()
     files: int = 0
-    rows: int = 0
+    rows: int = 0  # number of people who are rows of a file
     counted: str = ""
-    plain: bool = False
-    digests: bool = False
+    plain: bool = False  # whether names are stored as they are
+    digests: bool = False  # whether digests of files have no key
 
     @property
     def spent(self) -> tuple[str, ...]:

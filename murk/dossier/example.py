@@ -22,14 +22,11 @@ _PEOPLE, _SPACE = 200, 3
 
 @dataclass(frozen=True)
 class Example:
-    """A made-up record and two releases of it as bytes; an organisation releases a window of ``records`` records.
-
-    ``made_up_public``: the task's public sample was made up, too.
-    """
+    """A made-up record and two releases of it as bytes; an organisation releases a window of ``records`` records."""
 
     record: Mapping[str, Any]
     messages: tuple[bytes, ...]
-    made_up_public: bool
+    made_up_public: bool  # whether the task's public sample was made up, too
     records: int = 1
 
     @property

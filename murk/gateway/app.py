@@ -54,17 +54,13 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings that the operator of a gateway chooses.
-
-    ``rate`` is the largest number of releases and other requests of an address prefix in a minute; 0 for no limit.
-    ``keys`` open requests through relays; ``relays`` have addresses without a limit.
-    """
+    """Settings that the operator of a gateway chooses."""
 
     origins: tuple[str, ...] = ()
     token: str | None = None
-    rate: int = 600
-    keys: ObliviousKeys | None = None
-    relays: tuple[IPv4Network | IPv6Network, ...] = ()
+    rate: int = 600  # most releases, and other requests, of an address prefix in a minute; 0 for no limit
+    keys: ObliviousKeys | None = None  # of requests through relays
+    relays: tuple[IPv4Network | IPv6Network, ...] = ()  # addresses without a limit
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,15 +108,12 @@ _ARRAY: Final = msgspec.json.Decoder(Annotated[list[msgspec.Raw], msgspec.Meta(m
 
 
 class Door:
-    """Answer requests about one log's ``task``, registered as ``document``; ``requests`` counts answers by status.
-
-    ``pages`` are further paths, answered under ``hosts`` only.
-    """
+    """Answer requests about one log's ``task``, registered as ``document``, and for ``pages``, under ``hosts`` only."""
 
     def __init__(
         self, task: Task, document: bytes, settings: Settings, pages: Mapping[str, Route], hosts: Hosts
     ) -> None:
-        self.requests: Counter[int] = Counter()
+        self.requests: Counter[int] = Counter()  # answers by status
         self._task, self._document, self._settings, self._pages, self._hosts = task, document, settings, pages, hosts
         self._base = f"/v1/tasks/{task.name}"
         self._token = None if settings.token is None else f"Bearer {settings.token}".encode()
@@ -209,9 +202,10 @@ class Door:
         return await self._releases(scope, headers, receive) if route is None else route(scope, headers)
 
     def _route(self, path: str) -> Callable[[Scope, Mapping[bytes, bytes]], Answer] | None:
+        listed, named = {"name": self._task.name, "hash": self._task.hash}, {"Murk-Task-Hash": self._task.hash}
         return {
-            "/v1/tasks": self._tasks,
-            self._base: self._task_itself,
+            "/v1/tasks": lambda scope, headers: _json(200, {"tasks": [listed]}, **self._fresh(60)),
+            self._base: lambda scope, headers: self._cached(self._document, headers, 60, named),
             f"{self._base}/model": self._model,
             "/openapi.json": lambda scope, headers: self._cached(self._description, headers, 60, {}),
             "/healthz": self._healthz,
@@ -228,12 +222,6 @@ class Door:
         seconds = self._limit.wait(client[0] if client else "", number, counted)
         if seconds:
             raise RefusedError(429, "too-many", **{"Retry-After": str(math.ceil(seconds))}, **_CLOSE)
-
-    def _tasks(self, scope: Scope, headers: Mapping[bytes, bytes]) -> Answer:
-        return _json(200, {"tasks": [{"name": self._task.name, "hash": self._task.hash}]}, **self._fresh(60))
-
-    def _task_itself(self, scope: Scope, headers: Mapping[bytes, bytes]) -> Answer:
-        return self._cached(self._document, headers, 60, {"Murk-Task-Hash": self._task.hash})
 
     def _model(self, scope: Scope, headers: Mapping[bytes, bytes]) -> Answer:
         appending = self._ready()

@@ -33,14 +33,11 @@ _log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class Submission:
-    """Releases of one request, and their outcomes.
-
-    ``outcomes`` has a reason of refusal for each release, or None for one that is durable. It stays None if that is
-    unknown because the log was unreachable.
-    """
+    """Releases of one request, and their outcomes."""
 
     releases: Sequence[bytes]
     waiter: asyncio.Future[None]
+    # a reason of refusal for each release, None if it is durable; None as a whole if the log was unreachable
     outcomes: list[str | None] | None = None
 
 

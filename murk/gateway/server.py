@@ -11,9 +11,10 @@ from typing import Self
 from murk.errors import MurkError, UserError
 from murk.gateway.app import Door, Settings
 from murk.gateway.appending import Appending
-from murk.gateway.metrics import GatewayMetrics
+from murk.monitoring.metrics.exporter import Exporter, Values
 from murk.monitoring.web.server import Hosts, Route, listening_error, local_url, reason_of
 from murk.stream.log.base import Log
+from murk.stream.messages.codec import REASONS
 from murk.stream.task.task import Task
 from murk.stream.worker.recovery import check_intake
 
@@ -21,6 +22,26 @@ GRACE = 12.0  # seconds at the end for requests that are being answered
 
 _BACKLOG = 1_024
 _log = logging.getLogger(__name__)
+
+
+class GatewayMetrics(Exporter):
+    """Export a gateway's sums since its start to a new ``registry``; ``requests`` counts answered ones by status."""
+
+    side = "gateway"
+
+    def __init__(self, task: str, appending: Appending, requests: Mapping[int, int]) -> None:
+        self._appending, self._requests = appending, requests
+        super().__init__(task)
+
+    def _values(self) -> Values:
+        counts = self._appending.counts
+        return {
+            "murk_gateway_releases_total": counts.accepted,
+            "murk_gateway_refusals_total": {reason: counts.refused[reason] for reason in REASONS},
+            "murk_gateway_requests_total": {str(status): n for status, n in sorted(dict(self._requests).items())},
+            "murk_gateway_waiting_releases": self._appending.waiting,
+            "murk_gateway_log_reachable": self._appending.trouble is None,
+        }
 
 
 class Gateway:

@@ -54,16 +54,13 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LevelFigures:
-    """A privacy level of the task and the number of releases learned at it.
-
-    ``epsilon`` is a pure or approximate guarantee's; ``mu`` a Gaussian one's, or ``sqrt(2 rho)``; otherwise None.
-    """
+    """A privacy level of the task and the number of releases learned at it."""
 
     name: str
     words: str
     guarantee: Mapping[str, Any]
-    epsilon: float | None
-    mu: float | None
+    epsilon: float | None  # of a pure or approximate guarantee
+    mu: float | None  # of a Gaussian one, or sqrt(2 rho)
     right_at_most: float
     learned: int
 
@@ -301,14 +298,11 @@ def _in_words(guarantee: Guarantee) -> tuple[str, float]:
 def _level(
     name: str, guarantee: Guarantee, mechanism: Costed, learned: int, shuffle: ShuffleBlock | None
 ) -> LevelFigures:
-    epsilon = mu = None
     central = None if shuffle is None else shuffle.promised(guarantee)
     guarantee = really_given(guarantee, mechanism.guarantees)
-    if isinstance(guarantee, PureDP | ApproxDP):
-        epsilon = guarantee.epsilon
-    elif isinstance(guarantee, GaussianDP):
-        mu = guarantee.mu
-    elif isinstance(guarantee, ZeroConcentratedDP):
+    epsilon = guarantee.epsilon if isinstance(guarantee, PureDP | ApproxDP) else None
+    mu = guarantee.mu if isinstance(guarantee, GaussianDP) else None
+    if isinstance(guarantee, ZeroConcentratedDP):
         mu = math.sqrt(2.0 * guarantee.rho)
     words, right = _in_words(guarantee)
     if isinstance(mechanism, GaussMixMechanism | GramMechanism | NewtonMechanism):

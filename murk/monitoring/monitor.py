@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -214,10 +215,8 @@ class Monitor(Exporter):
         if self._reopen is None or self._log is None:
             return
         log, self._log = self._log, None
-        try:
+        with suppress(Exception):  # closing a failed log may fail, too
             log.close()
-        except Exception:  # noqa: BLE001 - closing a failed log may fail, too
-            return
 
 
 def one_line(error: Exception) -> str:

@@ -31,9 +31,8 @@ class TaskMonitors:
     Only `search` and `step` read logs, in one thread; everything else may be called from any thread. A task whose log
     can no longer be read keeps its last figures and does not stop the others. ``urls`` are logs, which are only read: a
     file, a log of a cluster, or a cluster for all its logs. ``make`` makes the monitor of a log and the task that it
-    carries. ``names`` are the only tasks to monitor, by default all. ``interval`` is the least time in seconds between
-    two polls of a task, and a fifth of that between two searches for new tasks. Raises UserError if prometheus_client
-    is missing.
+    carries. ``names`` are the only tasks to monitor, by default all. A task is polled at most every ``interval``
+    seconds, and new tasks are searched for five times less often. Raises UserError if prometheus_client is missing.
     """
 
     def __init__(

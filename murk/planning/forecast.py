@@ -6,7 +6,7 @@ noise in a curvature, a public sample's sampling error and directions hidden by 
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -14,7 +14,7 @@ import numpy as np
 
 from murk._arrays import Floats
 from murk.errors import MurkError, UserError
-from murk.learners.core.design import Population, Records
+from murk.learners.core.design import Population
 from murk.learners.estimates.estimate import Estimate
 from murk.learners.estimates.looks import nominal_level
 from murk.learners.estimates.units import units
@@ -112,8 +112,10 @@ def forecasts(
         drawn += 1
         rng = np.random.default_rng([seed, counts[-1] % 2**32, drawn - 1])
         own = _with_rows(task, population, rng)
-        for people, estimate in _estimates(own, population.records, counts, shares, rng):
-            by_people[people].add(own, estimate, level)
+        problem, chains = problem_for(own), min(own.log.partitions, _MOST_CHAINS)
+        steps = part(own.protocol, "forecast").estimates(problem, population.records, counts, shares, chains, rng)
+        for people, step in zip(counts, steps, strict=True):
+            by_people[people].add(own, step, level)
     return {people: each.forecast(task, population) for people, each in by_people.items()}
 
 
@@ -125,13 +127,12 @@ class _Draws:
         self.halves, self.effects = list[Floats](), list[Floats]()
         self.names: tuple[str, ...] = ()
 
-    def add(self, task: Task, estimate: Estimate | None, level: float) -> None:
-        """Add a draw; None if its sums have no solution."""
+    def add(self, task: Task, step: Callable[[], Estimate], level: float) -> None:
+        """Add a draw with the estimate that ``step`` returns; its sums may have no solution."""
         self.drawn += 1
-        if estimate is None:
-            return
         try:
             with plausible():
+                estimate = step()
                 halves = np.asarray(estimate.half_widths(level), dtype=np.float64)
                 effects = _effects(task, estimate, level)
         except UserError:
@@ -190,24 +191,6 @@ def _with_rows(task: Task, population: Population, rng: np.random.Generator) -> 
         raise UserError("public: {file: ...} was not read yet: resolve the task's public covariates first")
     counts = rng.multinomial(size, population.shares)
     return task.with_public(population.points[counts > 0], counts[counts > 0])
-
-
-def _estimates(
-    task: Task, records: Records, counts: Sequence[int], shares: Mapping[str, float], rng: np.random.Generator
-) -> Iterator[tuple[int, Estimate | None]]:
-    """Yield each number of people with its estimate, or None if its sums have no solution."""
-    problem = problem_for(task)
-    chains = min(task.log.partitions, _MOST_CHAINS)
-    steps = part(task.protocol, "forecast").estimates(problem, records, counts, shares, chains, rng)
-    for people, step in zip(counts, steps, strict=True):
-        try:
-            with plausible():
-                estimate: Estimate | None = step()
-        except UserError:
-            raise
-        except (MurkError, np.linalg.LinAlgError):
-            estimate = None
-        yield people, estimate
 
 
 def as_written(protocol: str, settings: Mapping[str, Any]) -> str:

@@ -12,7 +12,7 @@ import click
 from murk.cli.interrupts import between_steps
 from murk.cli.logs import logging_options, say, start_logging
 from murk.cli.metrics import learner_metrics, metrics_port
-from murk.cli.options import as_json, existing_log
+from murk.cli.options import as_json, estimates, existing_log
 from murk.cli.output import print_json, progress
 
 if TYPE_CHECKING:
@@ -28,14 +28,7 @@ _PAUSE = 0.05  # seconds between two looks at a log while nothing arrives
 @click.argument("model_paths", metavar="MODEL...", nargs=-1, required=True, type=click.Path())
 @existing_log
 @click.option("--follow", is_flag=True, help="Continue with new releases until stopped.")
-@click.option(
-    "--estimates",
-    type=click.FloatRange(0),
-    default=10.0,
-    show_default=True,
-    metavar="SECONDS",
-    help="Least time between published estimates, if the log has a topic for them; 0: never.",
-)
+@estimates
 @metrics_port("Serve this process's health and Prometheus metrics on port N (one model).")
 @logging_options
 @as_json

@@ -14,7 +14,7 @@ import click
 from murk.cli.interrupts import between_steps
 from murk.cli.logs import logging_options, say, start_logging
 from murk.cli.metrics import learner_metrics, metrics_port
-from murk.cli.options import as_json, begin_on, existing_log, wait_for_task
+from murk.cli.options import as_json, begin_on, estimates, existing_log, idle, wait_for_task
 from murk.cli.output import progress
 from murk.errors import UserError
 
@@ -37,22 +37,13 @@ COLLECT = (100_000, 20, 100)
     multiple=True,
     help="Learn this chain regardless of other learners; may be repeated.  [default: all assigned chains]",
 )
-@click.option(
-    "--idle", type=click.FloatRange(0), metavar="SECONDS", help="Stop when nothing has arrived for this long."
-)
+@idle
 @click.option(
     "--name",
     metavar="NAME",
     help="Name by which a restarted learner gets its chains again (Kafka).  [default: the host name and a number]",
 )
-@click.option(
-    "--estimates",
-    type=click.FloatRange(0),
-    default=10.0,
-    show_default=True,
-    metavar="SECONDS",
-    help="Least time between published estimates, if the log has a topic for them; 0: never.",
-)
+@estimates
 @wait_for_task
 @metrics_port("Serve this process's health and Prometheus metrics on port N.")
 @logging_options

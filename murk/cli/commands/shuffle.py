@@ -13,7 +13,7 @@ import click
 from murk.cli.interrupts import between_steps
 from murk.cli.logs import logging_options, say, start_logging
 from murk.cli.metrics import metrics_port, shuffler_metrics
-from murk.cli.options import as_json, wait_for_task
+from murk.cli.options import as_json, idle, wait_for_task
 from murk.cli.output import print_json, progress
 
 if TYPE_CHECKING:
@@ -39,9 +39,7 @@ if TYPE_CHECKING:
 @click.option(
     "--replace", is_flag=True, help="Take over from a shuffler whose store is lost; give up what waits there."
 )
-@click.option(
-    "--idle", type=click.FloatRange(0), metavar="SECONDS", help="Stop when nothing has arrived for this long."
-)
+@idle
 @click.option(
     "--patience",
     type=click.FloatRange(0),

@@ -1,7 +1,4 @@
-"""Alerts and recording rules, from which Prometheus' rule file is generated.
-
-Alerts concern tasks and chains, never people. Each links to its page of the runbook (`murk.monitoring.web.routes`).
-"""
+"""Alerts and recording rules for Prometheus' rule file; they concern tasks and chains, never people."""
 
 from dataclasses import dataclass
 from functools import partial

@@ -1,7 +1,6 @@
 """Catalogue of exported metrics, for exporters, dashboards, alert rules and documents.
 
-No label names a person, and every metric is a function of releases, states and public settings. The people's metrics
-are sums over at least 20 people.
+Metrics are functions of releases, states and public settings, or sums over at least 20 people; no label names a person.
 """
 
 from dataclasses import dataclass

@@ -13,6 +13,7 @@ import socket
 import sys
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from email.message import Message
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -230,11 +231,9 @@ class _Listener(ThreadingHTTPServer):
     def _cut(self, request: Any) -> None:
         with self._lock:
             self._since.pop(request, None)
-        try:
+        with suppress(OSError):  # already closed
             # The connection's thread then closes it.
             request.shutdown(socket.SHUT_RDWR)
-        except OSError:
-            return  # already closed
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         error = sys.exception()
