@@ -31,13 +31,25 @@ class Monitor(Exporter):
     """Monitor what is learned from a log, for Prometheus and a page.
 
     Only `poll` reads the log; everything else reports the last poll and may be called from any thread. All figures are
-    functions of releases, states and public settings. ``task`` is the task as the log carries it (``Log.document``);
-    ``registry`` is for the metrics, by default a new one. ``reference`` has true coefficients, as in a simulation, and
-    ``known_within`` half-widths at which coefficients count as known, for the alert: both by name, in coded units.
-    ``reopen`` opens the log again after it could not be read, as when a file was deleted and restored. ``clock`` gives
-    seconds since 1970; after ``patience`` seconds without a poll the log counts as unreadable. Raises UserError if
-    prometheus_client is missing, the log carries no task or another one, or a name is no coefficient of the task.
+    functions of releases, states and public settings. Raises UserError if prometheus_client is missing, the log carries
+    no task or another one, or a name is no coefficient of the task.
 
+    Parameters
+    ----------
+    log, task
+        The log, which is only read, and the task as the log carries it (``Log.document``).
+    registry
+        Registry for the metrics, also an attribute; by default a new one.
+    reference, known_within
+        True coefficients, as in a simulation, and half-widths at which coefficients count as known, for the alert: by
+        name, in coded units.
+    reopen
+        Opens the log again after it could not be read, as when a file was deleted and restored.
+    clock, patience
+        Time in seconds since 1970; seconds without a poll after which the log counts as unreadable.
+
+    Examples
+    --------
     >>> import tempfile
     >>> from murk.stream import open_log
     >>> task = Task.parse('''
