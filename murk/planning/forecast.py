@@ -6,7 +6,7 @@ noise in a curvature, a public sample's sampling error and directions hidden by 
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -14,7 +14,7 @@ import numpy as np
 
 from murk._arrays import Floats
 from murk.errors import MurkError, UserError
-from murk.learners.core.design import Population
+from murk.learners.core.design import Population, Records
 from murk.learners.estimates.estimate import Estimate
 from murk.learners.estimates.looks import nominal_level
 from murk.learners.estimates.units import units
@@ -112,9 +112,7 @@ def forecasts(
         drawn += 1
         rng = np.random.default_rng([seed, counts[-1] % 2**32, drawn - 1])
         own = _with_rows(task, population, rng)
-        problem, chains = problem_for(own), min(own.log.partitions, _MOST_CHAINS)
-        steps = part(own.protocol, "forecast").estimates(problem, population.records, counts, shares, chains, rng)
-        for people, step in zip(counts, steps, strict=True):
+        for people, step in zip(counts, _steps(own, population.records, counts, shares, rng), strict=True):
             by_people[people].add(own, step, level)
     return {people: each.forecast(task, population) for people, each in by_people.items()}
 
@@ -191,6 +189,16 @@ def _with_rows(task: Task, population: Population, rng: np.random.Generator) -> 
         raise UserError("public: {file: ...} was not read yet: resolve the task's public covariates first")
     counts = rng.multinomial(size, population.shares)
     return task.with_public(population.points[counts > 0], counts[counts > 0])
+
+
+def _steps(
+    task: Task, records: Records, counts: Sequence[int], shares: Mapping[str, float], rng: np.random.Generator
+) -> Iterable[Callable[[], Estimate]]:
+    """Return for each number of people a function that makes its estimate."""
+    chains = min(task.log.partitions, _MOST_CHAINS)
+    steps: Iterable[Callable[[], Estimate]]
+    steps = part(task.protocol, "forecast").estimates(problem_for(task), records, counts, shares, chains, rng)
+    return steps
 
 
 def as_written(protocol: str, settings: Mapping[str, Any]) -> str:
