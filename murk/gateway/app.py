@@ -202,10 +202,9 @@ class Door:
         return await self._releases(scope, headers, receive) if route is None else route(scope, headers)
 
     def _route(self, path: str) -> Callable[[Scope, Mapping[bytes, bytes]], Answer] | None:
-        listed, named = {"name": self._task.name, "hash": self._task.hash}, {"Murk-Task-Hash": self._task.hash}
         return {
-            "/v1/tasks": lambda scope, headers: _json(200, {"tasks": [listed]}, **self._fresh(60)),
-            self._base: lambda scope, headers: self._cached(self._document, headers, 60, named),
+            "/v1/tasks": self._tasks,
+            self._base: self._task_itself,
             f"{self._base}/model": self._model,
             "/openapi.json": lambda scope, headers: self._cached(self._description, headers, 60, {}),
             "/healthz": self._healthz,
@@ -222,6 +221,12 @@ class Door:
         seconds = self._limit.wait(client[0] if client else "", number, counted)
         if seconds:
             raise RefusedError(429, "too-many", **{"Retry-After": str(math.ceil(seconds))}, **_CLOSE)
+
+    def _tasks(self, scope: Scope, headers: Mapping[bytes, bytes]) -> Answer:
+        return _json(200, {"tasks": [{"name": self._task.name, "hash": self._task.hash}]}, **self._fresh(60))
+
+    def _task_itself(self, scope: Scope, headers: Mapping[bytes, bytes]) -> Answer:
+        return self._cached(self._document, headers, 60, {"Murk-Task-Hash": self._task.hash})
 
     def _model(self, scope: Scope, headers: Mapping[bytes, bytes]) -> Answer:
         appending = self._ready()
