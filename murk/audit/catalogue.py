@@ -39,7 +39,7 @@ def cases_of(task: Task) -> list[Case]:
         for level in of_each_kind(problem.mechanisms, lambda each: each.kind):
             words = [level] * (len(problem.mechanisms) > 1) + [question] * bool(question)
             name = f"{task.name}: {', '.join(words)}" if words else task.name
-            cases.append(Case(name, partial(_level, task, problem, level)))
+            cases.append(Case(name, partial(task_trial, task, problem, level)))
     return cases
 
 
@@ -54,19 +54,16 @@ def _questions(problem: Problem) -> list[tuple[str, Any]]:
     return [(name, SingleQuestionProblem(asking, name)) for name in asking.questions]
 
 
-def _level(task: Task, problem: Any, level: str) -> Trial:
-    return task_trial(task, problem, level, np.random.default_rng(0))
-
-
 def catalogue() -> list[Case]:
     """Return cases for every mechanism and every protocol."""
-    asked = (Case(name, partial(_of_text, text, question)) for name, question, text in (*_scores(), *_steps()))
-    return [*_mechanisms(), *(Case(name, partial(_of_text, text)) for name, text in _tasks()), *asked]
+    tasks = [(name, "", text) for name, text in _tasks()]
+    asked = (Case(name, partial(_of_text, text, question)) for name, question, text in (*tasks, *_scores(), *_steps()))
+    return [*_mechanisms(), *asked]
 
 
-def _of_text(text: str, question: str = "") -> Trial:
+def _of_text(text: str, question: str) -> Trial:
     task = Task.parse("name: audited\n" + text)
-    return _level(task, dict(_questions(problem_for(task)))[question], DEFAULT_LEVEL)
+    return task_trial(task, dict(_questions(problem_for(task)))[question], DEFAULT_LEVEL)
 
 
 def _example(kind: str) -> Mechanism:

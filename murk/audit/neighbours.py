@@ -5,12 +5,10 @@ many models. Then it improves one value at a time: first it tries the ends of th
 smaller and smaller steps.
 """
 
-from __future__ import annotations
-
 import datetime
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,14 +29,11 @@ _OTHER = "(any other value)"
 
 @dataclass(frozen=True)
 class Pair:
-    """Two records, as raw values by column (None if missing), whose releases are furthest apart in the noise's norm.
-
-    ``theta`` is the iterate or the model of an epoch, if releases depend on one.
-    """
+    """Two records, as raw values by column (None if missing), whose releases are furthest apart in the noise's norm."""
 
     first: Record
     second: Record
-    theta: Floats | None = field(default=None, repr=False)
+    theta: Floats | None = field(default=None, repr=False)  # iterate or model of an epoch, if releases depend on one
     distance: float = 0.0
 
 
@@ -47,17 +42,16 @@ class Box:
     """Possible values of a task's records by column, the target last."""
 
     names: tuple[str, ...]
-    choices: tuple[tuple[Any, ...], ...]
-    """Ends of the range, or categories; and None for a missing value."""
-    widths: tuple[float, ...]
-    """Width of a number's range; 0 for categories."""
+    choices: tuple[tuple[Any, ...], ...]  # ends of the range, or categories; and None for a missing value
+    widths: tuple[float, ...]  # width of a number's range; 0 for categories
 
     @classmethod
-    def of(cls, task: Task) -> Box:
+    def of(cls, task: Task) -> Self:
         """Return the box of a task."""
         choices: list[tuple[Any, ...]] = []
         widths: list[float] = []
         for column in (*task.features, task.target):
+            width = 0.0
             if isinstance(column, CategoryFeature):
                 options: tuple[Any, ...] = column.categories
             elif isinstance(column, DateFeature):
@@ -67,12 +61,15 @@ class Box:
             elif isinstance(column, ClassTarget):
                 options = column.classes
             else:
-                choices.append((column.low, column.high, None))
-                widths.append(column.high - column.low)
-                continue
+                options, width = (column.low, column.high), column.high - column.low
             choices.append((*options, None))
-            widths.append(0.0)
+            widths.append(width)
         return cls((*task.coding.columns, task.coding.target), tuple(choices), tuple(widths))
+
+    def coded(self, task: Task, rows: list[list[Any]]) -> tuple[Floats, Floats]:
+        """Return the coded features and targets of rows."""
+        block = task.coding.encode(dict(zip(self.names, zip(*rows, strict=True), strict=True)))
+        return block.x, block.y
 
     def random(self, rng: np.random.Generator, count: int) -> list[list[Any]]:
         """Draw corners of the box uniformly; one value in eight is missing."""
@@ -105,8 +102,7 @@ def worst_neighbours(task: Task, problem: Releasing, mechanism: Any, rng: np.ran
     box, distribution = Box.of(task), distribution_of(mechanism)
 
     def centres(rows: list[list[Any]], theta: Floats | None) -> NDArray[Any]:
-        block = task.coding.encode(dict(zip(box.names, zip(*rows, strict=True), strict=True)))
-        return distribution.centres(problem.vectors(block.x, block.y, theta))
+        return distribution.centres(problem.vectors(*box.coded(task, rows), theta))
 
     pool = box.random(rng, POOL)
     starts: list[tuple[float, int, Floats | None, list[Any], list[Any]]] = []
@@ -119,12 +115,9 @@ def worst_neighbours(task: Task, problem: Releasing, mechanism: Any, rng: np.ran
         candidate = _ascend(box, distribution, centres, problem, theta, one_row, other_row, rng)
         if candidate[0] > best[0]:
             best = candidate
-    apart, theta, first, second = best
-    return Pair(_record(box, first), _record(box, second), theta, apart)
-
-
-def _record(box: Box, row: list[Any]) -> Record:
-    return dict(zip(box.names, row, strict=True))
+    apart, theta, *rows = best
+    first, second = (dict(zip(box.names, row, strict=True)) for row in rows)
+    return Pair(first, second, theta, apart)
 
 
 def _best_of(distribution: ReleaseDistribution, points: NDArray[Any]) -> tuple[float, int, int]:
@@ -144,8 +137,7 @@ def _ascend(
     rng: np.random.Generator,
 ) -> tuple[float, Floats | None, list[Any], list[Any]]:
     """Change one value or the iterate at a time as long as that increases the distance."""
-    step = 0.25
-    best = -1.0
+    step, best = 0.25, -1.0
     for _ in range(SWEEPS):
         before = best
         for _ in range(2):

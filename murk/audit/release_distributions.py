@@ -10,7 +10,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
@@ -80,13 +79,10 @@ def distribution_of(mechanism: Any) -> ReleaseDistribution:
 
 @dataclass(frozen=True)
 class ReleaseDistribution:
-    """Distribution of releases with Gaussian noise on the lattice, and base class of the others.
+    """Distribution of releases with Gaussian noise on the lattice, and base class of the others."""
 
-    ``mechanism`` is given vectors; ``noise``, often the same, is the inner mechanism that adds the noise.
-    """
-
-    mechanism: Any
-    noise: Any
+    mechanism: Any  # the one that is given vectors
+    noise: Any  # the inner one that adds the noise; often the same
 
     def centres(self, vectors: Points) -> Points:
         """Return the centres of the releases of vectors (m, d)."""
@@ -101,9 +97,7 @@ class ReleaseDistribution:
     def exact(self, one: Points, other: Points, yardstick: Yardstick) -> float | None:
         """Return the exact privacy parameter of a pair's releases; None without a closed form."""
         distance = float(self.distances(np.asarray(one)[None], other)[0])
-        if isinstance(yardstick, EpsilonAt):
-            return self._epsilon(one, other, distance)
-        return self._mu(distance)
+        return self._epsilon(one, other, distance) if isinstance(yardstick, EpsilonAt) else self._mu(distance)
 
     def _epsilon(self, one: Points, other: Points, distance: float) -> float | None:
         return None
@@ -114,9 +108,11 @@ class ReleaseDistribution:
     def losses(self, payloads: Points, one: Points, other: Points) -> Floats:
         """Return the logarithms of the likelihood ratios of two centres, for payloads (m, d)."""
         # In widths of the noise: (x - b)^2 - (x - a)^2 = (2 x - a - b)(a - b).
-        middle = (2.0 * payloads - one - other) / WIDTH
-        shift = (np.asarray(one, dtype=np.float64) - other) / WIDTH
+        middle, shift = self._factors(payloads, one, other)
         return np.asarray(middle @ shift / 2.0)
+
+    def _factors(self, payloads: Points, one: Points, other: Points) -> tuple[Floats, Floats]:
+        return (2.0 * payloads - one - other) / WIDTH, (np.asarray(one, dtype=np.float64) - other) / WIDTH
 
 
 class _Laplace(ReleaseDistribution):
@@ -187,13 +183,12 @@ class _Composite(ReleaseDistribution):
         # Randomized response has the mu of its odds at only one point of its trade-off curve.
         return None if self._labels else distance
 
-    def losses(self, payloads: Points, one: Points, other: Points) -> Floats:
-        middle = (2.0 * payloads - one - other) / WIDTH
-        shift = (np.asarray(one, dtype=np.float64) - other) / WIDTH
+    def _factors(self, payloads: Points, one: Points, other: Points) -> tuple[Floats, Floats]:
+        middle, shift = super()._factors(payloads, one, other)
         for place, response in self._labels.items():
             middle[:, place] = payloads[:, place]
             shift[place] = (float(one[place]) - float(other[place])) * _log_odds(response)
-        return np.asarray(middle @ shift / 2.0)
+        return middle, shift
 
 
 class _Direction(ReleaseDistribution, ABC):
@@ -266,17 +261,15 @@ class _PrivUnit(_Direction):
         return np.asarray(np.outer(np.cos(angles), first) + np.outer(np.sin(angles), across / length))
 
 
-_DISTRIBUTIONS: Final[Mapping[int | str, type[ReleaseDistribution]]] = MappingProxyType(
-    {
-        GAUSSIAN: ReleaseDistribution,
-        LAPLACE: _Laplace,
-        L2BALL: _L2Ball,
-        PRIVUNIT: _PrivUnit,
-        RandomizedResponse.kind: _Response,
-        CompositeMechanism.kind: _Composite,
-        CellMechanism.code: _Cells,
-    }
-)
+_DISTRIBUTIONS: Final[Mapping[int | str, type[ReleaseDistribution]]] = {
+    GAUSSIAN: ReleaseDistribution,
+    LAPLACE: _Laplace,
+    L2BALL: _L2Ball,
+    PRIVUNIT: _PrivUnit,
+    RandomizedResponse.kind: _Response,
+    CompositeMechanism.kind: _Composite,
+    CellMechanism.code: _Cells,
+}
 """Distributions by kernel code, or by kind for mechanisms without one."""
 
 

@@ -15,19 +15,15 @@ from murk.privacy.noise import NoiseSource, SecureNoise
 
 @dataclass(frozen=True)
 class Finding:
-    """Result of an audit for one claim, on ``"mu"`` or ``"epsilon"`` with its delta (``measure``).
-
-    The lower ``bound``, from ``draws`` releases of each input, exceeds the truth with probability at most ``failure``.
-    ``pair`` is the exact value for the two inputs, if known.
-    """
+    """Result of an audit for one claim."""
 
     name: str
-    measure: str
+    measure: str  # "mu", or "epsilon" with its delta
     claimed: float
-    bound: float
-    pair: float | None
-    draws: int
-    failure: float
+    bound: float  # lower bound on the measure
+    pair: float | None  # exact value for the two inputs, if known
+    draws: int  # number of releases of each input
+    failure: float  # largest probability that the bound exceeds the truth
     neighbours: Mapping[str, Any] = field(repr=False)
 
     @property

@@ -16,7 +16,7 @@ from murk.audit.release_distributions import ReleaseDistribution, Silence, distr
 from murk.audit.windows import SketchDistribution, Windows, worst_grams, worst_steps, worst_windows
 from murk.learners.problem import Releasing
 from murk.privacy.noise import NoiseSource
-from murk.privacy.sketches import GaussMixMechanism, GramMechanism, NewtonMechanism
+from murk.privacy.sketches import GaussMixMechanism, GramMechanism, NewtonAccumulator, NewtonMechanism
 from murk.producers.producer import payloads_of
 from murk.stream.task.task import Task
 
@@ -84,17 +84,11 @@ class VectorTrial(Trial):
 class WindowTrial(Trial):
     """Releases of two neighbouring windows by an organisation's accumulator, at a level of a task's problem."""
 
+    mechanism: Any
     problem: Any
     level: str
     windows: Windows
-
-    vectors_per_window: ClassVar[int]
-    """Number of requested draws for which one window is released, since it takes longer than a vector."""
-
-    @property
-    def mechanism(self) -> Any:
-        """Mechanism of the level."""
-        return self.problem.mechanisms[self.level]
+    vectors_per_window: ClassVar[int]  # requested draws for which one window is released, as it takes longer
 
     @property
     def neighbours(self) -> Mapping[str, Any]:  # type: ignore[override]
@@ -165,11 +159,6 @@ class NewtonTrial(WindowTrial):
 
     vectors_per_window = 100
 
-    @property
-    def neighbours(self) -> Mapping[str, Any]:  # type: ignore[override]
-        """The two windows in words."""
-        return {"windows": f"{self.windows.description}: the last one, which is in the step"}
-
     def exact(self, yardstick: Yardstick) -> float | None:
         """Return None: the distribution is an average over models that depend on noise."""
         return None
@@ -185,8 +174,6 @@ class NewtonTrial(WindowTrial):
 
     def _centre(self, row: Floats, model: Floats) -> NDArray[np.int64]:
         """Return the centre of the step's matrix for a window whose step has only this row."""
-        from murk.privacy.sketches import NewtonAccumulator
-
         silence: Any = Silence()
         mechanism = replace(self.mechanism, first=1)
         accumulator = NewtonAccumulator(mechanism, lambda _: model, silence, 0)
@@ -214,33 +201,26 @@ def mechanism_trial(mechanism: Any, first: Any, second: Any) -> VectorTrial:
     return VectorTrial(mechanism, inputs, release, {"first": inputs[0].tolist(), "second": inputs[1].tolist()})
 
 
-def task_trial(task: Task, problem: Any, level: str, rng: np.random.Generator) -> Trial:
+def task_trial(task: Task, problem: Any, level: str) -> Trial:
     """Return the trial of a task's level or question: its worst neighbours, released by a device's code."""
     mechanism = problem.mechanisms[level]
     if mechanism.kind not in _WINDOW_TRIALS:
-        return _record_trial(task, problem, level, rng)
+        return _record_trial(task, problem, level)
     trial, search = _WINDOW_TRIALS[mechanism.kind]
-    return trial(problem, level, search(task, problem, mechanism))
+    return trial(mechanism, problem, level, search(task, problem, mechanism))
 
 
-def _record_trial(task: Task, problem: Releasing, level: str, rng: np.random.Generator) -> VectorTrial:
+def _record_trial(task: Task, problem: Releasing, level: str) -> VectorTrial:
     mechanism = problem.mechanisms[level]
-    pair = worst_neighbours(task, problem, mechanism, rng)
+    pair = worst_neighbours(task, problem, mechanism, np.random.default_rng(0))
     coded = [task.coding.encode_record(record) for record in (pair.first, pair.second)]
     x, y = np.array([record.x for record in coded]), np.array([record.y for record in coded])
 
     def release(which: int, noise: NoiseSource, indices: NDArray[np.int64]) -> NDArray[Any]:
         count = len(indices)
-        return payloads_of(
-            problem,
-            np.repeat(x[which : which + 1], count, axis=0),
-            np.repeat(y[which : which + 1], count),
-            [0] * count,
-            {0: pair.theta},
-            [level] * count,
-            noise,
-            indices,
-        )
+        features, targets = np.repeat(x[which : which + 1], count, axis=0), np.repeat(y[which : which + 1], count)
+        models, levels = {0: pair.theta}, [level] * count
+        return payloads_of(problem, features, targets, [0] * count, models, levels, noise, indices)
 
     described: dict[str, Any] = {"first": pair.first, "second": pair.second}
     if pair.theta is not None:

@@ -6,11 +6,10 @@ out a row x reduces G by x x', so the distributions differ in one direction only
 - x x' + s^2 I)^{-1} x. If s depends on the released eigenvalue, its privacy loss is added.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from dataclasses import dataclass, field
+from typing import Self
 
 import numpy as np
 from scipy.optimize import brentq
@@ -29,14 +28,12 @@ _GRID = np.linspace(-8.5, 8.5, 1201)
 
 @dataclass(frozen=True)
 class Windows:
-    """Two windows of equal size that differ in one row, as rows (n, p + 1) in units of the data.
-
-    ``epsilon`` is the exact epsilon of their sketches at the claimed delta; None if not computed (replaced rows).
-    """
+    """Two windows of equal size that differ in one row, as rows (n, p + 1) in units of the data."""
 
     first: Floats = field(repr=False)
     second: Floats = field(repr=False)
-    epsilon: float | None
+    epsilon: float | None = None  # of their sketches at the claimed delta, exactly; None for replaced rows
+    place: str = ""  # which row differs, in words, where that matters
 
     @property
     def pair(self) -> tuple[Floats, Floats]:
@@ -46,7 +43,7 @@ class Windows:
     @property
     def description(self) -> str:
         """The two windows in words."""
-        return f"windows of {len(self.first)} records, one record of which is zeroed out or replaced"
+        return f"windows of {len(self.first)} records, one record of which is zeroed out or replaced{self.place}"
 
 
 @dataclass(frozen=True)
@@ -57,7 +54,7 @@ class SketchDistribution:
     gram: Floats
 
     @classmethod
-    def of(cls, mechanism: GaussMixMechanism, rows: Floats) -> SketchDistribution:
+    def of(cls, mechanism: GaussMixMechanism, rows: Floats) -> Self:
         """Return the distribution for a window of rows."""
         return cls(mechanism, rows.T @ rows / mechanism.bound**2)
 
@@ -116,7 +113,7 @@ def worst_windows(task: Task, problem: WindowProblem, mechanism: GaussMixMechani
     seen, cross = np.einsum("ij,jk,ik->i", rows, inverse, rows), rows @ inverse @ first[place]
     second = second.copy()
     second[place] = rows[int(np.argmax(seen - np.abs(cross)))]
-    return Windows(first, second, None)
+    return Windows(first, second)
 
 
 def worst_steps(task: Task, problem: WindowProblem, mechanism: NewtonMechanism) -> Windows:
@@ -126,7 +123,8 @@ def worst_steps(task: Task, problem: WindowProblem, mechanism: NewtonMechanism) 
     seen = np.column_stack([rows[:, :-1] / 2.0, rows[:, -1] * mechanism.step.target_weight])
     one, other = _furthest(rows, seen, mechanism.neighbours)
     blank = np.zeros((mechanism.first, mechanism.columns))
-    return Windows(np.vstack([blank, one]), np.vstack([blank, other]), None)
+    place = ": the last one, which is in the step"
+    return Windows(np.vstack([blank, one]), np.vstack([blank, other]), place=place)
 
 
 def worst_grams(task: Task, problem: WindowProblem, mechanism: GramMechanism) -> Windows:
@@ -134,7 +132,7 @@ def worst_grams(task: Task, problem: WindowProblem, mechanism: GramMechanism) ->
     rows = _corners(task, problem)
     even = rows.copy()
     even[:, -1] *= mechanism.target_weight
-    return Windows(*_furthest(rows, even, mechanism.neighbours), None)
+    return Windows(*_furthest(rows, even, mechanism.neighbours))
 
 
 def _furthest(rows: Floats, even: Floats, neighbours: Neighbours) -> tuple[Floats, Floats]:
@@ -161,8 +159,7 @@ def _corners(task: Task, problem: WindowProblem) -> Floats:
         rng = np.random.default_rng(0)
         count = max(_DESIGN, 4 * (task.coding.size + 1))
         rows = [[choices[rng.integers(len(choices))] for choices in options] for _ in range(count)]
-    block = task.coding.encode(dict(zip(box.names, zip(*rows, strict=True), strict=True)))
-    return problem.records(block.x, block.y)
+    return problem.records(*box.coded(task, rows))
 
 
 def _zeroed(rows: Floats) -> tuple[Floats, Floats]:

@@ -20,10 +20,8 @@ from murk.errors import UserError
 FILE = "murk.toml"
 PREFIX = "MURK_"
 VARIABLE = "MURK_CONFIG"
-MOST_BYTES = 100_000
-"""Size limit of a configuration file."""
-KAFKA = "kafka"
-"""Table of Kafka client settings."""
+MOST_BYTES = 100_000  # size limit of a configuration file
+KAFKA = "kafka"  # table of Kafka client settings
 
 
 SHARED = ("log", "ledger", "lifetime", "wait", "verbose", "log-json", "metrics-host")
@@ -33,15 +31,13 @@ ASKED = ("seed", "simulated", "yes", "make-public", "withdraw", "new", "migrate"
 ASKED_OF = {"ledger": ("task", "person", "source"), "shuffle": ("replace",)}
 """Further options allowed only as flags: as forgotten settings they would narrow a withdrawal, reveal a name or give up
 waiting releases."""
-ALONE = ("demo",)
-"""Commands without shared settings: the demonstration must not write into a production log."""
+ALONE = ("demo",)  # commands without shared settings: the demonstration must not write into a production log
 
 # Variables of the image, the local broker, tests and benchmarks.
 _OTHER = ("CONFIG", "KERNELS", "REQUIRE_SERVICES", "POINT_STEP", "MUTATED", "KILLS", "LEARNER_KILLS", "FREEZE", "CALLS")
 _OTHER_PREFIXES = ("KAFKA_", "SOAK", "FUZZ", "MUTANTS")
 
-Options = Mapping[str, Mapping[str, click.Option]]
-"""Options that may be set, by command and name."""
+Options = Mapping[str, Mapping[str, click.Option]]  # options that may be set, by command and name
 
 
 @dataclass(frozen=True)
@@ -71,13 +67,14 @@ def settable(command: click.Command) -> dict[str, click.Option]:
     for option in command.params:
         if isinstance(option, click.Option):
             name = next((opt for opt in option.opts if opt.startswith("--")), "--help").removeprefix("--")
-            if name != "help" and not _is_flag_only(command.name or "", name):
+            if name != "help" and not _flag(command.name or "", name):
                 options[name] = option
     return options
 
 
-def _is_flag_only(command: str, key: str) -> bool:
-    return key in (*ASKED, *ASKED_OF.get(command, ()))
+def _flag(command: str, key: str) -> str:
+    """Return the option if it is allowed only as a flag, else an empty text."""
+    return key if key in (*ASKED, *ASKED_OF.get(command, ())) else ""
 
 
 def variables(command: str, key: str) -> list[str]:
@@ -144,8 +141,7 @@ def read(path: Path | None, options: Options) -> Configuration:
             homes = [f"[{name}]" for name, known in options.items() if key in known]
             if homes:
                 raise UserError(f"{path}: {key}: set it in {' or '.join(homes)}", code="MURK-CONF-002")
-            flag = key if _is_flag_only("", key) else ""
-            raise _unknown(f"{path}: {key}", key, [*SHARED, *options, KAFKA], flag=flag)
+            raise _unknown(f"{path}: {key}", key, [*SHARED, *options, KAFKA], _flag("", key))
     for name, table in tables.items():
         if not isinstance(table, Mapping):
             raise UserError(f"{path}: {name}: must be a table of settings, [{name}]", code="MURK-CONF-003")
@@ -154,8 +150,7 @@ def read(path: Path | None, options: Options) -> Configuration:
     for name, table in settings.tables.items():
         for key in table:
             if key not in options[name]:
-                flag = key if _is_flag_only(name, key) else ""
-                raise _unknown(f"{path}: [{name}] {key}", key, options[name], flag=flag)
+                raise _unknown(f"{path}: [{name}] {key}", key, options[name], _flag(name, key))
     for command, known in options.items():
         for key, option in known.items():
             table = settings.table_of(command, key)
@@ -175,10 +170,9 @@ def check_variables(environment: Mapping[str, str], options: Options) -> None:
         if rest == name or rest in _OTHER or rest.startswith(_OTHER_PREFIXES) or is_of_service(name, environment):
             continue
         if name not in known:
-            suffixes = [(key.upper().replace("-", "_"), key) for key in ASKED]
-            flag = next((key for suffix, key in suffixes if f"_{rest}".endswith(f"_{suffix}")), "")
-            flag = next((key for of, keys in ASKED_OF.items() for key in keys if rest == f"{of}_{key}".upper()), flag)
-            raise _unknown(name, name, known, flag=flag)
+            of_one = {f"{of}_{key}".upper(): key for of, keys in ASKED_OF.items() for key in keys}
+            asked = (key for key in ASKED if f"_{rest}".endswith(f"_{key.upper().replace('-', '_')}"))
+            raise _unknown(name, name, known, of_one.get(rest) or next(asked, ""))
         if value:
             option = known[name]
             check(option, list(option.type.split_envvar_value(value)) if option.multiple else value, name, quiet=True)

@@ -23,8 +23,7 @@ from murk.producers.populations.records.tables import SLICE
 from murk.stream import Task
 from murk.stream.task.data.coding import Cell, as_boolean, as_number, day_number, is_absent, is_nan
 
-MOST_DISTINCT: Final = 1_000_000
-"""Limit of distinct values that are counted; beyond it, repetition is unknown."""
+MOST_DISTINCT: Final = 1_000_000  # limit of distinct values that are counted; beyond it, repetition is unknown
 _SAMPLED: Final = 100_000  # size of the random sample of a column's numbers
 _QUANTILES: Final = (0.05, 0.95)
 _NARROW: Final = 0.5  # the range of nine in ten values is stated if its width is below this share of the bounds' width
@@ -33,8 +32,7 @@ _NAMES_PEOPLE: Final = re.compile(
     r"|patient|person|people|user|customer|client|member|subject|participant|respondent|employee|student|household"
 )
 _ROWS_OF_ONE: Final = 100  # largest mean number of rows per value for a column that may name people
-MOST_CATEGORIES: Final = 20
-"""Limit of categories of a text column."""
+MOST_CATEGORIES: Final = 20  # limit of categories of a text column
 GRAMMAR: Final = "LOW..HIGH for a number, FIRST..LAST for dates as in 2024-05-31, or A|B|C for categories"
 _LAST_DAY: Final = datetime.date.max.toordinal()
 _RANGE: Final = re.compile(r"(?:(?P<name>.+):)?(?P<low>[^:|]+?)\.\.(?P<high>[^:|]+)", re.S)

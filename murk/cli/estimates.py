@@ -1,21 +1,22 @@
 """Publish estimates as plain JSON, for dashboards that do not use Prometheus."""
 
-from __future__ import annotations
-
 import logging
 import math
 from collections.abc import Callable, Mapping
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from murk.errors import MurkError
-
-if TYPE_CHECKING:
-    from murk.learners.estimates.estimate import Estimate
-    from murk.learners.problem import Problem
-    from murk.stream import Task
-    from murk.stream.log.base import Log
-    from murk.stream.messages.state import CoefficientEstimate
+from murk.learners.estimates.estimate import Estimate
+from murk.learners.estimates.looks import looks_of, used_count
+from murk.learners.estimates.units import effect_name, units
+from murk.learners.problem import Problem, plausible
+from murk.learners.results.numbers import finite
+from murk.learners.results.report import report_estimate
+from murk.stream import Task
+from murk.stream.log.base import Log, UnreachableError
+from murk.stream.messages.state import CoefficientEstimate, Effect, EstimateMessage
+from murk.stream.worker.sharing import CommittedLearners
 
 LEVEL = 0.95
 
@@ -41,8 +42,6 @@ class Estimates:
         clock: Callable[[], float] = monotonic,
         shown: Task | None = None,
     ) -> None:
-        from murk.stream.worker.sharing import CommittedLearners
-
         self._task, self._shown = task, shown or task
         self._problem = problem
         self._others = CommittedLearners(log, task, problem.engine)
@@ -51,8 +50,6 @@ class Estimates:
 
     def __call__(self, engine: Any) -> bytes | None:
         """Return the message, or None if none is due or possible; raise `UnreachableError` if the log is away."""
-        from murk.stream.log.base import UnreachableError
-
         start = self._clock()
         if start < self._due:
             return None
@@ -69,9 +66,6 @@ class Estimates:
         return message
 
     def _newest(self, engine: Any) -> bytes | None:
-        from murk.learners.estimates.looks import used_count
-        from murk.learners.problem import plausible
-
         engines = [engine, *map(self._others, range(1, self._task.log.partitions))]
         releases = sum(each.n_releases for each in engines)
         if releases == self._published_releases:
@@ -85,12 +79,6 @@ class Estimates:
 
 def encode(task: Task, estimate: Estimate, releases: int, used: int) -> bytes:
     """Return the message of an estimate; ``used`` counts its releases, or an organisation's records."""
-    from murk.learners.estimates.looks import looks_of
-    from murk.learners.estimates.units import effect_name, units
-    from murk.learners.results.numbers import finite
-    from murk.learners.results.report import report_estimate
-    from murk.stream.messages.state import EstimateMessage
-
     # Readers watch these messages continuously, so intervals hold at every look where they can.
     looks = looks_of(task, estimate, used, live=True)
     # Forecasts take long and belong to reports.
@@ -110,8 +98,6 @@ def encode(task: Task, estimate: Estimate, releases: int, used: int) -> bytes:
 
 
 def _coefficient(report: Mapping[str, Any], name: str) -> CoefficientEstimate:
-    from murk.stream.messages.state import CoefficientEstimate, Effect
-
     low, high = report["confidence_intervals"][name]
     effect = None
     if (unit := report["per_unit"].get(name)) is not None:

@@ -78,22 +78,30 @@ def listening(default: int | None = None) -> Callable[[F], F]:
     return lambda function: port(host(function))
 
 
-wait_for_task = click.option("--wait", is_flag=True, help="Wait for the log and its task if they do not exist yet.")
-
-
-_MAKE_PUBLIC = click.option(
-    "--make-public",
-    type=click.IntRange(1),
-    metavar="N",
-    help="Agree without a prompt that the features of at most N people become public (the task's public sample).",
+estimates = click.option(
+    "--estimates",
+    type=click.FloatRange(0),
+    default=10.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Least time between published estimates, if the log has a topic for them; 0: never.",
 )
-# Accepted for compatibility; never counts as consent.
-_YES = click.option("--yes", is_flag=True, hidden=True, expose_value=False, help="Has no effect.")
+idle = click.option(
+    "--idle", type=click.FloatRange(0), metavar="SECONDS", help="Stop when nothing has arrived for this long."
+)
+wait_for_task = click.option("--wait", is_flag=True, help="Wait for the log and its task if they do not exist yet.")
 
 
 def make_public(function: F) -> F:
     """Add options for consent to a command."""
-    return _MAKE_PUBLIC(_YES(function))
+    # Accepted for compatibility; never counts as consent.
+    function = click.option("--yes", is_flag=True, hidden=True, expose_value=False, help="Has no effect.")(function)
+    return click.option(
+        "--make-public",
+        type=click.IntRange(1),
+        metavar="N",
+        help="Agree without a prompt that the features of at most N people become public (the task's public sample).",
+    )(function)
 
 
 _ALTERNATIVES = (
@@ -197,15 +205,15 @@ def load_task(path: str) -> Task:
     return task if task.public_path is None else task.with_public(*public_covariates(task.public_path, task))
 
 
-def open_existing(url: str, *, wait: bool = False, name: str | None = None) -> tuple[Log, Task]:
-    """Open a log, named ``name`` if its URL has no name, and read its task; ``wait`` for both, or raise `UserError`."""
-    return begin_on(url, lambda log, task: None, wait=wait, name=name)[:2]
+def open_existing(url: str) -> tuple[Log, Task]:
+    """Open a log and read its task, or raise `UserError`."""
+    return begin_on(url, lambda log, task: None)[:2]
 
 
 def begin_on(
     url: str, make: Callable[[Log, Task], T], *, wait: bool = False, name: str | None = None
 ) -> tuple[Log, Task, T]:
-    """Open a log as `open_existing` does, and call ``make`` on it; with ``wait``, retry both until they succeed."""
+    """Open a log, ``name`` if its URL has none, and call ``make`` on it; with ``wait``, retry until it succeeds."""
     from murk.stream import Task, open_log
 
     def begin() -> tuple[Log, Task, T]:

@@ -8,19 +8,25 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from murk.cli.output import paragraph, print_json, table
+from murk.learners.estimates.estimate import Estimate
+from murk.learners.estimates.looks import looks_of, used_count
+from murk.learners.estimates.units import units
 from murk.learners.results.numbers import many, number
+from murk.learners.results.report import SEVERAL_RECORDS, SEVERAL_ROWS, cost_of_forgetting
+from murk.learners.results.text import SIMULATED, Block, Table, describe_learned, describe_privacy
+from murk.planning.outlook import outlook
+from murk.stream import Task
+from murk.stream.task.shuffle import COLLUDING
 
 if TYPE_CHECKING:
-    from murk.learners.estimates.estimate import Estimate
-    from murk.learners.results.text import Block
     from murk.producers.populations.file_work import FilePopulation, PopulationConfig
-    from murk.stream import Task
 
 
-def print_result(found: Mapping[str, Any]) -> None:
-    """Print the report of a run or a log."""
-    from murk.learners.results.text import SIMULATED, describe_learned, describe_privacy
-
+def print_result(found: Mapping[str, Any], *, as_json: bool) -> None:
+    """Print the report of a run or a log, as JSON or for people."""
+    if as_json:
+        print_json(found)
+        return
     click.echo()
     _show(describe_learned(found))
     print_windows(found)
@@ -36,8 +42,6 @@ def print_result(found: Mapping[str, Any]) -> None:
 
 
 def _show(blocks: Iterable[Block]) -> None:
-    from murk.learners.results.text import Table
-
     for block in blocks:
         if isinstance(block, Table):
             table(block.title, list(block.columns), [list(row) for row in block.rows])
@@ -83,7 +87,6 @@ def say_notice(
     task: Task, population: FilePopulation, quiet: bool, *, capped: bool = False, rate: float | None = None
 ) -> None:
     """Print warnings; unless ``quiet``, also notices about earlier runs, forgetting and the forecast."""
-    from murk.learners.results.report import SEVERAL_RECORDS, SEVERAL_ROWS, cost_of_forgetting
 
     def say(*notices: str | None) -> None:
         for notice in filter(None, notices):
@@ -106,8 +109,6 @@ def say_notice(
     for level, both in promises(task).items():
         say(*(f"level {level}: {one}" for one in both))
     say(cost_of_forgetting(task))
-    from murk.planning.outlook import outlook
-
     size = population.source.size - len(population.excluded)
     # The number of people in a column is not known in advance; a resumed run has results to show.
     if population.next_row == 0 and (task.of_organisations or population.crowd.person is None):
@@ -116,8 +117,6 @@ def say_notice(
 
 def promises(task: Task) -> dict[str, list[str]]:
     """Return both guarantees of each level of a shuffled task, in words; none if it is not shuffled."""
-    from murk.stream.task.shuffle import COLLUDING
-
     if (shuffle := task.shuffle) is None:
         return {}
     levels = task.privacy.levels.items()
@@ -142,18 +141,15 @@ def print_check(task: Task, crowd: PopulationConfig, as_json: bool) -> None:
         click.echo(f"{crowd.source}: {fits}. Nothing was sent")
 
 
-def brief(task: Task, estimate: Estimate, engines: Sequence[Any], level: float = 0.95, most: int = 2) -> str:
-    """Return a progress line with the first coefficients, their half-widths, and the looks at which these hold."""
-    from murk.learners.estimates.looks import looks_of, used_count
-    from murk.learners.estimates.units import units
-
+def brief(task: Task, estimate: Estimate, engines: Sequence[Any]) -> str:
+    """Return a progress line with two coefficients, their half-widths, and the looks at which these hold."""
     looks = looks_of(task, estimate, used_count(task, estimate, engines), live=True)
-    figures: Any = zip(estimate.names, estimate.values, estimate.half_widths(looks.nominal(level)), strict=True)
+    figures: Any = zip(estimate.names, estimate.values, estimate.half_widths(looks.nominal(0.95)), strict=True)
     if not task.features:
         known = units(task)
         figures = [
             (known[name].label, known[name].factor * value + known[name].shift, known[name].factor * half)
             for name, value, half in figures
         ]
-    parts = [f"{name} {number(float(value))} ± {number(float(half))}" for name, value, half in [*figures][:most]]
+    parts = [f"{name} {number(float(value))} ± {number(float(half))}" for name, value, half in [*figures][:2]]
     return "  ".join([*parts, "at every look"] if looks.valid == "always" else parts)

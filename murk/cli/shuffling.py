@@ -1,67 +1,45 @@
 """A shuffler as commands run it: alone, or in a thread beside a gateway."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from murk.cli.options import begin_on, patiently
 from murk.errors import MurkError, UserError
+from murk.learners.problem import problem_for
+from murk.shuffler.shuffler import Shuffler, Totals
+from murk.shuffler.store import Store
+from murk.stream import Task, open_log
+from murk.stream.log.base import FencedError, Log, UnreachableError
 
-if TYPE_CHECKING:
-    from murk.shuffler.shuffler import Shuffler, Totals
-    from murk.stream import Task
-    from murk.stream.log.base import Log
-
-GRACE = 12.0
-"""Seconds that a thread has for its last step; what it does not finish, the next shuffler does."""
-_SHORTEST, _LONGEST = 0.005, 0.5
-"""Bounds of the pause while nothing arrives, in seconds."""
+GRACE = 12.0  # seconds that a thread has for its last step; what it does not finish, the next shuffler does
+_SHORTEST, _LONGEST = 0.005, 0.5  # bounds of the pause while nothing arrives, in seconds
 
 
 class Shuffling:
-    """A shuffler of two open logs that restarts when an unreachable log can be reached again.
-
-    Attributes
-    ----------
-    totals
-        Totals of the shuffler after the last step.
-    patience
-        Seconds for which a log may be unreachable.
-    trouble
-        Why the shuffler cannot work at the moment; empty if it can.
-    stepped
-        When the last step ended, in seconds of `time.monotonic`.
-    """
+    """A shuffler of two open logs that restarts when an unreachable log can be reached again."""
 
     def __init__(self, intake: Log, log: Log, task: Task, store: Path, *, replace: bool, patience: float) -> None:
-        from murk.learners.problem import problem_for
-
         self.task, self.store = task, store
         self.urls = intake.url, log.url
-        self._logs, self._problem, self._replace, self.patience = (intake, log), problem_for(task), replace, patience
-        self._shuffler = patiently(patience, self._begin)
-        self._replace = False
+        self.patience = patience  # seconds for which a log may be unreachable
+        self._logs, self._problem = (intake, log), problem_for(task)
+        self._shuffler = patiently(patience, lambda: self._begin(replace=replace))
         self.totals: Totals = self._shuffler.totals
-        self.trouble = ""
-        self.stepped = self._reached = time.monotonic()
+        self.trouble = ""  # why the shuffler cannot work at the moment
+        self.stepped = self._reached = time.monotonic()  # when the last step ended, and the last one that succeeded
         self._pause = _SHORTEST
 
-    def _begin(self) -> Shuffler:
-        from murk.shuffler.shuffler import Shuffler
-        from murk.shuffler.store import Store
-
+    def _begin(self, *, replace: bool = False) -> Shuffler:
         intake, log = self._logs
         document = self.task.document()
         if log.document() != document:
             # Only then: looking at all topics takes rights that a shuffler does not need.
             log.register_task(document)
-        return Shuffler(intake, log, self.task, self._problem, Store(self.store), replace=self._replace)
+        return Shuffler(intake, log, self.task, self._problem, Store(self.store), replace=replace)
 
     def step(self) -> bool:
         """Make a step and return whether anything was done; wait for a moment if not.
@@ -69,8 +47,6 @@ class Shuffling:
         Raises ``UnreachableError`` once a log was unreachable for longer than the patience, `UserError` if another
         shuffler has taken over, and `MurkError` as `Shuffler.step` does.
         """
-        from murk.stream.log.base import FencedError, UnreachableError
-
         done = False
         try:
             if self.trouble:
@@ -102,8 +78,6 @@ def shuffling(
     from_url: str, to_url: str, store: str | None, *, replace: bool = False, patience: float, wait: bool = False
 ) -> Iterator[Shuffling]:
     """Open two logs and begin to shuffle; raise `UserError` if the task is not shuffled, or a log or store is wrong."""
-    from murk.stream import open_log
-
     if from_url == to_url:
         raise UserError(f"{from_url} is both the intake and the log of releases: devices need an intake of their own")
     with ExitStack() as stack:
@@ -117,14 +91,9 @@ def shuffling(
         else:
             log = open_log(to_url, create=not to_url.startswith("kafka:"), name=task.name)
         stack.enter_context(log)
-        running = Shuffling(
-            intake,
-            log,
-            task,
-            _beside(intake, task) if store is None else Path(store),
-            replace=replace,
-            patience=patience,
-        )
+        scheme, _, path = intake.url.partition(":///")
+        place = Path(store or f"{path if scheme == 'sqlite' else task.name}.store")
+        running = Shuffling(intake, log, task, place, replace=replace, patience=patience)
         stack.callback(running.close)
         yield running
 
@@ -133,10 +102,7 @@ def shuffling(
 def shuffling_thread(
     from_url: str, to_url: str, store: str | None, *, wait: bool = False
 ) -> Iterator[tuple[Shuffling, Callable[[], None]]]:
-    """Shuffle in a thread with logs of its own, and yield its `Shuffling` and a function that raises its error.
-
-    The thread waits without limit for an unreachable log.
-    """
+    """Shuffle in a thread with logs of its own, and yield its `Shuffling` and a function that raises its error."""
     begun, ended = threading.Event(), threading.Event()
     made: list[Shuffling] = []
     failed: list[Exception] = []
@@ -144,7 +110,7 @@ def shuffling_thread(
     def run() -> None:
         try:
             with shuffling(from_url, to_url, store, patience=inf if wait else 0.0) as running:
-                running.patience = inf
+                running.patience = inf  # a gateway outlasts an unreachable log
                 made.append(running)
                 begun.set()
                 while not ended.is_set():
@@ -172,8 +138,3 @@ def shuffling_thread(
         thread.join(GRACE if made else 0.0)
     if failed:
         raise failed[0]
-
-
-def _beside(intake: Log, task: Task) -> Path:
-    scheme, _, path = intake.url.partition(":///")
-    return Path(f"{path if scheme == 'sqlite' else task.name}.store")

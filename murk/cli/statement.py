@@ -10,6 +10,7 @@ from functools import partial
 import click
 
 from murk.cli.output import heading
+from murk.learners.results.numbers import many
 from murk.privacy import Guarantee
 from murk.privacy.explain import number, percent
 from murk.producers.ledger.statements import Account, CapStatus, LevelAccount, TaskAccount, day_text
@@ -75,7 +76,8 @@ def _task(task: TaskAccount) -> Iterator[tuple[str, str]]:
 
 def _sent(one: LevelAccount) -> str:
     unsure = one.queued or one.dropped
-    count = _answers(one.sent) if one.sent or not unsure else "Nothing that the log has confirmed"
+    nothing = "Nothing that the log has confirmed" if unsure else "Nothing yet"
+    count = many(one.sent, "answer") if one.sent else nothing
     parts = [f"{count}, blurred by noise on your side before anything left{one.days}"]
     if one.queued:
         parts.append(f"{one.queued} more waiting for the log to confirm {_them(one.queued)}")
@@ -88,10 +90,6 @@ def _sent(one: LevelAccount) -> str:
 
 def _them(count: int) -> str:
     return "it" if count == 1 else "them"
-
-
-def _answers(count: int) -> str:
-    return {0: "Nothing yet", 1: "1 answer"}.get(count, f"{count:,} answers")
 
 
 def _private(guarantee: Guarantee, what: str) -> str:

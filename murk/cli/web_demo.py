@@ -19,19 +19,14 @@ if TYPE_CHECKING:
 
 PORT = 8480
 """Port by default. A browser keeps a ledger for each address, so a demonstration that continues needs the same one."""
-
-CROWD, BLOCK = 100_000, 100
-"""Number of simulated people, and how many of them answer at a time."""
-
-PERIOD = 0.25
-"""Seconds between two answers of the crowd, and between two looks at the log."""
+CROWD, BLOCK = 100_000, 100  # number of simulated people, and how many of them answer at a time
+PERIOD = 0.25  # seconds between two answers of the crowd, and between two looks at the log
 
 
 def serve(folder: Path, port: int | None, as_json: bool) -> None:
     """Serve the demonstration until stopped; its log and the crowd's ledger are in ``folder``.
 
-    Raises UserError if an extra is not installed or another process works on the folder; MurkError if the port is in
-    use.
+    Raises UserError if an extra is missing or another process works on the folder; MurkError if the port is in use.
     """
     for module in ("uvicorn", "httptools", "prometheus_client"):
         if find_spec(module) is None:
@@ -54,14 +49,9 @@ def serve(folder: Path, port: int | None, as_json: bool) -> None:
         stack.callback(monitor.close)
         live = {f"/live{path}": route for path, route in monitor_routes(monitor).items()}
         # All visitors have one address, and a limit is per address.
-        gateway = Gateway(
-            run.log,
-            run.task,
-            port=PORT if port is None else port,
-            settings=Settings(rate=0),
-            pages={**files(PAGE), **live},
-            options=("--port", ""),
-        )
+        settings, port = Settings(rate=0), PORT if port is None else port
+        pages = {**files(PAGE), **live}
+        gateway = Gateway(run.log, run.task, port=port, settings=settings, pages=pages, options=("--port", ""))
         stack.callback(gateway.close)
         steps, due = run.steps(), 0.0
         with between_steps() as asked, suppress(KeyboardInterrupt):

@@ -1,22 +1,17 @@
 """The path of an estimate, of releases and public settings only: points stored beside the log, and their plot."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Mapping, Sequence
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from murk._files import open_own, write_whole
 from murk.learners.results.plot import INK, draw_curve, figure
-
-if TYPE_CHECKING:
-    from murk.producers.populations.local_run import LocalRun
-
+from murk.producers.populations.local_run import LocalRun
 
 _GROWTH = 1.05
 _FIRST = 100

@@ -1,7 +1,5 @@
 """The fit of a trusted server that sees the raw records, for comparison only; it never touches the run's log."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

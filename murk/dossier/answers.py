@@ -1,7 +1,7 @@
 """Sections on the purpose, the data asked for, what leaves a device, and the guarantee."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
@@ -58,7 +58,10 @@ def leaves(facts: Facts) -> Iterator[Block]:
     fields = example.fields
     text = example.messages[0].decode("ascii", "backslashreplace")
     shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}… ({len(text) - _SHOWN:,} more characters like these)"
-    known = tuple((name, _meaning(name, fields), _shown(name, fields[name])) for name in fields)
+    meanings = _FIELDS | ({"payload": "a summary of the window, with noise"} if "records" in fields else {})
+    known = tuple(
+        (name, meanings.get(name, "a setting of the protocol"), _shown(name, value)) for name, value in fields.items()
+    )
     of = f"a window of {example.records:,} such records" if example.records > 1 else "this record"
     yield from claims("leaves", facts)
     yield Sample("MADE UP: a record that nobody has", json.dumps(dict(example.record), ensure_ascii=False))
@@ -135,12 +138,6 @@ def _values(block: Any) -> str:
         return ", ".join(block.categories)
     low, high = getattr(block, "low", None), getattr(block, "high", None)
     return "a value" if low is None or high is None else f"{_figure(low)} to {_figure(high)}"
-
-
-def _meaning(name: str, fields: Mapping[str, Any]) -> str:
-    if name == "payload" and "records" in fields:
-        return "a summary of the window, with noise"
-    return _FIELDS.get(name, "a setting of the protocol")
 
 
 def _shown(name: str, value: Any) -> str:

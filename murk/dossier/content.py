@@ -36,8 +36,7 @@ class Sample:
     source: Source = "example"
 
 
-Block = Claim | Table | Sample
-"""A part of a section."""
+Block = Claim | Table | Sample  # a part of a section
 
 
 @dataclass(frozen=True)
@@ -51,18 +50,15 @@ class Section:
 
 @dataclass(frozen=True)
 class Dossier:
-    """A whole dossier: ``summary``, to be read first, open questions ``to_settle``, and sections.
-
-    ``made`` and ``murk`` are the time (UTC) and version of its creation. Nobody is protected if ``simulated``.
-    """
+    """A whole dossier."""
 
     title: str
-    made: str
-    murk: str
+    made: str  # time of its creation (UTC)
+    murk: str  # version
     task_hash: str
-    simulated: bool
-    summary: tuple[tuple[str, str], ...]
-    to_settle: tuple[str, ...]
+    simulated: bool  # then nobody is protected
+    summary: tuple[tuple[str, str], ...]  # to be read first
+    to_settle: tuple[str, ...]  # open questions
     sections: tuple[Section, ...]
 
     @property

@@ -1,8 +1,8 @@
 """Configuration of a deployment, read from its log and its ledger."""
 
 import math
-import os
 import stat
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,62 +19,47 @@ _UNKNOWN = "not known"
 
 @dataclass(frozen=True)
 class Store:
-    """A kind of stored messages: releases, models, states or dead letters.
-
-    ``kept`` is the retention in words, and ``settings`` are the settings as read. ``seconds`` is the retention in
-    seconds: infinite if a topic keeps the newest message for ever, None if unknown or not a time. ``later`` is how many
-    more seconds a message may stay, because a broker deletes whole segments.
-    """
+    """A kind of stored messages: releases, models, states or dead letters."""
 
     place: str
-    kept: str
-    settings: str
-    seconds: float | None = None
-    later: int = 0
+    kept: str  # retention in words
+    settings: str  # settings as read
+    seconds: float | None = None  # retention; infinite if the newest message stays for ever, None if unknown or no time
+    later: int = 0  # seconds that a message may stay longer, because a broker deletes whole segments
 
 
 @dataclass(frozen=True)
 class Deployment:
-    """Configuration of a log.
-
-    ``kind`` is ``"file"`` or ``"kafka"``; ``task`` is the task that the log carries, if any; ``stores`` has the
-    keys ``releases``, ``models``, ``states``, ``dead`` and ``estimates``. ``encrypted`` and ``identified`` (clients
-    are authenticated) are None if there are no connections. ``problems`` are sentences.
-    """
+    """Configuration of a log."""
 
     url: str
-    kind: str
-    task: Task | None
-    stores: Mapping[str, Store]
+    kind: str  # "file" or "kafka"
+    task: Task | None  # the task that the log carries, if any
+    stores: Mapping[str, Store]  # by "releases", "models", "states", "dead" and "estimates"
     connection: str
-    encrypted: bool | None = None
-    identified: bool | None = None
-    problems: tuple[str, ...] = ()
+    encrypted: bool | None = None  # None if there are no connections
+    identified: bool | None = None  # whether clients are authenticated; None if there are no connections
+    problems: tuple[str, ...] = ()  # sentences
 
 
 @dataclass(frozen=True)
 class Accounts:
-    """Sums of a ledger, without names.
-
-    ``lifetime`` has sentences on caps over all tasks and the largest spending; ``capped`` tells whether there is such a
-    cap. ``tasks`` has the numbers of releases by task, and ``rows`` counts the people who are rows of a file. Names are
-    stored as keyed hashes (``keyed``) or as they are (``plain``); ``digests``: those of files have no key.
-    """
+    """Sums of a ledger, without names."""
 
     path: str
     people: int
     releases: int
     withdrawn: int
-    lifetime: tuple[str, ...]
-    capped: bool
-    keyed: bool
-    tasks: Mapping[str, int] = field(default_factory=dict)
+    lifetime: tuple[str, ...]  # sentences on caps over all tasks and the largest spending
+    capped: bool  # whether there is such a cap
+    keyed: bool  # whether names are stored as keyed hashes
+    tasks: Mapping[str, int] = field(default_factory=dict)  # task to its number of releases
     problems: tuple[str, ...] = ()
     files: int = 0
-    rows: int = 0
+    rows: int = 0  # number of people who are rows of a file
     counted: str = ""
-    plain: bool = False
-    digests: bool = False
+    plain: bool = False  # whether names are stored as they are
+    digests: bool = False  # whether digests of files have no key
 
     @property
     def spent(self) -> tuple[str, ...]:
@@ -94,13 +79,8 @@ def read_deployment(log: Log, task: Task) -> Deployment:
 def _file(log: Log, carried: Task | None, task: Task) -> Deployment:
     path = log.url.removeprefix("sqlite:///")
     days = span(task.log.retention)
-    problems = []
-    mode = _mode(Path(path))
-    if mode is not None and mode & 0o077:
-        problems.append(
-            f"{path} can be read by other users of its machine (mode {mode:04o}): it holds releases, which are "
-            "protected by their noise, and need not be secret; chmod 600 makes it private"
-        )
+    readable = _readable(Path(path))
+    noise = "it holds releases, which are protected by their noise, and need not be secret; chmod 600 makes it private"
     stores = {
         "releases": Store(
             path,
@@ -111,9 +91,10 @@ def _file(log: Log, carried: Task | None, task: Task) -> Deployment:
         ),
         "models": Store(path, "the newest alone", "one row a chain"),
         "states": Store(path, "the newest alone", "one row a chain"),
-        "dead": Store(path, f"{days}", f"log.retention = {days}", task.log.retention),
+        "dead": Store(path, days, f"log.retention = {days}", task.log.retention),
     }
-    return Deployment(log.url, "file", carried, stores, "a file on this machine", problems=tuple(problems))
+    problems = (f"{readable}: {noise}",) if readable else ()
+    return Deployment(log.url, "file", carried, stores, "a file on this machine", problems=problems)
 
 
 def _kafka(log: Log, carried: Task | None, task: Task) -> Deployment:
@@ -169,18 +150,15 @@ def read_accounts(path: str | Path) -> Accounts:
     path = Path(path)
     with Ledger(path, create=False) as ledger:
         totals = ledger.totals()
-        tasks: dict[str, int] = {}
+        tasks = Counter[str]()
         for (name, _), count in totals.levels.items():
-            tasks[name] = tasks.get(name, 0) + count
+            tasks[name] += count
         problems = []
         if leftover := ledger.names.left():
             problems.append(f"the ledger {path}: {leftover}")
         if (missing := ledger.names.missing()) is not None:
             problems.append(f"The key of names is missing or wrong: {missing} (the key lies beside the ledger)")
-        for file in (path, key_path(path)):
-            mode = _mode(file)
-            if mode is not None and mode & 0o077:
-                problems.append(f"{file} can be read by other users of its machine (mode {mode:04o}): chmod 600")
+        problems += [f"{readable}: chmod 600" for file in (path, key_path(path)) if (readable := _readable(file))]
         return Accounts(
             str(path),
             totals.people,
@@ -212,8 +190,10 @@ def span(seconds: float) -> str:
     return f"{seconds:,.0f} seconds"
 
 
-def _mode(path: Path) -> int | None:
+def _readable(path: Path) -> str:
+    """Return a sentence if other users can read a file, else an empty text."""
     try:
-        return stat.S_IMODE(os.stat(path).st_mode)
+        mode = stat.S_IMODE(path.stat().st_mode)
     except OSError:
-        return None
+        return ""
+    return f"{path} can be read by other users of its machine (mode {mode:04o})" if mode & 0o077 else ""

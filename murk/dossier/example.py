@@ -22,14 +22,11 @@ _PEOPLE, _SPACE = 200, 3
 
 @dataclass(frozen=True)
 class Example:
-    """A made-up record and two releases of it as bytes; an organisation releases a window of ``records`` records.
-
-    ``made_up_public``: the task's public sample was made up, too.
-    """
+    """A made-up record and two releases of it as bytes; an organisation releases a window of ``records`` records."""
 
     record: Mapping[str, Any]
     messages: tuple[bytes, ...]
-    made_up_public: bool
+    made_up_public: bool  # whether the task's public sample was made up, too
     records: int = 1
 
     @property
@@ -52,9 +49,12 @@ def made_up(task: Task) -> dict[str, Any]:
             record[feature.name] = feature.categories[-1]
     target = task.target
     if isinstance(target, BinaryTarget):
-        return {**record, target.name: target.positive}
-    value = target.classes[-1] if isinstance(target, ClassTarget) else _middle(target.low, target.high)
-    return {**record, target.name: value}
+        record[target.name] = target.positive
+    else:
+        record[target.name] = (
+            target.classes[-1] if isinstance(target, ClassTarget) else _middle(target.low, target.high)
+        )
+    return record
 
 
 def example_of(task: Task) -> Example:
@@ -94,8 +94,7 @@ def with_sample(task: Task) -> Task:
     """Return the task with a made-up public sample, drawn uniformly from its box, if it needs one and has none."""
     if task.public is None or task.covariates is not None:
         return task
-    draw = np.random.default_rng(0)
-    coding = task.coding
+    draw, coding = np.random.default_rng(0), task.coding
     columns: dict[str, list[Any]] = {}
     for feature in task.features:
         if isinstance(feature, NumberFeature):

@@ -16,10 +16,8 @@ from murk.privacy.sketches.explain import CENTRAL, any_two_records, strongest_re
 from murk.stream import Task
 from murk.stream.task.task import Disclosure
 
-DELTA = 1e-5
-"""delta at which epsilon is stated."""
-WEAK = 0.9
-"""Attack accuracy above which the dossier warns."""
+DELTA = 1e-5  # delta at which epsilon is stated
+WEAK = 0.9  # attack accuracy above which the dossier warns
 
 # What a dossier says of each finding of an audit.
 _FINDING: Mapping[str, Callable[[Any], Any]] = {
@@ -50,21 +48,16 @@ class Audit:
 
 @dataclass(frozen=True)
 class Facts:
-    """Facts that determine a dossier.
+    """Facts that determine a dossier; what was not read is None, and statements that nobody made are empty."""
 
-    ``task`` is the task as carried by the log if one was read, and ``origin`` where it was read. ``deployment``,
-    ``accounts`` and ``audit`` are None if not read. ``purpose`` and ``controller`` are the organisation's own
-    statements; empty if there are none.
-    """
-
-    task: Task
-    origin: str
+    task: Task  # as carried by the log, if one was read
+    origin: str  # where the task was read
     mechanisms: Mapping[str, Any]
     example: Example
     deployment: Deployment | None = None
     accounts: Accounts | None = None
     audit: Audit | None = None
-    purpose: str = ""
+    purpose: str = ""  # the organisation's own statements
     controller: str = ""
 
     @property

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from murk.dossier.content import Block, Table
-from murk.dossier.deployment import span
+from murk.dossier.deployment import Accounts, span
 from murk.dossier.facts import Facts
 from murk.dossier.prose import claims, entries
 
@@ -50,7 +50,7 @@ def retention(facts: Facts) -> Iterator[Block]:
         (
             "ledger (who spent what, on which days)",
             "as long as there may be another task: deleting it gives everybody a new budget",
-            _ledger(facts) if accounts else f"{_NOT_READ}; beside the records unless another place was chosen",
+            _ledger(accounts) if accounts else f"{_NOT_READ}; beside the records unless another place was chosen",
         ),
         ("records", "Murk stores none", "-"),
     ]
@@ -61,9 +61,7 @@ def retention(facts: Facts) -> Iterator[Block]:
     yield from others
 
 
-def _ledger(facts: Facts) -> str:
-    accounts = facts.accounts
-    assert accounts is not None
+def _ledger(accounts: Accounts) -> str:
     if accounts.plain:
         names = "NAMES AS THEY ARE"
     elif accounts.rows and (accounts.rows == accounts.people or not accounts.keyed):

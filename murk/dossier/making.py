@@ -128,9 +128,8 @@ def _measured(facts: Facts) -> Iterator[Block]:
     yield from claims("measured", facts, noise=noise, confidence=f"{audit.confidence:g}" if audit is not None else "")
     rows = []
     for each in audit.findings if audit is not None else ():
-        bound, claim = each["lower_bound"], verdict(each["lower_bound"], each["holds"])
-        figures = number(each["claimed"]), number(bound), f"{each['draws']:,}"
-        rows.append((str(each["name"]), str(each["measure"]), *figures, claim))
+        figures = number(each["claimed"]), number(each["lower_bound"]), f"{each['draws']:,}"
+        rows.append((each["name"], each["measure"], *figures, verdict(each["lower_bound"], each["holds"])))
     if rows:
         columns = ("audited", "measure", "claimed", "lower bound", "releases of each", "claim")
         yield Table(columns, tuple(rows), ("audit",), "audit")
@@ -138,7 +137,6 @@ def _measured(facts: Facts) -> Iterator[Block]:
 
 def _versions(facts: Facts) -> Iterator[Block]:
     task = facts.task
-    dependencies = ", ".join(f"{name} {installed}" for name, installed in _dependencies())
     rows = [
         ("task", f"{task.name}, read from {facts.origin}"),
         ("task hash (SHA-256), on every release", task.hash),
@@ -147,7 +145,7 @@ def _versions(facts: Facts) -> Iterator[Block]:
         ("a person's cap for the task", caps_of(task)),
         ("murk", __version__),
         ("Python", f"{platform.python_version()} ({platform.python_implementation()}), {platform.system()}"),
-        ("dependencies", dependencies or "not known: murk is not installed"),
+        ("dependencies", ", ".join(_dependencies()) or "not known: murk is not installed"),
     ]
     if facts.deployment is not None:
         rows.insert(1, ("log", facts.deployment.url))
@@ -191,16 +189,15 @@ def abridged(document: bytes) -> str:
     return json.dumps(cut(json.loads(document)), ensure_ascii=False, separators=(",", ":"))
 
 
-def _dependencies() -> Iterator[tuple[str, str]]:
+def _dependencies() -> Iterator[str]:
     try:
         needed = requires("murk") or []
     except PackageNotFoundError:
         needed = []
     for text in needed:
-        name = re.split(r"[^A-Za-z0-9._-]", text, maxsplit=1)[0]
-        if "extra ==" in text:
-            continue
-        try:
-            yield name, version(name)
-        except PackageNotFoundError:
-            yield name, "not installed"
+        if "extra ==" not in text:
+            name = re.split(r"[^A-Za-z0-9._-]", text, maxsplit=1)[0]
+            try:
+                yield f"{name} {version(name)}"
+            except PackageNotFoundError:
+                yield f"{name} not installed"

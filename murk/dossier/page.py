@@ -5,7 +5,7 @@ import re
 from importlib.resources import files
 from string import Template
 
-from murk.dossier.content import Block, Claim, Dossier, Sample, Section
+from murk.dossier.content import Block, Claim, Dossier, Sample
 from murk.dossier.evidence import EVIDENCE
 from murk.errors import printable
 
@@ -27,6 +27,10 @@ def page_of(dossier: Dossier) -> str:
     box = '<span class="box" aria-hidden="true"></span>'
     settle = "".join(f"<li>{box}<span>{_prose(item)}</span></li>" for item in dossier.to_settle)
     alarm = '<p class="alarm"><strong>SIMULATED.</strong> Releases to this task protect nobody.</p>'
+    sections = ""
+    for item in dossier.sections:
+        blocks = "\n".join(_block(block, numbers) for block in item.blocks)
+        sections += f'<section id="{item.key}"><h2>{_text(item.title)}</h2>\n{blocks}\n</section>\n'
     page = Template((files("murk.dossier") / "page.html").read_text(encoding="utf-8"))
     return page.substitute(
         murk=_text(dossier.murk),
@@ -40,13 +44,8 @@ def page_of(dossier: Dossier) -> str:
         settle=settle,
         contents=contents,
         evidence=_evidence(numbers),
-        sections="".join(_section(item, numbers) for item in dossier.sections),
+        sections=sections,
     )
-
-
-def _section(section: Section, numbers: dict[str, int]) -> str:
-    blocks = "\n".join(_block(block, numbers) for block in section.blocks)
-    return f'<section id="{section.key}"><h2>{_text(section.title)}</h2>\n{blocks}\n</section>\n'
 
 
 def _block(block: Block, numbers: dict[str, int]) -> str:
@@ -59,15 +58,11 @@ def _block(block: Block, numbers: dict[str, int]) -> str:
     if isinstance(block, Claim):
         return f"<p>{_prose(block.text)} {marks}{origin}</p>"
     head = "".join(f'<th scope="col">{_text(one)}</th>' for one in block.columns)
-    rows = "".join(
-        "<tr>"
-        + "".join(
-            f'<th scope="row">{_text(cell)}</th>' if not at else f'<td data-label="{_text(name)}">{_text(cell)}</td>'
-            for at, (name, cell) in enumerate(zip(block.columns, row, strict=True))
-        )
-        + "</tr>"
-        for row in block.rows
-    )
+    rows = ""
+    for first, *others in block.rows:
+        named = zip(block.columns[1:], others, strict=True)
+        cells = "".join(f'<td data-label="{_text(name)}">{_text(cell)}</td>' for name, cell in named)
+        rows += f'<tr><th scope="row">{_text(first)}</th>{cells}</tr>'
     return (
         f'<div class="table"><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>'
         f'<p class="marks">{marks}{origin}</p></div>'

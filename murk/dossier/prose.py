@@ -1,6 +1,6 @@
 """Sentences of a dossier, filled in: `prose.yaml` is their text."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache, reduce
 from importlib.resources import files
 from typing import Any
@@ -12,10 +12,8 @@ from murk.dossier.facts import Facts
 
 
 @cache
-def _prose() -> dict[str, list[dict[str, Any]]]:
-    content: dict[str, list[dict[str, Any]]]
-    content = yaml.safe_load((files("murk.dossier") / "prose.yaml").read_text(encoding="utf-8"))
-    return content
+def _prose() -> Mapping[str, list[dict[str, Any]]]:
+    return dict(yaml.safe_load((files("murk.dossier") / "prose.yaml").read_text(encoding="utf-8")))
 
 
 def entries(part: str, facts: Facts, **figures: Any) -> Iterator[dict[str, Any]]:

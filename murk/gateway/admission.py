@@ -1,23 +1,17 @@
 """The gateway's rules of admission: those of the chain's worker, without its state."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from murk.errors import UserError
 from murk.learners.problem import interactive_of, problem_for
-from murk.stream.log.base import FIRST_CHAIN
+from murk.stream.log.base import FIRST_CHAIN, Log
 from murk.stream.messages.codec import Reason, RejectedError, decode_iterate
 from murk.stream.messages.releases import Release
 from murk.stream.messages.wire import Block, block_receiver, receiver
+from murk.stream.task.task import Task
 from murk.stream.worker.learner import payload_checks_of, wire_rules
 from murk.stream.worker.sharing import SharingLearner, Told
 from murk.stream.worker.worker import admit, check_expiry
-
-if TYPE_CHECKING:
-    from murk.stream.log.base import Log
-    from murk.stream.task.task import Task
 
 
 class Admission:
@@ -26,27 +20,10 @@ class Admission:
     A release of a published model is refused only if the worker is certain to refuse it. When the chain reads the
     release, it has learned at least as many releases as its newest model's version and at most as many as its partition
     has now. The release is admitted if any count in this range admits it. Duplicates are left to the worker.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from murk.stream import Task, open_log
-    >>> task = Task.parse('''
-    ... name: third-child
-    ... features: [{name: age, low: 21, high: 35}]
-    ... target: {name: third_child, kind: binary, positive: yes, negative: no}
-    ... privacy: {guarantee: {gdp: {mu: 1.0}}}
-    ... ''')
-    >>> with open_log(f"sqlite:///{tempfile.mkdtemp()}/log.db") as log:
-    ...     log.register_task(task.document())
-    ...     Admission(log, task).check(b"{}", 1_700_000_000)
-    Traceback (most recent call last):
-    murk.stream.messages.codec.RejectedError: schema: id: missing
     """
 
     def __init__(self, log: Log, task: Task) -> None:
-        self._log = log
-        self._task = task
+        self._log, self._task = log, task
         problem = problem_for(task)
         self._problem = interactive_of(problem)
         # It learns nothing: `ahead` stands for what the chain has learned.

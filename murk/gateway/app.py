@@ -1,7 +1,5 @@
 """The ASGI application of a gateway: requests and answers, without a framework and without a secret."""
 
-from __future__ import annotations
-
 import asyncio
 import hmac
 import logging
@@ -12,7 +10,8 @@ from dataclasses import dataclass, field, replace
 from email.message import Message
 from functools import cached_property
 from hashlib import sha256
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from ipaddress import IPv4Network, IPv6Network
+from typing import Annotated, Any, Final
 from urllib.parse import parse_qs, unquote
 
 import msgspec
@@ -24,40 +23,20 @@ from murk.gateway.limits import HEADER_BYTES, RateLimit
 from murk.gateway.oblivious import KEYS, PROBLEM, REQUEST, RESPONSE, ObliviousKeys, UnopenedError
 from murk.monitoring.web.server import HEADERS, Hosts, Route
 from murk.stream.messages.codec import Reason
+from murk.stream.task.task import Task
 
-if TYPE_CHECKING:
-    from ipaddress import IPv4Network, IPv6Network
-
-    from murk.stream.task.task import Task
-
-MOST_RELEASES = 256
-"""Largest number of releases in a request."""
-
-BODY_BYTES = 2**20
-"""Largest body, unless one release of the task may be longer."""
-
-BODY_SECONDS = 10.0
-"""Time for a request's body."""
-
-HELD_BYTES = 64 * 2**20
-"""Largest size of all bodies that are being received."""
-
-STATUS_OF: Final[Mapping[Reason, int]] = {
-    "malformed": 400,
-    "schema": 400,
-    "wrong-task": 409,
-    "simulated": 409,
-    "stale": 409,
-    "future": 409,
-    "version": 409,
-    "expired": 410,
-    "too-large": 413,
-    "chain": 422,
-    "level": 422,
-    "dimension": 422,
-    "magnitude": 422,
-    "duplicate": 422,
+MOST_RELEASES = 256  # largest number of releases in a request
+BODY_BYTES = 2**20  # largest body, unless one release of the task may be longer
+BODY_SECONDS = 10.0  # time for a request's body
+HELD_BYTES = 64 * 2**20  # largest size of all bodies that are being received
+_REASONS: Final[Mapping[int, tuple[Reason, ...]]] = {
+    400: ("malformed", "schema"),
+    409: ("wrong-task", "simulated", "stale", "future", "version"),
+    410: ("expired",),
+    413: ("too-large",),
+    422: ("chain", "level", "dimension", "magnitude", "duplicate"),
 }
+STATUS_OF: Final[Mapping[Reason, int]] = {reason: status for status, of in _REASONS.items() for reason in of}
 """Status of a refusal by its reason."""
 
 _AWAY, _BUSY = 5, 1  # seconds after which to come again
@@ -75,17 +54,13 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings that the operator of a gateway chooses.
-
-    ``rate`` is the largest number of releases and other requests of an address prefix in a minute; 0 for no limit.
-    ``keys`` open requests through relays; ``relays`` have addresses without a limit.
-    """
+    """Settings that the operator of a gateway chooses."""
 
     origins: tuple[str, ...] = ()
     token: str | None = None
-    rate: int = 600
-    keys: ObliviousKeys | None = None
-    relays: tuple[IPv4Network | IPv6Network, ...] = ()
+    rate: int = 600  # most releases, and other requests, of an address prefix in a minute; 0 for no limit
+    keys: ObliviousKeys | None = None  # of requests through relays
+    relays: tuple[IPv4Network | IPv6Network, ...] = ()  # addresses without a limit
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,22 +108,16 @@ _ARRAY: Final = msgspec.json.Decoder(Annotated[list[msgspec.Raw], msgspec.Meta(m
 
 
 class Door:
-    """Answer requests about one log's ``task``, registered as ``document``; ``requests`` counts answers by status.
-
-    ``pages`` are further paths, answered under ``hosts`` only.
-    """
+    """Answer requests about one log's ``task``, registered as ``document``, and for ``pages``, under ``hosts`` only."""
 
     def __init__(
         self, task: Task, document: bytes, settings: Settings, pages: Mapping[str, Route], hosts: Hosts
     ) -> None:
-        self.requests: Counter[int] = Counter()
-        self._task = task
-        self._document = document
+        self.requests: Counter[int] = Counter()  # answers by status
+        self._task, self._document, self._settings, self._pages, self._hosts = task, document, settings, pages, hosts
         self._base = f"/v1/tasks/{task.name}"
-        self._settings = settings
         self._token = None if settings.token is None else f"Bearer {settings.token}".encode()
         self._limit = RateLimit(settings.rate, settings.relays)
-        self._pages, self._hosts = pages, hosts
         self._appending: Appending | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._held = 0
@@ -173,13 +142,14 @@ class Door:
 
     def stop(self) -> None:
         """Answer 503 from now on; called in any thread."""
+
+        def interrupt() -> None:
+            for timeout in list(self._reading):
+                timeout.reschedule(0.0)
+
         self._stopping = True
         if self._loop is not None:
-            self._loop.call_soon_threadsafe(self._interrupt)
-
-    def _interrupt(self) -> None:
-        for timeout in list(self._reading):
-            timeout.reschedule(0.0)
+            self._loop.call_soon_threadsafe(interrupt)
 
     # Requests
 
@@ -216,12 +186,12 @@ class Door:
     async def _respond(self, scope: Scope, headers: Mapping[bytes, bytes], receive: Receive) -> Answer:
         """Answer a request about the task, which a relay may have forwarded."""
         method, path = scope["method"], scope["path"]
-        if path != "/healthz":
-            if method != "OPTIONS":
-                self._check_token(headers)
-            elif self._token is not None:
+        if path != "/healthz" and self._token is not None:
+            if method == "OPTIONS":
                 # A browser asks without the token, and learns of no path whether it is there.
                 return Answer(204)
+            if not hmac.compare_digest(headers.get(b"authorization", b""), self._token):
+                raise RefusedError(401, "unauthorized", **{"WWW-Authenticate": "Bearer", **_CLOSE})
         post = path == f"{self._base}/releases"
         route = None if post else self._route(path)
         if route is None and not post:
@@ -236,7 +206,7 @@ class Door:
             "/v1/tasks": self._tasks,
             self._base: self._task_itself,
             f"{self._base}/model": self._model,
-            "/openapi.json": self._openapi,
+            "/openapi.json": lambda scope, headers: self._cached(self._description, headers, 60, {}),
             "/healthz": self._healthz,
         }.get(path, self._page if path in self._pages else None)
 
@@ -245,10 +215,6 @@ class Door:
             raise RefusedError(421, "host", **_CLOSE)
         status, kind, body = self._pages[scope["path"]](Message())
         return Answer(status, body, kind, HEADERS)
-
-    def _check_token(self, headers: Mapping[bytes, bytes]) -> None:
-        if self._token is not None and not hmac.compare_digest(headers.get(b"authorization", b""), self._token):
-            raise RefusedError(401, "unauthorized", **{"WWW-Authenticate": "Bearer", **_CLOSE})
 
     def _check_rate(self, scope: Scope, number: int = 1, counted: int = 0) -> None:
         client = scope.get("client")
@@ -298,9 +264,6 @@ class Door:
         from murk.gateway.openapi import description
 
         return description(self._task)
-
-    def _openapi(self, scope: Scope, headers: Mapping[bytes, bytes]) -> Answer:
-        return self._cached(self._description, headers, 60, {})
 
     def _healthz(self, scope: Scope, headers: Mapping[bytes, bytes]) -> Answer:
         # The reason names the log's address: it is logged, and shown on the port of metrics.

@@ -1,7 +1,5 @@
 """Group commit: releases that arrive together are checked and appended in one durable write, in random order."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import os
@@ -11,25 +9,19 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
 from murk.errors import MurkError, unexpected
 from murk.gateway.admission import Admission
+from murk.stream.log.base import Log
+from murk.stream.task.task import Task
 
-if TYPE_CHECKING:
-    from murk.stream.log.base import Log
-    from murk.stream.task.task import Task
-
-GROUP = 1024
-"""Largest number of releases appended at once, but for those of the last request."""
-WAITING = 16_384
-"""Largest number of releases that wait; further requests are asked to come again."""
-WAITING_BYTES = 32 * 2**20
-"""The same in bytes."""
-REMEMBERED = 65_536
-"""Least number of newest accepted releases whose bytes are recognised."""
+GROUP = 1024  # largest number of releases appended at once, but for those of the last request
+WAITING = 16_384  # largest number of releases that wait; further requests are asked to come again
+WAITING_BYTES = 32 * 2**20  # the same in bytes
+REMEMBERED = 65_536  # least number of newest accepted releases whose bytes are recognised
 LOOK, CHECK = 0.25, 2.0
 """Seconds between two looks at the newest models, and between two requests that show whether the log is there."""
 
@@ -40,14 +32,11 @@ _log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class Submission:
-    """Releases of one request, and their outcomes.
-
-    ``outcomes`` has a reason of refusal for each release, or None for one that is durable. It stays None if that is
-    unknown because the log was unreachable.
-    """
+    """Releases of one request, and their outcomes."""
 
     releases: Sequence[bytes]
     waiter: asyncio.Future[None]
+    # a reason of refusal for each release, None if it is durable; None as a whole if the log was unreachable
     outcomes: list[str | None] | None = None
 
 
@@ -62,8 +51,7 @@ class Accepted:
 
     def __init__(self, size: int) -> None:
         self._size = size
-        self._newer: set[bytes] = set()
-        self._older: set[bytes] = set()
+        self._newer, self._older = set[bytes](), set[bytes]()
 
     def add(self, digests: Iterable[bytes]) -> None:
         """Store the digests of accepted releases."""
@@ -99,29 +87,8 @@ def shuffled(items: Sequence[T]) -> list[T]:
 class Appending:
     """Append releases to a log that belongs to one thread, for requests in another.
 
-    `step` and `close` are called by the log's thread, `submit` and the attributes are for any thread.
-
-    Parameters
-    ----------
-    log, task
-        The log, and the task that it carries.
-    answer
-        Called in the log's thread with requests whose outcome is known.
-    clock
-        Time in seconds since 1970, by which releases expire.
-
-    Attributes
-    ----------
-    counts
-        Sums since the start.
-    models
-        The newest model for devices of each chain that has one.
-    trouble
-        Why the last use of the log failed; None if it succeeded.
-    closed
-        Whether no further releases are taken.
-    misplaced
-        Whether a shuffler writes to the log of a shuffled task. Then nothing is appended.
+    `step` and `close` are called by the log's thread, `submit` and the attributes are for any thread. ``answer`` is
+    called in the log's thread with requests whose outcome is known; releases expire by ``clock``, seconds since 1970.
     """
 
     def __init__(
@@ -133,18 +100,16 @@ class Appending:
     ) -> None:
         self.admission = Admission(log, task)
         self.counts = Counts()
-        self.models: dict[int, bytes] = {}
-        self.trouble: str | None = None
-        self.misplaced = False
-        self._log = log
+        self.models: dict[int, bytes] = {}  # the newest model for devices of each chain that has one
+        self.trouble: str | None = None  # why the last use of the log failed
+        self.misplaced = False  # whether a shuffler writes to the log of a shuffled task; then nothing is appended
+        self.closed = False  # whether no further releases are taken
+        self._log, self._answer, self._clock = log, answer, clock
         self._is_shuffled = task.shuffle is not None
         self._chains = range(task.log.partitions) if self.admission.interactive else range(0)
-        self._answer = answer
-        self._clock = clock
         self._accepted = Accepted(REMEMBERED)
         self._waiting: deque[Submission] = deque()
         self._number = self._bytes = 0
-        self.closed = False
         self._arrived = threading.Condition()
         self._due = self._check_due = 0.0
         self._look()

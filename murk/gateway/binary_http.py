@@ -1,7 +1,5 @@
 """HTTP messages in binary (RFC 9292): requests are decoded strictly, answers are encoded at known length."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass

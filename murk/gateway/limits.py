@@ -1,7 +1,5 @@
 """Limits on connections and on the requests of one address prefix."""
 
-from __future__ import annotations
-
 import asyncio
 import secrets
 from collections.abc import Sequence
@@ -12,18 +10,11 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-HEADER_BYTES = 16 * 2**10
-"""Largest size of a request's line and headers."""
-
-HEADER_SECONDS = 10.0
-"""Time for a request's line and headers, and for a connection between two requests."""
-
-ANSWER_SECONDS = 30.0
-"""Time for a client to read an answer."""
-
+HEADER_BYTES = 16 * 2**10  # largest size of a request's line and headers
+HEADER_SECONDS = 10.0  # time for a request's line and headers, and for a connection between two requests
+ANSWER_SECONDS = 30.0  # time for a client to read an answer
 MINUTE = 60.0
-PREFIXES = 65_536
-"""Number of address prefixes that are counted separately in a minute; all further ones share a count."""
+PREFIXES = 65_536  # number of address prefixes that are counted separately in a minute; all further ones share a count
 
 
 class RateLimit:
@@ -38,17 +29,12 @@ class RateLimit:
     """
 
     def __init__(self, rate: int, free: Sequence[IPv4Network | IPv6Network] = ()) -> None:
-        self._rate = rate
-        self._free = free
-        self._end = 0.0
-        self._key = b""
+        self._rate, self._free = rate, free
+        self._end, self._key = 0.0, b""
         self._counts: dict[bytes, int] = {}
 
     def wait(self, address: str, number: int = 1, counted: int = 0) -> float:
-        """Count requests; return 0 if they are allowed, else the seconds after which the client may try again.
-
-        ``counted`` is the number for which this request was counted before.
-        """
+        """Count requests beyond those ``counted``; return 0 if allowed, else the seconds until the client may retry."""
         parsed = _parsed(address)
         if not self._rate or (parsed is not None and any(parsed in network for network in self._free)):
             return 0.0
@@ -84,18 +70,10 @@ def _prefix(address: IPv4Address | IPv6Address | None) -> bytes:
 class Connection(HttpToolsProtocol):
     """An HTTP connection with limits: on the number of connections, on headers, and on the time to read a response."""
 
-    most = 1_000
-    """Largest number of open connections."""
-
-    _waiting = True
-    """Whether the headers of a request are incomplete."""
-
-    _head = 0
-    """Number of bytes received since the last request, or since the last part of a body."""
-
-    _ended = False
-    """Whether further requests on the connection are ignored."""
-
+    most = 1_000  # largest number of open connections
+    _waiting = True  # whether the headers of a request are incomplete
+    _head = 0  # number of bytes received since the last request, or since the last part of a body
+    _ended = False  # whether further requests on the connection are ignored
     _timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -123,11 +101,9 @@ class Connection(HttpToolsProtocol):
             self._limit(ANSWER_SECONDS)
 
     def on_message_begin(self) -> None:
-        """Start to read a request; refuse it if the one before it is not answered yet.
-
-        The library would read any number of such requests into memory.
-        """
+        """Start to read a request; refuse it if the one before it is not answered yet."""
         if self.cycle is not None and not self.cycle.response_complete:
+            # The library would read any number of such requests into memory.
             self.cycle.keep_alive = False
             self._ended = True
             self.flow.pause_reading()

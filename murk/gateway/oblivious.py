@@ -58,22 +58,10 @@ class Opened:
 
 
 class ObliviousKeys:
-    """A gateway's keys for requests through relays.
+    """A gateway's keys for requests through relays: pairs of an identifier and an X25519 secret.
 
-    Parameters
-    ----------
-    pairs
-        Identifiers and X25519 secrets; the first is announced, the others still open requests.
-
-    Raises
-    ------
-    UserError
-        If pyhpke is not installed, or two keys have one identifier.
-
-    Attributes
-    ----------
-    configuration
-        The announced key in the format `KEYS` (RFC 9458, section 3).
+    The first is announced, as ``configuration`` in the format `KEYS` (RFC 9458, section 3); the others still open
+    requests. Raises UserError if pyhpke is not installed, or two keys have one identifier.
     """
 
     def __init__(self, pairs: Sequence[tuple[int, bytes]]) -> None:
@@ -102,10 +90,7 @@ class ObliviousKeys:
     @classmethod
     def load(cls, paths: Sequence[str]) -> ObliviousKeys:
         """Read keys from files; write a new one, which only its owner can read, where there is none."""
-        found: dict[str, tuple[int, bytes]] = {}
-        for path in paths:
-            if Path(path).exists():
-                found[path] = _read(path)
+        found = {path: _read(path) for path in paths if Path(path).exists()}
         for path in paths:
             if path not in found:
                 found[path] = _make_key(path, {identifier for identifier, _ in found.values()})

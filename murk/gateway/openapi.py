@@ -1,18 +1,14 @@
 """Description of a gateway's endpoints in OpenAPI 3.1, with the schemas of the wire; `openapi.yaml` is its text."""
 
-from __future__ import annotations
-
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import yaml
 
 from murk import __version__
 from murk.stream.messages.codec import REASONS, json_schema
-
-if TYPE_CHECKING:
-    from murk.stream.task.task import Task
+from murk.stream.task.task import Task
 
 
 def description(task: Task) -> bytes:

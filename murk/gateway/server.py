@@ -1,68 +1,57 @@
 """The server of a gateway: it answers in a thread of its own, and the log stays with the thread that opened it."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import socket
 import ssl
 import threading
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from murk.errors import MurkError, UserError
 from murk.gateway.app import Door, Settings
 from murk.gateway.appending import Appending
-from murk.gateway.metrics import GatewayMetrics
+from murk.monitoring.metrics.exporter import Exporter, Values
 from murk.monitoring.web.server import Hosts, Route, listening_error, local_url, reason_of
+from murk.stream.log.base import Log
+from murk.stream.messages.codec import REASONS
+from murk.stream.task.task import Task
 from murk.stream.worker.recovery import check_intake
 
-if TYPE_CHECKING:
-    from murk.stream.log.base import Log
-    from murk.stream.task.task import Task
-
-GRACE = 12.0
-"""Seconds at the end for requests that are being answered."""
+GRACE = 12.0  # seconds at the end for requests that are being answered
 
 _BACKLOG = 1_024
 _log = logging.getLogger(__name__)
 
 
+class GatewayMetrics(Exporter):
+    """Export a gateway's sums since its start to a new ``registry``; ``requests`` counts answered ones by status."""
+
+    side = "gateway"
+
+    def __init__(self, task: str, appending: Appending, requests: Mapping[int, int]) -> None:
+        self._appending, self._requests = appending, requests
+        super().__init__(task)
+
+    def _values(self) -> Values:
+        counts = self._appending.counts
+        return {
+            "murk_gateway_releases_total": counts.accepted,
+            "murk_gateway_refusals_total": {reason: counts.refused[reason] for reason in REASONS},
+            "murk_gateway_requests_total": {str(status): n for status, n in sorted(dict(self._requests).items())},
+            "murk_gateway_waiting_releases": self._appending.waiting,
+            "murk_gateway_log_reachable": self._appending.trouble is None,
+        }
+
+
 class Gateway:
     """Serve a log's task over HTTP from `start` (or ``with``) until `close`.
 
-    The thread that opened the log calls `step` again and again.
-
-    Parameters
-    ----------
-    log, task
-        The log, and the task that it carries.
-    host, port
-        Listening address; port 0 lets the system choose.
-    settings
-        What the operator sets.
-    connections
-        Largest number of open connections.
-    certificate, key
-        Files in PEM for TLS, both or neither.
-    pages
-        Further paths to serve, for a page on the gateway's own origin.
-    options
-        Names of the options for port and host, for messages.
-
-    Raises
-    ------
-    UserError
-        If the address or a file is invalid, uvicorn is not installed, or a shuffler writes to the log.
-    MurkError
-        If the port is in use, or the log cannot be read.
-
-    Attributes
-    ----------
-    appending
-        The object that appends the releases.
-    registry
-        The gateway's metrics.
+    The thread that opened the log calls `step` again and again. Port 0 lets the system choose; ``connections`` is the
+    largest number of open ones. ``certificate`` and ``key`` are files in PEM for TLS, both or neither; ``pages`` are
+    further paths to serve, for a page on the gateway's own origin; ``options`` name the options for port and host in
+    messages. Raises UserError if the address or a file is invalid, uvicorn is not installed, or a shuffler writes to
+    the log; MurkError if the port is in use, or the log cannot be read.
     """
 
     def __init__(
@@ -156,11 +145,8 @@ class Gateway:
         self._socket.close()
 
     def _serve(self) -> None:
-        async def run() -> None:
-            await self._server.serve([self._socket])
-
         try:
-            asyncio.run(run())
+            asyncio.run(self._server.serve([self._socket]))
         except Exception as error:  # noqa: BLE001 - the log's thread notices
             _log.warning("the server failed: %s", type(error).__name__)
 

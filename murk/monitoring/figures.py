@@ -1,13 +1,11 @@
 """Figures of a task's learning: pure functions of committed states and public settings."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from murk._arrays import Floats
 from murk._lazy import bounding
@@ -38,12 +36,12 @@ _DRIFT_SHARE = 0.02  # share of new releases after which drift is tested again
 class Needed(NamedTuple):
     """Forecast of what it takes to learn further coefficients, and the number of releases when it was made."""
 
-    releases: int
-    of: Mapping[str, Mapping[str, Any]]
+    releases: int = 0
+    of: Mapping[str, Mapping[str, Any]] = {}
     why: str = ""
 
 
-_NOTHING_NEEDED = Needed(0, {})
+_NOTHING_NEEDED = Needed()
 
 
 class Place(NamedTuple):
@@ -56,16 +54,13 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LevelFigures:
-    """A privacy level of the task and the number of releases learned at it.
-
-    ``epsilon`` is a pure or approximate guarantee's; ``mu`` a Gaussian one's, or ``sqrt(2 rho)``; otherwise None.
-    """
+    """A privacy level of the task and the number of releases learned at it."""
 
     name: str
     words: str
     guarantee: Mapping[str, Any]
-    epsilon: float | None
-    mu: float | None
+    epsilon: float | None  # of a pure or approximate guarantee
+    mu: float | None  # of a Gaussian one, or sqrt(2 rho)
     right_at_most: float
     learned: int
 
@@ -153,7 +148,7 @@ class Figures:
         """Records in the learned releases, over all chains; None if each release contains one."""
         return _sum(chain.records for chain in self.chains)
 
-    def placed(self, places: Sequence[Place]) -> Figures:
+    def placed(self, places: Sequence[Place]) -> Self:
         """Return the figures with new offsets and owners."""
         chains = tuple(
             replace(chain, offset=place.offset, lag=max(0, place.end - place.offset), owner=place.owner)
@@ -182,13 +177,14 @@ def figures(
             engine.load_state_dict(message.learner)
         engines.append(engine)
     counters = [Counters() if message is None else message.counters for message in messages]
+    trails = [Trail() if message is None else message.trail for message in messages]
     with plausible():
         found = problem.estimate(engines)
         chains = tuple(ChainFigures(i, each.n_releases, 0, 0, None, **each.figures()) for i, each in enumerate(engines))
-        trails = [Trail() if message is None else message.trail for message in messages]
         curve = merged_curve(trails, len(found.names), found.method)
         halves = tuple(map(float, found.half_widths(LEVEL)))
-        looks = looks_of(task, found, _count(chains, found), live=True)
+        records = _sum(chain.records for chain in chains)
+        looks = looks_of(task, found, found.releases_used if records is None else int(records), live=True)
         kept = before if before is not None and _keeps(before, looks, halves, found.alike) else None
         sequence = _sequence(task, found, looks) if kept is None else kept.sequence_half_widths
         nominal, shown = (LEVEL, halves) if looks.valid == "fixed" else (looks.nominal(LEVEL), sequence)
@@ -198,11 +194,13 @@ def figures(
             compared = contrasts(task, found, looks, LEVEL)
         drift = _drift(problem, engines, found, curve, None if before is None else before.drift)
     loss, loss_error = _unbiased_loss(chains)
-    dead: Counter[str] = Counter()
-    learned: Counter[str] = Counter()
+    dead, learned = Counter[str](), Counter[str]()
     for each in counters:
         dead.update(each.dead)
         learned.update(each.levels)
+    levels = task.privacy.levels
+    # Of a grid, the default, lowest and highest levels, and those of learned releases.
+    shown_levels = bounding(levels).keys() | learned.keys()
     return Figures(
         releases=sum(each.learned for each in counters),
         duplicates=sum(each.duplicates for each in counters),
@@ -210,8 +208,9 @@ def figures(
         staleness=_ages(counters) if PROTOCOLS[task.protocol].reads_staleness else None,
         staleness_sum=sum(each.staleness_sum for each in counters),
         levels=tuple(
-            _level(name, each, problem.mechanisms[name], learned[name], task.shuffle)
-            for name, each in _shown_levels(task, learned)
+            _level(name, levels[name], problem.mechanisms[name], learned[name], task.shuffle)
+            for name in levels
+            if name in shown_levels
         ),
         chains=chains,
         names=found.names,
@@ -244,12 +243,6 @@ def _keeps(before: Figures, looks: Looks, halves: Sequence[float], alike: bool |
         and alike == before.alike
         and all(now <= then for now, then in zip(halves, before.half_widths, strict=True))
     )
-
-
-def _count(chains: Sequence[ChainFigures], found: Estimate) -> int:
-    """Return the number of releases that the estimate uses, or of the records in them."""
-    records = _sum(chain.records for chain in chains)
-    return found.releases_used if records is None else int(records)
 
 
 def _sequence(task: Task, found: Estimate, looks: Looks) -> tuple[float, ...]:
@@ -296,13 +289,6 @@ def _ages(counters: Sequence[Counters]) -> tuple[int, ...]:
     return tuple(ages)
 
 
-def _shown_levels(task: Task, learned: Mapping[str, int]) -> list[tuple[str, Guarantee]]:
-    """Return a task's levels; for a grid, its default, lowest and highest ones, and those of learned releases."""
-    levels = task.privacy.levels
-    shown = bounding(levels).keys() | learned.keys()
-    return [(name, levels[name]) for name in levels if name in shown]
-
-
 @lru_cache(maxsize=1024)
 def _in_words(guarantee: Guarantee) -> tuple[str, float]:
     """Return a guarantee in words and its largest share of right guesses, which take long to compute."""
@@ -312,14 +298,11 @@ def _in_words(guarantee: Guarantee) -> tuple[str, float]:
 def _level(
     name: str, guarantee: Guarantee, mechanism: Costed, learned: int, shuffle: ShuffleBlock | None
 ) -> LevelFigures:
-    epsilon = mu = None
     central = None if shuffle is None else shuffle.promised(guarantee)
     guarantee = really_given(guarantee, mechanism.guarantees)
-    if isinstance(guarantee, PureDP | ApproxDP):
-        epsilon = guarantee.epsilon
-    elif isinstance(guarantee, GaussianDP):
-        mu = guarantee.mu
-    elif isinstance(guarantee, ZeroConcentratedDP):
+    epsilon = guarantee.epsilon if isinstance(guarantee, PureDP | ApproxDP) else None
+    mu = guarantee.mu if isinstance(guarantee, GaussianDP) else None
+    if isinstance(guarantee, ZeroConcentratedDP):
         mu = math.sqrt(2.0 * guarantee.rho)
     words, right = _in_words(guarantee)
     if isinstance(mechanism, GaussMixMechanism | GramMechanism | NewtonMechanism):

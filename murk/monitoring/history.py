@@ -11,11 +11,8 @@ from murk.learners.estimates.drift import CurvePoint
 from murk.learners.estimates.looks import sequence_half_widths
 from murk.monitoring.figures import Figures, distance
 
-MOST_POINTS = 600
-FEWEST_POINTS = 20
-MOST_NUMBERS = 200_000
-MOST_SPANS = 600
-SPAN_SECONDS = 10.0
+MOST_POINTS, FEWEST_POINTS, MOST_NUMBERS = 600, 20, 200_000
+MOST_SPANS, SPAN_SECONDS = 600, 10.0
 
 
 def _sequences(figures: Figures, points: Sequence[CurvePoint]) -> list[tuple[float, ...]]:
@@ -74,7 +71,10 @@ class Pace:
             return
         knots.append(Knot(time, releases, lag))
         if len(knots) > MOST_SPANS:
-            self._join_neighbours()
+            first, *rest = knots
+            pairs = zip(rest[::2], rest[1::2], strict=True)
+            self._knots = [first, *(later._replace(lag=max(earlier.lag, later.lag)) for earlier, later in pairs)]
+            self._seconds = 2.0 * (self._knots[-1].time - first.time) / MOST_SPANS
 
     def columns(self) -> dict[str, list[float | int | None]]:
         """Return the end of each span in seconds since 1970, its releases per second and its largest lag.
@@ -89,12 +89,6 @@ class Pace:
             seconds = end.time - start.time
             rates.append((end.releases - start.releases) / seconds if seconds > 0.0 else None)
         return {"time": [knot.time for knot in knots], "rate": rates, "lag": [knot.lag for knot in knots]}
-
-    def _join_neighbours(self) -> None:
-        first, *rest = self._knots
-        pairs = zip(rest[::2], rest[1::2], strict=True)
-        self._knots = [first, *(later._replace(lag=max(earlier.lag, later.lag)) for earlier, later in pairs)]
-        self._seconds = 2.0 * (self._knots[-1].time - first.time) / MOST_SPANS
 
 
 class History:
@@ -113,18 +107,10 @@ class History:
         """Return all points, oldest first: those from the states, then those that the monitor observed."""
         begin = self._points[0].releases if self._points else math.inf
         earlier = [point for point in figures.curve if point.releases < begin]
-        before = [
-            Point(
-                point.releases,
-                point.time,
-                point.values,
-                point.half_widths,
-                sequence,
-                point.estimated_error,
-                None if reference is None else distance(figures.names, point.values, reference),
-            )
-            for point, sequence in zip(earlier, _sequences(figures, earlier), strict=True)
-        ]
+        before = []
+        for point, sequence in zip(earlier, _sequences(figures, earlier), strict=True):
+            error = None if reference is None else distance(figures.names, point.values, reference)
+            before.append(Point(**point._asdict(), sequence_half_widths=sequence, parameter_error=error))
         return (*before, *self._points)
 
     def add(self, figures: Figures, time: float, rate: float) -> None:
@@ -152,9 +138,6 @@ class History:
             return
         points.append(point)
         if len(points) > self.most:
-            del points[self._crowded()]
-
-    def _crowded(self) -> int:
-        """Return the index of the point whose neighbours are closest, never the first or the last."""
-        at = [math.log1p(point.releases) for point in self._points]
-        return min(range(1, len(at) - 1), key=lambda index: at[index + 1] - at[index - 1])
+            # Drop the point whose neighbours are closest, never the first or the last.
+            at = [math.log1p(point.releases) for point in points]
+            del points[min(range(1, len(at) - 1), key=lambda index: at[index + 1] - at[index - 1])]

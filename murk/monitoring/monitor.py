@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -23,8 +24,7 @@ from murk.stream.worker.recovery import check_carries
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
-RATE_SECONDS = 10.0
-"""Window of the rate of releases, in seconds."""
+RATE_SECONDS = 10.0  # window of the rate of releases, in seconds
 
 
 class Monitor(Exporter):
@@ -32,7 +32,7 @@ class Monitor(Exporter):
 
     Only `poll` reads the log; everything else reports the last poll and may be called from any thread. All figures are
     functions of releases, states and public settings. Raises UserError if prometheus_client is missing, the log carries
-    no task or another one, or the reference does not name the task's coefficients.
+    no task or another one, or a name is no coefficient of the task.
 
     Parameters
     ----------
@@ -40,10 +40,9 @@ class Monitor(Exporter):
         The log, which is only read, and the task as the log carries it (``Log.document``).
     registry
         Registry for the metrics, also an attribute; by default a new one.
-    reference
-        True coefficients in coded units, if known, as in a simulation.
-    known_within
-        Half-widths in coded units at which coefficients count as known, by name, for the alert.
+    reference, known_within
+        True coefficients, as in a simulation, and half-widths at which coefficients count as known, for the alert: by
+        name, in coded units.
     reopen
         Opens the log again after it could not be read, as when a file was deleted and restored.
     clock, patience
@@ -153,9 +152,9 @@ class Monitor(Exporter):
         """Result of the last poll; ``problem`` also reports a log that has not answered for too long."""
         found = self._snapshot
         silent = self._clock() - found.now
-        if found.healthy and silent > self._patience:
-            return replace(found, problem=f"{found.url} has not answered for {silent:.0f} s")
-        return found
+        if not found.healthy or silent <= self._patience:
+            return found
+        return replace(found, problem=f"{found.url} has not answered for {silent:.0f} s")
 
     @property
     def healthy(self) -> bool:
@@ -167,11 +166,11 @@ class Monitor(Exporter):
         return self.snapshot.status()
 
     def values(self) -> Values:
-        """Return a function that returns a metric's current values."""
+        """Return the metrics' current values."""
         snapshot = self.snapshot
-        # No values before the first read: a zero would look like a counter reset.
-        known = ("murk_log_reachable",) if not snapshot.read else VALUES.keys()
-        return lambda metric: VALUES[metric.name](snapshot) if metric.name in known else ()
+        # Before the first read, a zero would look like a counter reset.
+        known = VALUES if snapshot.read else ("murk_log_reachable",)
+        return {name: VALUES[name](snapshot) for name in known}
 
     _values = values
 
@@ -228,10 +227,8 @@ class Monitor(Exporter):
         if self._reopen is None or self._log is None:
             return
         log, self._log = self._log, None
-        try:
+        with suppress(Exception):  # closing a failed log may fail, too
             log.close()
-        except Exception:  # noqa: BLE001 - closing a failed log may fail, too
-            return
 
 
 def one_line(error: Exception) -> str:

@@ -8,38 +8,46 @@ from __future__ import annotations
 
 import platform
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from murk import __version__
-from murk.monitoring.metrics.catalogue import METRICS, Metric
-from murk.monitoring.metrics.exporter import DEAD, DUPLICATE, LEARNED, Exporter, Histogram, Sample, bucketed
+from murk.monitoring.metrics.catalogue import METRICS
+from murk.monitoring.metrics.exporter import DEAD, DUPLICATE, LEARNED, Exporter, Values, bucketed
 from murk.monitoring.web.routes import health_routes
 from murk.monitoring.web.server import Route
-from murk.stream.worker.pool import ChainVitals, Pulse, Vitals
+from murk.stream.worker.pool import Pulse, Vitals
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
-STALLED = 60.0
-"""Seconds without a step after which a learner is unhealthy."""
-SMALLEST_GROUP = 20
-"""Smallest number of people in a sum."""
+STALLED = 60.0  # seconds without a step after which a learner is unhealthy
+SMALLEST_GROUP = 20  # smallest number of people in a sum
+BUILD_INFO: Values = {"murk_build_info": {(__version__, platform.python_version()): 1}}
+"""Metrics of the version of a process."""
+_SPENT = next(metric for metric in METRICS if metric.name == "murk_ledger_spent_ratio")
 
 
 class LearnerMetrics(Exporter):
-    """Export the pulse of a learner of a task; by default to a new registry, the attribute ``registry``."""
+    """Export the pulse of a learner of a task to a new registry, the attribute ``registry``."""
 
     side = "learner"
 
-    def __init__(self, task: str, pulse: Pulse, *, registry: CollectorRegistry | None = None) -> None:
+    def __init__(self, task: str, pulse: Pulse) -> None:
         self._pulse = pulse
-        super().__init__(task, registry)
+        super().__init__(task)
 
-    def _values(self) -> Callable[[Metric], Iterable[Sample]]:
+    def _values(self) -> Values:
         vitals = self._pulse.vitals()
-        return lambda metric: _LEARNER[metric.name](vitals)
+        chains = sorted(vitals.chains.items())
+        return {
+            "murk_learner_owned_chains": len(chains),
+            "murk_learner_messages_total": {LEARNED: vitals.learned, DUPLICATE: vitals.duplicates, DEAD: vitals.dead},
+            "murk_learner_lag_releases": {str(chain): one.lag for chain, one in chains},
+            "murk_learner_last_commit_timestamp_seconds": {str(chain): one.committed for chain, one in chains},
+            "murk_learner_log_reachable": vitals.trouble is None,
+        }
 
 
 def unhealthy_reason(vitals: Vitals, now: float) -> str | None:
@@ -55,28 +63,6 @@ def learner_routes(exported: LearnerMetrics, pulse: Pulse, clock: Callable[[], f
     return health_routes(exported.registry, lambda: unhealthy_reason(pulse.vitals(), clock()))
 
 
-def _by_result(vitals: Vitals) -> Iterable[Sample]:
-    counts = {LEARNED: vitals.learned, DUPLICATE: vitals.duplicates, DEAD: vitals.dead}
-    return [Sample((result,), count) for result, count in counts.items()]
-
-
-def _chains(value: Callable[[ChainVitals], float | None]) -> Callable[[Vitals], Iterable[Sample]]:
-    def samples(vitals: Vitals) -> Iterable[Sample]:
-        found = ((chain, value(one)) for chain, one in sorted(vitals.chains.items()))
-        return [Sample((str(chain),), one) for chain, one in found if one is not None]
-
-    return samples
-
-
-_LEARNER: Mapping[str, Callable[[Vitals], Iterable[Sample]]] = {
-    "murk_learner_owned_chains": lambda vitals: [Sample((), float(len(vitals.chains)))],
-    "murk_learner_messages_total": _by_result,
-    "murk_learner_lag_releases": _chains(lambda chain: chain.lag),
-    "murk_learner_last_commit_timestamp_seconds": _chains(lambda chain: chain.committed),
-    "murk_learner_log_reachable": lambda vitals: [Sample((), float(vitals.trouble is None))],
-}
-
-
 @dataclass(frozen=True, slots=True)
 class PeopleSums:
     """Sums over the people of a task."""
@@ -89,13 +75,10 @@ class PeopleSums:
 
 
 class PeopleMetrics(Exporter):
-    """Export sums over at least 20 people; by default to a new registry, the attribute ``registry``."""
+    """Export sums over at least 20 people to a new registry, the attribute ``registry``."""
 
     side = "people"
-
-    def __init__(self, task: str, *, registry: CollectorRegistry | None = None) -> None:
-        self._sums: PeopleSums | None = None
-        super().__init__(task, registry)
+    _sums: PeopleSums | None = None
 
     def update(self, sums: PeopleSums) -> bool:
         """Export these sums from now on and return True, if they cover enough people."""
@@ -104,21 +87,15 @@ class PeopleMetrics(Exporter):
         self._sums = sums
         return True
 
-    def _values(self) -> Callable[[Metric], Iterable[Sample | Histogram]]:
+    def _values(self) -> Values:
         sums = self._sums
-        return lambda metric: () if sums is None else [_PEOPLE[metric.name](sums)]
-
-
-def _spent(sums: PeopleSums) -> Histogram:
-    metric = next(metric for metric in METRICS if metric.name == "murk_ledger_spent_ratio")
-    return bucketed(metric, sums.spent)
-
-
-_PEOPLE: Mapping[str, Callable[[PeopleSums], Sample | Histogram]] = {
-    "murk_ledger_spent_ratio": _spent,
-    "murk_ledger_refusals_total": lambda sums: Sample((), sums.refused),
-    "murk_outbox_pending": lambda sums: Sample((), sums.pending),
-}
+        if sums is None:
+            return {}
+        return {
+            _SPENT.name: bucketed(_SPENT, sums.spent),
+            "murk_ledger_refusals_total": sums.refused,
+            "murk_outbox_pending": sums.pending,
+        }
 
 
 class ProcessMetrics(Exporter):
@@ -132,10 +109,5 @@ class ProcessMetrics(Exporter):
         super().__init__(task, registry)
         ProcessCollector(registry=registry)
 
-    def _values(self) -> Callable[[Metric], Iterable[Sample]]:
-        return build_info
-
-
-def build_info(metric: Metric) -> Iterable[Sample]:
-    """Return the values of ``murk_build_info``."""
-    return [Sample((__version__, platform.python_version()), 1.0)]
+    def _values(self) -> Values:
+        return BUILD_INFO

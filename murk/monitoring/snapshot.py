@@ -16,17 +16,7 @@ from murk.stream.task.registry import PROTOCOLS
 from murk.stream.task.task import Disclosure, Task
 
 VERSION = 1
-_COLUMNS = (
-    "releases",
-    "time",
-    "estimated_error",
-    "parameter_error",
-    "rate",
-    "dead",
-    "lag",
-    "unbiased_loss",
-    "unbiased_loss_error",
-)
+_BY_COEFFICIENT = ("values", "half_widths", "sequence_half_widths")
 
 
 @dataclass(frozen=True)
@@ -61,28 +51,17 @@ class Snapshot:
 
     def status(self) -> dict[str, Any]:
         """Return everything as plain JSON data, with None for numbers that are not finite."""
-        known: dict[str, Any] = finite(
-            {
-                "version": VERSION,
-                "now": self.now,
-                "started": self.started,
-                "healthy": self.healthy,
-                "problem": self.problem,
-                **self._figures(),
-                "reference": None if self.reference is None else dict(self.reference),
-                "history": self._history(),
-                "pace": dict(self.pace),
-            }
-        )
-        return known
-
-    def _figures(self) -> dict[str, Any]:
         found, task, disclosure = self.figures, self.task, Disclosure.of(self.task)
         # Null values of the loss are not known yet; None means that the protocol never estimates it.
         loss = {"value": found.unbiased_loss, "error": found.unbiased_loss_error}
         counts = list(found.staleness or ())
         ages = {"bounds": list(STALENESS_BOUNDS), "counts": counts, "mean": found.mean_staleness}
-        return {
+        content = {
+            "version": VERSION,
+            "now": self.now,
+            "started": self.started,
+            "healthy": self.healthy,
+            "problem": self.problem,
             "task": {
                 "name": task.name,
                 "protocol": task.protocol,
@@ -124,11 +103,17 @@ class Snapshot:
                 "effect": effect_name(task),
                 "units": {name: asdict(unit) for name, unit in units(task).items()},
             },
+            "reference": None if self.reference is None else dict(self.reference),
+            "history": self._history(),
+            "pace": dict(self.pace),
         }
+        known: dict[str, Any] = finite(content)
+        return known
 
     def _history(self) -> dict[str, Any]:
         points, names = self.history, self.figures.names
-        columns: dict[str, Any] = {name: [getattr(point, name) for point in points] for name in _COLUMNS}
+        plain = [name for name in Point._fields if name not in _BY_COEFFICIENT]
+        columns: dict[str, Any] = {name: [getattr(point, name) for point in points] for name in plain}
         widths = "half_widths" if self.figures.looks.valid == "fixed" else "sequence_half_widths"
         for key, of in (("values", "values"), ("half_widths", widths)):
             rows = [getattr(point, of) for point in points]

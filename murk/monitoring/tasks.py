@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Any
 
 from murk.errors import UserError
 from murk.learners.results.numbers import finite
-from murk.monitoring.metrics.catalogue import Metric
-from murk.monitoring.metrics.exporter import Sample, families, new_registry
+from murk.monitoring.metrics.exporter import Values, families, new_registry
 from murk.monitoring.monitor import Monitor, one_line
-from murk.monitoring.processes import build_info
+from murk.monitoring.processes import BUILD_INFO
 from murk.monitoring.snapshot import VERSION
 from murk.stream.log.base import NO_LOG, Log
 from murk.stream.log.open import find_logs, name_in, open_log
@@ -30,36 +29,10 @@ class TaskMonitors:
     """Monitor all tasks of some logs, found when they appear; their metrics differ in the label ``task``.
 
     Only `search` and `step` read logs, in one thread; everything else may be called from any thread. A task whose log
-    can no longer be read keeps its last figures and does not stop the others. Raises UserError if prometheus_client is
-    missing.
-
-    Parameters
-    ----------
-    urls
-        URLs of logs, which are only read: a file, a log of a cluster, or a cluster for all its logs.
-    make
-        Makes the monitor of a task from its log and the task as the log carries it.
-    names
-        Names of the only tasks to monitor; by default all.
-    interval
-        Least time in seconds between two polls of a task; five times that between two searches for new tasks.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> url = f"sqlite:///{tempfile.mkdtemp()}/log.db"
-    >>> task = Task.parse('''
-    ... name: third-child
-    ... features: [{name: age, low: 21, high: 35}]
-    ... target: {name: third_child, kind: binary, positive: yes, negative: no}
-    ... privacy: {guarantee: {gdp: {mu: 1.0}}}
-    ... ''')
-    >>> with open_log(url) as log:
-    ...     log.register_task(task.document())
-    >>> tasks = TaskMonitors([url], lambda log, task: Monitor(log, task, reopen=lambda: open_log(log.url)))
-    >>> tasks.search(), list(tasks.monitors)
-    ({}, ['third-child'])
-    >>> tasks.close()
+    can no longer be read keeps its last figures and does not stop the others. ``urls`` are logs, which are only read: a
+    file, a log of a cluster, or a cluster for all its logs. ``make`` makes the monitor of a log and the task that it
+    carries. ``names`` are the only tasks to monitor, by default all. A task is polled at most every ``interval``
+    seconds, and new tasks are searched for five times less often. Raises UserError if prometheus_client is missing.
     """
 
     def __init__(
@@ -151,11 +124,8 @@ class TaskMonitors:
                 # A log that does not answer must not take the time of the others.
                 pause = max(pause, _REST * (end - start))
             self._due[name] = end + pause
-        return max(
-            0.0,
-            min([self._next_search, *(due for name, due in self._due.items() if name not in self._gone)])
-            - time.monotonic(),
-        )
+        due = min([self._next_search, *(due for name, due in self._due.items() if name not in self._gone)])
+        return max(0.0, due - time.monotonic())
 
     def trouble(self) -> dict[str, str]:
         """Return why tasks, by name, and logs without a monitor, by URL, cannot be read (see ``problems``)."""
@@ -180,9 +150,9 @@ class TaskMonitors:
     def collect(self) -> Iterator[Family]:
         """Return the metrics of all tasks, for the registry."""
         monitors = self.monitors
-        unread = dict.fromkeys(sorted(self._unread), _unreachable)
+        unread: dict[str, Values] = {name: {"murk_log_reachable": 0} for name in sorted(self._unread)}
         yield from families("monitor", unread | {name: monitor.values() for name, monitor in monitors.items()})
-        yield from families("process", dict.fromkeys(monitors, build_info))
+        yield from families("process", dict.fromkeys(monitors, BUILD_INFO))
 
     def close(self) -> None:
         """Close all monitors, and the logs that they read."""
@@ -221,11 +191,6 @@ class TaskMonitors:
             raise UserError(f"{url} carries a task {task.name!r}, as {other} does: {remedy}")
         made = {**self.monitors, task.name: self._make(log, task)}
         self.monitors = dict(sorted(made.items()))
-
-
-def _unreachable(metric: Metric) -> Iterable[Sample]:
-    """Return the values of a task whose log could never be read."""
-    return [Sample((), 0.0)] if metric.name == "murk_log_reachable" else []
 
 
 def rest(used: float, interval: float) -> float:

@@ -3,28 +3,23 @@
 No change needs more trust or models. People are as releases describe them, or typical, with moderate effects.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 
 from murk.errors import UserError
 from murk.learners.core.design import Effects, Population, coefficients, designs
+from murk.learners.estimates.estimate import Extent
 from murk.learners.results.diagnosis import Advice
 from murk.planning.forecast import as_written, budget_words, forecast
 from murk.stream.task.data.features import NumberFeature
 from murk.stream.task.registry import PROTOCOLS
 from murk.stream.task.task import Task
-
-if TYPE_CHECKING:
-    from murk.learners.estimates.estimate import Extent
-
 
 CLEARLY: Final = 0.75  # largest ratio of a clearly smaller half-width
 LARGEST: Final = 25  # most coefficients for which a report makes forecasts, since these take longer with more
@@ -76,10 +71,8 @@ def _changes(
         able = [name for name in PROTOCOLS if not PROTOCOLS[name].of_organisations and name != task.protocol]
         for name in able:
             if PROTOCOLS[task.protocol].reads_models or not PROTOCOLS[name].reads_models:
-                try:
+                with suppress(UserError):
                     yield f"protocol: {name}", task.with_protocol(name), population, people
-                except UserError:
-                    continue
     yield from _tighter(task, population, people)
     if sizes:
         yield f"{_MORE_PEOPLE} times the {kind}", task, population, _MORE_PEOPLE * people
@@ -109,10 +102,8 @@ def _population(task: Task, extent: Extent | None) -> Population:
         else:
             spread = math.sqrt(variance) / max(float(column.std()), 1e-9)
             points[:, place] = np.clip(mean + spread * (column - column.mean()), -1.0, 1.0)
-    shares = typical.shares
-    return Population(
-        "released", points, shares, coefficients(task, points, shares, Effects()), typical.kind, typical.residual
-    )
+    theta = coefficients(task, points, typical.shares, Effects())
+    return replace(typical, name="released", points=points, theta=theta)
 
 
 def _tighter(task: Task, population: Population, people: int) -> Iterator[tuple[str, Task, Population, int]]:
@@ -136,16 +127,9 @@ def _tighter(task: Task, population: Population, people: int) -> Iterator[tuple[
         theta[..., place] *= half
         centre, scale = (feature.low + feature.high) / 2.0, (feature.high - feature.low) / 2.0
         ends = centre + scale * (middle - half), centre + scale * (middle + half)
-        changed = document["features"][index]
-        changed |= {"low": ends[0], "high": ends[1]}
-        for key in ("typical", "missing"):
-            changed.pop(key, None)
+        kept = {key: value for key, value in document["features"][index].items() if key not in ("typical", "missing")}
+        document["features"][index] = kept | {"low": ends[0], "high": ends[1]}
         tightened.append(f"{feature.name} ({ends[0]:.3g} to {ends[1]:.3g})")
     if tightened:
-        tight = Task.from_document(json.dumps(document).encode())
-        yield (
-            f"tighter public bounds of {', '.join(tightened)}",
-            tight,
-            replace(population, points=points, theta=theta),
-            people,
-        )
+        tight, words = Task.from_document(json.dumps(document).encode()), ", ".join(tightened)
+        yield f"tighter public bounds of {words}", tight, replace(population, points=points, theta=theta), people

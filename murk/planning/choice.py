@@ -15,8 +15,6 @@ factors c were measured with `python -m benchmarks.protocols` and hold within a 
 protocols, not to plan a study, for which the rule also accepts forecast half-widths.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -125,12 +123,11 @@ def expected_error(task: Task, protocol: str, people: int, **settings: str) -> f
 
 def _reason(task: Task, best: str, ranked: Mapping[str, float], people: int, measure: str, method: str | None) -> str:
     each = " per standard deviation of a feature" if task.features else ""
-    words = [
-        f"{best}: an expected {measure.replace(' ', '-')} of {_points(ranked[best])}{each}, with {people:,} people"
-    ]
+    what = f"an expected {measure.replace(' ', '-')} of {ranked[best]:.2g} points{each}"
+    words = [f"{best}: {what}, with {people:,} people"]
     if ranked[best] > min(ranked.values()):
         words.append("within a quarter of the least, and it asks for fewer public rows or less trust")
-    others = [f"{name} {_points(value)}" for name, value in ranked.items() if name != best]
+    others = [f"{name} {value:.2g} points" for name, value in ranked.items() if name != best]
     if others:
         words.append("others: " + ", ".join(others))
     if method is not None:
@@ -151,7 +148,3 @@ def _reason(task: Task, best: str, ranked: Mapping[str, float], people: int, mea
     if best == "moments" and task.features and task.public is None and task.target.kind != "classes":
         words.append("without public covariates people release their second moments, whose noise grows with p^2")
     return "; ".join(words)
-
-
-def _points(value: float) -> str:
-    return f"{value:.2g} points"

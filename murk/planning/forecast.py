@@ -5,10 +5,8 @@ draw, and the forecast is the median of each half-width. So it includes everythi
 noise in a curvature, a public sample's sampling error and directions hidden by noise.
 """
 
-from __future__ import annotations
-
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -114,8 +112,8 @@ def forecasts(
         drawn += 1
         rng = np.random.default_rng([seed, counts[-1] % 2**32, drawn - 1])
         own = _with_rows(task, population, rng)
-        for people, estimate in _estimates(own, population.records, counts, shares, rng):
-            by_people[people].add(own, estimate, level)
+        for people, step in zip(counts, _steps(own, population.records, counts, shares, rng), strict=True):
+            by_people[people].add(own, step, level)
     return {people: each.forecast(task, population) for people, each in by_people.items()}
 
 
@@ -123,20 +121,16 @@ class _Draws:
     """Half-widths from repeated draws of the releases of a number of people."""
 
     def __init__(self, people: int) -> None:
-        self.people = people
-        self.drawn = 0
-        self.halves: list[Floats] = []
-        self.effects: list[Floats] = []
+        self.people, self.drawn, self.why = people, 0, ""
+        self.halves, self.effects = list[Floats](), list[Floats]()
         self.names: tuple[str, ...] = ()
-        self.why = ""
 
-    def add(self, task: Task, estimate: Estimate | None, level: float) -> None:
-        """Add a draw; None if its sums have no solution."""
+    def add(self, task: Task, step: Callable[[], Estimate], level: float) -> None:
+        """Add a draw with the estimate that ``step`` returns; its sums may have no solution."""
         self.drawn += 1
-        if estimate is None:
-            return
         try:
             with plausible():
+                estimate = step()
                 halves = np.asarray(estimate.half_widths(level), dtype=np.float64)
                 effects = _effects(task, estimate, level)
         except UserError:
@@ -175,7 +169,7 @@ class _Draws:
             for known in (self.halves, self.effects)
         )
         # No effects at all are empty, not infinite.
-        stated = dict(zip(_effect_names(task), effects.tolist(), strict=True)) if len(effects) else {}
+        stated = dict(zip(of_interest(units(task)), effects.tolist(), strict=True)) if len(effects) else {}
         return Forecast(
             self.people,
             dict(zip(self.names, halves.tolist(), strict=True)),
@@ -197,22 +191,14 @@ def _with_rows(task: Task, population: Population, rng: np.random.Generator) -> 
     return task.with_public(population.points[counts > 0], counts[counts > 0])
 
 
-def _estimates(
+def _steps(
     task: Task, records: Records, counts: Sequence[int], shares: Mapping[str, float], rng: np.random.Generator
-) -> Iterator[tuple[int, Estimate | None]]:
-    """Yield each number of people with its estimate, or None if its sums have no solution."""
-    problem = problem_for(task)
+) -> Iterable[Callable[[], Estimate]]:
+    """Return for each number of people a function that makes its estimate."""
     chains = min(task.log.partitions, _MOST_CHAINS)
-    steps = part(task.protocol, "forecast").estimates(problem, records, counts, shares, chains, rng)
-    for people, step in zip(counts, steps, strict=True):
-        try:
-            with plausible():
-                estimate: Estimate | None = step()
-        except UserError:
-            raise
-        except (MurkError, np.linalg.LinAlgError):
-            estimate = None
-        yield people, estimate
+    steps: Iterable[Callable[[], Estimate]]
+    steps = part(task.protocol, "forecast").estimates(problem_for(task), records, counts, shares, chains, rng)
+    return steps
 
 
 def as_written(protocol: str, settings: Mapping[str, Any]) -> str:
@@ -226,21 +212,16 @@ def budget_words(task: Task, level: str = DEFAULT_LEVEL) -> str:
     return ", ".join(f"{name} = {value:g}" for name, value in figures.items()) or kind
 
 
-def _effect_names(task: Task) -> list[str]:
-    return of_interest(units(task))
-
-
 def _effects(task: Task, estimate: Estimate, level: float) -> Floats:
-    """Return half-widths of average effects, in the order of `_effect_names`; empty where reports have none."""
+    """Return half-widths of average effects of interest; empty where reports have none."""
     if not task.features:
         factors = [unit.factor for unit in units(task).values()]
         return np.asarray(estimate.half_widths(level) * factors, dtype=np.float64)
     reported = average_effects(task.coefficient_scale, units(task), estimate, level)
     if reported is None:
         return np.zeros(0)
-    return np.array(
-        [(reported[name]["interval"][1] - reported[name]["interval"][0]) / 2.0 for name in _effect_names(task)]
-    )
+    ends = (reported[name]["interval"] for name in of_interest(units(task)))
+    return np.array([(high - low) / 2.0 for low, high in ends])
 
 
 def _per_deviation(task: Task, population: Population, effects: Mapping[str, float]) -> dict[str, float]:
@@ -273,7 +254,7 @@ MOST: Final = 2**30
 
 
 def people_for(
-    task: Task, population: Population, within: Mapping[str | None, float], draws: int = 1, *, watched: bool = False
+    task: Task, population: Population, within: Mapping[str | None, float], *, watched: bool = False
 ) -> int | None:
     """Return the number of people needed for these half-widths of average effects per unit; None beyond a billion.
 
@@ -285,7 +266,7 @@ def people_for(
     def excess(people: int) -> float:
         """Return the largest ratio of a half-width to the wanted one."""
         level = nominal_level(people / task.tightest_at, 0.95) if watched else 0.95
-        effects = forecast(task, population, people, draws=draws, level=level).effects
+        effects = forecast(task, population, people, draws=1, level=level).effects
         wanted = {name: within.get(name, within.get(None, math.inf)) for name in names}
         return max((effects[name] / wanted[name] for name in effects if math.isfinite(wanted[name])), default=math.inf)
 

@@ -1,7 +1,5 @@
 """A plan in one line, shown when a run begins, and the words for a forecast's assumptions."""
 
-from __future__ import annotations
-
 import math
 from typing import Final
 
@@ -47,26 +45,19 @@ def rate_words(task: Task, effects: Effects, *, option: bool = True) -> str:
 
 
 def percent(share: float) -> str:
-    """Format a share as a percentage with two significant digits.
-
-    >>> percent(0.06), percent(0.5), percent(0.0123)
-    ('6%', '50%', '1.2%')
-    """
+    """Format a share as a percentage with two significant digits."""
     return f"{100.0 * share:.2g}%"
 
 
 def features_words(task: Task) -> str:
     """Return the assumptions about features in words; empty with public rows."""
-    if task.public is not None:
+    if task.public is not None or not task.features:
         return ""
     numbers = [feature for feature in task.features if not isinstance(feature, CategoryFeature)]
     stated = [feature for feature in numbers if feature.typical is not None]
-    if not task.features:
-        return ""
     if len(stated) == len(task.features):
         return "features as the task's typical ranges"
-    others = "other features" if stated else "features"
-    return f"{others} spread over their bounds"
+    return f"{'other features' if stated else 'features'} spread over their bounds"
 
 
 def what_if_rare(task: Task, effects: Effects, found: Forecast) -> str:
@@ -125,18 +116,15 @@ def outlook(task: Task, people: int, level: str = DEFAULT_LEVEL, rate: float | N
     budget = "levels drawn at random" if level == "lot" else budget_words(task, level)
     named = [name for name, points in expected.spread.items() if points <= WIDEST]
     given = ", ".join(filter(None, [rate_words(task, assumed), features_words(task)]))
+    begin, end = f"{people:,} {kind} at {budget}", f"Assumed: {given} (murk plan)"
     if not named:
-        return (
-            f"{people:,} {kind} at {budget}: hardly anything can be learned from so few. Assumed: {given} (murk plan)"
-        )
+        return f"{begin}: hardly anything can be learned from so few. {end}"
     unit, factor = ("", 1.0) if task.target.kind == "real" else (" points", 100.0)
     parts = [f"{factor * expected.effects[name]:.2g}{unit} ({unit_of[name].label})" for name in named[:_NAMED]]
     more = f" and {len(named) - _NAMED} more" if len(named) > _NAMED else ""
-    noun = "half-width of the average effect" if len(parts) == 1 else "half-widths of average effects"
-    if not task.features:
-        noun = "half-width" if len(parts) == 1 else "half-widths"
+    noun = "half-width" if len(parts) == 1 else "half-widths"
+    if task.features:
+        noun += " of the average effect" if len(parts) == 1 else " of average effects"
     about = "about" if expected.settled and draws > 1 else "roughly"
     loose = "" if expected.settled else "; they differ from run to run"
-    return (
-        f"{people:,} {kind} at {budget}: {noun} {about} {', '.join(parts)}{more}{loose}. Assumed: {given} (murk plan)"
-    )
+    return f"{begin}: {noun} {about} {', '.join(parts)}{more}{loose}. {end}"

@@ -1,10 +1,9 @@
 """A plan: forecasts over people, budgets and protocols, people needed, a recommendation and a picture."""
 
-from __future__ import annotations
-
 import io
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -61,14 +60,7 @@ class Cell:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data."""
-        return {
-            "protocol": self.protocol,
-            "people": self.people,
-            "budget": self.budget,
-            "design": self.design,
-            "forecast": None if self.forecast is None else self.forecast.to_dict(),
-            "refused": self.refused,
-        }
+        return {**vars(self), "forecast": None if self.forecast is None else self.forecast.to_dict()}
 
 
 @dataclass(frozen=True)
@@ -268,8 +260,7 @@ def _cells(
         if above:
             made[count] = replace(above[0], people=count)
     try:
-        left = [count for count in counts if count not in made]
-        if left:
+        if left := [count for count in counts if count not in made]:
             made |= forecasting.forecasts(own, design, left, draws=draws, more=False, even_unlearned=False)
     except UserError as error:
         return [Cell(name, count, factor, design.name, None, str(error)) for count in counts]
@@ -316,11 +307,9 @@ def _by_alternative(task: Task, cells: Sequence[Cell], people: int, design: Popu
 def _why_no_interval(tasks: Sequence[Task | str], population: Population) -> str:
     """Return why no protocol has an interval: too few people, or another reason."""
     for own in tasks:
-        try:
+        with suppress(UserError):
             if not isinstance(own, str) and forecasting.forecast(own, population, BEYOND, draws=1).learned:
                 return TOO_FEW
-        except UserError:
-            continue
     return "no interval by any of these protocols, however many people release"
 
 
@@ -402,16 +391,13 @@ def draw(found: Plan, form: str = "png") -> bytes:
         if not axes.get_lines():
             text = "no half-width\nof an average effect"
             axes.text(0.5, 0.5, text, transform=axes.transAxes, ha="center", color=GREY)
-        axes.set_xscale("log")
-        axes.set_xlim(found.people[0] / 1.5, found.people[-1] * 1.5)
-        axes.set_yscale("log")
+        axes.set(xscale="log", yscale="log", xlim=(found.people[0] / 1.5, found.people[-1] * 1.5), xlabel="people")
         axes.set_xticks(found.people, [f"{people:,}" for people in found.people], fontsize=8)
         axes.xaxis.set_minor_formatter("")
         axes.yaxis.set_major_formatter("{x:g}")
         axes.yaxis.set_minor_formatter("{x:g}")
         axes.tick_params(which="both", axis="y", labelsize=8)
         axes.set_title(words, fontsize=10)
-        axes.set_xlabel("people")
         axes.spines[["top", "right"]].set_visible(False)
     panels[0].set_ylabel("half-width, points per standard deviation")
     handles = {

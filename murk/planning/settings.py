@@ -1,7 +1,5 @@
 """A task from a few settings, for a plan without a task file."""
 
-from __future__ import annotations
-
 import json
 import math
 import re
@@ -95,8 +93,7 @@ def _guarantee(settings: Mapping[str, str]) -> dict[str, dict[str, float]]:
         raise UserError(
             f"--settings: {fix}: give the budget of a release by one of mu=, rho=, epsilon=, or epsilon= and delta="
         )
-    kind = {"mu": "gdp", "rho": "zcdp", "epsilon": "pure"}[given[0]]
-    return {kind: values}
+    return {{"mu": "gdp", "rho": "zcdp", "epsilon": "pure"}[given[0]]: values}
 
 
 def _number(settings: Mapping[str, str], key: str) -> float:

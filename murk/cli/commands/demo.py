@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from importlib.util import find_spec
 from pathlib import Path
 from time import monotonic, sleep
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
@@ -21,20 +21,18 @@ from murk.errors import UserError
 from murk.learners.results.numbers import number
 
 if TYPE_CHECKING:
-    from murk.demo.path import Path95
     from murk.monitoring import Monitor
     from murk.producers.populations.local_run import LocalRun
-    from murk.stream import Task
 
 _PAGE_SECONDS = 0.5
 
 
-class LivePage:
+class LivePage(ExitStack):
     """Serve the live page of a run that calls `watch` between blocks; port 0 lets the system choose."""
 
     def __init__(self, port: int) -> None:
+        super().__init__()
         self._port = port
-        self._stack = ExitStack()
         self._monitor: Monitor | None = None
         self._due = 0.0
         self.url = ""
@@ -57,20 +55,14 @@ class LivePage:
             except KeyboardInterrupt:
                 click.echo()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._stack.close()
-
     def _serve(self, run: LocalRun) -> Monitor:
         from murk.monitoring import Monitor
         from murk.monitoring.web.routes import monitor_routes
         from murk.monitoring.web.server import Server
 
         monitor = Monitor(run.log, run.task)
-        self._stack.callback(monitor.close)
-        server = self._stack.enter_context(Server(monitor_routes(monitor), port=self._port, options=("--port", "")))
+        self.callback(monitor.close)
+        server = self.enter_context(Server(monitor_routes(monitor), port=self._port, options=("--port", "")))
         self.url = server.url
         click.echo(f"Live page: {self.url}/", err=True)
         return monitor
@@ -118,23 +110,25 @@ def command(
     account and a privacy level; only privatized answers leave their (simulated) device.
     """
     from murk.demo import DATA, TASK
-    from murk.demo.path import Path95
+    from murk.demo.path import Path95, draw
+    from murk.demo.trusted import trusted_fit
     from murk.producers.populations.people import PopulationConfig
     from murk.stream import Task
+    from murk.stream.task.data.coding import is_constant
 
+    folder = Path(out)
     if web:
         from murk.cli.web_demo import serve
 
         for name in ("seed", "log_url", "page", "picture"):
             if click.get_current_context().get_parameter_source(name) is ParameterSource.COMMANDLINE:
                 raise UserError(f"--{name.removesuffix('_url')} does not go with --web: leave one of them out")
-        Path(out).mkdir(parents=True, exist_ok=True)
-        serve(Path(out), port, as_json)
+        folder.mkdir(parents=True, exist_ok=True)
+        serve(folder, port, as_json)
         return
     for module in ("statsmodels", *(["matplotlib"] if picture else [])):
         if find_spec(module) is None:
             raise UserError(f'the demonstration needs {module}: pip install "murk[demo]"', code="MURK-CLI-003")
-    folder = Path(out)
     folder.mkdir(parents=True, exist_ok=True)
     task = Task.load(TASK)
     stem = "demo" if seed is None else f"demo-{seed}"
@@ -161,32 +155,18 @@ def command(
         # No consent needed: these records are public already.
         agree = asking(url, str(DATA), simulated=seed is not None, agreed=True)
         report = execute(task, crowd, url, folder / f"{stem}.ledger.db", agree, quiet=as_json, watch=watch)
-        _compare(report, task, folder, stem, url, path, picture=picture, as_json=as_json)
-        if not as_json:
-            live.stay()
-
-
-def _compare(
-    report: dict[str, Any], task: Task, folder: Path, stem: str, url: str, path: Path95, *, picture: bool, as_json: bool
-) -> None:
-    from murk.demo import DATA
-    from murk.demo.trusted import trusted_fit
-
-    trusted = trusted_fit(task, DATA)
-    report["trusted"] = trusted
-    if picture:
-        from murk.demo.path import draw
-        from murk.stream.task.data.coding import is_constant
-
-        coding = task.coding
-        names = [name for name in coding.names if not is_constant(name)]
-        units = dict(zip(coding.names, coding.unit_factors.tolist(), strict=True))
-        labels = dict(zip(coding.names, coding.unit_labels, strict=True))
-        report["picture"] = str(draw(folder / f"{stem}.png", path.points, names, labels, units, trusted))
-    if as_json:
-        print_json(report)
-    else:
+        trusted = report["trusted"] = trusted_fit(task, DATA)
+        if picture:
+            coding = task.coding
+            names = [name for name in coding.names if not is_constant(name)]
+            units = dict(zip(coding.names, coding.unit_factors.tolist(), strict=True))
+            labels = dict(zip(coding.names, coding.unit_labels, strict=True))
+            report["picture"] = str(draw(folder / f"{stem}.png", path.points, names, labels, units, trusted))
+        if as_json:
+            print_json(report)
+            return
         _print(report, folder, stem, url)
+        live.stay()
 
 
 def _print(report: dict[str, Any], folder: Path, stem: str, url: str) -> None:
@@ -201,14 +181,8 @@ def _print(report: dict[str, Any], folder: Path, stem: str, url: str) -> None:
         raw = report["trusted"][name]
         factor = unit["value"] / report["coefficients"][name]
         own = number(math.exp(unit["value"])), _range(unit["interval"])
-        rows.append(
-            [
-                unit["unit"],
-                *own,
-                number(math.exp(raw["value"] * factor)),
-                _range([raw["low"] * factor, raw["high"] * factor]),
-            ]
-        )
+        trusted = number(math.exp(raw["value"] * factor)), _range([raw["low"] * factor, raw["high"] * factor])
+        rows.append([unit["unit"], *own, *trusted])
     columns = ["", "learned privately", "95% interval", "trusted server", "95% interval"]
     table("Odds ratio of a third child", columns, rows)
     click.echo("The trusted server's fit was computed from the raw records, for comparison only.")

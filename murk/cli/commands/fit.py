@@ -12,9 +12,8 @@ import click
 from murk.cli.interrupts import between_steps
 from murk.cli.logs import logging_options, say, start_logging
 from murk.cli.metrics import learner_metrics, metrics_port
-from murk.cli.options import as_json, existing_log
+from murk.cli.options import as_json, estimates, existing_log
 from murk.cli.output import print_json, progress
-from murk.cli.report import print_result
 
 if TYPE_CHECKING:
     from murk.learners.models.fit import ModelProblem
@@ -29,14 +28,7 @@ _PAUSE = 0.05  # seconds between two looks at a log while nothing arrives
 @click.argument("model_paths", metavar="MODEL...", nargs=-1, required=True, type=click.Path())
 @existing_log
 @click.option("--follow", is_flag=True, help="Continue with new releases until stopped.")
-@click.option(
-    "--estimates",
-    type=click.FloatRange(0),
-    default=10.0,
-    show_default=True,
-    metavar="SECONDS",
-    help="Least time between published estimates, if the log has a topic for them; 0: never.",
-)
+@estimates
 @metrics_port("Serve this process's health and Prometheus metrics on port N (one model).")
 @logging_options
 @as_json
@@ -59,10 +51,12 @@ def command(
     from collections.abc import Callable
 
     from murk.cli.estimates import publisher
+    from murk.cli.report import print_result
     from murk.errors import UserError
     from murk.learners.models.fit import models_of, open_fittings
 
     models = models_of(list(model_paths))
+    names = [model.name for model in models]
     if metrics_port is not None and len(models) > 1:
         raise UserError("--metrics-port serves one model: fit each with a process of its own")
     start_logging(max(verbose, int(as_json)), log_json)
@@ -76,7 +70,7 @@ def command(
         first = fittings[0]
         refresh = stack.enter_context(learner_metrics(metrics_port, metrics_host, first.problem.task, first.pool))
         ends = first.log.ends()
-        title = f"{', '.join(model.name for model in models)}: learned"
+        title = f"{', '.join(names)}: learned"
         with (
             progress(title, None, quiet=as_json or log_json) as tick,
             between_steps() as asked,
@@ -91,10 +85,9 @@ def command(
                     time.sleep(_PAUSE)
             if asked():
                 say("stopped", INFO)
-        names = [model.name for model in models]
         found = [fitting.report(names, seconds=time.monotonic() - start) for fitting in fittings]
     if as_json:
         print_json(found[0] if len(found) == 1 else {"models": {each["task"]: each for each in found}})
         return
     for each in found:
-        print_result(each)
+        print_result(each, as_json=False)

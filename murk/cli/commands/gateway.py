@@ -16,7 +16,6 @@ from murk.cli.logs import logging_options, say, start_logging
 from murk.cli.metrics import gateway_metrics, metrics_port
 from murk.cli.options import begin_on, existing_log, listening, wait_for_task
 from murk.cli.output import address_as_json, print_address
-from murk.cli.shuffling import shuffling_thread
 from murk.errors import UserError
 
 if TYPE_CHECKING:
@@ -121,6 +120,7 @@ def command(
 
     With --shuffle it is the shuffler of a small deployment, too: --log is then the intake, which nobody else may read.
     """
+    from murk.cli.shuffling import shuffling_thread
     from murk.gateway.app import Settings
     from murk.gateway.oblivious import ObliviousKeys
     from murk.gateway.server import Gateway

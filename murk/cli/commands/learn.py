@@ -5,27 +5,25 @@ from __future__ import annotations
 import gc
 import time
 from contextlib import ExitStack, suppress
+from functools import partial
 from logging import INFO
 from typing import TYPE_CHECKING
 
 import click
 
-from murk.cli.estimates import publisher
 from murk.cli.interrupts import between_steps
 from murk.cli.logs import logging_options, say, start_logging
 from murk.cli.metrics import learner_metrics, metrics_port
-from murk.cli.options import as_json, begin_on, existing_log, wait_for_task
-from murk.cli.output import print_json, progress
-from murk.cli.report import brief, print_result
+from murk.cli.options import as_json, begin_on, estimates, existing_log, idle, wait_for_task
+from murk.cli.output import progress
+from murk.errors import UserError
 
 if TYPE_CHECKING:
     from murk.stream import Task
     from murk.stream.log.base import Log, Membership
 
-_SHORTEST, _LONGEST = 0.005, 0.2
-"""Bounds of the pause while nothing arrives, in seconds."""
-MOST_DESCRIPTORS = 65_536
-"""Limit of file descriptors that a learner requests; it needs about ten per chain."""
+_SHORTEST, _LONGEST = 0.005, 0.2  # bounds of the pause while nothing arrives, in seconds
+MOST_DESCRIPTORS = 65_536  # limit of file descriptors that a learner requests; it needs about ten per chain
 COLLECT = (100_000, 20, 100)
 """Thresholds of Python's garbage collector, which would otherwise scan thousands of short-lived messages repeatedly."""
 
@@ -39,22 +37,13 @@ COLLECT = (100_000, 20, 100)
     multiple=True,
     help="Learn this chain regardless of other learners; may be repeated.  [default: all assigned chains]",
 )
-@click.option(
-    "--idle", type=click.FloatRange(0), metavar="SECONDS", help="Stop when nothing has arrived for this long."
-)
+@idle
 @click.option(
     "--name",
     metavar="NAME",
     help="Name by which a restarted learner gets its chains again (Kafka).  [default: the host name and a number]",
 )
-@click.option(
-    "--estimates",
-    type=click.FloatRange(0),
-    default=10.0,
-    show_default=True,
-    metavar="SECONDS",
-    help="Least time between published estimates, if the log has a topic for them; 0: never.",
-)
+@estimates
 @wait_for_task
 @metrics_port("Serve this process's health and Prometheus metrics on port N.")
 @logging_options
@@ -77,7 +66,8 @@ def command(
     On Kafka, learners on any number of machines share a log's chains. On a log in a file, and with --chain, a learner
     takes over the chain from one that started earlier.
     """
-    from murk.errors import UserError
+    from murk.cli.estimates import publisher
+    from murk.cli.report import brief, print_result
     from murk.learners.problem import problem_for
     from murk.learners.results.report import report_log
     from murk.planning.advice import advise
@@ -101,22 +91,14 @@ def command(
         log, task, membership = begin_on(log_url, join, wait=wait)
         stack.enter_context(log)
         problem = problem_for(task)
-        team = stack.enter_context(
-            WorkerPool(
-                log,
-                task,
-                problem.engine,
-                membership,
-                estimates=lambda: publisher(log, task, problem, estimates),
-            )
-        )
-
+        published = partial(publisher, log, task, problem, estimates)
+        team = stack.enter_context(WorkerPool(log, task, problem.engine, membership, estimates=published))
         refresh = stack.enter_context(learner_metrics(metrics_port, metrics_host, task, team))
 
         def now() -> str:
-            engines = [team.learners[chain] for chain in sorted(team.learners)]
             if team.trouble is not None:
                 return team.trouble
+            engines = [team.learners[chain] for chain in sorted(team.learners)]
             if not engines:
                 return "no chain is assigned to this process: other learners have them all"
             return brief(task, problem.estimate(engines), engines)
@@ -143,10 +125,7 @@ def command(
             if asked():
                 say("stopped", INFO)
         found = report_log(task, log, seconds=time.monotonic() - start, advise=advise, live=True)
-    if as_json:
-        print_json(found)
-    else:
-        print_result(found)
+    print_result(found, as_json=as_json)
 
 
 def _raise_descriptor_limit() -> None:

@@ -16,7 +16,7 @@ from murk.learners.results.numbers import many
 if TYPE_CHECKING:
     from murk.producers import Ledger
     from murk.producers.ledger.names import Key
-    from murk.producers.ledger.statements import Account, LevelAccount, TaskAccount
+    from murk.producers.ledger.statements import Account, LevelAccount
 
 
 @click.command("ledger")
@@ -168,7 +168,9 @@ def _withdraw(
         question = f"{unknown}Withdraw from {scope}? Waiting releases are deleted and nothing more is released."
         click.confirm(f"{question} This cannot be undone.", abort=True, err=True)
     purged = sum(ledger.withdraw(key, task_hash=each, source=source) for each in tasks)
-    day = _withdrawn_on(ledger.account(key, source=source), task)
+    account = ledger.account(key, source=source)
+    withdrawn = [account] if task is None else [each for each in account.tasks if each.name == task]
+    day = _day(withdrawn[0].withdrawn_on) if withdrawn else None
     words = (
         f"Withdrawn from {scope}{f', on {day}' if day else ''}. {purged} release(s) that waited in the outbox "
         f"{'is' if purged == 1 else 'are'} deleted{_PERHAPS if purged else ''}."
@@ -185,12 +187,6 @@ def terminal() -> bool:
     return sys.stdin.isatty()
 
 
-def _withdrawn_on(account: Account, task: str | None) -> str | None:
-    if task is None:
-        return _day(account.withdrawn_on)
-    return next((_day(each.withdrawn_on) for each in account.tasks if each.name == task), None)
-
-
 def _document(account: Account, receipt: dict[str, Any] | None) -> dict[str, Any]:
     return {
         "withdrawn": account.withdrawn,
@@ -199,20 +195,19 @@ def _document(account: Account, receipt: dict[str, Any] | None) -> dict[str, Any
         "receipt": receipt,
         "guarantee": None if account.guarantee is None else account.guarantee.to_dict(),
         "caps": [cap.to_dict() for cap in account.caps],
-        "tasks": [_task(task) for task in account.tasks],
+        "tasks": [
+            {
+                "task": task.name,
+                "simulated": task.simulated,
+                "withdrawn": task.withdrawn,
+                "withdrawn_on": _day(task.withdrawn_on),
+                "windows": None if task.windows is None else asdict(task.windows),
+                "caps": [{"level": cap.level or None, **cap.to_dict()} for cap in task.caps],
+                "levels": [_level(level) for level in task.levels],
+            }
+            for task in account.tasks
+        ],
         "words": account.describe(),
-    }
-
-
-def _task(task: TaskAccount) -> dict[str, Any]:
-    return {
-        "task": task.name,
-        "simulated": task.simulated,
-        "withdrawn": task.withdrawn,
-        "withdrawn_on": _day(task.withdrawn_on),
-        "windows": None if task.windows is None else asdict(task.windows),
-        "caps": [{"level": cap.level or None, **cap.to_dict()} for cap in task.caps],
-        "levels": [_level(level) for level in task.levels],
     }
 
 

@@ -98,6 +98,7 @@ def command(
     from murk.monitoring.web.server import Hosts, Server
     from murk.monitoring.web.task_routes import TaskRoutes
     from murk.stream import Task, open_log
+    from murk.stream.task.task import check_task_change
 
     start_logging(verbose, log_json)
     # Report invalid names and references before waiting for a log.
@@ -112,7 +113,9 @@ def command(
 
     def make(log: Log, carried: Task) -> Monitor:
         if carried.name in expected:
-            _compare(expected[carried.name], carried, log.url)
+            # The file does not contain the public covariates.
+            own = expected[carried.name].with_defaults_of(carried).without_public().with_simulated(carried.simulated)
+            check_task_change(log.url, carried.without_public().document(), own.document())
         again, patience = partial(open_log, log.url, create=False), max(60.0, 10.0 * interval)
         return Monitor(log, carried, reopen=again, patience=patience, **figures.of(carried))
 
@@ -248,11 +251,3 @@ def _watch(tasks: TaskMonitors, urls: Sequence[str]) -> None:
                 say(f"{name}: cannot read the log: {now[name]}")
         before = now
         time.sleep(pause)
-
-
-def _compare(task: Task, carried: Task, url: str) -> None:
-    from murk.stream.task.task import check_task_change
-
-    # The file does not contain the public covariates.
-    expected = task.with_defaults_of(carried).without_public().with_simulated(carried.simulated)
-    check_task_change(url, carried.without_public().document(), expected.document())

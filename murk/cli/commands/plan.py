@@ -6,7 +6,7 @@ import itertools
 import math
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from importlib.util import find_spec
 from operator import itemgetter
 from pathlib import Path
@@ -17,7 +17,6 @@ import click
 from murk._files import check_place, write_whole
 from murk.cli.options import as_json
 from murk.cli.output import paragraph, print_json, progress, table
-from murk.cli.report import promises
 from murk.errors import UserError
 from murk.learners.results.numbers import NOT_LEARNED, TOO_WIDE
 
@@ -108,6 +107,7 @@ def command(
     The forecast simulates the sums of an assumed population's releases and runs each protocol's estimator on them. It
     reads nobody's record: the population is that of public covariates, or a typical and a hard one within the bounds.
     """
+    from murk.cli.report import promises
     from murk.learners.core.design import Effects, effect_of
     from murk.learners.estimates.units import units
     from murk.planning.plan import FACTORS, PEOPLE, plan, size
@@ -170,6 +170,8 @@ def _task(path: str | None, settings: str | None) -> Task:
 
 
 def _show(found: Plan, assumed: Effects, *, asked: bool) -> None:
+    from murk.cli.report import promises
+
     paragraph(_assumptions(found, assumed))
     if found.off:
         paragraph(found.off)
@@ -228,8 +230,12 @@ def _own_table(found: Plan) -> tuple[str, list[str], list[list[str]]]:
     for people in found.people:
         for budget, words in found.budgets.items():
             cells = [found.cell(task.protocol, people, budget, design.name) for design in found.designs]
-            forecasts = [None if cell is None else cell.forecast for cell in cells]
-            rows.append([f"{people:,} at {words}", *(_in_units(forecasts, name, points) for name in columns)])
+            row = [f"{people:,} at {words}"]
+            for name in columns:
+                # The first population, and in brackets the second: the hard one.
+                first, *hard = (_half_width(None if cell is None else cell.forecast, name, points) for cell in cells)
+                row.append(f"{first} ({hard[0]})" if hard else first)
+            rows.append(row)
     of = "average effects" if task.features else "mean" if task.target.kind == "real" else "shares"
     of = of if _has_effects(found) else "coefficients in coded units, with features from -1 to 1"
     if points == 100.0:
@@ -263,12 +269,6 @@ def _features(found: Plan) -> tuple[list[str], list[str], float]:
     return names, [found.units[name] for name in names], 1.0 if found.task.target.kind == "real" else 100.0
 
 
-def _in_units(forecasts: Sequence[Forecast | None], name: str, points: float) -> str:
-    """Format the half-width for the first population, with that for the second (the hard one) in brackets."""
-    halves = [_half_width(forecast, name, points) for forecast in forecasts]
-    return halves[0] if len(halves) == 1 else f"{halves[0]} ({halves[1]})"
-
-
 def _half_width(forecast: Forecast | None, name: str, points: float) -> str:
     if forecast is None:
         return "-"
@@ -279,7 +279,7 @@ def _half_width(forecast: Forecast | None, name: str, points: float) -> str:
         half, points = max(own, default=math.inf), 1.0
     # An interval wider than all probabilities carries no information, even for a rare category.
     widest = math.inf if points == 100.0 and half > 1.0 else forecast.spread.get(name, half)
-    return _cell(forecast, min(widest, 1e300), _rounded(points * half))
+    return _cell(forecast, min(widest, 1e300), points * half)
 
 
 def _comparison(found: Plan) -> tuple[str, list[str], list[list[str]]]:
@@ -293,22 +293,18 @@ def _comparison(found: Plan) -> tuple[str, list[str], list[list[str]]]:
 
 
 def _compared(cell: Cell | None) -> str:
-    if cell is None or cell.forecast is None or not (cell.forecast.effects or not cell.forecast.learned):
+    if cell is None or cell.forecast is None or cell.without_effects:
         return "-"
-    return _cell(cell.forecast, cell.points, _rounded(cell.points))
+    return _cell(cell.forecast, cell.points, cell.points)
 
 
-def _rounded(value: float) -> str:
-    """Round to two digits, the precision of a forecast."""
-    return f"{float(f'{value:.2g}'):,.10g}"
-
-
-def _cell(forecast: Forecast, points: float, words: str) -> str:
-    """Format a half-width for the table; words where nothing is learned."""
+def _cell(forecast: Forecast, points: float, half: float) -> str:
+    """Format a half-width, rounded to two digits, the precision of a forecast; words where nothing is learned."""
     from murk.planning.forecast import WIDEST
 
     if not math.isfinite(points):
         return NOT_LEARNED
+    words = f"{float(f'{half:.2g}'):,.10g}"
     return TOO_WIDE if points > WIDEST else words if forecast.settled else f"~{words}"
 
 

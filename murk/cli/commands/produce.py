@@ -12,7 +12,6 @@ from murk.cli.logs import logging_options, start_logging
 from murk.cli.metrics import metrics_port, people_metrics
 from murk.cli.options import as_json, asking, level_or_budget, patiently, population
 from murk.cli.output import print_json, progress
-from murk.cli.report import print_accounts, print_check, print_labels, print_windows, say_notice
 
 if TYPE_CHECKING:
     from murk.privacy import Guarantee
@@ -59,6 +58,7 @@ def command(
     For gradients and scores, people wait until learners have published a recent model. With `protocol: sketch`,
     organisations release windows of records.
     """
+    from murk.cli.report import print_accounts, print_check, print_labels, print_windows, say_notice
     from murk.learners.problem import interactive_of
     from murk.producers import Policy
     from murk.producers.populations.ledger_places import default_ledger

@@ -12,8 +12,7 @@ import click
 
 from murk.cli.commands.learn import COLLECT
 from murk.cli.options import as_json, asking, level_or_budget, population
-from murk.cli.output import print_json, progress
-from murk.cli.report import brief, print_check, print_result, say_notice
+from murk.cli.output import progress
 
 if TYPE_CHECKING:
     from murk.privacy import Guarantee
@@ -48,6 +47,7 @@ def command(
     Every record is privatized on its person's simulated device, debited to their account, sent through the log and
     learned. With `protocol: sketch`, organisations release windows of records. The same command resumes a killed run.
     """
+    from murk.cli.report import print_check, print_result
     from murk.producers.populations.ledger_places import default_ledger
     from murk.producers.populations.people import PopulationConfig
     from murk.stream import Task
@@ -61,10 +61,7 @@ def command(
     agree = asking(log_url, source, simulated=seed is not None, agreed=make_public)
     accounts = ledger or default_ledger(source, task.name, simulated=seed is not None)
     found = execute(task, crowd, log_url, accounts, agree, block=block, quiet=as_json, lifetime=lifetime, rate=rate)
-    if as_json:
-        print_json(found)
-    else:
-        print_result(found)
+    print_result(found, as_json=as_json)
 
 
 def execute(
@@ -81,6 +78,7 @@ def execute(
     rate: float | None = None,
 ) -> dict[str, Any]:
     """Run to the end, showing progress, and return the report."""
+    from murk.cli.report import brief, say_notice
     from murk.producers import Policy
     from murk.producers.populations.local_run import LocalRun, report_run
 

@@ -6,21 +6,18 @@ import time
 from contextlib import ExitStack, suppress
 from dataclasses import asdict
 from logging import INFO
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from murk.cli.interrupts import between_steps
 from murk.cli.logs import logging_options, say, start_logging
 from murk.cli.metrics import metrics_port, shuffler_metrics
-from murk.cli.options import as_json, wait_for_task
+from murk.cli.options import as_json, idle, wait_for_task
 from murk.cli.output import print_json, progress
-from murk.cli.shuffling import shuffling
 
 if TYPE_CHECKING:
-    from murk.cli.shuffling import Shuffling
     from murk.shuffler.shuffler import Totals
-    from murk.stream import Task
 
 
 @click.command("shuffle")
@@ -42,9 +39,7 @@ if TYPE_CHECKING:
 @click.option(
     "--replace", is_flag=True, help="Take over from a shuffler whose store is lost; give up what waits there."
 )
-@click.option(
-    "--idle", type=click.FloatRange(0), metavar="SECONDS", help="Stop when nothing has arrived for this long."
-)
+@idle
 @click.option(
     "--patience",
     type=click.FloatRange(0),
@@ -76,6 +71,9 @@ def command(
     Each crowd is in a random order, with new ids and one time. A crowd that is not complete within the task's
     shuffle.patience is dropped. Whoever runs this command knows who released what.
     """
+    from murk.cli.shuffling import shuffling
+    from murk.learners.results.numbers import many
+
     # With --json, nothing else shows progress.
     start_logging(max(verbose, int(as_json)), log_json)
     with ExitStack() as stack:
@@ -83,6 +81,8 @@ def command(
             shuffling(from_url, to_url, store_path, replace=replace, patience=patience, wait=wait)
         )
         task = running.task
+        assert task.shuffle is not None
+        crowd = task.shuffle.crowd
         update = stack.enter_context(shuffler_metrics(metrics_port, metrics_host, running))
         start = last = time.monotonic()
         shown = 0.0
@@ -94,30 +94,22 @@ def command(
                         last = moment
                     update()
                     if not (as_json or log_json) and moment - shown > 0.2:
-                        tick(running.totals.released, running.trouble or _words(running.totals, task))
+                        tick(running.totals.released, running.trouble or _words(running.totals, crowd))
                         shown = moment
             if asked():
                 say("stopped", INFO)
-    from murk.learners.results.numbers import many
-
     totals = running.totals
-    found = _report(running, time.monotonic() - start)
+    urls = dict(zip(("from", "to"), running.urls, strict=True))
+    found = {"task": task.name, **urls, "store": str(running.store), "crowd": crowd, **asdict(totals)}
+    found["seconds"] = time.monotonic() - start
     if as_json:
         print_json(found)
         return
-    click.echo(f"{task.name}: {totals.released:,} releases in {many(totals.crowds, 'crowd')}; {_words(totals, task)}")
+    click.echo(f"{task.name}: {totals.released:,} releases in {many(totals.crowds, 'crowd')}; {_words(totals, crowd)}")
     if totals.duplicates or totals.refused:
         refused = ", ".join(f"{count:,} {reason}" for reason, count in totals.refused.items())
         click.echo(f"removed before counting: {totals.duplicates:,} duplicates{', ' * bool(refused)}{refused}")
 
 
-def _words(totals: Totals, task: Task) -> str:
-    assert task.shuffle is not None
-    return f"{totals.waiting:,} wait for a crowd of {task.shuffle.crowd:,}, {totals.dropped:,} dropped"
-
-
-def _report(running: Shuffling, seconds: float) -> dict[str, Any]:
-    assert running.task.shuffle is not None
-    places = dict(zip(("from", "to"), running.urls, strict=True)) | {"store": str(running.store)}
-    crowd = {"crowd": running.task.shuffle.crowd}
-    return {"task": running.task.name, **places, **crowd, **asdict(running.totals), "seconds": seconds}
+def _words(totals: Totals, crowd: int) -> str:
+    return f"{totals.waiting:,} wait for a crowd of {crowd:,}, {totals.dropped:,} dropped"

@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING
 import click
 
 from murk.cli.options import as_json, existing_log, open_existing
-from murk.cli.output import print_json
-from murk.cli.report import print_result
 
 if TYPE_CHECKING:
     from murk.learners.estimates.looks import Valid
@@ -33,6 +31,7 @@ if TYPE_CHECKING:
 @as_json
 def command(log_url: str, looks: Valid | None, at: tuple[str, ...], as_json: bool) -> None:
     """Show a log's contents and what was learned from it, without changing anything."""
+    from murk.cli.report import print_result
     from murk.learners.results.report import report_log
     from murk.planning.advice import advise
 
@@ -41,10 +40,8 @@ def command(log_url: str, looks: Valid | None, at: tuple[str, ...], as_json: boo
     with log:
         chains = task.log.partitions
         found = report_log(task, log, chains=chains, history=as_json, advise=advise, live=True, looks=looks, at=record)
-    if as_json:
-        print_json(found)
-    else:
-        print_result(found)
+    print_result(found, as_json=as_json)
+    if not as_json:
         click.echo(f"{found['lag']:,} messages on the log wait to be learned")
 
 

@@ -19,6 +19,7 @@ _ONE_COPY = (
     "--replication 3, or reassign their partitions with Kafka's own tools"
 )
 _STORED = "the task is stored in the log: devices and learners may begin"
+_LATER = "is announced by `murk produce`, which sets its public sample aside"
 
 
 @click.command("topics")
@@ -94,6 +95,7 @@ def _set_up(
     from murk.learners.problem import problem_for
     from murk.learners.results.report import cost_of_forgetting
     from murk.producers.populations.file_work import check_public, constant_in_public
+    from murk.stream import open_log
     from murk.stream.task.task import Disclosure
 
     on_kafka = log_url.startswith("kafka:")
@@ -107,10 +109,16 @@ def _set_up(
     waiting = task.public is not None and task.public.set_aside is not None
     if not on_kafka:
         if waiting:
-            raise UserError(
-                f"the task {task.name!r} is announced by `murk produce`, which sets its public sample aside"
-            )
-        _announce_on_file(task, log_url, make_public, as_json=as_json)
+            raise UserError(f"the task {task.name!r} {_LATER}")
+        with open_log(log_url) as log:
+            if log.document() is None and (disclosure := Disclosure.of(task)) is not None:
+                asking(log_url, simulated=simulated, agreed=make_public)(disclosure)
+            log.register_task(task.document())
+        if as_json:
+            nothing: dict[str, list[str]] = {"created": [], "problems": [], "warnings": []}
+            print_json({"task": task.name, "log": log_url, **nothing, "announced": True, "simulated": simulated})
+        else:
+            click.echo(f"{log_url}: {_STORED}")
         return True
     from murk.stream.log.kafka.log import TopicSetup
 
@@ -121,8 +129,7 @@ def _set_up(
         problems = setup.problems()
         announced = setup.announced()
         if not check and not problems and not waiting:
-            disclosure = None if announced else Disclosure.of(task)
-            if disclosure is not None:
+            if not announced and (disclosure := Disclosure.of(task)) is not None:
                 asking(setup.url, simulated=simulated, agreed=make_public)(disclosure)
             setup.register_task()
             announced = setup.announced()
@@ -145,21 +152,5 @@ def _set_up(
             if announced:
                 click.echo(_STORED)
             elif waiting:
-                click.echo("the task is announced by `murk produce`, which sets its public sample aside")
+                click.echo(f"the task {_LATER}")
     return not problems
-
-
-def _announce_on_file(task: Task, url: str, agreed: int | None, *, as_json: bool) -> None:
-    """Register the task on a log in a file, which is made if it is not there."""
-    from murk.stream import open_log
-    from murk.stream.task.task import Disclosure
-
-    with open_log(url) as log:
-        if log.document() is None and (disclosure := Disclosure.of(task)) is not None:
-            asking(url, simulated=task.simulated, agreed=agreed)(disclosure)
-        log.register_task(task.document())
-    if as_json:
-        found = {"task": task.name, "log": url, "created": [], "problems": [], "warnings": []}
-        print_json({**found, "announced": True, "simulated": task.simulated})
-    else:
-        click.echo(f"{url}: {_STORED}")

@@ -1,16 +1,11 @@
 """The demonstration in a browser: a question for visitors, its page, and made-up people who answer with them."""
 
-from __future__ import annotations
-
 import random
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from murk.learners.estimates.units import units
-
-if TYPE_CHECKING:
-    from murk.stream import Task
+from murk.stream import Task
 
 TASK = Path(str(files(__name__))) / "rested.yaml"
 PAGE = Path(str(files(__name__))) / "page"

@@ -1,18 +1,14 @@
-"""Alerts and recording rules, from which Prometheus' rule file is generated.
-
-Alerts concern tasks and chains, never people. Each links to its page of the runbook (`murk.monitoring.web.routes`).
-"""
+"""Alerts and recording rules for Prometheus' rule file; they concern tasks and chains, never people."""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, Literal
 
 from murk.learners.estimates.drift import FALSE_ALARM
 from murk.monitoring.metrics.exporter import LEARNED
 
-MONITOR_JOB: Final = "murk-monitor"
-"""Prometheus' name for the job that scrapes the monitor."""
-RUNBOOK: Final = "/runbook"
-"""Path of the runbook on the monitor."""
+MONITOR_JOB: Final = "murk-monitor"  # Prometheus' name for the job that scrapes the monitor
+RUNBOOK: Final = "/runbook"  # path of the runbook on the monitor
 SHARE_DEAD: Final = 0.05
 SHARE_REFUSED: Final = 0.25
 SHARE_STALE: Final = 0.02
@@ -20,8 +16,7 @@ SHARE_LEFT_OUT: Final = 0.01
 SECONDS_BEHIND: Final = 60
 WIDER: Final = 2.5
 LOWER: Final = 0.1
-FEW: Final = 100
-"""Counts below which a share or a lag is not meaningful."""
+FEW: Final = 100  # counts below which a share or a lag is not meaningful
 COUNT: Final = "task:murk_estimate_releases:max"
 SCALED_ERROR: Final = "task:murk_estimated_error:law"
 RECORDED: Final = {
@@ -36,11 +31,11 @@ RECORDED: Final = {
 class Alert:
     """An alert of Prometheus."""
 
-    name: str  # CamelCase name that begins with Murk
-    wait: str  # how long ``expr`` must hold
     # ``critical``: learning has stopped or cannot be observed. ``warning``: the situation gets worse by itself.
     # ``info``: not urgent.
     severity: Literal["critical", "warning", "info"]
+    name: str  # CamelCase name that begins with Murk
+    wait: str  # how long ``expr`` must hold
     anchor: str  # anchor of its section in ``docs/recover.md``
     expr: str  # expression; the alert is raised for every resulting series
     summary: str  # problem in one line
@@ -61,31 +56,30 @@ _LEFT_OUT: Final = "sum by (task) (max by (task, partition) (increase(murk_refus
 _LEARNED_LONG: Final = _LEARNED.replace("[5m]", "[15m]")
 _VERSION: Final = "avg by (task) (max by (task, partition) (murk_model_version))"
 
+_critical, _warning, _info = partial(Alert, "critical"), partial(Alert, "warning"), partial(Alert, "info")
+
 ALERTS: Final = (
-    Alert(
+    _critical(
         "MurkMonitorDown",
         "1m",
-        "critical",
         "the-monitor-is-down",
         f'up{{job="{MONITOR_JOB}"}} == 0 or absent(up{{job="{MONITOR_JOB}"}})',
         "The monitor of a task cannot be scraped",
         "While the monitor is down, the task cannot be observed; learning continues. Look at the monitor's log, "
         "restart it (it has no state and loses nothing), and check Prometheus' targets.",
     ),
-    Alert(
+    _critical(
         "MurkLogUnreachable",
         "1m",
-        "critical",
         "the-log-cannot-be-reached",
         "max by (task) (murk_log_reachable) == 0",
         "The monitor of {{ $labels.task }} cannot read the log",
         "All other figures are frozen. Check the broker (or the log's file and its disk), the network, and the "
         "monitor's credentials; /healthz of the monitor names the problem. Devices keep their releases meanwhile.",
     ),
-    Alert(
+    _critical(
         "MurkNoProgress",
         "5m",
-        "critical",
         "a-chain-makes-no-progress",
         f"{_LAG} > 0 and on (task, partition) max by (task, partition) (changes(murk_model_version[5m])) == 0"
         # While the log cannot be read, both figures are frozen; MurkLogUnreachable covers that.
@@ -95,20 +89,18 @@ ALERTS: Final = (
         "owner), read its log for an error (a recreated log, a damaged state), and start another learner. If "
         "MurkNothingLearned is raised, too, a learner works but refuses all that it reads.",
     ),
-    Alert(
+    _critical(
         "MurkNothingLearned",
         "5m",
-        "critical",
         "nothing-is-learned",
         f"{_READ_RATE} > 0 and on (task) {_LEARNED} == 0",
         "Messages for {{ $labels.task }} are read, but none is learned",
         "All messages are duplicates or dead letters. See `murk dead-letters` for the reasons: most often devices use "
         "another version of the task, or simulated releases are sent to a real log.",
     ),
-    Alert(
+    _warning(
         "MurkLag",
         "10m",
-        "warning",
         "learners-lag-behind",
         # Exclude bursts and replays that are being processed: the lag must be long and not falling.
         f"sum by (task) ({_LAG}) > {FEW}"
@@ -118,10 +110,9 @@ ALERTS: Final = (
         "{{ $value }} messages wait. Start more learners, at most one per chain, or look for a slow one. With protocol "
         "gradients, releases become stale meanwhile, and the stalest become dead letters.",
     ),
-    Alert(
+    _warning(
         "MurkDeadLetters",
         "5m",
-        "warning",
         "many-dead-letters",
         f"{_DEAD} / on (task) {_READ} > {SHARE_DEAD} and on (task) {_DEAD} > 10",
         "{{ $value | humanizePercentage }} of the messages for {{ $labels.task }} cannot be learned",
@@ -129,20 +120,18 @@ ALERTS: Final = (
         "'stale': learners or devices are slow; 'wrong-task' or 'level': devices use another task; 'malformed' or "
         "'schema': a broken or hostile sender.",
     ),
-    Alert(
+    _info(
         "MurkRefusals",
         "15m",
-        "info",
         "ledgers-refuse-releases",
         f"{_REFUSED} > on (task) {SHARE_REFUSED} * {_READ} and on (task) {_REFUSED} > 10",
         "Ledgers refuse many releases for {{ $labels.task }}: {{ $value | humanize }} in 15 minutes",
         "People have spent their caps or have withdrawn. This is intended: do not raise caps to silence the alert. "
         "Expect fewer releases, ask other people to take part, or end the task.",
     ),
-    Alert(
+    _info(
         "MurkIntervalNotShrinking",
         "15m",
-        "info",
         "intervals-do-not-shrink",
         # Error times root of count against its own lower tenth over a week: once the error stops falling, this passes
         # 2.5 when the count has grown 6.25 times. Random scaling fluctuates: by its limit distribution this is above
@@ -154,10 +143,9 @@ ALERTS: Final = (
         "Look at the model dashboard for a parameter that drifts (people have changed: begin a new task) or growing "
         "staleness (gradients are old), and at the privacy dashboard for stronger levels, which widen intervals.",
     ),
-    Alert(
+    _warning(
         "MurkModelChanged",
         "1m",
-        "warning",
         "the-model-has-changed",
         # The false-alarm probability holds over the stream's whole life, so no long wait is needed.
         f"min by (task) (murk_drift_p_value) <= {FALSE_ALARM}",
@@ -166,10 +154,9 @@ ALERTS: Final = (
         "its whole life. The estimate averages both. `murk status` shows since when and which coefficients. Begin a "
         "new task, or one that forgets (`forget: N`, protocol scores). A change of participants looks the same.",
     ),
-    Alert(
+    _info(
         "MurkEffectFound",
         "1m",
-        "info",
         "an-effect-was-found",
         # Only the confidence sequence holds at every evaluation of the rule. Constants are no effects.
         'abs(max by (task, name) (murk_parameter{name!~"(.*:)?intercept"}))'
@@ -179,10 +166,9 @@ ALERTS: Final = (
         "units. For each coefficient, this is false in at most 5% of tasks over their whole life, however often it is "
         "looked at. Nothing is wrong: end the task, or let it continue for narrower intervals.",
     ),
-    Alert(
+    _info(
         "MurkEffectKnown",
         "1m",
-        "info",
         "an-effect-is-known",
         # Half-widths of confidence sequences alone: they hold at the moment at which they have become this small.
         "max by (task, name) (murk_parameter_sequence_half_width)"
@@ -192,10 +178,9 @@ ALERTS: Final = (
         "Such an interval keeps its 95% at a moment that nobody planned. Nothing is wrong: end the task, or let it "
         "continue for narrower intervals.",
     ),
-    Alert(
+    _warning(
         "MurkStaleGradients",
         "10m",
-        "warning",
         "gradients-are-stale",
         f"{_STALENESS} > on (task) {SHARE_STALE} * {_VERSION} and on (task) {_STALENESS} > {FEW}",
         "Gradients for {{ $labels.task }} are {{ $value | humanize }} releases old on average",
@@ -203,10 +188,9 @@ ALERTS: Final = (
         "learners publish models (lag, a hanging learner), and that devices fetch them and send releases promptly; a "
         "smaller `max_staleness` in the task refuses the oldest.",
     ),
-    Alert(
+    _warning(
         "MurkUpdatesRefused",
         "5m",
-        "warning",
         "updates-are-refused",
         f"{_LEFT_OUT} / on (task) {_LEARNED_LONG} > {SHARE_LEFT_OUT} and on (task) {_LEFT_OUT} > 10",
         "{{ $value | humanizePercentage }} of what was learned for {{ $labels.task }} was left out of the estimate",
@@ -214,10 +198,9 @@ ALERTS: Final = (
         "forges releases that pass the format checks: find the connection and revoke its right to write. The refused "
         "releases have not changed the estimate.",
     ),
-    Alert(
+    _warning(
         "MurkOutboxGrowing",
         "10m",
-        "warning",
         "the-outbox-grows",
         "sum by (task) (murk_outbox_pending) > 0 and on (task) sum by (task) (min_over_time(murk_outbox_pending[10m]))"
         f" > {FEW} and on (task) sum by (task) (deriv(murk_outbox_pending[10m])) > 0",
@@ -225,10 +208,9 @@ ALERTS: Final = (
         "The log does not confirm them. Check the broker, the devices' network and credentials, and the disk space of "
         "the outbox. Nothing is lost or debited twice: releases are sent once the log is back.",
     ),
-    Alert(
+    _warning(
         "MurkPublicCovariatesUnlike",
         "1h",
-        "warning",
         "public-covariates-are-unlike-the-peoples",
         "max by (task) (murk_public_covariates_alike) == 0",
         "The public covariates of {{ $labels.task }} differ from the people's",
@@ -236,20 +218,18 @@ ALERTS: Final = (
         "estimate is valid, but its intervals are wider, or there are none. Check the origin of the rows, and begin a "
         "task with better ones or without.",
     ),
-    Alert(
+    _critical(
         "MurkShufflerUnreachable",
         "5m",
-        "critical",
         "the-shuffler-cannot-reach-a-log",
         "max by (task) (murk_shuffler_log_reachable) == 0",
         "The shuffler of {{ $labels.task }} cannot reach its intake or the log of releases",
         "No crowd is forwarded. Check both brokers, the network and the shuffler's credentials; its /healthz names the "
         "problem. Nothing is lost: the shuffler continues by itself, every release once.",
     ),
-    Alert(
+    _warning(
         "MurkCrowdsDropped",
         "1m",
-        "warning",
         "crowds-are-dropped",
         "sum by (task) (increase(murk_shuffler_dropped_releases_total[1d])) > 0",
         "Releases for {{ $labels.task }} were dropped, since their crowds were not complete in time",

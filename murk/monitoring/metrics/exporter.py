@@ -6,7 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from murk.errors import UserError
 from murk.learners.estimates.sets import PredictionSets
@@ -24,18 +24,16 @@ LEARNED, DUPLICATE, DEAD = RESULTS = ("learned", "duplicate", "dead")
 """Values of the label ``result`` of ``murk_releases_total``."""
 
 
-class Sample(NamedTuple):
-    """A value with the values of its labels, except the task, in the order of the catalogue."""
-
-    labels: tuple[str, ...]
-    value: float
-
-
 class Histogram(NamedTuple):
     """Non-cumulative counts of a histogram's buckets, the last beyond all bounds, and the sum of values."""
 
     counts: Sequence[int]
     total: float
+
+
+Value = float | Histogram | Mapping[Any, float | None] | None
+"""Value of a metric: one for each label or tuple of labels (without the task), if it has any; None is not exported."""
+Values = Mapping[str, Value]  # current values of metrics by name
 
 
 def new_registry() -> CollectorRegistry:
@@ -48,10 +46,6 @@ def new_registry() -> CollectorRegistry:
             code="MURK-CLI-003",
         ) from None
     return CollectorRegistry(auto_describe=False)
-
-
-Values = Callable[[Metric], Iterable[Sample | Histogram]]
-"""Function that returns a metric's current values."""
 
 
 class Exporter(ABC):
@@ -78,37 +72,37 @@ class Exporter(ABC):
 
     @abstractmethod
     def _values(self) -> Values:
-        """Return a function that returns a metric's current values."""
+        """Return the metrics' current values."""
 
 
 def families(side: Side, tasks: Mapping[str, Values]) -> Iterator[Family]:
     """Return the metrics of one side, each with the values of all tasks."""
     return (
-        family(metric, {task: values(metric) for task, values in tasks.items()})
+        family(metric, {task: values.get(metric.name) for task, values in tasks.items()})
         for metric in METRICS
         if metric.side == side
     )
 
 
-def family(metric: Metric, tasks: Mapping[str, Iterable[Sample | Histogram]]) -> Family:
+def family(metric: Metric, tasks: Mapping[str, Value]) -> Family:
     """Return a metric for prometheus_client with its values by task, without values that are not finite."""
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
     from prometheus_client.utils import floatToGoString
 
-    found = ((task, value) for task, values in tasks.items() for value in values)
     if metric.kind == "histogram":
         histogram = HistogramMetricFamily(metric.name, metric.help, labels=metric.labels)
         bounds = [floatToGoString(bound) for bound in (*metric.buckets, math.inf)]  # type: ignore[no-untyped-call]
-        for task, value in found:
-            assert isinstance(value, Histogram)
-            histogram.add_metric([task], list(zip(bounds, accumulate(value.counts), strict=True)), value.total)
+        for task, value in tasks.items():
+            if isinstance(value, Histogram):
+                histogram.add_metric([task], list(zip(bounds, accumulate(value.counts), strict=True)), value.total)
         return histogram
     kind = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
     plain = kind(metric.name, metric.help, labels=metric.labels)
-    for task, value in found:
-        assert isinstance(value, Sample)
-        if math.isfinite(value.value):
-            plain.add_metric([task, *value.labels], value.value)
+    for task, value in tasks.items():
+        assert not isinstance(value, Histogram)
+        for labels, number in value.items() if isinstance(value, Mapping) else [((), value)]:
+            if number is not None and math.isfinite(number):
+                plain.add_metric([task, *([labels] if isinstance(labels, str) else labels)], number)
     return plain
 
 
@@ -122,98 +116,80 @@ def bucketed(metric: Metric, weighted: Iterable[tuple[float, int]]) -> Histogram
     return Histogram(counts, total)
 
 
-def _alone(value: float | None) -> tuple[Sample, ...]:
-    return () if value is None else (Sample((), value),)
+def _chains(name: str) -> Callable[[Snapshot], Value]:
+    return lambda s: {str(chain.chain): getattr(chain, name) for chain in s.figures.chains}
 
 
-def _chains(name: str) -> Callable[[Snapshot], Iterable[Sample]]:
-    def samples(snapshot: Snapshot) -> Iterable[Sample]:
-        found = [(chain.chain, getattr(chain, name)) for chain in snapshot.figures.chains]
-        return [Sample((str(chain),), value) for chain, value in found if value is not None]
-
-    return samples
-
-
-def _promises(name: str) -> Callable[[Snapshot], Iterable[Histogram]]:
+def _promises(name: str) -> Callable[[Snapshot], Value]:
     metric = next(metric for metric in METRICS if metric.name == f"murk_release_{name}")
 
-    def samples(snapshot: Snapshot) -> Iterable[Histogram]:
-        stated = [(getattr(level, name), level.learned) for level in snapshot.figures.levels]
+    def value(s: Snapshot) -> Value:
+        stated = [(getattr(level, name), level.learned) for level in s.figures.levels]
         pairs = [(value, learned) for value, learned in stated if value is not None]
-        return (bucketed(metric, pairs),) if pairs else ()
+        return bucketed(metric, pairs) if pairs else None
 
-    return samples
+    return value
 
 
-def _by_result(s: Snapshot) -> Iterable[Sample]:
+def _by_result(s: Snapshot) -> Value:
     found = s.figures
-    counts = (found.releases, found.duplicates, sum(found.dead.values()))
-    return [Sample((result,), count) for result, count in zip(RESULTS, counts, strict=True)]
+    return dict(zip(RESULTS, (found.releases, found.duplicates, sum(found.dead.values())), strict=True))
 
 
-def _ages(s: Snapshot) -> Iterable[Histogram]:
+def _ages(s: Snapshot) -> Value:
     ages = s.figures.staleness
-    return () if ages is None else (Histogram(ages, s.figures.staleness_sum),)
+    return None if ages is None else Histogram(ages, s.figures.staleness_sum)
 
 
-def _by_name(s: Snapshot, values: Sequence[float], *level: str) -> Iterable[Sample]:
-    return [Sample((name, *level), value) for name, value in zip(s.figures.names, values, strict=True)]
+def _by_name(s: Snapshot, values: Sequence[float], *level: str) -> Value:
+    return {(name, *level): value for name, value in zip(s.figures.names, values, strict=True)}
 
 
-def _means(s: Snapshot, values: Sequence[float], *, shifted: bool = False) -> Iterable[Sample]:
+def _means(s: Snapshot, values: Sequence[float], *, shifted: bool = False) -> Value:
     """Return a mean or shares in the target's own units, or half-widths of them, named by what they are."""
-    known = {} if s.task.features else units(s.task)
-    return [
-        Sample((unit.label,), unit.factor * value + unit.shift * shifted)
-        for unit, value in zip(known.values(), values if known else (), strict=True)
-    ]
+    if s.task.features:
+        return None
+    known = zip(units(s.task).values(), values, strict=True)
+    return {unit.label: unit.factor * value + unit.shift * shifted for unit, value in known}
 
 
-def _known_sets(s: Snapshot) -> list[PredictionSets]:
+def _known_sets(s: Snapshot) -> PredictionSets | None:
     sets = s.figures.sets
-    return [] if sets is None or not sets.known else [sets]
+    return sets if sets is not None and sets.known else None
 
 
-VALUES: Mapping[str, Callable[[Snapshot], Iterable[Sample | Histogram]]] = {
+VALUES: Mapping[str, Callable[[Snapshot], Value]] = {
     "murk_releases_total": _by_result,
     # All reasons from the start: Prometheus misses the first event of a counter that appears with it.
-    "murk_dead_letters_total": lambda s: [
-        Sample((reason,), s.figures.dead.get(reason, 0)) for reason in dict.fromkeys((*REASONS, *s.figures.dead))
-    ],
-    "murk_duplicates_total": lambda s: _alone(s.figures.duplicates),
+    "murk_dead_letters_total": lambda s: dict.fromkeys(REASONS, 0) | dict(s.figures.dead),
+    "murk_duplicates_total": lambda s: s.figures.duplicates,
     "murk_lag_releases": _chains("lag"),
     "murk_model_version": _chains("version"),
     "murk_staleness_releases": _ages,
     "murk_parameter": lambda s: _by_name(s, s.figures.values),
     "murk_parameter_half_width": lambda s: _by_name(s, s.figures.half_widths, f"{LEVEL:g}"),
     "murk_parameter_sequence_half_width": lambda s: _by_name(s, s.figures.sequence_half_widths, f"{LEVEL:g}"),
-    "murk_parameter_known_within": lambda s: [Sample((name,), half) for name, half in s.known_within.items()],
-    "murk_contrast_e_value": lambda s: [
-        Sample((each.name,), each.e_value) for each in s.figures.contrasts if each.e_value is not None
-    ],
-    "murk_prediction_coverage": lambda s: [
-        Sample((end,), value) for sets in _known_sets(s) for end, value in sets.ends().items()
-    ],
-    "murk_prediction_threshold": lambda s: [Sample((), coded_unit(s.task) * sets.threshold) for sets in _known_sets(s)],
-    "murk_prediction_answers": lambda s: _alone(None if s.figures.sets is None else s.figures.sets.answers),
+    "murk_parameter_known_within": lambda s: s.known_within,
+    "murk_contrast_e_value": lambda s: {each.name: each.e_value for each in s.figures.contrasts},
+    "murk_prediction_coverage": lambda s: sets.ends() if (sets := _known_sets(s)) else None,
+    "murk_prediction_threshold": lambda s: coded_unit(s.task) * sets.threshold if (sets := _known_sets(s)) else None,
+    "murk_prediction_answers": lambda s: s.figures.sets.answers if s.figures.sets else None,
     "murk_mean": lambda s: _means(s, s.figures.values, shifted=True),
     "murk_mean_half_width": lambda s: _means(s, s.figures.shown_half_widths),
-    "murk_parameter_error": lambda s: _alone(s.figures.parameter_error),
-    "murk_estimated_error": lambda s: _alone(s.figures.estimated_error),
-    "murk_estimate_releases": lambda s: _alone(s.figures.releases_used),
-    "murk_drift_p_value": lambda s: _alone(None if s.figures.drift is None else s.figures.drift.p_value),
-    "murk_parameter_change": lambda s: (
-        [] if s.figures.drift is None else [Sample((name,), change) for name, change in s.figures.drift.changes.items()]
-    ),
-    "murk_public_covariates_alike": lambda s: _alone(None if s.figures.alike is None else float(s.figures.alike)),
+    "murk_parameter_error": lambda s: s.figures.parameter_error,
+    "murk_estimated_error": lambda s: s.figures.estimated_error,
+    "murk_estimate_releases": lambda s: s.figures.releases_used,
+    "murk_drift_p_value": lambda s: s.figures.drift.p_value if s.figures.drift else None,
+    "murk_parameter_change": lambda s: s.figures.drift.changes if s.figures.drift else None,
+    "murk_public_covariates_alike": lambda s: s.figures.alike,
     "murk_iterate_gap": _chains("iterate_gap"),
     "murk_step_size": _chains("step_size"),
-    "murk_unbiased_loss": lambda s: _alone(s.figures.unbiased_loss),
-    "murk_unbiased_loss_error": lambda s: _alone(s.figures.unbiased_loss_error),
+    "murk_unbiased_loss": lambda s: s.figures.unbiased_loss,
+    "murk_unbiased_loss_error": lambda s: s.figures.unbiased_loss_error,
     "murk_refused_updates_total": _chains("refused_updates"),
     "murk_release_epsilon": _promises("epsilon"),
     "murk_release_mu": _promises("mu"),
-    "murk_last_release_timestamp_seconds": lambda s: _alone(s.grown),
-    "murk_log_reachable": lambda s: _alone(float(s.healthy)),
+    "murk_last_release_timestamp_seconds": lambda s: s.grown,
+    "murk_log_reachable": lambda s: s.healthy,
 }
 """Values of the monitor's metrics, by name."""

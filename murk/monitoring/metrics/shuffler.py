@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from murk.monitoring.metrics.catalogue import Metric
-from murk.monitoring.metrics.exporter import Exporter, Sample
+from murk.monitoring.metrics.exporter import Exporter, Values
 from murk.stream.messages.codec import REASONS
 
 if TYPE_CHECKING:
@@ -16,8 +15,7 @@ if TYPE_CHECKING:
 
     from murk.stream.task.task import Task
 
-PARTS = 10
-"""Parts of a crowd: the number of waiting releases is rounded down to whole ones."""
+PARTS = 10  # parts of a crowd: the number of waiting releases is rounded down to whole ones
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,25 +36,6 @@ class ShufflerMetrics(Exporter):
     The difference of two scrapes must not reveal when a release arrived. So sums change only when a crowd is forwarded,
     which the log shows anyway, and at multiples of the task's granularity. Waiting releases are also rounded down to
     tenths of a crowd, and not divided by level, since a level that few people choose has few arrivals.
-
-    Examples
-    --------
-    >>> from murk.stream import Task
-    >>> task = Task.parse('''
-    ... name: third-child
-    ... features: [{name: age, low: 21, high: 35}]
-    ... target: {name: third_child, kind: binary, positive: yes, negative: no}
-    ... shuffle: {crowd: 1000, promise: {epsilon: 0.5}}
-    ... ''')
-    >>> metrics = ShufflerMetrics(task, clock=lambda: 1_700_000_000)
-    >>> metrics.update(CrowdSums(0, 0, waiting=0, dropped=0, duplicates=0, refused={}), "")
-    >>> metrics.update(CrowdSums(0, 0, waiting=599, dropped=0, duplicates=7, refused={}), "")
-    >>> names = "murk_shuffler_waiting_releases", "murk_shuffler_duplicates_total"
-    >>> [metrics.registry.get_sample_value(name, {"task": "third-child"}) for name in names]
-    [0.0, 0.0]
-    >>> metrics.update(CrowdSums(1000, 1, waiting=599, dropped=0, duplicates=8, refused={}), "")
-    >>> [metrics.registry.get_sample_value(name, {"task": "third-child"}) for name in names]
-    [500.0, 8.0]
     """
 
     side = "shuffler"
@@ -81,19 +60,17 @@ class ShufflerMetrics(Exporter):
         elif sums.crowds != self._sums.crowds or period != self._period:
             self._sums, self._period = sums, period
 
-    def _values(self) -> Callable[[Metric], Iterable[Sample]]:
+    def _values(self) -> Values:
         sums = self._sums
         if sums is None:
-            return lambda metric: ()
-        return lambda metric: {
-            "murk_shuffler_crowd_releases": lambda: [Sample((), float(self._crowd))],
-            "murk_shuffler_waiting_releases": lambda: [Sample((), float(sums.waiting - sums.waiting % self._part))],
-            "murk_shuffler_releases_total": lambda: [Sample((), float(sums.released))],
-            "murk_shuffler_crowds_total": lambda: [Sample((), float(sums.crowds))],
-            "murk_shuffler_dropped_releases_total": lambda: [Sample((), float(sums.dropped))],
-            "murk_shuffler_duplicates_total": lambda: [Sample((), float(sums.duplicates))],
-            "murk_shuffler_refusals_total": lambda: [
-                Sample((reason,), float(sums.refused.get(reason, 0))) for reason in REASONS
-            ],
-            "murk_shuffler_log_reachable": lambda: [Sample((), float(not self._trouble))],
-        }[metric.name]()
+            return {}
+        return {
+            "murk_shuffler_crowd_releases": self._crowd,
+            "murk_shuffler_waiting_releases": sums.waiting - sums.waiting % self._part,
+            "murk_shuffler_releases_total": sums.released,
+            "murk_shuffler_crowds_total": sums.crowds,
+            "murk_shuffler_dropped_releases_total": sums.dropped,
+            "murk_shuffler_duplicates_total": sums.duplicates,
+            "murk_shuffler_refusals_total": {reason: sums.refused.get(reason, 0) for reason in REASONS},
+            "murk_shuffler_log_reachable": not self._trouble,
+        }

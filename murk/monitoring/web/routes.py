@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from email.message import Message
 from functools import partial
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from murk.monitoring.metrics.alerts import ALERTS, RUNBOOK, Alert
+from murk.monitoring.metrics.alerts import ALERTS, RUNBOOK
 from murk.monitoring.web.server import Response, Route, text
 
 if TYPE_CHECKING:
@@ -32,7 +32,13 @@ _PAGE = Path(__file__).with_name("runbook.html").read_text(encoding="utf-8")
 def runbook_routes() -> dict[str, Route]:
     """Return the page of every alert, and their list at ``/runbook/``."""
     texts = sections((_PACKAGED if _PACKAGED.is_file() else _SOURCE).read_text(encoding="utf-8"))
-    pages = {alert.name: _alert(alert, texts) for alert in ALERTS}
+    pages = {}
+    for alert in ALERTS:
+        body = (
+            f'<p class="note">{alert.severity}; raised when this has held for {alert.wait}:</p>\n'
+            f'<pre class="card"><code>{escape(alert.expr)}</code></pre>\n{html(texts[alert.anchor])}'
+        )
+        pages[alert.name] = _PAGE.format(title=alert.name, body=body)
     items = [f'<li><a href="{alert.name}">{alert.name}</a> ({alert.severity})</li>' for alert in ALERTS]
     pages[""] = _PAGE.format(title="Alerts", body=f"<ul>{''.join(items)}</ul>")
     responses = {name: Response(200, TYPES[".html"], page.encode()) for name, page in pages.items()}
@@ -75,13 +81,6 @@ def html(text: str) -> str:
     return "\n".join(blocks)
 
 
-def _alert(alert: Alert, texts: Mapping[str, str]) -> str:
-    body = f"""<p class="note">{alert.severity}; raised when this has held for {alert.wait}:</p>
-<pre class="card"><code>{escape(alert.expr)}</code></pre>
-{html(texts[alert.anchor])}"""
-    return _PAGE.format(title=alert.name, body=body)
-
-
 PAGE = Path(__file__).parent / "page"
 TYPES = {
     ".html": "text/html; charset=utf-8",
@@ -92,10 +91,9 @@ TYPES = {
 }
 
 
-def monitor_routes(monitor: Monitor, page: Path = PAGE) -> dict[str, Route]:
+def monitor_routes(monitor: Monitor) -> dict[str, Route]:
     """Return the routes of a monitor; ``/healthz`` answers 503 while the log cannot be read."""
-
-    return {**files(page), **runbook_routes(), **own_routes(monitor)}
+    return {**files(PAGE), **runbook_routes(), **own_routes(monitor)}
 
 
 def own_routes(monitor: Monitor) -> dict[str, Route]:

@@ -13,6 +13,7 @@ import socket
 import sys
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from email.message import Message
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -23,10 +24,8 @@ from typing import Any, NamedTuple, Protocol, Self
 
 from murk.errors import MurkError, UserError
 
-ANY = "*"
-"""Allow every name."""
-CLUSTER = (".svc", ".cluster.local")
-"""Suffixes of Kubernetes service names, which no public site can have."""
+ANY = "*"  # allow every name
+CLUSTER = (".svc", ".cluster.local")  # suffixes of Kubernetes service names, which no public site can have
 _NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?(\.[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?)*\.?")
 _LONGEST = 300  # a name has at most 253 characters
 _HOST = re.compile(r"(\[(?P<six>[0-9A-Fa-f:.]+)\]|(?P<name>[^:\[\]]*))(:[0-9]*)?")
@@ -88,10 +87,8 @@ def is_own(listening: str) -> bool:
 
 
 MOST_CONNECTIONS = 64
-STALL_SECONDS = 10.0
-"""Idle time after which a connection is closed."""
-DEADLINE_SECONDS = 30.0
-"""Lifetime of a connection."""
+STALL_SECONDS = 10.0  # idle time after which a connection is closed
+DEADLINE_SECONDS = 30.0  # lifetime of a connection
 HEADERS = {
     "Content-Security-Policy": "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
@@ -234,11 +231,9 @@ class _Listener(ThreadingHTTPServer):
     def _cut(self, request: Any) -> None:
         with self._lock:
             self._since.pop(request, None)
-        try:
+        with suppress(OSError):  # already closed
             # The connection's thread then closes it.
             request.shutdown(socket.SHUT_RDWR)
-        except OSError:
-            return  # already closed
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         error = sys.exception()
@@ -260,11 +255,9 @@ class _Handler(BaseHTTPRequestHandler):
     def __getattr__(self, name: str) -> Any:
         # The base class looks up do_POST and all other methods.
         if name.startswith("do_"):
-            return self._refuse
+            refusal = text(405, "only GET and HEAD are answered")
+            return lambda: self._answer(refusal, Allow="GET, HEAD")
         raise AttributeError(name)
-
-    def _refuse(self) -> None:
-        self._answer(text(405, "only GET and HEAD are answered"), Allow="GET, HEAD")
 
     def _response(self) -> Response:
         # A request without the header is not from a browser.

@@ -1,17 +1,11 @@
 """Routes of a monitor of several tasks: a list, and a page for each."""
 
-from __future__ import annotations
-
 from email.message import Message
 from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING
 
+from murk.monitoring.tasks import TaskMonitors
 from murk.monitoring.web.routes import PAGE, files, json_response, metrics, own_routes, runbook_routes
 from murk.monitoring.web.server import Response, Route, text
-
-if TYPE_CHECKING:
-    from murk.monitoring.tasks import TaskMonitors
 
 _TASKS = "/tasks/"
 
@@ -22,9 +16,9 @@ class TaskRoutes:
     ``/healthz`` answers 503 while no log can be read, and names those that cannot.
     """
 
-    def __init__(self, tasks: TaskMonitors, page: Path = PAGE) -> None:
+    def __init__(self, tasks: TaskMonitors) -> None:
         self._tasks = tasks
-        self._files = files(page)
+        self._files = files(PAGE)
         self._list = partial(json_response, tasks.body)
         self._common: dict[str, Route] = {
             **runbook_routes(),
@@ -44,12 +38,8 @@ class TaskRoutes:
             return (own_routes(monitors[name]) | self._files).get(path) if name in monitors else None
         if len(monitors) == 1:
             return (own_routes(*monitors.values()) | self._files).get(path)
-        several: dict[str, Route] = {
-            "/": self._files["/tasks.html"],
-            "/index.html": self._files["/tasks.html"],
-            "/api/status": self._list,
-        }
-        return (self._files | several).get(path)
+        page = self._files["/tasks.html"]
+        return (self._files | {"/": page, "/index.html": page, "/api/status": self._list}).get(path)
 
     def _healthz(self, headers: Message) -> Response:
         trouble, monitors = self._tasks.trouble(), self._tasks.monitors

@@ -133,7 +133,7 @@ def test_medians_of_settled_half_widths_are_drawn_until_they_are_known(monkeypat
         return np.full(2, 1.0 + spread * (-1.0) ** len(made))
 
     one = SimpleNamespace(names=("a", "b"), half_widths=half_widths)
-    monkeypatch.setattr(module, "_estimates", lambda task, records, counts, *_: [(count, one) for count in counts])
+    monkeypatch.setattr(module, "_steps", lambda task, records, counts, *_: [lambda: one for _ in counts])
     monkeypatch.setattr(module, "_effects", lambda *_: np.zeros(0))
     of = task()
     forecast(of, designs(of, Effects())[0], 1_000)
