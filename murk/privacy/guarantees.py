@@ -47,11 +47,13 @@ class Guarantee(ABC):
 
     def _epsilon_at(self, delta: float) -> float:
         """Return the smallest epsilon at a delta."""
-        return _CURVES[self.kind][0](*self._figures.values(), delta)
+        [figure] = self._figures.values()
+        return _CURVES[self.kind][0](figure, delta)
 
     def _delta_at(self, epsilon: float) -> float:
         """Return the smallest delta at an epsilon."""
-        return _CURVES[self.kind][1](*self._figures.values(), epsilon)
+        [figure] = self._figures.values()
+        return _CURVES[self.kind][1](figure, epsilon)
 
     @abstractmethod
     def _converted(self, kind: Kind) -> "Guarantee":

@@ -1,9 +1,8 @@
 """Migration of a ledger in an earlier format when it is opened, and merging of a person's accounts.
 
-A migration is one transaction; it never raises a promised cap and never lowers what anyone has spent. A person may have
-accounts under several spellings of their name. In a ledger with plain names, migration merges them. A ledger with keyed
-hashes cannot read its names, so migration only lists its accounts in the table ``earlier``; they are merged when a
-caller names the person, before any release is decided.
+A migration is one transaction; it never raises a promised cap and never lowers what anyone has spent. It merges the
+accounts of a person whose name was spelled in several ways. A ledger with keyed hashes cannot read its names, so its
+accounts are only listed in the table ``earlier``, and merged when a caller names the person, before any decision.
 """
 
 from __future__ import annotations
@@ -67,8 +66,8 @@ class EarlierAccounts:
     def adopt(self, names: Sequence[str]) -> Mapping[Id, list[Id]]:
         """Merge people's accounts under earlier spellings into their current ones.
 
-        Return the earlier stored names of people whose accounts were ever merged, by current stored name: the names of
-        their records were hashed together with these.
+        Return the earlier stored names, with which names of records were hashed, of all accounts ever merged, by
+        current stored name.
         """
         wanted = {
             self._key.person(spelling): self._key.person(str.__str__(name))
@@ -146,13 +145,20 @@ def upgrade(connection: Connection, path: Path, tables: str, target: int) -> Non
     [(version,)] = connection.execute("SELECT value FROM meta WHERE key = 'format'").fetchall()
     if version == 1:
         _add_gdp(connection)
-        _add_days(connection)
+        for column in ("spending ADD first", "spending ADD last", "withdrawals ADD day", "tasks ADD simulated"):
+            connection.execute(f"ALTER TABLE {column} INTEGER")
     key = _key(connection, path)
     _seal_outbox(connection, tables, key)
+    names = _named(connection)
     if version <= 2:
-        _merge_names(connection, key)
+        folded = {name: folded_name(name) for name in names if isinstance(name, str)}
+        pairs: dict[Id, Id] = {name: now for name, now in folded.items() if name != now}
+        if pairs:
+            merge_accounts(connection, pairs, key)
     else:
-        _note_earlier(connection)
+        # Hashed names are merged when a caller spells one differently.
+        hashed = [(name,) for name in names if not isinstance(name, int)]
+        connection.executemany("INSERT INTO earlier VALUES (?, NULL)", hashed)
     # Sums reported earlier are unknown.
     connection.execute("INSERT INTO meta VALUES ('reports', 'unknown')")
     if version < 4:
@@ -180,19 +186,6 @@ def _seal_outbox(connection: Connection, tables: str, key: NameKey) -> None:
     )
 
 
-def _merge_names(connection: Connection, key: NameKey) -> None:
-    folded = {name: folded_name(name) for name in _named(connection) if isinstance(name, str)}
-    pairs: dict[Id, Id] = {name: now for name, now in folded.items() if name != now}
-    if pairs:
-        merge_accounts(connection, pairs, key)
-
-
-def _note_earlier(connection: Connection) -> None:
-    """Mark accounts of hashed names, to be merged if a caller spells the name differently."""
-    named = [(name,) for name in _named(connection) if not isinstance(name, int)]
-    connection.executemany("INSERT INTO earlier VALUES (?, NULL)", named)
-
-
 def _named(connection: Connection) -> set[str | bytes | int]:
     tables = ["debits", "spending", "withdrawals", *["windows"] * has_windows(connection)]
     names = " UNION ".join(f"SELECT person FROM {table}" for table in tables)
@@ -217,8 +210,3 @@ def _add_gdp(connection: Connection) -> None:
         if covered and all(covered):
             change = "SET currency = 'gdp', units = 2 * units WHERE task = ? AND level = ? AND currency = 'rho'"
             connection.execute(f"UPDATE promises {change}", (task, level))
-
-
-def _add_days(connection: Connection) -> None:
-    for table, column in (("spending", "first"), ("spending", "last"), ("withdrawals", "day"), ("tasks", "simulated")):
-        connection.execute(f"ALTER TABLE {table} ADD COLUMN {column} INTEGER")

@@ -1,8 +1,7 @@
 """Base class for populations: begin or continue with a log, a ledger and a file, and release block by block.
 
-Surveys report what is wrong with the file's values and labels. A refusal would depend on records, and observers of a
-log see whether releases arrive. So only a simulation and an explicit check refuse such a file; with real noise, its
-holder is informed.
+Surveys report what is wrong with the file's values and labels. Observers of a log see whether releases arrive, so only
+a simulation and an explicit check refuse such a file; with real noise, its holder is informed.
 """
 
 from __future__ import annotations
@@ -15,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from murk.errors import UserError
 from murk.learners.results.diagnosis import MATTERS, coded_as, kept_share
@@ -45,24 +43,20 @@ from murk.stream.task.task import Disclosure, Task, check_task_change
 
 if TYPE_CHECKING:
     from murk.learners.problem import Problem
-    from murk.producers.populations.file_source import Block, FileSource
-    from murk.stream.task.data.coding import Coding
-    from murk.stream.task.task import Task
 
 
 class ConstantSurvey:
     """Finds columns of a simulation's source that have one value in all rows, or none."""
 
     def __init__(self, source: FileSource) -> None:
-        self._source = source
+        self._source, self._rows = source, 0
         coding = source.task.coding
-        self._groups = _groups(coding)
-        size = len(self._groups)
-        self._low = [np.full(len(group), np.inf) for group in self._groups] + [np.array([np.inf])]
+        sizes = [len(coding.names_of(index)) for index in range(len(coding.columns))]
+        self._groups = np.split(np.arange(sum(sizes)), np.cumsum(sizes)[:-1])
+        self._low = [np.full(size, np.inf) for size in (*sizes, 1)]
         self._high = [-low for low in self._low]
-        self._seen = [False] * (size + 1)
-        self._rows = 0
-        self._sums = np.zeros((size + 1, 3))
+        # Of each column the number of values, and the sums of their first codes and of its squares.
+        self._sums = np.zeros((len(sizes) + 1, 3))
 
     def add(self, block: Block) -> None:
         """Add a block of a simulation."""
@@ -73,21 +67,18 @@ class ConstantSurvey:
         for position, column in enumerate(values):
             there = column[block.cells[:, position] < Cell.MISSING]
             self._sums[position] += np.array([len(there), there[:, 0].sum(), (there[:, 0] ** 2).sum()])
-            if len(there):
-                self._seen[position] = True
-                self._low[position] = np.minimum(self._low[position], there.min(axis=0))
-                self._high[position] = np.maximum(self._high[position], there.max(axis=0))
+            self._low[position] = np.minimum(self._low[position], there.min(axis=0, initial=np.inf))
+            self._high[position] = np.maximum(self._high[position], there.max(axis=0, initial=-np.inf))
 
     def warnings(self) -> list[str]:
         """Return warnings about empty and constant columns, and about missing values."""
-        source = self._source
-        task = source.task
+        task = self._source.task
         if not task.simulated:
             return []
         found = []
         for position, name in enumerate((*task.coding.columns, task.coding.target)):
-            where = f"the column {name!r} of {source.records}"
-            if not self._seen[position]:
+            where = f"the column {name!r} of {self._source.records}"
+            if not self._sums[position][0]:
                 found.append(f"{where} is empty in every row, so nothing is learned about it {_SEEN}")
             elif np.array_equal(self._low[position], self._high[position]):
                 found.append(
@@ -125,12 +116,11 @@ def constant_in_public(task: Task) -> list[str]:
     if task.covariates is None:
         return []
     points = task.covariates.points
-    same = (points == points[:1]).all(axis=0)[:-1].tolist()
+    same = np.flatnonzero((points == points[:1]).all(axis=0)[:-1])
     return [
-        f"{name!r} has the same value in all public rows, or only values beyond the same bound, so they do not show "
-        "how it varies with other features"
-        for name, constant in zip(task.coding.names, same, strict=False)
-        if constant
+        f"{task.coding.names[index]!r} has the same value in all public rows, or only values beyond the same bound, so "
+        "they do not show how it varies with other features"
+        for index in same
     ]
 
 
@@ -140,15 +130,6 @@ def check_public(task: Task, problem: Problem) -> None:
         problem.engine()
     except UserError as error:
         raise UserError("; ".join([*constant_in_public(task), str(error)])) from None
-
-
-def _groups(coding: Coding) -> list[NDArray[np.intp]]:
-    found, start = [], 0
-    for index in range(len(coding.columns)):
-        size = len(coding.names_of(index))
-        found.append(np.arange(start, start + size))
-        start += size
-    return found
 
 
 class CodedSurvey:
@@ -176,11 +157,11 @@ class CodedSurvey:
             for name in source.absent
         ]
         parts = []
-        for cell in list(Cell)[1:]:
+        for cell, words in _CELL_WORDS.items():
             counts = zip(names, self._counts[cell].tolist(), strict=True)
             columns = [f"{count:,} of {name!r}" for name, count in counts if count]
             if columns:
-                parts.append(f"{_CELL_WORDS[cell]}: {', '.join(columns)}")
+                parts.append(f"{words}: {', '.join(columns)}")
         if self._unreadable:
             rows = "rows that cannot be read, name nobody, or have no level of the task or a budget below its grid"
             parts.append(f"{rows}: {self._unreadable:,}")
@@ -225,28 +206,25 @@ class LabelSurvey:
         target = task.target
         if target.kind == "real" or len(self._codes) > 1:
             return ""
-        if not isinstance(target, BinaryTarget):
-            what = "has one class in all rows" if self._codes else "has a declared class in no row"
-            remedy = "Spell classes as the file does"
-        else:
+        if isinstance(target, BinaryTarget):
             where = "all rows with a value" if self._codes == {1.0} else "no row"
-            what = f"has the positive value {shown(target.positive)} in {where}"
-            remedy = "Spell positive as the file does"
+            what, key = f"has the positive value {shown(target.positive)} in {where}", "positive"
+        else:
+            what, key = "has one class in all rows" if self._codes else "has a declared class in no row", "classes"
         there = ""
         if task.simulated:
             counts = source.labels().most_common(MOST_SHOWN)
             there = f" It has {', '.join(f'{shown(value)} in {count:,}' for value, count in counts)}." if counts else ""
         return (
             f"{source.records}: the column {target.name!r} {what}, so nothing could be learned.{there} "
-            f"{remedy}, or name another target"
+            f"Spell {key} as the file does, or name another target"
         )
 
 
 def undeclared(source: FileSource) -> dict[str, int] | None:
-    """Return how many rows have undeclared labels, and how many different ones there are.
+    """Return how many rows have undeclared labels (of a binary target without ``negative``), and how many labels.
 
-    A binary target without ``negative`` counts every value but ``positive`` as the other one. Return None if labels are
-    declared, and for real releases, since the result depends on values.
+    None if labels are declared, and for real releases, since the result depends on values.
     """
     target = source.task.target
     if not source.task.simulated or not isinstance(target, BinaryTarget) or target.negative is not None:
@@ -263,9 +241,9 @@ Agree = Callable[[Disclosure], None]
 class PopulationConfig:
     """Configuration of a population.
 
-    ``source`` is the path of the people's file, or the result of `open_records`. ``person`` is the column that names
-    them (None if each row is a person). ``level`` is a level of the task, ``"lot"``, ``"column:NAME"`` or, on a grid of
-    levels, ``"budget:NAME"``. Without a ``seed``, noise is real.
+    ``source`` is a path, or the result of `open_records`; ``person`` the column that names people (None if each row is
+    one); ``level`` a level of the task, ``"lot"``, ``"column:NAME"`` or, on a grid of levels, ``"budget:NAME"``.
+    Without a ``seed``, noise is real.
     """
 
     source: str | Path | Records
@@ -280,34 +258,23 @@ class PopulationConfig:
 
     def open(self, task: Task, *, strict: bool | None = None) -> FileSource:
         """Open the file for a task (see `FileSource`); raise `UserError` for settings that do not fit a sketch task."""
-        if task.of_organisations:
-            self._check_organisations(task)
-            column = task.block.organisation
-            return FileSource(self.source, task, level=self.level, organisation_column=column, strict=strict)
+        opened = partial(FileSource, self.source, task, strict=strict)
         kind, colon, column = self.level.partition(":")
-        if colon and kind in ("column", "budget"):
-            return FileSource(
-                self.source,
-                task,
-                person_column=self.person,
-                level_column=column,
-                budgets=kind == "budget",
-                strict=strict,
-            )
-        return FileSource(self.source, task, person_column=self.person, level=self.level, strict=strict)
-
-    def _check_organisations(self, task: Task) -> None:
+        if not task.of_organisations:
+            if colon and kind in ("column", "budget"):
+                return opened(person_column=self.person, level_column=column, budgets=kind == "budget")
+            return opened(person_column=self.person, level=self.level)
         if self.person is not None:
             raise UserError(
                 f"--person {self.person}: in the task {task.name!r} (protocol: sketch) organisations release, not "
                 "people. Leave it out; name a column of organisations with sketch.organisation"
             )
-        levels = task.privacy.levels
-        if self.level not in levels:
+        if self.level not in task.privacy.levels:
             raise UserError(
                 f"--level {self.level}: all organisations of a task release at one of its levels "
                 f"(protocol: sketch). Choose one of {task.privacy.choices}"
             )
+        return opened(level=self.level, organisation_column=task.block.organisation)
 
 
 @dataclass(frozen=True)
@@ -322,8 +289,8 @@ class Step:
 def open_accounts(log: Log, path: str | Path, *, simulated: bool | None = None) -> Ledger:
     """Open the ledger of the people who release to a log; make a new one only if nothing was released to the log.
 
-    Raises UserError if it is missing or not the one with which the log was started, or if ``simulated`` is given and
-    the log's releases are of the other kind.
+    Raises UserError if it is missing or not the one with which the log was started, or if the log's releases are of the
+    other kind than ``simulated``.
     """
     document = log.document()
     if simulated is not None and document is not None:
@@ -336,15 +303,14 @@ def open_accounts(log: Log, path: str | Path, *, simulated: bool | None = None) 
 class FilePopulation(ABC):
     """Base class for the people or organisations of a file, who release to a log block by block.
 
-    Until `close`, it locks a log in a file, so that no other process releases there. ``task`` is as its author wrote
-    it; the attribute is the log's resolved task. The caller sets the devices' ``policy`` on their behalf. ``agree`` is
-    called with what would become public with a new task, before anything is written; it raises to refuse consent.
+    Until `close`, it locks a log in a file, so that no other process releases there. The attribute ``task`` is the
+    log's resolved task. The caller sets the devices' ``policy`` on their behalf. ``agree`` is called with what would
+    become public with a new task, before anything is written; it raises to refuse consent.
 
-    ``next_row`` is the first row not worked on. ``warnings`` are sentences about other ledgers of these people, and
-    about constant columns of simulations and public covariates. ``findings``, with real noise, are about the records:
-    missing or invalid values, a single label, people in a public sample. They decide nothing and are for the file's
-    holder. Raises UserError if the log carries another task; if the file, seed, naming of people or ledger are not
-    those with which the log was started; or if another process releases to the log.
+    ``next_row`` is the first row not worked on. ``warnings`` are about other ledgers of these people, and about
+    constant columns of simulations and public covariates; ``findings``, with real noise, about the records. These
+    decide nothing and are for the file's holder. Raises UserError if the log carries another task; if the file, seed,
+    naming of people or ledger are not those with which the log was started; or if another process releases to the log.
     """
 
     problem: Problem
@@ -399,7 +365,7 @@ class FilePopulation(ABC):
 
     @abstractmethod
     def figures(self) -> dict[str, Any]:
-        """Return figures about the work so far, by their names in the command line's ``--json``."""
+        """Return figures about the work so far, by their names in ``--json``."""
 
     @abstractmethod
     def _find_problem(self, task: Task) -> Problem:
@@ -574,8 +540,7 @@ def check_records(task: Task, crowd: PopulationConfig) -> int:
 
     Neither log nor ledger is opened, so only the caller sees whether the file is refused. Raises UserError for an
     undeclared, non-numeric or missing value (under ``missing: error``), an unreadable row, a row that names nobody or
-    no level, labels that are all the same, and people in the task's file of public covariates. Messages name file, row
-    and column, and never a value.
+    no level, labels that are all the same, and people in the file of public covariates. Messages never show a value.
     """
     source = crowd.open(task.with_simulated(crowd.seed is not None), strict=True)
     labels, rows = LabelSurvey(source), 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["Agree", "Population", "PopulationConfig", "Step", "open_accounts", "population_of"]
 
 MOST = 16_384  # largest number of records in a block, which is one transaction of the ledger
-# records of a block if releases use no model
-BLOCK = 2048
+BLOCK = 2048  # records of a block if releases use no model
 # With several chains that publish separately, a block holds at most a SHARE-th of the releases so far, or FEW if that
 # is more, so that few people release at a chain's old model after it has a new one.
 SHARE, FEW = 20, 256
@@ -83,10 +82,8 @@ class Population(FilePopulation):
         }
 
     def _size(self) -> int:
-        interactive = interactive_of(self.problem)
-        if interactive is None:
-            size = BLOCK
-        else:
+        size, interactive = BLOCK, interactive_of(self.problem)
+        if interactive is not None:
             size = min(MOST, interactive.block(self.releases))
             if self.task.log.partitions > 1 and not interactive.shares_models:
                 size = min(size, max(FEW, self.releases // SHARE))
@@ -127,8 +124,7 @@ def population_of(
     return Population(task, crowd, log, ledger, block=block, policy=policy, agree=agree)
 
 
-# shortest and longest pause between two polls, in seconds
-_SHORTEST, _LONGEST = 0.005, 0.05
+_SHORTEST, _LONGEST = 0.005, 0.05  # pause between two polls, in seconds
 
 
 def wait_for_models(
@@ -141,16 +137,17 @@ def wait_for_models(
 ) -> None:
     """Wait until every model that follows from the log's current releases is published.
 
-    With gradients, this keeps at most one block in flight; with scores, it waits only for the models at the ends of
-    epochs. ``idle`` is called once if waiting is necessary. Raises MurkError if no learner has read anything for
-    ``patience`` seconds.
+    ``idle`` is called once if waiting is necessary. Raises MurkError if no learner has read anything for ``patience``
+    seconds.
     """
-    ends = log.ends()
+    ends = dict(enumerate(log.ends()))
+    # One model is for the releases of one chain, or of all.
+    groups = {FIRST_CHAIN: ends} if problem.shares_models else {chain: {chain: end} for chain, end in ends.items()}
     before: object = None
     moved, pause = clock(), _SHORTEST
     while True:
         try:
-            progress = _progress(log, problem, ends)
+            progress = [_models_progress(log, problem, chain, group) for chain, group in groups.items()]
         except UnreachableError:
             # Wait for an unreachable log as long as for a learner.
             progress = [(False, -1)]
@@ -169,12 +166,6 @@ def wait_for_models(
             idle()
         time.sleep(pause)
         pause = min(_LONGEST, 1.2 * pause)
-
-
-def _progress(log: Log, problem: InteractiveProblem, ends: Sequence[int]) -> list[tuple[bool, int]]:
-    if problem.shares_models:
-        return [_models_progress(log, problem, FIRST_CHAIN, dict(enumerate(ends)))]
-    return [_models_progress(log, problem, chain, {chain: end}) for chain, end in enumerate(ends)]
 
 
 def _models_progress(log: Log, problem: InteractiveProblem, chain: int, ends: Mapping[int, int]) -> tuple[bool, int]:

@@ -20,11 +20,10 @@ from murk.stream.task.data.containers import check_zone, python_values
 
 @dataclass(frozen=True, eq=False)
 class Columns:
-    """Columns of records in memory.
+    """Columns of records in memory; ``what`` is their name in messages.
 
-    ``what`` is their name in messages. ``read(index, start, stop)`` returns a column's values as Python objects, None
-    if missing; ``check(names)`` refuses unsuitable columns. ``with_keys(names)`` adds columns, if records may differ in
-    keys.
+    ``read(index, start, stop)`` returns a column's values as Python objects, None if missing; ``check(names)`` refuses
+    unsuitable columns. ``with_keys(names)`` adds columns, if records may differ in keys.
     """
 
     what: str
@@ -129,7 +128,6 @@ def _of_mappings(source: Iterable[object]) -> Columns:
 
 
 def _of_keys(records: Sequence[Any], keys: Sequence[Any]) -> Columns:
-
     def read(place: int, start: int, stop: int) -> list[Any]:
         key = keys[place]
         # As in frames, NaN and similar values mean missing.
@@ -144,10 +142,9 @@ def _of_keys(records: Sequence[Any], keys: Sequence[Any]) -> Columns:
 
 def _as_json(value: Any) -> Any:
     """Return a value's representation in a digest, the same in every process (never an address)."""
-    if hasattr(value, "isoformat"):
-        return value.isoformat()
-    if hasattr(value, "tolist"):
-        return value.tolist()
+    for method in ("isoformat", "tolist"):
+        if hasattr(value, method):
+            return getattr(value, method)()
     is_stable = type(value).__module__ in ("decimal", "uuid", "datetime", "fractions")
     return str(value) if is_stable else type(value).__name__
 
@@ -175,7 +172,7 @@ class Records(ABC):
 
 
 class FileRecords(Records):
-    """Records of a CSV file with a header, a JSON lines file (each also gzipped), or a Parquet file."""
+    """Records of a file."""
 
     path: Path
 
@@ -228,12 +225,11 @@ class MemoryRecords(Records):
 def open_records(source: object) -> Records:
     """Open records of people for `FileSource` and populations, which check their columns.
 
-    ``source`` is the path of a CSV (``.csv``), JSON lines (``.jsonl``, ``.ndjson``) or Parquet (``.parquet``) file; a
-    pandas or Polars DataFrame; an Arrow table, or another object with the Arrow stream interface; or an iterable of
-    mappings from column to value, which is copied unless it is a sequence. A file is read in slices and never held as a
-    whole. None, NaN in pandas and in mappings, and null in Arrow, Parquet and Polars are missing values; NaN elsewhere
-    is refused when its row is read. A pandas index is not a column. Raises UserError for anything else, or if pyarrow
-    is needed and missing.
+    ``source`` is the path of a CSV (``.csv``, with a header), JSON lines (``.jsonl``, ``.ndjson``) or Parquet
+    (``.parquet``) file, the first two also gzipped, all read in slices; a pandas (without its index) or Polars
+    DataFrame; an Arrow table, or another object with the Arrow stream interface; or an iterable of mappings from column
+    to value. None, NaN in pandas and in mappings, and null in Arrow, Parquet and Polars are missing values; NaN
+    elsewhere is refused when its row is read. Raises UserError for anything else, or if pyarrow is needed and missing.
 
     >>> import pandas as pd
     >>> from murk.producers import FileSource
