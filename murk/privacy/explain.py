@@ -1,9 +1,4 @@
-"""Guarantees in plain words, as the success rates of the strongest adversary.
-
-The adversary knows everything but the record and has unlimited computing power. The rates are how often they tell two
-records apart (guessing: half of the time), and the share of the wanted records that they find with 5% false alarms.
-Both are rounded up.
-"""
+"""Guarantees in plain words, as the success rates, rounded up, of the strongest adversary."""
 
 import math
 from collections.abc import Callable

@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from murk.producers.ledger.transaction import Queued, Spending
     from murk.producers.populations.file_source import Block, FileSource
     from murk.stream.log.base import Log
-    from murk.stream.task.data.coding import EncodedRecord
     from murk.stream.task.task import Task
 
 
@@ -66,10 +65,8 @@ class Policy:
 
     Parameters
     ----------
-    lifetime
-        A person's cap over all tasks; None for no such cap.
-    per_task
-        Largest cap per person that a task may promise; None for no such limit.
+    lifetime, per_task
+        A person's cap over all tasks, and the largest cap that a task may promise them; None for no limit.
     mechanisms
         Kinds of mechanism that may be used; all by default.
     public_sample
@@ -89,9 +86,9 @@ class Policy:
     public_sample: bool = False
 
     def admit(self, task: Task, mechanisms: Mapping[str, Costed], levels: Collection[str] | None = None) -> Admission:
-        """Decide on levels (by default all; of a grid the default, lowest and highest); raise a UserError if none is.
+        """Decide which levels of a task (by default all; of a grid the default, lowest and highest) may be used.
 
-        Also raises a UserError if the task promises a cap above ``per_task``.
+        Raises UserError if none may, or if the task promises a cap above ``per_task``.
         """
         lifetime = None if self.lifetime is None else cap_of(self.lifetime)
         most = None if self.per_task is None else cap_of(self.per_task)
@@ -760,7 +757,9 @@ class Producer(Releaser["PersonProblem"]):
         with self._ledger.spending(self.task.hash, requests) as spend:
             if spend.granted:
                 coded = self.task.coding.encode_record(record)
-                self._randomize_one(spend, index, chain, model, coded)
+                payload, question = self._answering.answer(coded.x, coded.y, chain, model.iterate, level, index)
+                questions = None if question is None else [question]
+                self._freeze(spend, index, [chain], {chain: model}, [payload], questions)
         if spend.refusals:
             return Receipt("refused", "none", spend.refusals[0].reason)
         if spend.known:
@@ -789,8 +788,8 @@ class Producer(Releaser["PersonProblem"]):
         self._delivery.flush_backlog(self._clock())
         rows, levels = block.rows, block.levels
         if levels is None:
-            names = list(self.task.privacy.levels)
-            levels = [names[place] for place in self._draw(rows, len(names), Purpose.LEVEL).tolist()]
+            menu = list(self.task.privacy.levels)
+            levels = [menu[place] for place in self._draw(rows, len(menu), Purpose.LEVEL).tolist()]
         keep_levels = block.levels is None and block.people is not None
         # Levels that are kept may be any.
         self._check_levels(self.task.privacy.levels if keep_levels else levels)
@@ -801,7 +800,10 @@ class Producer(Releaser["PersonProblem"]):
             granted = np.array(spend.granted, dtype=np.int64)
             if spend.granted:
                 indices = rows[granted] if self._noise.simulated else granted
-                self._randomize(spend, indices, chains[granted], models, keep(block.x[granted]), keep(block.y[granted]))
+                names, x, y = chains[granted].tolist(), keep(block.x[granted]), keep(block.y[granted])
+                iterates = {chain: model.iterate for chain, model in models.items()}
+                answers = answers_of(self._problem, x, y, names, iterates, spend.levels, self._noise, indices)
+                self._freeze(spend, indices, names, models, *answers)
             counts = {"released": len(spend.granted), "refused": len(spend.refusals), "known": len(spend.known)}
             report = BlockReport(**counts, next_row=block.next_row, refusals=tuple(spend.refusals.values()))
             spend.progress(block.next_row, {**counts, "clamped": block.clamped, "missing": block.missing})
@@ -814,60 +816,31 @@ class Producer(Releaser["PersonProblem"]):
 
         return person_problem_for(task)
 
-    def _randomize(
+    def _freeze(
         self,
         spend: Spending,
         indices: Integers,
-        chains: Integers,
-        models: Mapping[int, PublishedModel],
-        x: Floats,
-        y: Floats,
-    ) -> None:
-        problem, noise = self._problem, self._noise
-        iterates = {chain: model.iterate for chain, model in models.items()}
-        names = chains.tolist()
-        payloads, questions = answers_of(problem, x, y, names, iterates, spend.levels, noise, indices)
-        now = self._clock()
-        messages = self._messages(identifiers(noise, indices), spend.levels, names, models, payloads, questions, now)
-        ends = [models[chain].end for chain in names]
-        spend.freeze(messages, names, ends, self._expiry(now), self._day(now), self._order(indices))
-
-    def _randomize_one(
-        self, spend: Spending, index: Integers, chain: int, model: PublishedModel, coded: EncodedRecord
-    ) -> None:
-        (level,), now = spend.levels, self._clock()
-        payload, question = self._answering.answer(coded.x, coded.y, chain, model.iterate, level, index)
-        questions = None if question is None else [question]
-        names = identifiers(self._noise, index)
-        messages = self._messages(names, [level], [chain], {chain: model}, [payload], questions, now)
-        spend.freeze(messages, [chain], [model.end], self._expiry(now), self._day(now))
-
-    def _order(self, indices: Integers) -> list[int]:
-        """Draw the order in which a block is sent, since the file's order would show whose each release is."""
-        # A simulation protects nobody, and must not depend on how its file is cut into blocks.
-        if self._noise.simulated or len(indices) < 2:
-            return list(range(len(indices)))
-        order: list[int] = np.argsort(self._noise.words(indices, 1, Purpose.SELECTION)[:, 0], kind="stable").tolist()
-        return order
-
-    def _messages(
-        self,
-        names: Iterable[str],
-        levels: Sequence[str],
         chains: Sequence[int],
         models: Mapping[int, PublishedModel],
         payloads: Sequence[list[int]],
         questions: Sequence[str] | None,
-        now: float,
-    ) -> list[bytes]:
-        write, fields = self._write, self._fields(now)
+    ) -> None:
+        """Make the bytes to be sent, and draw their order, since the file's would show whose each release is."""
+        now, write = self._clock(), self._write
+        shared, order = self._fields(now), list(range(len(indices)))
         versions: dict[int, dict[str, Any]] = {
             chain: {"version": model.version} if self._versioned else {} for chain, model in models.items()
         }
         asked: Iterable[dict[str, Any]] = (
             repeat({}) if questions is None else ({"question": question} for question in questions)
         )
-        return [
-            write(id=name, level=level, chain=chain, payload=payload, **versions[chain], **question, **fields)
-            for name, level, chain, payload, question in zip(names, levels, chains, payloads, asked, strict=False)
+        releases = zip(identifiers(self._noise, indices), spend.levels, chains, payloads, asked, strict=False)
+        messages = [
+            write(id=name, level=level, chain=chain, payload=payload, **versions[chain], **question, **shared)
+            for name, level, chain, payload, question in releases
         ]
+        # A simulation protects nobody, and must not depend on how its file is cut into blocks.
+        if not self._noise.simulated and len(order) > 1:
+            order = np.argsort(self._noise.words(indices, 1, Purpose.SELECTION)[:, 0], kind="stable").tolist()
+        ends = [models[chain].end for chain in chains]
+        spend.freeze(messages, chains, ends, self._expiry(now), self._day(now), order)

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from murk.stream.log.base import Log
     from murk.stream.task.task import Task
 
-
 KNOWN = "this window was released before"
 
 

@@ -13,7 +13,7 @@ from typing import NoReturn, Self
 from murk.errors import MurkError, UserError
 from murk.privacy import PrivacyLoss
 from murk.producers.ledger import statements
-from murk.producers.ledger.migration import EarlierAccounts, adopt, has_windows
+from murk.producers.ledger.migration import adopt, has_windows
 from murk.producers.ledger.names import (
     KEY_BYTES,
     Id,
@@ -145,11 +145,11 @@ class Names:
     def called(
         self, connection: Connection, people: Sequence[str] | None, *, earlier: bool
     ) -> tuple[NameKey, Mapping[Id, Sequence[Id]]]:
-        """Return the key for the people of a block (None for rows), and the result of `EarlierAccounts.adopt`."""
+        """Return the key for the people of a block (None for rows), and the result of `adopt`."""
         if people is None:
             return NameKey(None), {}
         key = self.writing(connection)
-        return key, EarlierAccounts(connection, key).adopt(people) if earlier else {}
+        return key, adopt(connection, key, people) if earlier else {}
 
     def sealing(self, connection: Connection) -> NameKey:
         """Return the key that encrypts the outbox, within a transaction; in earlier formats it has no secret."""
@@ -427,7 +427,9 @@ class Ledger:
         self.delete_confirmed()
         if source is None:
             names = self.names.reading()
-            adopt(self._file, self._write, names, str(person))
+            if self._file.query("SELECT 1 FROM earlier LIMIT 1"):
+                with self._write() as connection:
+                    adopt(connection, names, [str(person)])
             return statements.account(self._file, Owner(0, names.person(person)), self.names.opening())
         rows = self._file.query("SELECT number FROM sources WHERE digest = ?", (self.names.source(source),))
         return statements.account(self._file, Owner(int(rows[0][0]) if rows else -1, person), self.names.opening())

@@ -8,13 +8,12 @@ accounts are only listed in the table ``earlier``, and merged when a caller name
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from sqlite3 import Connection
 from typing import Any
 
-from murk._sqlite import Database, make_tables
+from murk._sqlite import make_tables
 from murk.privacy import Guarantee, guarantee_from_dict
 from murk.privacy.mechanisms.privacy_loss import gdp_figure
 from murk.producers.ledger.names import Id, NameKey, earlier_spellings, folded_name, read_key
@@ -57,50 +56,33 @@ def merge_accounts(connection: Connection, pairs: Mapping[Id, Id], key: NameKey)
     connection.execute("DROP TABLE temp.spellings")
 
 
-class EarlierAccounts:
-    """Accounts under earlier spellings in a ledger of keyed hashes, within one transaction."""
+def adopt(connection: Connection, key: NameKey, names: Sequence[str]) -> Mapping[Id, list[Id]]:
+    """Merge people's accounts under earlier spellings into their current ones, in a ledger of keyed hashes.
 
-    def __init__(self, connection: Connection, key: NameKey) -> None:
-        self._connection, self._key = connection, key
-
-    def adopt(self, names: Sequence[str]) -> Mapping[Id, list[Id]]:
-        """Merge people's accounts under earlier spellings into their current ones.
-
-        Return the earlier stored names, with which names of records were hashed, of all accounts ever merged, by
-        current stored name.
-        """
-        wanted = {
-            self._key.person(spelling): self._key.person(str.__str__(name))
-            for name in dict.fromkeys(names)
-            for spelling in earlier_spellings(name)
-        }
-        found = self._find(list(wanted))
-        fresh = {old: wanted[old] for old, now in found.items() if now is None and old != wanted[old]}
-        if fresh:
-            merge_accounts(self._connection, fresh, self._key)
-        self._connection.executemany("UPDATE earlier SET now = ? WHERE person = ?", [(n, o) for o, n in fresh.items()])
-        own = [(old,) for old, now in found.items() if now is None and old == wanted[old]]
-        self._connection.executemany("DELETE FROM earlier WHERE person = ?", own)
-        merged: dict[Id, list[Id]] = {}
-        for old, now in {**found, **fresh}.items():
-            if now is not None:
-                merged.setdefault(now, []).append(old)
-        return merged
-
-    def _find(self, hashes: Sequence[Id]) -> dict[Id, Id | None]:
-        found: dict[Id, Id | None] = {}
-        for start in range(0, len(hashes), _CHUNK):
-            chunk = hashes[start : start + _CHUNK]
-            marks = ",".join("?" * len(chunk))
-            found |= dict(self._connection.execute(f"SELECT person, now FROM earlier WHERE person IN ({marks})", chunk))
-        return found
-
-
-def adopt(file: Database, write: Callable[[], AbstractContextManager[Connection]], key: NameKey, name: str) -> None:
-    """Merge a person's earlier accounts, if the ledger has any, before their account is read."""
-    if file.query("SELECT 1 FROM earlier LIMIT 1"):
-        with write() as connection:
-            EarlierAccounts(connection, key).adopt([name])
+    Return the earlier stored names, with which names of records were hashed, of all accounts ever merged, by current
+    stored name.
+    """
+    wanted = {
+        key.person(spelling): key.person(str.__str__(name))
+        for name in dict.fromkeys(names)
+        for spelling in earlier_spellings(name)
+    }
+    hashes, found = list(wanted), dict[Id, Id | None]()
+    for start in range(0, len(hashes), _CHUNK):
+        chunk = hashes[start : start + _CHUNK]
+        marks = ",".join("?" * len(chunk))
+        found |= dict(connection.execute(f"SELECT person, now FROM earlier WHERE person IN ({marks})", chunk))
+    fresh = {old: wanted[old] for old, now in found.items() if now is None and old != wanted[old]}
+    if fresh:
+        merge_accounts(connection, fresh, key)
+    connection.executemany("UPDATE earlier SET now = ? WHERE person = ?", [(n, o) for o, n in fresh.items()])
+    own = [(old,) for old, now in found.items() if now is None and old == wanted[old]]
+    connection.executemany("DELETE FROM earlier WHERE person = ?", own)
+    merged: dict[Id, list[Id]] = {}
+    for old, now in {**found, **fresh}.items():
+        if now is not None:
+            merged.setdefault(now, []).append(old)
+    return merged
 
 
 def has_windows(connection: Connection) -> bool:
@@ -197,7 +179,7 @@ def _add_gdp(connection: Connection) -> None:
 
     Format 1 stored a cap of mu as rho = mu^2 / 2 without recording that it was in GDP. If all levels that a cap covers
     state GDP, it becomes mu^2 = 2 rho, which implies it and allows the same releases. Other caps stay in rho until the
-    same cap is booked in GDP (`prices.book`).
+    same cap is booked in GDP (`prices.tighten`).
     """
     connection.execute("ALTER TABLE tariffs ADD COLUMN gdp INTEGER CHECK (gdp >= 0)")
     stated: list[tuple[int, str, bool]] = []

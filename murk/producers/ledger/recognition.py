@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from murk.producers.ledger.prices import Booked
     from murk.producers.ledger.transaction import Common
 
-
 Query = Callable[[str, tuple[Any, ...]], Sequence[Any]]
 
 APPLICATION, APPLICATION_ORGANISATIONS = "application", "organisations of an application"

@@ -32,7 +32,6 @@ CREATE TABLE IF NOT EXISTS windows (
     records INTEGER NOT NULL DEFAULT 0, next_row INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY (task, source, key, person)) WITHOUT ROWID"""
 
-
 HAS_WINDOWS = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'windows'"
 
 
@@ -101,8 +100,9 @@ class Windows:
         if not _windows_exist(self._file):
             return 0
         change = f"UPDATE windows SET state = 'lost', lost = lost + 1 WHERE state = 'open' AND {self._where}"
+        values = self._values(person)  # Reads the key, so before the transaction.
         with self._file.write() as connection:
-            return connection.execute(change, self._values(person)).rowcount
+            return connection.execute(change, values).rowcount
 
     def count(self, person: Key) -> int:
         """Return how many windows an organisation has begun."""

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from murk.stream.task.data.coding import EncodedBlock
     from murk.stream.task.task import Task
 
-
 NOBODY = ""  # the organisation of rows that name none
 BY_LOT = "lot"
 SELECT_CHUNK = 65_536
@@ -119,7 +118,6 @@ class FileSource:
     the file cannot be read, has no rows, or lacks a column, or if levels or organisations would be read from a feature
     or the target. Messages name file, row and column, and never a value.
 
-    >>> import tempfile
     >>> from murk.stream import Task
     >>> task = Task.parse('''
     ... name: weeks
@@ -127,9 +125,8 @@ class FileSource:
     ... target: {name: worked, kind: binary, positive: "yes"}
     ... privacy: {guarantee: {gdp: {mu: 1.0}}}
     ... ''')
-    >>> path = Path(tempfile.mkdtemp()) / "people.csv"
-    >>> _ = path.write_text("age,worked\\n25,yes\\nforty,no\\n")
-    >>> [block.x[:, 0].tolist() for block in FileSource(path, task).blocks()]
+    >>> people = [{"age": 25, "worked": "yes"}, {"age": "forty", "worked": "no"}]
+    >>> [block.x[:, 0].tolist() for block in FileSource(people, task).blocks()]
     [[-0.5, 0.0]]
 
     Parameters

@@ -19,19 +19,8 @@ from murk.errors import UserError
 from murk.learners.results.diagnosis import MATTERS, coded_as, kept_share
 from murk.privacy.noise import NoiseSource, SecureNoise, SimulatedNoise
 from murk.producers.ledger.ledger import Ledger
+from murk.producers.populations import ledger_places as places
 from murk.producers.populations.file_source import MOST_SHOWN, Block, FileSource
-from murk.producers.populations.ledger_places import (
-    RunConfig,
-    begun_with,
-    check_kind,
-    check_recognised,
-    compare,
-    differs,
-    hold,
-    in_file,
-    note,
-    register,
-)
 from murk.producers.populations.public_sample import OverlapError, check_apart, check_carried, public_covariates
 from murk.producers.populations.records.records import Records
 from murk.producers.producer import Policy
@@ -294,9 +283,9 @@ def open_accounts(log: Log, path: str | Path, *, simulated: bool | None = None) 
     """
     document = log.document()
     if simulated is not None and document is not None:
-        check_kind(log, Task.from_document(document, f"the task on {log.url}"), simulated)
-    known = begun_with(log, path)
-    begun = known is not None or (in_file(log) is not None and document is not None and any(log.ends()))
+        places.check_kind(log, Task.from_document(document, f"the task on {log.url}"), simulated)
+    known = places.begun_with(log, path)
+    begun = known is not None or (places.in_file(log) is not None and document is not None and any(log.ends()))
     return Ledger(path, identity=known, create=not begun)
 
 
@@ -332,7 +321,7 @@ class FilePopulation(ABC):
     ) -> None:
         self.log, self.ledger, self.crowd = log, ledger, crowd
         self._block, self._policy, self._agree = block, policy or Policy(), agree
-        self.close = hold(log, self, ledger.path, task.name)
+        self.close = places.hold(log, self, ledger.path, task.name)
         try:
             self._open(task)
         except BaseException:
@@ -341,14 +330,21 @@ class FilePopulation(ABC):
             raise
 
     @property
-    @abstractmethod
     def releases(self) -> int:
         """Releases so far, including those of earlier processes."""
+        return self._totals()[0]
 
     @property
-    @abstractmethod
     def refused(self) -> int:
         """Releases refused so far for lack of budget."""
+        return self._totals()[1]
+
+    @abstractmethod
+    def _totals(self) -> tuple[int, int]:
+        """Return the numbers of releases and refusals so far."""
+
+    def _step(self) -> Step:
+        return Step(self.next_row, *self._totals())
 
     @abstractmethod
     def steps(self) -> Iterator[Step]:
@@ -426,7 +422,7 @@ class FilePopulation(ABC):
         if not self.task.simulated:
             left = self.ledger.names.left()
             caution = (f"the ledger {self.ledger.path}, of an earlier version of Murk: {left}",) if left else ()
-            self.warnings += (*register(self.source, self.ledger), *caution)
+            self.warnings += (*places.register(self.source, self.ledger), *caution)
         self.warnings += tuple(constant_in_public(self.task))
 
     def _begin(self, task: Task) -> None:
@@ -456,7 +452,7 @@ class FilePopulation(ABC):
         self.ledger.bind(self.log.identity, task.hash, name=task.name, simulated=task.simulated)
         self.ledger.book(task.hash, [])
         self.ledger.begin_run(task.hash, self.source.digest, people=self.source.people, excluded=set_aside)
-        note(self.log, self._config(), self.ledger.path)
+        places.note(self.log, self._config(), self.ledger.path)
         self.log.register_task(task.document())
 
     def _check_agreed(self, task: Task, disclosure: Disclosure) -> None:
@@ -492,26 +488,26 @@ class FilePopulation(ABC):
         return self.source.select(count, self.crowd.noise, excluded=gone)
 
     def _resume(self, task: Task, carried: Task) -> None:
-        check_kind(self.log, carried, task.simulated)
+        places.check_kind(self.log, carried, task.simulated)
         task = task.with_defaults_of(carried)
         # The author's file lacks the covariates; everything else must be the same.
         check_task_change(self.log.url, carried.without_public().document(), task.document())
         self.task = task if carried.covariates is None else task.with_public(*carried.covariates)
         self.problem = self._find_problem(self.task)
-        compare(self.log, self._config(), self.ledger.path)
+        places.compare(self.log, self._config(), self.ledger.path)
         # Several machines may serve one log, each with its own people. A log in a file that was released to, and a task
         # with rows set aside, belong to one file and ledger: with others people would release again.
         set_aside = self.task.public is not None and self.task.public.set_aside is not None
-        begun = begun_with(self.log, self.ledger.path)
-        taken = set_aside or (in_file(self.log) is not None and (begun is not None or any(self.log.ends())))
+        begun = places.begun_with(self.log, self.ledger.path)
+        taken = set_aside or (places.in_file(self.log) is not None and (begun is not None or any(self.log.ends())))
         new = self.ledger.run(self.task.hash, self.source.digest) is None
         if new or (self._policy.lifetime is not None and not self.ledger.promises()):
             self._check_recognised(task)
         if taken and new:
             if begun is not None:
-                raise differs(self.log, "another file", "--source", seed=self.crowd.seed)
+                raise places.differs(self.log, "another file", "--source", seed=self.crowd.seed)
             other = f"another file than {self.source.records}, or another ledger than {self.ledger.path}"
-            raise differs(self.log, other, "--source and --ledger", seed=self.crowd.seed)
+            raise places.differs(self.log, other, "--source and --ledger", seed=self.crowd.seed)
         if new and self.task.covariates is not None:
             # The task may have been announced without these people's file.
             path = self.task.public_path
@@ -523,16 +519,16 @@ class FilePopulation(ABC):
         if new:
             self._check_labels()
         if begun is None:
-            note(self.log, self._config(), self.ledger.path)
+            places.note(self.log, self._config(), self.ledger.path)
         self.log.register_task(self.task.document())
 
     def _check_recognised(self, task: Task) -> None:
         if not task.simulated:
             capped = self._policy.lifetime is not None
-            self.warnings += check_recognised(self.source, self.ledger, capped=capped)
+            self.warnings += places.check_recognised(self.source, self.ledger, capped=capped)
 
-    def _config(self) -> RunConfig:
-        return RunConfig(self.crowd.person, self.crowd.level, self.crowd.seed, self.ledger.identity)
+    def _config(self) -> places.RunConfig:
+        return places.RunConfig(self.crowd.person, self.crowd.level, self.crowd.seed, self.ledger.identity)
 
 
 def check_records(task: Task, crowd: PopulationConfig) -> int:

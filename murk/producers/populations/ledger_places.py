@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from murk.producers.ledger.ledger import Ledger
     from murk.producers.populations.file_source import FileSource
 
-
 SUFFIX = ".run.json"
 
 

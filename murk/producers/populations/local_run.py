@@ -143,9 +143,7 @@ def run(
     real noise, an interrupted run continues when it is called again. Raises UserError if the task, the source or a
     setting is invalid or differs from those of the interrupted run, or if features would become public without consent.
 
-    >>> import tempfile
-    >>> people = Path(tempfile.mkdtemp()) / "people.csv"
-    >>> _ = people.write_text("age,worked\\n" + "30,yes\\n20,no\\n" * 50)
+    >>> people = [{"age": 30, "worked": "yes"}, {"age": 20, "worked": "no"}] * 50
     >>> task = Task.parse('''
     ... name: weeks
     ... features: [{name: age, low: 20, high: 40}]

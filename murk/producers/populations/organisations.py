@@ -42,15 +42,8 @@ class OrganisationPopulation(FilePopulation):
 
     problem: WindowProblem
 
-    @property
-    def releases(self) -> int:
-        """Windows released so far, including those of earlier processes."""
-        return self._sums.released
-
-    @property
-    def refused(self) -> int:
-        """Windows refused so far for lack of budget."""
-        return self._sums.refused
+    def _totals(self) -> tuple[int, int]:
+        return self._sums.released, self._sums.refused
 
     @property
     def notice(self) -> str:
@@ -238,6 +231,3 @@ class OrganisationPopulation(FilePopulation):
                 self.refusal = receipt.reason
         if any(receipt.outcome != "added" for receipt in receipts):
             self._sums = self._windows.sums()
-
-    def _step(self) -> Step:
-        return Step(self.next_row, self.releases, self.refused)

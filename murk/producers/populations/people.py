@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -22,7 +23,6 @@ from murk.stream.task.task import Task
 if TYPE_CHECKING:
     from murk.learners.problem import InteractiveProblem
 
-
 __all__ = ["Agree", "Population", "PopulationConfig", "Step", "open_accounts", "population_of"]
 
 MOST = 16_384  # largest number of records in a block, which is one transaction of the ledger
@@ -37,15 +37,8 @@ class Population(FilePopulation):
 
     problem: PersonProblem
 
-    @property
-    def releases(self) -> int:
-        """Releases so far, including those of earlier processes."""
-        return int(self._counters.get("released", 0))
-
-    @property
-    def refused(self) -> int:
-        """Records refused so far for lack of budget."""
-        return int(self._counters.get("refused", 0))
+    def _totals(self) -> tuple[int, int]:
+        return self._counters["released"], self._counters["refused"]
 
     @cached_property
     def size(self) -> int:
@@ -59,13 +52,12 @@ class Population(FilePopulation):
         self._load_progress()
         self.producer.flush()
         # Yield first: the backlog must be learned before the next model is read, as if there had been no interruption.
-        yield Step(self.next_row, self.releases, self.refused)
+        yield self._step()
         for block in self.source.blocks(self.next_row, self._size, excluded=self.excluded):
             report = self.producer.release_block(block)
-            for name in ("released", "refused"):
-                self._counters[name] = self._counters.get(name, 0) + getattr(report, name)
+            self._counters.update(released=report.released, refused=report.refused)
             self.next_row = report.next_row
-            yield Step(self.next_row, self.releases, self.refused)
+            yield self._step()
 
     def words(self) -> str:
         """Return the progress in a few words."""
@@ -103,7 +95,7 @@ class Population(FilePopulation):
         run = self.producer.begin(self.source)
         self.excluded = frozenset(run.excluded)
         self.next_row = run.next_row
-        self._counters = dict(run.counters)
+        self._counters = Counter(run.counters)
 
 
 def population_of(
