@@ -53,6 +53,9 @@ class Admission:
     lifetime: PrivacyLoss | None
 
 
+_FURTHER = (CompositeMechanism, GaussMixMechanism, GramMechanism, NewtonMechanism)
+
+
 @dataclass(frozen=True)
 class Policy:
     """Limits on what a device releases, whatever a server asks for.
@@ -76,13 +79,7 @@ class Policy:
 
     lifetime: Guarantee | None = None
     per_task: Guarantee | None = None
-    mechanisms: tuple[str, ...] = (
-        *MECHANISMS,
-        CompositeMechanism.kind,
-        GaussMixMechanism.kind,
-        GramMechanism.kind,
-        NewtonMechanism.kind,
-    )
+    mechanisms: tuple[str, ...] = (*MECHANISMS, *(each.kind for each in _FURTHER))
     public_sample: bool = False
 
     def admit(self, task: Task, mechanisms: Mapping[str, Costed], levels: Collection[str] | None = None) -> Admission:
@@ -530,13 +527,11 @@ class Delivery:
         device's clock is ahead of the log's. A shuffler deletes whatever it has taken in, and keeps the ids of its
         window: within that, a second copy counts as a duplicate.
         """
-        chains = {queued.chain for queued in waiting}
-        begins = {chain: self._log.begin(chain) for chain in chains}
+        begins = {chain: self._log.begin(chain) for chain in {queued.chain for queued in waiting}}
         if self._window:
-            for chain in chains:
-                # This batch may come before the copy.
-                caught = self._log.end(chain) + len(waiting) - self._window
-                begins[chain] = min(begins[chain], caught)
+            # This batch may come before the copy.
+            ahead = len(waiting) - self._window
+            begins = {chain: min(begin, self._log.end(chain) + ahead) for chain, begin in begins.items()}
         return [queued for queued in waiting if queued.message not in stored and queued.since >= begins[queued.chain]]
 
     def _stored_on_log(self, waiting: Sequence[Queued]) -> set[bytes]:

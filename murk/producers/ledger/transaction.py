@@ -490,21 +490,17 @@ class Spending:
             numbers = self.numbers
             rows = list(zip(numbers, self.granted, self._paid, strict=True))
             owners = seal([Owner(home, people[self.granted[at]]) for at in self._order], self._sealing)
-            run(
-                "INSERT INTO outbox VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                [
-                    (number, task, *self._addresses[at], expires, self._messages[at], owner, self._paid[at])
-                    for number, at, owner in zip(numbers, self._order, owners, strict=True)
-                ],
-            )
-            run(
-                "INSERT INTO debits VALUES (?, ?, ?, ?, ?, ?)",
-                [
-                    # A record without a key is stored under its release's number.
-                    (task, source, number if keys[index] is None else keys[index], people[index], price, number)
-                    for number, index, price in rows
-                ],
-            )
+            outbox = [
+                (number, task, *self._addresses[at], expires, self._messages[at], owner, self._paid[at])
+                for number, at, owner in zip(numbers, self._order, owners, strict=True)
+            ]
+            # A record without a key is stored under its release's number.
+            debits = [
+                (task, source, number if keys[index] is None else keys[index], people[index], price, number)
+                for number, index, price in rows
+            ]
+            run("INSERT INTO outbox VALUES (?, ?, ?, ?, ?, ?, ?, ?)", outbox)
+            run("INSERT INTO debits VALUES (?, ?, ?, ?, ?, ?)", debits)
             run(
                 # An unknown day of an earlier release may have been the first.
                 "INSERT INTO spending VALUES (?, ?, ?, 1, 0, 0, ?, ?) "
