@@ -225,6 +225,15 @@ def test_hostile_bytes_give_what_the_library_gives(crcs: bool) -> None:
     assert 50 < kept < 2_950
 
 
+@pytest.mark.parametrize("length", [-(2**31), -400, -300, -113, -13, -12, -1, 0, 1, 48, 49, 2**31 - 1])
+def test_a_length_that_is_made_up(length: int) -> None:
+    """A negative one leads the library back, or to a slice that ends near the end of the fetch."""
+    for place in range(3):
+        parts = [batch(*values(1, 90), base=place) for place in range(4)]
+        parts[place] = parts[place][:LENGTH_AT] + struct.pack(">i", length) + parts[place][LEADER_AT:]
+        same(b"".join(parts))
+
+
 @pytest.mark.parametrize("place", [0, 27, 35])
 @pytest.mark.parametrize("number", [2**62 - 1, 2**62, 2**63 - 1, -(2**62), -(2**63)])
 def test_offsets_and_times_do_not_overflow(place: int, number: int) -> None:

@@ -195,9 +195,12 @@ class IndexedRecords(Fetcher.PartitionRecords):  # type: ignore[misc]
             return
         data, after = bytes(records._buffer), None
         while records.has_next():
-            start = records._pos - len(records._next_slice)
-            found, bounds = index(np.frombuffer(data, np.uint8), start)
-            whole = _whole(data, bounds) if self.check_crcs else len(bounds)
+            size = len(records._next_slice)
+            start, whole = records._pos - size, 0
+            # A batch of a negative length has another slice, or none.
+            if size >= _HEAD and start >= 0:
+                found, bounds = index(np.frombuffer(data, np.uint8), start)
+                whole = _whole(data, bounds) if self.check_crcs else len(bounds)
             if whole:
                 last, end, _, count = bounds[whole - 1].tolist()
                 self.records_read += count
