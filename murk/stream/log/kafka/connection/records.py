@@ -54,6 +54,8 @@ def _is_known() -> bool:
 
 # Reading
 
+Array = Any
+
 
 @inlined
 def _read_varint(data: NDArray[np.uint8], position: int) -> tuple[int, int]:
@@ -70,18 +72,18 @@ def _read_varint(data: NDArray[np.uint8], position: int) -> tuple[int, int]:
 
 
 @within
-def _read_integer(data: NDArray[np.uint8], position: int, size: int) -> int:
+def _read_integer(data: Array, position: Array, size: Array) -> Any:
     """Return the signed big-endian integer of some bytes."""
     number = np.int64(data[position])
     if number > 0x7F:
         number -= 0x100
     for place in range(position + 1, position + size):
         number = (number << 8) | np.int64(data[place])
-    return number  # type: ignore[no-any-return]
+    return number
 
 
 @within
-def _end_of_batch(data: NDArray[np.uint8], position: int) -> int:
+def _end_of_batch(data: Array, position: Array) -> Any:
     """Return the end of the batch at a position, or -1 unless it is whole, of magic 2, and not compressed or a mark."""
     if len(data) - position < _HEAD or data[position + _MAGIC_AT] != _MAGIC:
         return -1
@@ -100,7 +102,7 @@ def _end_of_batch(data: NDArray[np.uint8], position: int) -> int:
 
 
 @within
-def _index_batch(data: NDArray[np.uint8], start: int, end: int, found: NDArray[np.int64], i: int) -> int:
+def _index_batch(data: Array, start: Array, end: Array, found: Array, i: Array) -> Any:
     """Fill in the records of a batch from a row on; return the row after them, or -1 if one is not plain."""
     base, first = _read_integer(data, start, 8), _read_integer(data, start + _FIRST_TIME_AT, 8)
     appended = _read_integer(data, start + _LAST_TIME_AT, 8)
@@ -139,7 +141,7 @@ def _index_batch(data: NDArray[np.uint8], start: int, end: int, found: NDArray[n
 
 
 @deferred
-def index(data: NDArray[np.uint8], start: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def index(data: Array, start: Array) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Find the records of the plain batches at a position: uncompressed, and all records with a value, no headers.
 
     ``data`` has batches in Kafka's message format (https://kafka.apache.org/documentation/#recordbatch). Return
@@ -148,7 +150,7 @@ def index(data: NDArray[np.uint8], start: int) -> tuple[NDArray[np.int64], NDArr
     They end before the first batch that is not plain, or with a thousand batches: so a batch that is not plain costs no
     more than that many headers.
     """
-    count, batches, position = np.int64(0), np.int64(0), np.int64(start)
+    count, batches, position = 0, 0, start
     while batches < _RUN:
         end = _end_of_batch(data, position)
         if end < 0:
@@ -157,7 +159,7 @@ def index(data: NDArray[np.uint8], start: int) -> tuple[NDArray[np.int64], NDArr
         batches += 1
         position = end
     records, bounds = np.empty((count, 7), np.int64), np.empty((batches, 4), np.int64)
-    position, row = np.int64(start), np.int64(0)
+    position, row = start, 0
     for batch in range(batches):
         end, before = _end_of_batch(data, position), row
         row = _index_batch(data, position, end, records, row)
