@@ -34,7 +34,7 @@ _PART = 64  # releases of a part of a complete crowd, on average: about a page o
 _PARTS = (
     256  # parts read at once, in place of a statement that stays open, and so that a crowd need not fit into memory
 )
-_SEEN_PART = 1024  # fingerprints of a part of a run, at most, on average
+_SEEN_PART, _SEEN_PARTS = 1024, 64  # fingerprints of a part of a run, at most, on average; parts read at once
 _PLACES = 32  # bits of a part's number in its place
 _MOST_BITS = 24
 
@@ -144,8 +144,8 @@ class Store:
                 parts = _parts_of(prints, bits)
                 touched, starts = np.unique(parts, return_index=True)
                 starts = np.append(starts, len(prints))
-                for at in range(0, len(touched), _PARTS):
-                    these = touched[at : at + _PARTS]
+                for at in range(0, len(touched), _SEEN_PARTS):
+                    these = touched[at : at + _SEEN_PARTS]
                     seen = self._as_seen(self._parts("seen FROM prints", run, these))
                     own = slice(starts[at], starts[at + len(these)])
                     known = np.ascontiguousarray(seen["print"])
@@ -171,7 +171,7 @@ class Store:
         place, end = (run << _PLACES) - 1, (run + 1) << _PLACES
         while rows := self._database.query(
             "SELECT place, seen FROM prints WHERE place > ? AND place < ? ORDER BY place LIMIT ?",
-            (place, end, _PARTS),
+            (place, end, _SEEN_PARTS),
             (int, bytes),
         ):
             place = rows[-1][0]
@@ -475,10 +475,10 @@ def _in_order(pieces: Sequence[NDArray[np.void]], oldest: int) -> NDArray[np.voi
 
 
 def _merged(sources: Sequence[Iterator[NDArray[np.void]]], bits: int, oldest: int) -> Iterator[NDArray[np.void]]:
-    """Merge sorted fingerprints, older ones first, a few hundred parts at a time; see `_in_order`."""
+    """Merge sorted fingerprints, older ones first, some parts at a time; see `_in_order`."""
     rests = [np.empty(0, SEEN) for _ in sources]
-    for first in range(0, 1 << bits, _PARTS):
-        end = (first + _PARTS) << (64 - bits)
+    for first in range(0, 1 << bits, _SEEN_PARTS):
+        end = (first + _SEEN_PARTS) << (64 - bits)
         pieces = []
         for i, source in enumerate(sources):
             own = [rests[i]]

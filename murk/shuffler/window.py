@@ -6,6 +6,7 @@ They are in the store, sorted; memory holds a Bloom filter of them, which recogn
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -87,7 +88,7 @@ class Window:
         """Make a new filter, without what is out of reach."""
         bits = min(_BITS * self._most, _MOST_BITS)
         self._filter, self._used = np.zeros(bits // 64, np.uint64), 0
-        for seen in (*self._stored(), *self.given):
+        for seen in chain(self._stored(), self.given):
             live = np.ascontiguousarray(seen["print"][seen["offset"] >= oldest])
             mark(self._filter, live, np.empty(len(live), np.bool_))
             self._used += len(live)

@@ -131,7 +131,7 @@ def test_the_reader_finds_its_own_mistakes(monkeypatch):
 def test_the_stored_window_is_the_window_for_duplicates(tmp_path, monkeypatch, size, blind):
     """In blocks and one by one, with gaps, in many runs of many parts, with filters that are full, and reopened."""
     monkeypatch.setattr("murk.shuffler.store._SEEN_PART", 2)
-    monkeypatch.setattr("murk.shuffler.store._PARTS", 3)
+    monkeypatch.setattr("murk.shuffler.store._SEEN_PARTS", 3)
     monkeypatch.setattr("murk.shuffler.window._SPARE", 1_000)
     # A filter that takes every id for a known one.
     monkeypatch.setattr("murk.shuffler.window._BITS", 1 if blind else 12)
