@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from murk.stream import Task
     from murk.stream.log.base import Log, Membership
 
-_SHORTEST, _LONGEST, _SHARE = 0.005, 0.2, 0.1
+_SHORTEST, _LONGEST, _SHARE = 0.005, 0.2, 0.05
 """Bounds in seconds of the pause while nothing arrives, and its share of the time since something last arrived."""
 MOST_DESCRIPTORS = 65_536
 """Limit of file descriptors that a learner requests; it needs about ten per chain."""
