@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Final
 
 import numpy as np
+from numpy.random import Generator
 
 from murk._arrays import Floats, Integers
 from murk.learners.core.design import Records, one_by_one, split, vectors_variance
@@ -33,12 +34,7 @@ _OUTWEIGHS = 8.0  # least ratio of the noise's variance to the variance between 
 
 
 def estimate(
-    problem: GradientProblem,
-    records: Records,
-    people: int,
-    levels: Mapping[str, float],
-    chains: int,
-    rng: np.random.Generator,
+    problem: GradientProblem, records: Records, people: int, levels: Mapping[str, float], chains: int, rng: Generator
 ) -> Estimate:
     """Simulate the estimate from a number of people, spread over chains."""
     if problem.settings.intervals is None and problem.covariates is None:
@@ -68,9 +64,7 @@ def estimate(
     return problem.estimate(engines)
 
 
-def _learn(
-    problem: GradientProblem, engine: SGDEngine, X: Floats, y: Floats, levels: Integers, rng: np.random.Generator
-) -> None:
+def _learn(problem: GradientProblem, engine: SGDEngine, X: Floats, y: Floats, levels: Integers, rng: Generator) -> None:
     """Learn from people in blocks, each at the iterate that was published before it, as devices release."""
     mechanisms, memory = list(problem.mechanisms.values()), engine.memory
     kinds, units, variances = (

@@ -492,20 +492,12 @@ def learn_row(whole: Array, real: Array, state: Arrays, record: Arrays, noise: A
 
 @jit
 def learn_records(
-    real: Array,
-    whole: Array,
-    X: Array,
-    y: Array,
-    levels: Array,
-    reals: Array,
-    wholes: Array,
-    noise: Array,
-    coins: Array,
+    real: Array, whole: Array, X: Array, y: Array, levels: Array, reals: Array, kinds: Array, noise: Array, coins: Array
 ) -> None:
     """Learn from the rows of ``X`` in turn; without a seed ``noise`` and ``coins`` have a row for each of them.
 
     The constant may be left out of ``X``; a feature that is not finite counts as 0. ``levels`` are indices into
-    ``reals`` and ``wholes`` (if empty: the current level). The state depends only on releases.
+    ``reals`` and ``kinds`` (if empty: the current level). The state depends only on releases.
     """
     whole, real, noise = borrowed(whole), borrowed(real), borrowed(noise)
     d = whole[DIMENSION]
@@ -520,7 +512,7 @@ def learn_records(
             for j in range(4):
                 real[MECHANISM_RADIUS + j] = reals[levels[i], j]
             for j in range(4):
-                whole[KIND + j] = wholes[levels[i], j]
+                whole[KIND + j] = kinds[levels[i], j]
         if not simulated:
             for j in range(d):
                 own_noise[j] = noise[i, j]
@@ -578,32 +570,25 @@ def learn_record(address: int, y: float, trials: int) -> int:
 
 @jit
 def learn_releases(
-    real: Array,
-    whole: Array,
-    payloads: Array,
-    versions: Array,
-    levels: Array,
-    kinds: Array,
-    units: Array,
-    variances: Array,
+    real: Array, whole: Array, rows: Array, versions: Array, levels: Array, kinds: Array, units: Array, variances: Array
 ) -> int:
     """Learn from released gradients in turn; return how many were learned before an unknown version."""
-    whole, real, payloads = borrowed(whole), borrowed(real), borrowed(payloads)
+    whole, real, rows = borrowed(whole), borrowed(real), borrowed(rows)
     d = whole[DIMENSION]
     state = state_views(real, whole)
     _, _, _, g_at, _, ring_at = places(whole)
     g = real[g_at : g_at + d]
-    for i in range(payloads.shape[0]):
+    for i in range(rows.shape[0]):
         place = find(whole, versions[i])
         if place < 0:
             return i
         level = levels[i]
-        lattice.decode(kinds[level], payloads[i], units[level], g)
+        lattice.decode(kinds[level], rows[i], units[level], g)
         at = real[ring_at + place * d : ring_at + (place + 1) * d]
         whole[AGE] = whole[COUNT] - versions[i]
         apply(whole, real, state, at, g, variances[level])
         whole[AGE] = 0
-    return int(payloads.shape[0])
+    return int(rows.shape[0])
 
 
 @jit

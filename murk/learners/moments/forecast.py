@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
+from numpy.random import Generator
 
 from murk.learners.core import design
 from murk.learners.core.design import Records
@@ -20,12 +21,7 @@ from murk.stream.task.task import Task
 
 
 def estimate(
-    problem: MomentProblem,
-    records: Records,
-    people: int,
-    levels: Mapping[str, float],
-    chains: int,
-    rng: np.random.Generator,
+    problem: MomentProblem, records: Records, people: int, levels: Mapping[str, float], chains: int, rng: Generator
 ) -> Estimate:
     """Simulate the estimate from a number of people. The number of chains makes no difference, as their sums add up."""
     layout, V = problem.layout, problem.vectors(records.X, records.y)

@@ -33,12 +33,7 @@ _DRAWN: Final = 200  # largest number of windows that are drawn one by one; of m
 
 
 def estimate(
-    problem: WindowProblem,
-    records: Records,
-    people: int,
-    levels: Mapping[str, float],
-    chains: int,
-    rng: Generator,
+    problem: WindowProblem, records: Records, people: int, levels: Mapping[str, float], chains: int, rng: Generator
 ) -> Estimate:
     """Simulate the estimate from releases of ``people`` records, in the task's windows."""
     settings, engine = problem.settings, problem.engine()
@@ -54,10 +49,10 @@ def estimate(
 
 
 def _learn_grams(
-    engine: GramEngine, mechanism: GramMechanism, z: Floats, count: int, size: int, records: Records, rng: Generator
+    engine: GramEngine, mechanism: GramMechanism, z: Floats, count: int, size: int, pool: Records, rng: Generator
 ) -> None:
     """Learn ``count`` windows of ``size`` records from the population's bounded rows z; all have the same weight."""
-    moment = _summed(z, count * size, records, rng) + noise_of(mechanism, z.shape[1], rng, count)
+    moment = _summed(z, count * size, pool, rng) + noise_of(mechanism, z.shape[1], rng, count)
     weight = engine.settings.weight(mechanism, size)
     engine.sums.add(moment, records=count * size, noise=count * mechanism.scale**2, weight=weight)
 
@@ -71,7 +66,7 @@ def noise_of(mechanism: GramMechanism, d: int, rng: Generator, windows: int = 1)
 
 
 def _learn_steps(
-    engine: NewtonEngine, mechanism: NewtonMechanism, z: Floats, count: int, size: int, records: Records, rng: Generator
+    engine: NewtonEngine, mechanism: NewtonMechanism, z: Floats, count: int, size: int, pool: Records, rng: Generator
 ) -> None:
     """Learn windows like `_learn_grams`; all windows with one model have the same weight."""
     from murk.privacy.sketches.accumulators import at_model
@@ -79,34 +74,28 @@ def _learn_steps(
     d = z.shape[1]
     own, others = mechanism.parts(size)
     for alike in np.diff(np.linspace(0, count, min(count, _MODELS) + 1).astype(int)).tolist():
-        moment = _summed(z, own, records, rng) + noise_of(mechanism.start, d, rng)
+        moment = _summed(z, own, pool, rng) + noise_of(mechanism.start, d, rng)
         model = model_of(engine.settings, mechanism.start, moment, own)
-        first = _summed(z, alike * own, records, rng) + noise_of(mechanism.start, d, rng, alike)
+        first = _summed(z, alike * own, pool, rng) + noise_of(mechanism.start, d, rng, alike)
         seen = np.zeros_like(z)
         at_model(z, model, mechanism.feature_bound, EDGE, np.zeros((1, d)), seen)
-        step = _summed(seen, alike * others, records, rng) + noise_of(mechanism.step, d, rng, alike)
+        step = _summed(seen, alike * others, pool, rng) + noise_of(mechanism.step, d, rng, alike)
         engine.learn_matrices(first, step, model=model, records=size, mechanism=mechanism, windows=alike)
 
 
-def _summed(z: Floats, count: int, records: Records, rng: Generator) -> Floats:
+def _summed(z: Floats, count: int, pool: Records, rng: Generator) -> Floats:
     """Draw the sum of second moments of a number of records."""
-    return np.asarray((z * records.drawn(count, rng)[:, None]).T @ z)
+    return np.asarray((z * pool.drawn(count, rng)[:, None]).T @ z)
 
 
 def _learn_sketches(
-    engine: SketchEngine,
-    mechanism: GaussMixMechanism,
-    z: Floats,
-    count: int,
-    size: int,
-    records: Records,
-    rng: Generator,
+    engine: SketchEngine, mechanism: GaussMixMechanism, z: Floats, count: int, size: int, pool: Records, rng: Generator
 ) -> None:
     """Learn windows like `_learn_grams`."""
     drawn_ones = min(count, _DRAWN)
     for index in range(drawn_ones):
         alike = count // drawn_ones + (index < count % drawn_ones)
-        counts = records.drawn(alike * size, rng) / alike
+        counts = pool.drawn(alike * size, rng) / alike
         drawn = _window((z * counts[:, None]).T @ z, size, alike, engine.settings, mechanism, rng)
         engine.sums = engine.sums.merged(drawn)
 

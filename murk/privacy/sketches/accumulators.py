@@ -420,27 +420,22 @@ class NewtonAccumulator(WindowAccumulator[Newton]):
 
 @jit
 def add(
-    rows: Floats,
-    bounds: tuple[float, float],
-    grid: tuple[float, int, int],
-    inside: Floats,
-    row: Integers,
-    sums: Integers,
+    rows: Floats, bounds: tuple[float, float], grid: tuple[float, int, int], kept: Floats, row: Integers, sums: Integers
 ) -> None:
     """Add q q' of each of the rows (m, d) to the upper triangle of ``sums`` (d, d), where q is the row on its grid.
 
     ``grid`` is the features' step, and bounds on the target and the features' square that no q exceeds
-    (`GramMechanism`). ``inside`` (1, d) and ``row`` (d,) are scratch space.
+    (`GramMechanism`). ``kept`` (1, d) and ``row`` (d,) are scratch space.
     """
     feature_step, target_steps, feature_square = grid
     last = rows.shape[1] - 1
     for r in range(rows.shape[0]):
-        bounded(rows, r, bounds[0], bounds[1], inside, 0)
+        bounded(rows, r, bounds[0], bounds[1], kept, 0)
         square = np.int64(0)
         for c in range(last):
-            row[c] = np.int64(np.rint(inside[0, c] / feature_step))
+            row[c] = np.int64(np.rint(kept[0, c] / feature_step))
             square += row[c] * row[c]
-        target = np.int64(np.rint(inside[0, last] / bounds[1] * target_steps))
+        target = np.int64(np.rint(kept[0, last] / bounds[1] * target_steps))
         if abs(target) > target_steps:
             target = np.int64(math.copysign(target_steps, target))
         row[last] = target
