@@ -535,14 +535,27 @@ def learn_record(address: int, y: float, trials: int) -> int:
     `LEARNED`; or, if nothing was learned, `NO_WORDS` or `TOO_FEW`, after which the draw continues from the words.
     """
     header = integers_at(address, WHOLE_HEADER)
-    d = header[DIMENSION]
-    words_place = WHOLE_HEADER + header[RING] + 2 * d
-    size = words_place + words_of(trials_of(d))
-    whole = integers_at(address, size)
-    real = numbers_at(address + 8 * size, places(whole)[5] + whole[RING] * d)
-    state, record = state_views(real, whole), record_views(real, whole)
-    x, z, _, noise, payload, words = record
-    words_start = address + 8 * words_place
+    p, d = header[FEATURES], header[DIMENSION]
+    noise_at = WHOLE_HEADER + header[RING]
+    words_start, room = address + 8 * (noise_at + 2 * d), words_of(trials_of(d))
+    size = noise_at + 2 * d + room
+    whole, words = integers_at(address, size), words_at(words_start, room)
+    noise, payload = integers_at(address + 8 * noise_at, d), integers_at(address + 8 * (noise_at + d), d)
+    start = address + 8 * size
+    _, x_at, z_at, g_at, _, ring_at = places(whole)
+    real = numbers_at(start, ring_at + whole[RING] * d)
+    # Views at addresses are faster than slices.
+    at, row = start + 8 * REAL_HEADER, 8 * d
+    state = (
+        numbers_at(at, d),
+        numbers_at(at + row, d),
+        numbers_at(at + 2 * row, d),
+        numbers_at(at + 3 * row, d),
+        numbers_at(at + 4 * row, d),
+        numbers_at(at + 5 * row, d),
+    )
+    x, z = numbers_at(start + 8 * x_at, p), numbers_at(start + 8 * (z_at if whole[WHITEN] == 1 else x_at), p)
+    record = x, z, numbers_at(start + 8 * g_at, d), noise, payload, words
     if whole[SIMULATED] == 1:
         seed = np.uint64(whole[SEED])
         if whole[KIND] == lattice.GAUSSIAN:
