@@ -143,16 +143,15 @@ def _rates(what: str, order: str, **columns: str) -> Table:
 
 
 def _trajectories() -> Layout:
-    gap = r"d = 5, alpha = 1/2, (?P<mu>[^:]*): "
+    gap = r"d = (?P<d>5), alpha = (?P<alpha>1/2), (?P<mu>[^:]*): "
     return Layout([
         Table(["d", "alpha", "mu"], [
             Rule(rf"d = (?P<d>\d+), {_ALPHA}, (?:mu = )?(?P<mu>[^:]*): {_WHICH}", ["{d}", "{alpha}", "{mu}"],
                  as_published="{which}", default=_MURK),
-        ], hidden=r"5, 1/2, 3|(10|20), (?!1/2, 2).*"),
-        Table(["d = 5, alpha = 1/2"], [
-            Rule(f"{gap}loss gap of the {_WHICH}", "{mu}", as_published="loss gap, {which}"),
-            Rule(f"{gap}squared loss gap of the {_WHICH}", "{mu}", as_published="squared, {which}"),
-        ]),
+            Rule(f"{gap}loss gap of the {_WHICH}", ["{d}", "{alpha}", "{mu}, loss gap"], as_published="{which}"),
+            Rule(f"{gap}squared loss gap of the {_WHICH}", ["{d}", "{alpha}", "{mu}, squared"],
+                 as_published="{which}"),
+        ], hidden=r"5, 1/2, (3|.*, squared)|(10|20), (?!1/2, 2).*"),
     ])  # fmt: skip
 
 
@@ -207,6 +206,8 @@ def _moments() -> Layout:
 
 _COMMON = r"Sheffet(, new analysis)?|LinearMixing, k = 1\.5 d"
 """Rows of linear regression that tables omit."""
+_PRINTED = rf"{_COMMON}|(Sheffet|AdaSSP), corrected"
+"""The same for the papers' own files, without corrected rivals."""
 
 
 def _sketches(end: str, column: str, tags: Mapping[str, str], hidden: str = _COMMON) -> Layout:
@@ -409,12 +410,12 @@ LAYOUTS: Mapping[str, Layout] = {
     ], {"mothers|curves": "mothers and smooth curves {}"}),
     "004/fig2": _sketches("", "{case}", {"mothers|curves": "mothers and smooth curves {}"}),
     "004/fig2 --data": _sketches(
-        " in `(?P<file>.*)`", "{case} (`{file}`)", {"alone": "the spectra alone are a {}"}
+        " in `(?P<file>.*)`", "{case} (`{file}`)", {"alone": "the spectra alone are a {}"}, _PRINTED
     ),
     "004/fig3": _images(),
     "004/fig4": _sketches("", "{case}", {"^uniform": "uniform data {}"}),
     "004/fig4 --data": _sketches(
-        " in `(?P<file>.*)`", "{case} (`{file}`)", {"hour": "`hour.csv` is a {}"}
+        " in `(?P<file>.*)`", "{case} (`{file}`)", {"hour": "`hour.csv` is a {}"}, _PRINTED
     ),
     "004/fig5": _images("largest distance .*"),
 }  # fmt: skip
