@@ -299,7 +299,7 @@ LAYOUTS: Mapping[str, Layout] = {
         Table(["computed exactly"], [
             Rule("(?P<what>.*)", "{what}", published="published", as_published="as published, here",
                  corrected="corrected"),
-        ]),
+        ], hidden="delta .* epsilon = [12]"),
     ], {"^(?!d = )": "the second table is {}"}),
     "002/fig5": _trajectories(),
     "002/fig6": _trajectories(),
@@ -319,9 +319,9 @@ LAYOUTS: Mapping[str, Layout] = {
     ]),
     "000/fig4": _people("accuracy", "share .*"),
     "000/fig5": _generated("optimum|IWP-SGD, product"),
-    "000/fig6": _people("log loss", "SGD, noisy data, averaged model|share .*"),
+    "000/fig6": _people("log loss", ".*averaged model|share .*"),
     "000/fig7": _people("accuracy", "share .*|.*averaged model"),
-    "000/fig8": _people("squared loss"),
+    "000/fig8": _people("squared loss", ".*averaged model"),
     "000/thm4.2": Layout([
         Table(["bias of the risk"], [
             Rule("(?P<loss>quadratic|exponential), (?P<end>.*): bias of the risk", "{end}",
@@ -389,18 +389,19 @@ LAYOUTS: Mapping[str, Layout] = {
         Table([""], [Rule("(?P<what>.*)", "{what}", **_KINDS)], [*_KINDS.values()], hidden=".*, gamma = 100?")
     ]),
     "004/constants": Layout([
-        Table([""], [Rule("(?P<what>.*)", "{what}", **_KINDS)], [*_KINDS.values()], hidden=".*, k = 400, .*")
+        Table([""], [Rule("(?P<what>.*)", "{what}", **_KINDS)], [*_KINDS.values()],
+              hidden=".*, k = 400, .*|gamma of the sketch alone.*|true delta.*epsilon = 1")
     ]),
     "004/thm3": Layout([
         Table(["excess loss", "epsilon"], [
             Rule("(?P<case>.*), epsilon = (?P<epsilon>[\\d.]+): (?P<what>.*)", ["{case}", "{epsilon}"],
                  corrected="{what}"),
-        ], hidden=".*, (0.1|10)"),
+        ], hidden="(smooth curves|synthetic).*|.*, (0.1|10)"),
         Table(["excess log loss, epsilon"], [
             Rule("epsilon = (?P<epsilon>.*): (?P<what>.*)", "{epsilon}", corrected="{what}"),
             Rule("(excess log loss of )?(?P<what>theta = 0|the quadratic.*|largest score.*)", "{what}",
                  corrected="measured"),
-        ]),
+        ], hidden="10"),
     ], {"^epsilon|^excess|^largest|mothers|curves": "images, mothers and smooth curves {}"}),
     "004/hessian": Layout([
         Table(["data", "epsilon"], [

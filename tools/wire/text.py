@@ -7,8 +7,8 @@ from murk.stream.messages.codec import Reason
 HEAD: Final = """\
 # Wire format
 
-The reference for a device or a monitor in another language. All messages are JSON in UTF-8 on the topics of a log,
-neither compressed nor signed. A device does three things:
+The reference for other languages. All messages are JSON in UTF-8 on the topics of a log, neither compressed nor signed.
+A device does three things:
 
 1. It reads the task and the newest model from `murk-NAME-models`.
 2. It [makes a release](#make-a-release), with code in plain Python.
