@@ -6,12 +6,13 @@ from murk.monitoring.metrics.catalogue import METRICS
 
 _FROM = {
     "monitor": "",
-    "learner": " From the learner's side.",
-    "process": " From monitor and learners.",
-    "people": " From the people's side.",
-    "gateway": " From the HTTP gateway.",
-    "shuffler": " From the shuffler.",
+    "learner": "Learner: ",
+    "process": "Monitor, learner: ",
+    "people": "People: ",
+    "gateway": "Gateway: ",
+    "shuffler": "Shuffler: ",
 }
+"""Beginning of a metric's line, by the side that exports it."""
 
 
 def table() -> str:
@@ -24,8 +25,7 @@ def table() -> str:
     """
     lines = ["| metric | kind | labels | what it says |", "|---|---|---|---|"]
     for metric in METRICS:
-        words = metric.help + (f" Exported {metric.optional}." if metric.optional else "")
-        words += _FROM[metric.side]
+        words = _FROM[metric.side] + metric.help + (f" Exported {metric.optional}." if metric.optional else "")
         labels = ", ".join(f"`{label}`" for label in metric.labels)
         lines.append(f"| `{metric.name}` | {metric.kind} | {labels} | {words} |")
     return "\n".join(lines)

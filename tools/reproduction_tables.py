@@ -143,16 +143,15 @@ def _rates(what: str, order: str, **columns: str) -> Table:
 
 
 def _trajectories() -> Layout:
-    gap = r"d = 5, alpha = 1/2, (?P<mu>[^:]*): "
+    gap = r"d = (?P<d>5), alpha = (?P<alpha>1/2), (?P<mu>[^:]*): "
     return Layout([
         Table(["d", "alpha", "mu"], [
             Rule(rf"d = (?P<d>\d+), {_ALPHA}, (?:mu = )?(?P<mu>[^:]*): {_WHICH}", ["{d}", "{alpha}", "{mu}"],
                  as_published="{which}", default=_MURK),
-        ], hidden=r"10, 1/2, (0\.5|1|3|no noise)|20, (?!1/2, 2).*"),
-        Table(["d = 5, alpha = 1/2"], [
-            Rule(f"{gap}loss gap of the {_WHICH}", "{mu}", as_published="loss gap, {which}"),
-            Rule(f"{gap}squared loss gap of the {_WHICH}", "{mu}", as_published="squared, {which}"),
-        ]),
+            Rule(f"{gap}loss gap of the {_WHICH}", ["{d}", "{alpha}", "{mu}, loss gap"], as_published="{which}"),
+            Rule(f"{gap}squared loss gap of the {_WHICH}", ["{d}", "{alpha}", "{mu}, squared"],
+                 as_published="{which}"),
+        ], hidden=r"5, 1/2, (3|.*, squared)|(10|20), (?!1/2, 2).*"),
     ])  # fmt: skip
 
 
@@ -164,7 +163,7 @@ def _insurance(hidden: str | None = None) -> Layout:
     ])  # fmt: skip
 
 
-def _generated() -> Layout:
+def _generated(hidden: str = "") -> Layout:
     less = "minus SGD, real data"
     case = "(?P<case>p = [^:]*): "
     return Layout([
@@ -178,7 +177,7 @@ def _generated() -> Layout:
         ], rows=[
             "theta = 0", "optimum", "SGD, real data", "SGD, noisy data", "IWP-SGD", "IWP-SGD, product", _MURK,
             *(f"{method}, {less}" for method in ("SGD, noisy data", "IWP-SGD", "IWP-SGD, product", _MURK)),
-        ], hidden=".*, minus SGD, real data"),
+        ], hidden=f".*, minus SGD, real data|{hidden}"),
     ])  # fmt: skip
 
 
@@ -201,11 +200,17 @@ def _moments() -> Layout:
             Rule(f"{fixed}: distance of directions.*", ["10", "290,000", "{epsilon}, distance of directions"],
                  **_JOINT),
             Rule(rf"{grown}(?P<p>\d+)", ["{p}", "480,000", "10"], **_JOINT),
-        ], hidden="10, 290,000, [35]|12, .*")
+        ], hidden="10, 290,000, [35]|1[02], 480,000, .*|.*, distance of directions")
     ])  # fmt: skip
 
 
-def _sketches(end: str, column: str, tags: Mapping[str, str], hidden: str = "Sheffet(, new analysis)?") -> Layout:
+_COMMON = r"Sheffet(, new analysis)?|LinearMixing, k = 1\.5 d"
+"""Rows of linear regression that tables omit."""
+_PRINTED = rf"{_COMMON}|(Sheffet|AdaSSP), corrected"
+"""The same for the papers' own files, without corrected rivals."""
+
+
+def _sketches(end: str, column: str, tags: Mapping[str, str], hidden: str = _COMMON) -> Layout:
     """Errors of linear regression by data set, whose rows end with ``end``."""
     case, moments = "(?P<case>.+?), ", f"{_MURK}: second moments"
     return Layout([
@@ -223,10 +228,6 @@ def _sketches(end: str, column: str, tags: Mapping[str, str], hidden: str = "She
             "predicting 0", "no privacy",
         ], hidden=hidden),
     ], tags)  # fmt: skip
-
-
-_COMMON = r"Sheffet(, new analysis)?|LinearMixing, k = 1\.5 d"
-"""Rows of linear regression that the tables for the papers' own files omit."""
 
 
 def _images(hidden: str | None = None) -> Layout:
@@ -270,7 +271,7 @@ LAYOUTS: Mapping[str, Layout] = {
             Rule(r"(?P<learner>A?SGD), (?P<name>\w+) \(truth 1\): (?P<kind>.*)", "{name}",
                  as_published="{learner}, {kind}", default=f"{{learner}}, {_MURK}"),
             Rule(r"root of the clipped mean, (?P<name>\w+)", "{name}", as_published="root of the clipped mean"),
-        ])
+        ], hidden="x[23]")
     ]),
     "002/fig2": Layout([
         Table(["budget"], [
@@ -286,7 +287,7 @@ LAYOUTS: Mapping[str, Layout] = {
         Table(["theorem", "alpha", "mu"], [
             Rule("theorem (?P<theorem>.), alpha = (?P<alpha>.*), mu = (?P<mu>.): (?P<what>.*)",
                  ["{theorem}", "{alpha}", "{mu}"], published="{what}", corrected="{what}"),
-        ], ["bound", "measured", "measured over bound"], hidden=".*, 2")
+        ], ["bound", "measured", "measured over bound"], hidden=".*, 2|[356], 2/3, 1|[35], 1/3, 1")
     ]),
     "002/fig4": Layout([
         Table(["d", "noise"], [
@@ -294,11 +295,11 @@ LAYOUTS: Mapping[str, Layout] = {
                  as_published="{which}", default="Murk's average"),
             Rule(rf"d = (?P<d>\d+), l2 ball in place of Laplace noise, epsilon = 3: {_WHICH}",
                  ["{d}", "l2 ball, epsilon = 3 (not in the paper)"], default="{which}"),
-        ]),
+        ], hidden=".*, Laplace, epsilon = 2"),
         Table(["computed exactly"], [
             Rule("(?P<what>.*)", "{what}", published="published", as_published="as published, here",
                  corrected="corrected"),
-        ]),
+        ], hidden="delta .* epsilon = [12]"),
     ], {"^(?!d = )": "the second table is {}"}),
     "002/fig5": _trajectories(),
     "002/fig6": _trajectories(),
@@ -317,10 +318,10 @@ LAYOUTS: Mapping[str, Layout] = {
         ]),
     ]),
     "000/fig4": _people("accuracy", "share .*"),
-    "000/fig5": _generated(),
-    "000/fig6": _people("log loss"),
-    "000/fig7": _people("accuracy", "share .*"),
-    "000/fig8": _people("squared loss"),
+    "000/fig5": _generated("optimum|IWP-SGD, product"),
+    "000/fig6": _people("log loss", ".*averaged model|share .*"),
+    "000/fig7": _people("accuracy", "share .*|.*averaged model"),
+    "000/fig8": _people("squared loss", ".*averaged model"),
     "000/thm4.2": Layout([
         Table(["bias of the risk"], [
             Rule("(?P<loss>quadratic|exponential), (?P<end>.*): bias of the risk", "{end}",
@@ -363,7 +364,7 @@ LAYOUTS: Mapping[str, Layout] = {
     "003/fig2": Layout([
         Table(["model", "p"], [
             Rule(r"(?P<model>\w+), epsilon = 10, n = 480,000, p = (?P<p>\d+)", ["{model}", "{p}"], **_JOINT),
-        ], hidden=".*, 12")
+        ], hidden=".*, 1[02]")
     ]),
     **{f"003/fig{number}": _moments() for number in (3, 4, 5)},
     "003/fig6": Layout([
@@ -371,50 +372,51 @@ LAYOUTS: Mapping[str, Layout] = {
             Rule(r"(?P<task>[^,(]+)(?: \(.*\))?, n = [\d,]+, epsilon = (?P<epsilon>\d+): accuracy",
                  ["{task}", "{epsilon}"], **_JOINT),
             Rule(r"(?P<task>[^,]+), n = [\d,]+, without noise: accuracy", ["{task}", "no noise"], **_JOINT),
-        ], [*_JOINT.values()])
+        ], [*_JOINT.values()], hidden=".*, 5")
     ], {"epsilon = 20:": "epsilon = 20 {}"}),
     "003/fig7": Layout([
         Table(["model", "public rows", "epsilon"], [
             Rule(r"(?P<model>\w+), n = 200,000, (?P<rows>\S+) public rows, epsilon = (?P<epsilon>\d+)",
                  ["{model}", "{rows}", "{epsilon}"], **_JOINT),
-        ], hidden=".*, 3")
+        ], hidden=".*, 3|logistic, .*, 5|cubic, 160,000, 5")
     ]),
     "003/thm19-26": Layout([
         Table([""], [
             Rule("(?P<what>.*)", "{what}", published="printed", as_published="here", corrected="with the right w_ols"),
-        ], hidden="Theorem 26 .*|.*(bound|constant) of Phi''")
+        ], hidden="Theorem 2[06] .*|.*(bound|constant) of Phi''")
     ]),
     "004/fig1": Layout([
         Table([""], [Rule("(?P<what>.*)", "{what}", **_KINDS)], [*_KINDS.values()], hidden=".*, gamma = 100?")
     ]),
     "004/constants": Layout([
-        Table([""], [Rule("(?P<what>.*)", "{what}", **_KINDS)], [*_KINDS.values()], hidden=".*, k = 400, .*")
+        Table([""], [Rule("(?P<what>.*)", "{what}", **_KINDS)], [*_KINDS.values()],
+              hidden=".*, k = 400, .*|gamma of the sketch alone.*|true delta.*epsilon = 1")
     ]),
     "004/thm3": Layout([
         Table(["excess loss", "epsilon"], [
             Rule("(?P<case>.*), epsilon = (?P<epsilon>[\\d.]+): (?P<what>.*)", ["{case}", "{epsilon}"],
                  corrected="{what}"),
-        ], hidden=".*, (0.1|10)"),
+        ], hidden="(smooth curves|synthetic).*|.*, (0.1|10)"),
         Table(["excess log loss, epsilon"], [
             Rule("epsilon = (?P<epsilon>.*): (?P<what>.*)", "{epsilon}", corrected="{what}"),
             Rule("(excess log loss of )?(?P<what>theta = 0|the quadratic.*|largest score.*)", "{what}",
                  corrected="measured"),
-        ]),
+        ], hidden="10"),
     ], {"^epsilon|^excess|^largest|mothers|curves": "images, mothers and smooth curves {}"}),
     "004/hessian": Layout([
         Table(["data", "epsilon"], [
             Rule("(?P<case>.*), epsilon = (?P<epsilon>[\\d.]+): (?P<what>.*)", ["{case}", "{epsilon}"],
                  corrected="{what}"),
-        ], hidden=".*, 3.162")
+        ], hidden=".*, (1|3.162)")
     ], {"mothers|curves": "mothers and smooth curves {}"}),
     "004/fig2": _sketches("", "{case}", {"mothers|curves": "mothers and smooth curves {}"}),
     "004/fig2 --data": _sketches(
-        " in `(?P<file>.*)`", "{case} (`{file}`)", {"alone": "the spectra alone are a {}"}, _COMMON
+        " in `(?P<file>.*)`", "{case} (`{file}`)", {"alone": "the spectra alone are a {}"}, _PRINTED
     ),
     "004/fig3": _images(),
     "004/fig4": _sketches("", "{case}", {"^uniform": "uniform data {}"}),
     "004/fig4 --data": _sketches(
-        " in `(?P<file>.*)`", "{case} (`{file}`)", {"hour": "`hour.csv` is a {}"}, _COMMON
+        " in `(?P<file>.*)`", "{case} (`{file}`)", {"hour": "`hour.csv` is a {}"}, _PRINTED
     ),
     "004/fig5": _images("largest distance .*"),
 }  # fmt: skip

@@ -96,8 +96,16 @@ def _table(block: type[Block], defaults: dict[str, Any]) -> Iterator[str]:
         key = field.alias or name
         if key in block.hidden:
             continue
-        value = _kind(field.annotation, field.metadata).replace("|", "\\|")
-        yield f"| `{key}` | {value} | {_default(field, key, defaults)} | {field.description} |"
+        default = _default(field, key, defaults)
+        annotation = _without_null(field.annotation) if default == "`null`" else field.annotation
+        value = _kind(annotation, field.metadata).replace("|", "\\|")
+        yield f"| `{key}` | {value} | {default} | {field.description} |"
+
+
+def _without_null(annotation: Any) -> Any:
+    """Return a type without None, which the default `null` shows to be allowed."""
+    others = tuple(kind for kind in get_args(annotation) if kind is not types.NoneType)
+    return Union[others] if get_origin(annotation) in (Union, types.UnionType) else annotation  # noqa: UP007
 
 
 def _default(field: FieldInfo, key: str, defaults: dict[str, Any]) -> str:

@@ -35,9 +35,9 @@ log: {partitions: 1, retention: 30d}
 HEAD: Final = f"""\
 # Task files
 
-A task file is the public specification that devices, learners and monitors share: the fields of a record and their
-bounds, the model to learn, and the privacy guarantee. It is YAML. Unknown and repeated keys are refused; the error
-names the nearest known key. `murk init` writes a task file for your columns ([start](start.md)).
+A task file is the public specification that devices, learners and monitors share, in YAML. Unknown and repeated keys
+are refused; the error names the nearest known key. A key whose default is `null` may be `null`. `murk init` writes a
+task file for your columns ([start](start.md)).
 
 The smallest task:
 
@@ -93,9 +93,8 @@ A release never has more privacy loss than its guarantee: calibration rounds tow
 A task accepts only the block of its own protocol. Of the keys of `learner`, `examples` use `step`, `averaging`,
 `weighting` and `radius`, and `sketch` uses `weighting`. `moments` and `sketch` accept `radius`, and ignore it. `scores`
 accept none. `examples` and `sketch` learn a binary or a real target, the others also several classes. Of these,
-`scores` and `moments` learn log odds with public covariates, else average effects.
-
-Keys that contradict `as_published: true` are refused; those that a paper leaves open are not, as the step's numbers.
+`scores` and `moments` learn log odds with public covariates, else average effects. Keys that contradict `as_published:
+true` are refused.
 
 ## Public covariates
 
@@ -142,13 +141,11 @@ Missing and bad values:
 - A missing or undeclared target is released as zeros, randomized like any other (second moments with a number that says
   so). Many such targets bias joint and separate releases of second moments and of real-target examples, and directions
   of more than 34 coefficients.
-- In a simulation, and for public covariates, Murk reports columns with one value or none.
 
 ## How long releases are kept
 
 The log keeps a release for `log.retention` after its arrival. A log in a file also keeps releases that are not yet
-learned, and the newest `duplicates` releases of each partition. It deletes in batches of up to 256 releases, as they
-were appended. Brokers delete by time alone.
+learned, and the newest `duplicates` releases of each partition. Brokers delete by time alone.
 
 ## The hash
 

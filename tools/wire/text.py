@@ -7,8 +7,8 @@ from murk.stream.messages.codec import Reason
 HEAD: Final = """\
 # Wire format
 
-The reference for a device or a monitor in another language. All messages are JSON in UTF-8 on the topics of a log,
-neither compressed nor signed. A device does three things:
+The reference for other languages. All messages are JSON in UTF-8 on the topics of a log, neither compressed nor signed.
+A device does three things:
 
 1. It reads the task and the newest model from `murk-NAME-models`.
 2. It [makes a release](#make-a-release), with code in plain Python.
@@ -38,7 +38,7 @@ the log URL gives another one.
 - Readers use a release's partition, value and append time (`LogAppendTime`). A device sends no key or header, which
   could identify a person, and no timestamp finer than `time`.
 - Headers are UTF-8. `offset` is the state's offset, as decimal text; `owner` names its writer.
-- Allow devices only to write releases and to read models ([rights](deploy.md#rights)).
+
 - A message has at most 1,000,000 bytes, a state at most 8 MiB.
 - The embedded log (`sqlite:///PATH`) keeps the same messages in tables.
 
