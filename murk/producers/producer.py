@@ -759,10 +759,11 @@ class Producer(Releaser["PersonProblem"]):
         requests = ReleaseRequests([key], [person], [level])
         with self._ledger.spending(self.task.hash, requests) as spend:
             if spend.granted:
-                coded = self.task.coding.encode_record(record)
+                # Before the record is read, so that no time on the wire depends on how long that takes.
+                now, coded = self._clock(), self.task.coding.encode_record(record)
                 payload, question = self._answering.answer(coded.x, coded.y, chain, model.iterate, level, index)
                 questions = None if question is None else [question]
-                self._freeze(spend, index, [chain], {chain: model}, [payload], questions)
+                self._freeze(spend, now, index, [chain], {chain: model}, [payload], questions)
         if spend.refusals:
             return Receipt("refused", "none", spend.refusals[0].reason)
         if spend.known:
@@ -802,11 +803,12 @@ class Producer(Releaser["PersonProblem"]):
         with self._ledger.spending(self.task.hash, requests) as spend:
             granted = np.array(spend.granted, dtype=np.int64)
             if spend.granted:
+                now = self._clock()
                 indices = rows[granted] if self._noise.simulated else granted
                 names, x, y = chains[granted].tolist(), keep(block.x[granted]), keep(block.y[granted])
                 iterates = {chain: model.iterate for chain, model in models.items()}
                 answers = answers_of(self._problem, x, y, names, iterates, spend.levels, self._noise, indices)
-                self._freeze(spend, indices, names, models, *answers)
+                self._freeze(spend, now, indices, names, models, *answers)
             counts = {"released": len(spend.granted), "refused": len(spend.refusals), "known": len(spend.known)}
             report = BlockReport(**counts, next_row=block.next_row, refusals=tuple(spend.refusals.values()))
             spend.progress(block.next_row, {**counts, "clamped": block.clamped, "missing": block.missing})
@@ -822,14 +824,14 @@ class Producer(Releaser["PersonProblem"]):
     def _freeze(
         self,
         spend: Spending,
+        now: float,
         indices: Integers,
         chains: Sequence[int],
         models: Mapping[int, PublishedModel],
         payloads: Sequence[list[int]],
         questions: Sequence[str] | None,
     ) -> None:
-        now, write = self._clock(), self._write
-        shared = self._fields(now)
+        write, shared = self._write, self._fields(now)
         versions: dict[int, dict[str, Any]] = {
             chain: {"version": model.version} if self._versioned else {} for chain, model in models.items()
         }

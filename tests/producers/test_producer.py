@@ -5,7 +5,7 @@ import math
 import random
 import struct
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -544,6 +544,30 @@ class TestDelivery:
         with pytest.raises(MurkError, match="read-only"):
             world.producer.release(RECORD)
         assert world.log.end(0) == 0
+
+    def test_the_clock_is_read_before_the_record(self, world: World) -> None:
+        read: list[str] = []
+
+        class Record(Mapping[str, Any]):
+            def __getitem__(self, name: str) -> Any:
+                read.append("record")
+                return RECORD[name]
+
+            def __iter__(self) -> Iterator[str]:
+                return iter(RECORD)
+
+            def __len__(self) -> int:
+                return len(RECORD)
+
+        def clock() -> float:
+            read.append("clock")
+            return NOW
+
+        producer = Producer(world.task, world.log, world.ledger, noise=SimulatedNoise(1), clock=clock)
+        read.clear()
+        assert producer.release(Record(), key="k").outcome == "released"
+        assert read[0] == "clock"
+        assert "record" in read
 
     def test_noise_that_fails_debits_nothing(self, world: World) -> None:
         class Broken(SimulatedNoise):

@@ -114,7 +114,8 @@ class CellLoss:
             loss, slope, bend = 0.5 * (z - y) ** 2, z - y, np.ones(len(z))
         else:
             loss, slope, bend = _BY_MARGIN[self.settings.loss](y * z)
-            slope = y * slope
+            # A missing value of a feature that is a model's target is 0.
+            slope, bend = y * slope, y * y * bend
         return loss * known, (slope * known)[:, None] * X, bend * known
 
     def minimise(self, shares: Floats, ridge: float, start: Floats) -> tuple[Floats, bool]:
@@ -122,7 +123,7 @@ class CellLoss:
         theta, free = start.copy(), self.free
         for _ in range(_STEPS):
             _, slope, bend = self.at(theta)
-            matrix = (self.table.X * (shares * bend)[:, None]).T @ self.table.X + ridge * np.eye(len(theta))
+            matrix = self._mixed(shares * bend) + ridge * np.eye(len(theta))
             values, vectors = np.linalg.eigh(matrix[:free, :free])
             if not values[0] > 0.0:
                 return theta, False
@@ -141,19 +142,28 @@ class CellLoss:
 
     def fit(self, sums: CellSums) -> CellFit:
         """Return the fit: the minimum of the estimated loss, or that of the shares without negative ones."""
-        ridge, shares, X = self.settings.regularization, sums.shares, self.table.X
+        ridge, shares = self.settings.regularization, sums.shares
         positive, p = np.maximum(shares, 0.0), self.settings.features
         start, _ = self.minimise(positive / positive.sum(), max(ridge, 1e-3), np.zeros(p))
         theta, found = self.minimise(shares, ridge, start)
         if not found:
             theta = start * min(1.0, (self.settings.radius or math.inf) / max(float(np.linalg.norm(start)), 1e-300))
         _, slope, bend = self.at(theta)
-        products = bend[:, None, None] * (X[:, :, None] * X[:, None, :])
-        matrix = np.tensordot(shares, products, 1) + ridge * np.eye(p)
-        values, vectors = np.linalg.eigh(matrix[: self.free, : self.free])
+        mean = self._mixed(shares * bend)
+        values, vectors = np.linalg.eigh((mean + ridge * np.eye(p))[: self.free, : self.free])
         # About how far noise moves eigenvalues: 2 sqrt(p) times the error of one entry.
-        noise = 2.0 * math.sqrt(max(float(sums.variances(products.reshape(len(X), -1)).sum()), 0.0) / p)
-        return CellFit(theta, slope, bend, products, values, vectors, noise, found and bool(values[0] > TRUST * noise))
+        noise = 2.0 * math.sqrt(self._variance(sums, bend, mean) / p)
+        return CellFit(theta, slope, bend, values, vectors, noise, found and bool(values[0] > TRUST * noise))
+
+    def _mixed(self, weights: Floats) -> Floats:
+        return np.asarray((self.table.X * weights[:, None]).T @ self.table.X)
+
+    def _variance(self, sums: CellSums, bend: Floats, mean: Floats) -> float:
+        """Return the sum of `CellSums.variances` of the mean Hessian's entries, without a Hessian of each cell."""
+        total, crossed = self._mixed(bend), self._mixed(sums.cells[THIRD] * bend)
+        square = sums.cells[SECOND] @ (bend * (self.table.X**2).sum(axis=1)) ** 2 - 2.0 * (crossed * total).sum()
+        square += sums.totals[SHIFTS] * (total**2).sum() - sums.totals[SQUARES] * (mean**2).sum()
+        return max(float(square), 0.0) / float(sums.totals[WEIGHT]) ** 2
 
 
 @dataclass(frozen=True)
@@ -163,7 +173,6 @@ class CellFit:
     theta: Floats
     slope: Floats  # gradient of each cell's loss (classes, p)
     bend: Floats  # factor of ``x x'`` in its Hessian (classes,)
-    products: Floats  # its Hessian (classes, p, p)
     values: Floats  # eigenvalues of the mean Hessian
     vectors: Floats  # its eigenvectors
     noise: float  # about how far noise moves these eigenvalues
@@ -384,10 +393,16 @@ def estimate(engines: Sequence[CellEngine]) -> Estimate:
     sums = CellSums(sum(each.sums.cells for each in engines), sum(each.sums.totals for each in engines))  # type: ignore[arg-type]
     fit = fitted.fit(sums)
     if not fit.determined:
-        note = (
-            "none: these releases do not determine the coefficients. The smallest eigenvalue of their mean Hessian is "
-            f"{fit.values[0]:.3g}, and noise alone moves it by about {fit.noise:.3g}"
+        why = (
+            f"The smallest eigenvalue of their mean Hessian is {fit.values[0]:.3g}, and noise alone moves it by about "
+            f"{fit.noise:.3g}"
         )
+        if fit.values[0] > TRUST * fit.noise:
+            why = (
+                f"Their estimated loss has no minimum within the radius {settings.radius:g}: give a larger one, or "
+                "regularization if the features separate the labels"
+            )
+        note = f"none: these releases do not determine the coefficients. {why}"
         return CellEstimate(settings.names, fit.theta, SANDWICH, none, note, len(engines), n)
     inverse = np.zeros((p, p))
     inverse[: fitted.free, : fitted.free] = (fit.vectors / fit.values) @ fit.vectors.T
@@ -403,7 +418,7 @@ def estimate(engines: Sequence[CellEngine]) -> Estimate:
         len(engines),
         n,
         covariance,
-        influence=_influence(engines, sums, fit),
+        influence=_influence(engines, sums, fit, fitted.table),
     )
     if settings.loss != "log":
         return estimate
@@ -413,7 +428,7 @@ def estimate(engines: Sequence[CellEngine]) -> Estimate:
 
 def _average_effects(sums: CellSums, table: CellTable, fit: CellFit, pulled: Floats) -> tuple[Floats, Floats]:
     """Return ``theta_j S``, with S the mean slope of the probability over people with a target, and its errors."""
-    known = ~np.isnan(table.y) * 1.0
+    known = np.nan_to_num(table.y) ** 2  # 0 for a missing value of a feature that is a model's target
     mass = float(sums.shares @ known)
     slope = float(sums.shares @ fit.bend) / mass
     turned = (sums.shares * fit.bend * (1.0 - 2.0 * logistic(table.X @ fit.theta))) @ table.X / mass
@@ -421,14 +436,14 @@ def _average_effects(sums: CellSums, table: CellTable, fit: CellFit, pulled: Flo
     return slope * fit.theta, np.sqrt(np.maximum(sums.variances(moved), 0.0))
 
 
-def _influence(engines: Sequence[CellEngine], sums: CellSums, fit: CellFit) -> Influence:
+def _influence(engines: Sequence[CellEngine], sums: CellSums, fit: CellFit, table: CellTable) -> Influence:
     """Return a bound on how far one forged cell moves an estimate: its pull, and its Hessian, at the estimate."""
     meat = float(np.linalg.eigvalsh(sums.covariance(fit.slope))[0]) * sums.totals[WEIGHT] ** 2
     if not meat > 0.0:
         return Influence(math.inf, math.inf)
-    flat = fit.products.reshape(len(fit.products), -1)
-    pull, turn = (float(np.linalg.norm(each, axis=1).max()) for each in (fit.slope, flat))
-    pulls, turns = (float(np.linalg.norm(each.sum(axis=0))) for each in (fit.slope, flat))
+    pull, pulls = float(np.linalg.norm(fit.slope, axis=1).max()), float(np.linalg.norm(fit.slope.sum(axis=0)))
+    turn = float((fit.bend * (table.X**2).sum(axis=1)).max())
+    turns = float(np.linalg.norm((table.X * fit.bend[:, None]).T @ table.X))
     moved = turned = 0.0
     for gain, other, weight in map(_weights, bounding(engines[0].mechanisms).values()):
         moved = max(moved, weight * gain * (pull + other * pulls))

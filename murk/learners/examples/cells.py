@@ -201,7 +201,7 @@ class Cells:
     @wiped
     def drawn(self, vectors: Floats, words: npt.NDArray[np.uint64]) -> Integers:
         """Return the cell of each vector (m, p + 1), rounded by random words, (m, columns + 1)."""
-        numbers = keep((words >> _ELEVEN) * _UNIT)
+        numbers = keep(keep(words >> _ELEVEN) * _UNIT)
         cells = np.zeros(len(vectors), dtype=np.int64)
         for at, shares in enumerate(self._each(vectors)):
             above = keep(np.cumsum(shares[:, :-1], axis=1))

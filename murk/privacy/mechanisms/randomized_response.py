@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from murk._arrays import Floats, Integers
+from murk._scratch import copied, keep, wiped
 from murk.errors import UserError
 from murk.privacy.guarantees import GaussianDP, Guarantee, ZeroConcentratedDP
 from murk.privacy.mechanisms.base import checked_integer, plain
@@ -122,6 +123,7 @@ class RandomizedResponse(OddsMechanism):
         gap = self.threshold - self.other
         return float(Fraction(_WORDS - self.other, gap)), float(Fraction(-self.other, gap))
 
+    @wiped
     def randomize(self, values: npt.ArrayLike, noise: "NoiseSource", records: npt.ArrayLike) -> Integers:
         """Randomize categories (m,), integers in [0, k), into released categories, int64 of shape (m,).
 
@@ -137,14 +139,19 @@ class RandomizedResponse(OddsMechanism):
                 f"randomized response takes integers of shape (m,) and as many record indices, got "
                 f"{truth.dtype} of shape {truth.shape} and indices of shape {indices.shape}"
             )
-        truth = truth.astype(np.int64)
+        truth = copied(truth, np.int64)
         if truth.size and (truth.min() < 0 or truth.max() >= self.classes):
             raise UserError(f"a category is outside 0..{self.classes - 1}; code categories by a public rule first")
-        words = noise.words(indices, 1, Purpose.COIN)[:, 0]
-        kept = words < np.uint64(self.threshold)
+        # Whatever tells a kept category from another one is wiped.
+        words = keep(noise.words(indices, 1, Purpose.COIN))[:, 0]
+        kept = keep(words < np.uint64(self.threshold))
         # Index among the other categories; where the category is kept, it has wrapped around and is not used.
-        chosen = ((words - np.uint64(self.threshold)) // np.uint64(self.other)).astype(np.int64)
-        return np.where(kept, truth, chosen + (chosen >= truth)).astype(np.int64)
+        chosen = keep(words - np.uint64(self.threshold))
+        chosen //= np.uint64(self.other)
+        released: Integers = chosen.astype(np.int64)
+        released += keep(released >= truth)
+        np.copyto(released, truth, where=kept)
+        return released
 
     def unbiased(self, released: npt.ArrayLike) -> Floats:
         """Return unbiased estimates (m, k) of the true categories' indicators from released categories (m,)."""

@@ -3,6 +3,7 @@
 import itertools
 import json
 import math
+import tracemalloc
 from fractions import Fraction
 
 import numpy as np
@@ -19,7 +20,15 @@ from murk.learners.examples.forecast import estimate as forecast
 from murk.learners.models.fit import model_problem_for
 from murk.learners.problem import problem_for
 from murk.planning.plan import plan
-from murk.privacy import ApproxDP, GaussianDP, PureDP, RandomizedResponse, SimulatedNoise, ZeroConcentratedDP
+from murk.privacy import (
+    ApproxDP,
+    GaussianDP,
+    PureDP,
+    RandomizedResponse,
+    SecureNoise,
+    SimulatedNoise,
+    ZeroConcentratedDP,
+)
 from murk.privacy.rounding import normal_upper
 from murk.stream import Task
 from murk.stream.messages.codec import RejectedError
@@ -300,6 +309,62 @@ def test_the_audit_finds_the_guarantee_and_the_exact_mu():
     trial = case.prepare()
     epsilon = next(each for each in trial.yardsticks if not hasattr(each, "mu"))
     assert trial.exact(epsilon) == pytest.approx(1.0, abs=1e-6)
+
+
+def test_a_missing_target_of_a_model_has_no_part_in_its_hessian():
+    """Errors are those of the people whose value is known; with everybody's Hessian they were 0.6 of it."""
+    head = "name: clinic\nfeatures: [{name: sex, categories: [m, f], missing: indicator}]\n"
+    own = Task.parse(
+        f"{head}{LABEL}protocol: examples\nprivacy: {{guarantee: {{pure: {{epsilon: 30}}}}}}\n"
+        "examples: {release: cells}\n"
+    )
+    problem = model_problem_for(Model.parse("{name: sexes, features: [ill], target: sex, loss: log}"), own)
+    engine, cells = problem.used.problem.engine(), problem.whole.settings.cells
+    # 1,000 people of each known value and answer, and 2,000 whose sex is missing.
+    counts = np.where(np.isnan(cells.y), 0, 1_000)
+    engine.add(problem.mechanisms["default"], counts)
+    found = engine.estimate()
+    assert found.spread == pytest.approx([1.0 / math.sqrt(1_000)] * 2, rel=1e-3)
+    _, error = found.effects()
+    assert error == pytest.approx(found.half_widths() / 4.0, rel=1e-3)  # the slope at even odds is 1/4
+
+
+def test_memory_of_a_learner_does_not_hold_a_hessian_of_each_cell():
+    """400 cells of 201 coefficients: all Hessians would be 130 MB."""
+    names = ", ".join(f"c{i}" for i in range(200))
+    own = Task.parse(
+        f"name: wide\nfeatures: [{{name: site, categories: [{names}]}}]\n{LABEL}protocol: examples\n"
+        "privacy: {guarantee: {pure: {epsilon: 10}}}\nexamples: {release: cells}\n"
+    )
+    problem = problem_for(own)
+    engine = problem.engine()
+    engine.add(problem.mechanisms["default"], np.full(problem.settings.cells.classes, 50))
+    tracemalloc.start()
+    try:
+        engine.estimate()
+        assert tracemalloc.get_traced_memory()[1] < 30e6
+    finally:
+        tracemalloc.stop()
+
+
+def test_separated_labels_are_named_as_the_reason_for_no_interval():
+    rng = np.random.default_rng(1)
+    x = rng.choice([-1.0, 1.0], (5_000, 2))
+    model = IWPSGDClassifier(budget=PureDP(8.0), release="cells", features=["a", "b"], loss="log", seed=1)
+    model.learn_many(x, x[:, 0] > 0)
+    found = model.estimate()
+    assert not np.isfinite(found.spread).any()
+    assert "no minimum within the radius 20: give a larger one, or regularization" in found.note
+
+
+def test_true_categories_do_not_stay_in_freed_memory():
+    """New arrays of the same size get the memory that was freed last; they had 99.8% of the categories."""
+    response, people = RandomizedResponse.calibrate(PureDP(4.0), classes=4001), np.arange(2_000)
+    truth = np.random.default_rng(1).integers(0, 4001, 2_000)
+    response.randomize(truth, SecureNoise(), people)
+    released = response.randomize(truth, SecureNoise(), people)
+    freed = [np.empty(2_000, dtype=np.int64) for _ in range(12)]
+    assert max((each == truth).sum() for each in (released, *freed)) < 200
 
 
 def test_a_plan_names_cells_where_they_are_clearly_better_and_not_else():
