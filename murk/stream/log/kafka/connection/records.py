@@ -96,7 +96,8 @@ def _end_of_batch(data: Array, position: Array) -> Any:
     if not 1 <= _read_integer(data, position + _COUNT_AT, 4) <= (end - position) // 7:
         return -1
     for place in (0, _FIRST_TIME_AT, _LAST_TIME_AT):
-        if abs(_read_integer(data, position + place, 8)) >= _LARGEST:
+        # Not by `abs`: the smallest integer is its own.
+        if not -_LARGEST < _read_integer(data, position + place, 8) < _LARGEST:
             return -1
     return end
 
