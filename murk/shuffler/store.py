@@ -9,6 +9,7 @@ devices sent their releases are kept apart, for the window for duplicates only.
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import sqlite3
 from collections import Counter
@@ -35,6 +36,7 @@ _PARTS = (
     256  # parts read at once, in place of a statement that stays open, and so that a crowd need not fit into memory
 )
 _SEEN_PART, _SEEN_PARTS = 1024, 64  # fingerprints of a part of a run, at most, on average; parts read at once
+_KEY_BYTES = 16
 _PLACES = 32  # bits of a part's number in its place
 _MOST_BITS = 24
 
@@ -90,20 +92,25 @@ class Store:
         try:
             self._database = Database(path, STORE_FILE, timeout=timeout)
             self.id = str(self._meta("id"))
-            # Secret, so that no sender can choose ids that share a fingerprint.
-            key = self._meta("window") or self._new_key()
-            self._key = np.frombuffer(bytes.fromhex(key), "<u8").astype(np.uint64)
-            if self._database.version() != STORE_FILE.version:
+            is_current = self._database.version() == STORE_FILE.version
+            self._key = self._window_key(is_current)
+            if not is_current:
                 self._upgrade()
         except BaseException:
             os.close(self._lock)
             raise
 
-    def _new_key(self) -> str:
-        key = secrets.token_hex(16)
-        with self._database.write() as connection:
-            connection.execute("INSERT INTO meta VALUES (?, ?)", ("window", key))
-        return key
+    def _window_key(self, is_current: bool) -> Words:
+        """Return the key of fingerprints: secret, so that no sender can choose ids that share one."""
+        key = self._meta("window")
+        if key is None and not (is_current and self._database.query("SELECT 1 FROM runs LIMIT 1")):
+            key = secrets.token_hex(_KEY_BYTES)
+            with self._database.write() as connection:
+                connection.execute("INSERT INTO meta VALUES (?, ?)", ("window", key))
+        if re.fullmatch(f"[0-9a-f]{{{2 * _KEY_BYTES}}}", key or "") is None:
+            # With another key, no duplicate would be recognised.
+            raise self._database.damaged("the key of its window for duplicates is not whole")
+        return np.frombuffer(bytes.fromhex(str(key)), "<u8").astype(np.uint64)
 
     def bind(self, names: Mapping[str, str]) -> None:
         """Bind the store to logs and a task, by their identities; raise `UserError` if it has others."""

@@ -362,3 +362,19 @@ def test_a_damaged_store_is_refused(tmp_path):
                 drain(one)
             store = Store(tmp_path / "store")
         store.close()
+
+
+@pytest.mark.parametrize("key", [None, "", "zz" * 16, "00" * 8, "00" * 24, 5])
+def test_a_window_whose_key_is_damaged_is_refused(tmp_path, key):
+    """With another key, what came before would not be recognised."""
+    task = make_task()
+    with logs(tmp_path, task) as (intake, log):
+        intake.append([(0, message(task, i)) for i in range(20)])
+        with shuffler(tmp_path, intake, log, task) as one:
+            drain(one)
+        if key is None:
+            damage(tmp_path / "store", "DELETE FROM meta WHERE key = 'window'")
+        else:
+            damage(tmp_path / "store", "UPDATE meta SET value = ? WHERE key = 'window'", key)
+        with pytest.raises(UserError, match="is damaged"):
+            Store(tmp_path / "store")

@@ -85,7 +85,7 @@ def test_a_power_cut_between_any_two_transactions_changes_nothing(tmp_path, monk
 
 def test_the_power_cut_finds_a_shuffler_that_forgets_what_it_sealed(tmp_path, monkeypatch):
     """The twin: without the log's mark, a crowd that was appended and not yet deleted is appended again."""
-    monkeypatch.setattr("murk.stream.log.sqlite.check_mark", lambda url, found, wanted: None)
+    monkeypatch.setattr("murk.stream.log.base.check_mark", lambda url, found, wanted: None)
     seal = "murk.shuffler.shuffler.Shuffler._forward_sealed"
 
     def forgetful(self):

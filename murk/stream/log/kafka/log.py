@@ -221,12 +221,12 @@ class KafkaLog(Log):
         return self._newest_models(TASK_PLACE).get(TASK)
 
     def registered_task(self) -> Task:
-        is_first = self._registered is None
-        task = super().registered_task()
-        if is_first:
-            # From here on this log refers to these topics, not to others of the same name.
+        if self._registered is None:
+            task, self._registered = super().registered_task(), None
+            # From here on this log refers to these topics, not to others of the same name: kept once both are known.
             _ = self.identity
-        return task
+            self._registered = task
+        return self._registered
 
     def append(self, batch: Sequence[tuple[int, bytes]]) -> None:
         base.check_sizes(batch)

@@ -173,6 +173,23 @@ def test_what_devices_send_one_by_one_is_indexed_together(monkeypatch: pytest.Mo
         same(b"".join(data))
 
 
+def test_memory_is_bounded_by_records_made_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fetch of 4 MB may hold half a million of the shortest records, a compressed batch any number."""
+    rows, made = records._rows, list[int]()
+    monkeypatch.setattr(records, "_ROWS", 10)
+    monkeypatch.setattr(records, "index", index._function)  # type: ignore[attr-defined]
+    monkeypatch.setattr(records, "_rows", lambda data, found: made.append(len(found)) or rows(data, found))
+    same(b"".join(batch(*values(4), base=4 * place) for place in range(9)))
+    assert made == 2 * [8, 8, 8, 8, 4]
+    made.clear()
+    same(batch(*values(11)))
+    assert made == 2 * [11], "one batch, whose size the topic limits"
+    for count, sizes in ((10, 2 * [10]), (11, [])):
+        made.clear()
+        same(batch(*[(0, None, b"a" * 50, [])] * count, codec=1))
+        assert made == sizes
+
+
 @pytest.mark.parametrize("magic", [0, 1])
 def test_batches_of_old_brokers_are_the_librarys(magic: int) -> None:
     builder = LegacyRecordBatchBuilder(magic, 0, 10**6)
@@ -237,10 +254,11 @@ def test_a_length_that_is_made_up(length: int) -> None:
 @pytest.mark.parametrize("place", [0, 27, 35])
 @pytest.mark.parametrize("number", [2**62 - 1, 2**62, 2**63 - 1, -(2**62), -(2**63)])
 def test_offsets_and_times_do_not_overflow(place: int, number: int) -> None:
-    data = bytearray(batch((0, None, b"v", []), (2**40, None, b"w", [])))
-    struct.pack_into(">q", data, place, number)
-    same(sealed(data))
-    same(sealed(data), -(2**63))
+    for times in ((0, 2**40), (2**40, 0)):
+        data = bytearray(batch(*[(time, None, b"v", []) for time in times]))
+        struct.pack_into(">q", data, place, number)
+        same(sealed(data))
+        same(sealed(data), -(2**63))
 
 
 def test_numbers_of_every_length() -> None:

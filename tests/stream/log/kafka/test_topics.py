@@ -4,8 +4,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from murk.stream.log.base import UnreachableError
 from murk.stream.log.kafka import topics
-from murk.stream.log.kafka.log import TopicSetup
+from murk.stream.log.kafka.log import KafkaLog, TopicSetup
 from murk.stream.task.task import Task
 
 TASK = Task.parse(
@@ -35,3 +36,23 @@ def test_what_was_repaired_is_shown_before_it_is_judged(monkeypatch, seconds, st
     assert setup.create() == []
     assert len(repaired) == 1
     assert setup.problems() == stays
+
+
+def test_a_task_is_kept_with_its_topics_only(monkeypatch):
+    """A broker that goes away between the two reads leaves no task whose topics are not known."""
+    answers = [UnreachableError("away"), "id"]
+
+    def find(log):
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(KafkaLog, "document", lambda log: TASK.document())
+    monkeypatch.setattr(KafkaLog, "_find_identity", find)
+    log = object.__new__(KafkaLog)
+    log._known = None
+    with pytest.raises(UnreachableError):
+        log.registered_task()
+    assert log.registered_task() == log.registered_task() == TASK
+    assert (log._known, answers) == ("id", [])

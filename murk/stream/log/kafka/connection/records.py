@@ -46,6 +46,7 @@ _COMPRESSED, _APPENDED, _MARK = 0x07, 0x08, 0x20
 _LONG, _INT = Struct(">q"), Struct(">i")
 _LARGEST_BATCH = 2**30  # bytes
 _RUN = 1024  # batches that are indexed at once
+_ROWS = 2**16  # records that are indexed at once, unless one batch has more: a short one takes fifty times its size
 
 
 def _is_known() -> bool:
@@ -96,7 +97,8 @@ def _end_of_batch(data: Array, position: Array) -> Any:
     if not 1 <= _read_integer(data, position + _COUNT_AT, 4) <= (end - position) // 7:
         return -1
     for place in (0, _FIRST_TIME_AT, _LAST_TIME_AT):
-        if abs(_read_integer(data, position + place, 8)) >= _LARGEST:
+        # Not by `abs`: the smallest integer is its own.
+        if not -_LARGEST < _read_integer(data, position + place, 8) < _LARGEST:
             return -1
     return end
 
@@ -147,15 +149,18 @@ def index(data: Array, start: Array) -> tuple[NDArray[np.int64], NDArray[np.int6
     ``data`` has batches in Kafka's message format (https://kafka.apache.org/documentation/#recordbatch). Return
     ``(m, 7)`` integers: each record's offset and time, begin and end of its value and of its key (end -1: none), and
     its batch's epoch; and ``(b, 4)``: begin, end and check sum of each batch, and the number of records up to its end.
-    They end before the first batch that is not plain, or with a thousand batches: so a batch that is not plain costs no
-    more than that many headers.
+    They end before the first batch that is not plain, or with a thousand batches, so that a batch that is not plain
+    costs no more than that many headers; or before more than `_ROWS` records, which bounds memory.
     """
     count, batches, position = 0, 0, start
     while batches < _RUN:
         end = _end_of_batch(data, position)
         if end < 0:
             break
-        count += _read_integer(data, position + _COUNT_AT, 4)
+        more = _read_integer(data, position + _COUNT_AT, 4)
+        if batches > 0 and count + more > _ROWS:
+            break
+        count += more
         batches += 1
         position = end
     records, bounds = np.empty((count, 7), np.int64), np.empty((batches, 4), np.int64)
@@ -274,7 +279,8 @@ def _uncompressed(batch: Any) -> Iterable[Any]:
         return batch  # type: ignore[no-any-return]
     head = batch._buffer[:_HEAD]
     iter(batch)  # uncompresses
-    if len(batch._buffer) < _LARGEST_BATCH:
+    # A compressed batch may hold any number of records: the library makes many of them one by one.
+    if batch.records_count <= _ROWS and len(batch._buffer) < _LARGEST_BATCH:
         head[_ATTRIBUTES_AT + 1] &= ~_COMPRESSED
         _INT.pack_into(head, _LENGTH_AT, _HEAD + len(batch._buffer) - _LENGTH_AT - _INT.size)
         data = bytes(head + batch._buffer)
