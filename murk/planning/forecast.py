@@ -156,18 +156,22 @@ class _Draws:
         # The standard error of a median of normal draws.
         return spread is not None and spread <= _UNSETTLED and math.sqrt(math.pi / 2.0 / self.drawn) * spread > _KNOWN
 
+    def _medians(self, known: Sequence[Floats]) -> Floats:
+        """Return medians over all draws; those without a solution, or without effects, count as infinite."""
+        some = [each for each in known if len(each)]
+        if not some:
+            return np.empty(0)
+        without = self.drawn - len(some)
+        medians: Floats = np.median([*some, *([np.full_like(some[0], math.inf)] * without)], axis=0)
+        return medians
+
     def forecast(self, task: Task, population: Population) -> Forecast:
         """Return the medians."""
         if not self.halves:
             return Forecast(self.people, dict.fromkeys(task.coding.names, math.inf), why="the sums determine nothing")
         spread = _spread(self.halves, self.drawn)
         settled = spread is not None and spread <= _UNSETTLED
-        # Draws without a solution count as infinite half-widths.
-        without = self.drawn - len(self.halves)
-        halves, effects = (
-            np.median(np.array([*known, *([np.full_like(known[0], math.inf)] * without)]), axis=0)
-            for known in (self.halves, self.effects)
-        )
+        halves, effects = self._medians(self.halves), self._medians(self.effects)
         # No effects at all are empty, not infinite.
         stated = dict(zip(of_interest(units(task)), effects.tolist(), strict=True)) if len(effects) else {}
         return Forecast(

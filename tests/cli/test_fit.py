@@ -149,7 +149,7 @@ def test_a_model_begins_at_the_oldest_message_and_says_so(folder: Path) -> None:
         removed = log.trim(2.0**40)
     found = fit(folder, SUBSET, more=("--json",)).json
     assert 0 < removed == found["model"]["before"] == 600 - found["releases"]
-    assert f"Retention had removed the first {removed:,} messages" in found["model"]["words"]
+    assert f"Retention had removed the log's first {removed:,} messages" in found["model"]["words"]
     again = fit(folder, SUBSET, more=("--json",)).json
     assert (again["state_digest"], again["model"]) == (found["state_digest"], found["model"])
 

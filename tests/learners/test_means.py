@@ -315,8 +315,8 @@ def test_metrics(learned):
     with open_log(place, create=False) as log:
         monitor = Monitor(log, Task.from_document(log.document()))
         monitor.poll()
-        samples = {sample.labels[0]: sample.value for sample in VALUES["murk_mean"](monitor._snapshot)}
-        halves = [sample.value for sample in VALUES["murk_mean_half_width"](monitor._snapshot)]
+        samples = VALUES["murk_mean"](monitor._snapshot)
+        halves = VALUES["murk_mean_half_width"](monitor._snapshot).values()
         monitor.close()
     assert list(samples) == [each["unit"] for each in result.report["per_unit"].values()]
     assert list(samples.values()) == pytest.approx([each["value"] for each in result.report["per_unit"].values()])
