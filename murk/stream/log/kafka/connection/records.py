@@ -44,7 +44,7 @@ _HEAD, _LENGTH_AT, _EPOCH_AT, _MAGIC_AT, _CHECK_AT, _ATTRIBUTES_AT = (
 _LAST_OFFSET_AT, _FIRST_TIME_AT, _LAST_TIME_AT, _COUNT_AT = 23, 27, 35, 57
 _COMPRESSED, _APPENDED, _MARK = 0x07, 0x08, 0x20
 _LONG, _INT = Struct(">q"), Struct(">i")
-_LARGEST_BATCH = 2**30  # bytes
+_LARGEST_BATCH = 2**26  # bytes of an uncompressed batch that is copied to be indexed at once
 _RUN = 1024  # batches that are indexed at once
 _ROWS = 2**16  # records that are indexed at once, unless one batch has more: a short one takes fifty times its size
 
