@@ -15,6 +15,8 @@ OUTER: Final = "outer"  # Learning uses only means of these releases, so any unb
 _OF_OUTER: Final = Offer(("gaussian", "laplace", "l2-ball", "privunit", "best"), ALL_GUARANTEES)
 CELLS: Final = "cells"  # Learning uses only the shares of released combinations of values
 _OF_CELLS: Final = Offer((), ALL_GUARANTEES)  # randomized response alone
+JOINT: Final = "joint"
+_OF_JOINT: Final = Offer(("gaussian", "laplace"), ALL_GUARANTEES)
 _MOST_OUTER = 64
 LARGEST_OUTER: Final = 3.0  # Largest mu of Gaussian noise at which outer products need no more people than directions
 ROWS_OF_EACH: Final = 20  # Least number of public rows for each coefficient to fit directions of labels with them
@@ -144,11 +146,12 @@ class ExamplesProtocol(TaskProtocol):
         ("gaussian",),
         ("approx", "gdp", "zcdp"),
         "learning from this release inverts Gaussian noise, and Gaussian noise gives no pure guarantee "
-        "(examples: {release: cells}, and for the quadratic and squared losses outer, have one)",
+        "(examples: {release: cells}, for the quadratic and squared losses outer, and joint with mechanism: laplace "
+        "have one)",
     )
     learner_keys = ("step", "averaging", "weighting", "radius")
     estimates_loss = True
-    classic = "example"
+    classic = ("example", JOINT)
     left_open: ClassVar[Mapping[str, tuple[str, ...]]] = {
         "loss": ("log", "quadratic"),
         "regularization": (),
@@ -157,12 +160,12 @@ class ExamplesProtocol(TaskProtocol):
     }
 
     def offered(self, block: Any) -> str:
-        """Return the kind of release: outer products and cells have mechanisms of their own."""
-        return block.release if block is not None and block.release in (OUTER, CELLS) else self.releases
+        """Return the kind of release: outer products, joint releases and cells have mechanisms of their own."""
+        return block.release if block is not None and block.release in (OUTER, JOINT, CELLS) else self.releases
 
     def offer_of(self, released: str | None) -> Offer:
-        """Return the offered mechanisms: any for outer products, one for cells, else Gaussian noise."""
-        return {OUTER: _OF_OUTER, CELLS: _OF_CELLS}.get(str(released), self.offer)
+        """Return the offer: any mechanism for outer products, none for cells, Laplace noise for joint releases."""
+        return {OUTER: _OF_OUTER, JOINT: _OF_JOINT, CELLS: _OF_CELLS}.get(str(released), self.offer)
 
     def fill_in(self, block: Mapping[str, Any], target: str, task: Mapping[str, Any]) -> dict[str, Any]:
         """Fill in an omitted loss, by the kind of target, and an omitted release, the one with the least noise."""
