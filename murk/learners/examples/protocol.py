@@ -35,8 +35,9 @@ class ExamplesBlock(Block):
         default=None,
         description="`outer` releases the outer product of the direction of features, constant and target with "
         "itself, by any mechanism; `directions` features and target divided by the record's length; "
-        "`joint` features and target as one vector (for a binary target their product); `separate` each "
-        "with its share of the budget, as published; `cells` the combination of all values, by randomized response, "
+        "`joint` features and target as one vector (for a binary target their product), by Gaussian noise "
+        "or `mechanism: laplace`; `separate` each with its share of the budget, as published; "
+        "`cells` the combination of all values, by randomized response, "
         "for every loss; `null`: by [rule](iwp-sgd.md#which-release). "
         "`outer` and `directions` serve the `quadratic` and `squared` losses",
     )
@@ -53,8 +54,8 @@ class ExamplesBlock(Block):
     )
     loss: Literal[BinaryLoss, "squared"] | None = Field(
         default=None,
-        description="`quadratic`, `probit`, `exponential` or `log` (truncated) for a binary target, `squared` for a "
-        "real one; `null`: quadratic or squared",
+        description="`quadratic`, `probit`, `exponential` or `log` (truncated for Gaussian noise) for a binary target, "
+        "`squared` for a real one; `null`: quadratic or squared",
     )
     truncation: Annotated[Integer, Field(ge=1, le=3)] | None = Field(
         default=None,
