@@ -1,7 +1,7 @@
 """IWP-SGD: what the product release saves, coverage, and speed: ``python -m benchmarks.iwp``.
 
 The paper's figures are those of ``python -m reproductions 000``. Needs scikit-learn for its synthetic data.
-``--only NAME`` runs one part: product, losses, coverage, designs, outer, speed.
+``--only NAME`` runs one part: product, losses, coverage, designs, outer, laplace, speed.
 """
 
 import argparse
@@ -10,13 +10,18 @@ import math
 
 import numpy as np
 from river.linear_model import LogisticRegression
+from scipy.special import expit
 
 from benchmarks.protocol_people import estimate_of
 from benchmarks.timing import compare
 from murk.learners import IWPSGDClassifier, IWPSGDRegressor
 from murk.learners.core.coordinates import flattened, symmetric
 from murk.learners.core.design import released_sum
-from murk.privacy import ApproxDP, GaussianDP, calibrate
+from murk.learners.examples import layout
+from murk.learners.examples.cells import MOST_CELLS, Cells, cell_vectors
+from murk.learners.examples.engine import engine_of
+from murk.learners.examples.settings import ExampleSettings, settle
+from murk.privacy import ApproxDP, GaussianDP, PureDP, calibrate
 from murk.stream import Task
 from reproductions.iwp_sgd.plain import EXPONENTIAL, QUADRATIC, minimiser
 
@@ -287,6 +292,61 @@ def coverage(draws, budgets=BUDGETS):
             )
 
 
+def variance(x, y, guarantee, release, loss, kind=None, grid=None):
+    """n times the summed variance of the coefficients from n people, for large n; infinite with too many cells."""
+    p = x.shape[1] + 1
+    names = (*map(str, range(p - 1)), "intercept")
+    if grid is not None and 2 * grid ** (p - 1) >= MOST_CELLS:
+        return math.inf
+    cells = Cells.of_numbers(p - 1, grid, real=False) if grid else None
+    made = ExampleSettings("binary", names, float(p), release=release, loss=loss, radius=20.0, kind=kind, cells=cells)
+    mechanism = made.mechanism(guarantee)
+    engine = engine_of(settle(made, {"default": mechanism}), {"default": mechanism}, seed=1)
+    engine.use(mechanism)
+    if cells:
+        few = slice(20_000)
+        true = cells.shares(cell_vectors(x[few], np.where(y[few], 1.0, 0.0), p, "binary")).mean(axis=0)
+        released = mechanism.other + true / mechanism.gain
+        engine.add(mechanism, np.random.default_rng(1).multinomial(N * N, released / released.sum()))
+        return float(np.square(engine.estimate().spread).sum()) * N * N
+    u = product(x, y)
+    weight = 1.0 / (1.0 + np.square(u).sum(axis=1)) if release == "outer" else np.ones(len(u))
+    theta = np.zeros(p)
+    for _ in range(20):
+        z = u @ theta
+        first, second = (z - 1.0, np.ones(len(u))) if loss == "quadratic" else (-expit(-z), expit(z) * expit(-z))
+        bend = (u * (weight * second)[:, None]).T @ u / len(u)
+        theta = theta - np.linalg.solve(bend, (u * (weight * first)[:, None]).mean(axis=0))
+    engine.rows[layout.REFERENCE] = theta
+    engine.whole[layout.NEXT_REFRESH] = 2**62
+    engine.learn_records(x, np.where(y, 1.0, 0.0))
+    meat = np.zeros((p, p))
+    meat[np.tril_indices(p)] = engine.triangles[1] / engine.real[layout.MEAT_SQUARES]
+    meat = meat + np.tril(meat, -1).T
+    inverse = np.linalg.inv(bend)
+    return float(np.trace(inverse @ meat @ inverse))
+
+
+def laplace():
+    """Laplace noise on products under a pure guarantee, against outer products and cells."""
+    print(
+        "\nSummed variance of the coefficients for large n, joint releases with Laplace noise over the other release;\n"
+        "uniform features, log odds of 1 and -0.5 for two of them; cells round features to 5 values"
+    )
+    print("| coefficients | epsilon | quadratic, over outer | log, over cells |\n" + "|---" * 4 + "|")
+    for p in (2, 5, 10):
+        rng = np.random.default_rng(1)
+        x = rng.uniform(-1, 1, (200_000, p - 1))
+        y = rng.random(len(x)) < expit(x @ np.array([1.0, -0.5, *[0.0] * 8])[: p - 1])
+        for epsilon in (1.0, 2.0, 4.0, 8.0):
+            pure = PureDP(epsilon)
+            line = variance(x, y, pure, "joint", "quadratic", "laplace") / variance(x, y, pure, "outer", "quadratic")
+            log = variance(x, y, pure, "joint", "log", "laplace")
+            cells = variance(x, y, pure, "cells", "log", grid=5)
+            over = f"{log / cells:.2g}" if cells < math.inf else "(too many cells)"
+            print(f"| {p} | {epsilon:g} | {line:.2g} | {over} |", flush=True)
+
+
 def speed():
     """``learn_one`` of ten features against River's logistic regression without privacy."""
     rng = np.random.default_rng(0)
@@ -318,7 +378,7 @@ def main(argv):
     parser = argparse.ArgumentParser()
     parser.add_argument("--draws", type=int, default=3)
     parser.add_argument("--replications", type=int, default=40)
-    parser.add_argument("--only", choices=["product", "losses", "coverage", "designs", "outer", "speed"])
+    parser.add_argument("--only", choices=["product", "losses", "coverage", "designs", "outer", "laplace", "speed"])
     parser.add_argument("--release", choices=["outer", "directions"], default="outer", help="of designs")
     parser.add_argument("--missing", type=float, default=0.0, help="of designs: share of targets of a half of them")
     parser.add_argument("--rows", type=int, default=0, help="of designs with outer products: public rows")
@@ -329,6 +389,7 @@ def main(argv):
         "losses": lambda: losses(given.draws),
         "coverage": lambda: coverage(given.replications),
         "outer": lambda: against_directions(given.draws),
+        "laplace": laplace,
         "designs": lambda: designs(given.replications, given.release, given.missing, given.rows),
     }
     for name, part in parts.items():

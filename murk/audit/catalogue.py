@@ -106,6 +106,9 @@ def _tasks() -> Iterator[tuple[str, str]]:
         for name, target in (("label", _BINARY), ("real", _REAL)):
             block = f"examples: {{release: {release}}}\n"
             yield f"examples {release}, {name}", _people("examples", target, _MU) + block
+    for name, target in (("label", _BINARY), ("real", _REAL)):
+        text = _people("examples", target, _PURE, "laplace")
+        yield f"examples joint, {name}, laplace", f"{text}examples: {{release: joint}}\n"
     few = _FEATURES.replace("{name: age, low: 20, high: 60}, ", "")
     for name, target in (("label", _BINARY), ("real", _REAL)):
         for guarantee in (_MU, _PURE):

@@ -112,6 +112,7 @@ def test_what_the_search_finds():
         "examples directions, real",
         "examples joint, label",
         "examples joint, real",
+        "examples joint, label, laplace",
         "examples separate, real",
         "moments observed, gaussian",
         "moments joint",

@@ -140,7 +140,7 @@ MESSAGES: Final[dict[str, tuple[str, str]]] = {
         "label times y), 1 / n, y / n (its integer clamped to that of 1 / n), and 0. Without a target all are "
         "0 but the last, 1414 steps / 1000 rounded down |\n"
         "| `joint` | for a label d integers y x, which do not show the label; for a real target x and the scaled "
-        "target |\n"
+        "target, with `gaussian` or, if the task says so, `laplace` noise |\n"
         "| `separate` | x and then y, each with its own mechanism |\n\n"
         "[IWP-SGD](iwp-sgd.md#which-release) has the rule for `null`.",
     ),

@@ -25,6 +25,7 @@ from murk.learners.examples import kernels as f
 from murk.learners.examples import layout as k
 from murk.learners.examples import outer
 from murk.learners.examples.inference import estimate
+from murk.learners.examples.laplace import learn_laplace
 from murk.learners.examples.layout import sizes
 from murk.learners.examples.outer import learn_outer, to_units
 from murk.learners.examples.settings import ExampleMechanism, ExampleSettings, fill, level_rows
@@ -308,6 +309,7 @@ class OuterEngine(IWPEngine):
     """An `IWPEngine` of outer products."""
 
     _kernels = outer
+    _learn_numbers = staticmethod(learn_outer)
 
     def use(self, mechanism: ExampleMechanism) -> None:
         """Randomize the next records by ``mechanism``, or raise UserError if its noise is too large for the loss."""
@@ -336,18 +338,17 @@ class OuterEngine(IWPEngine):
         for start in range(0, len(rows), _OUTER_BLOCK):
             block = slice(start, start + _OUTER_BLOCK)
             numbers = self._randomized(rows[block], targets[block], levels[block], used)
-            learn_outer(self.real, self.whole, numbers, levels[block], *known)
+            self._learn_numbers(self.real, self.whole, numbers, levels[block], *known)
 
     @wiped
     def _randomized(self, rows: Floats, targets: Floats, levels: Integers, used: Sequence[Any]) -> Floats:
         """Return decoded releases of records, randomized by one mechanism or by each row's own."""
         p, m = self.settings.features, len(rows)
-        whole, vectors = empty((m, p)), empty((m, p + 1))
+        whole = empty((m, p))
         indices = np.arange(self.n_releases, self.n_releases + m, dtype=np.int64)
         whole.fill(1.0)
         whole[:, : rows.shape[1]] = rows
-        scale = float(self.real[k.TARGET_SCALE])
-        to_units(self.settings.form, int(self.settings.boxed), scale, whole, targets, vectors)
+        vectors = self._vectors(whole, targets)
         if len(used) == 1:
             return np.asarray(used[0].decode(used[0].randomize(vectors, self._noise, indices)))
         numbers = np.empty((m, self.dimension))
@@ -355,6 +356,13 @@ class OuterEngine(IWPEngine):
             own = levels == place
             numbers[own] = mechanism.decode(mechanism.randomize(keep(vectors[own]), self._noise, indices[own]))
         return numbers
+
+    def _vectors(self, rows: Floats, targets: Floats) -> Floats:
+        """Return the vectors that the mechanism randomizes."""
+        vectors = empty((len(rows), self.settings.features + 1))
+        scale = float(self.real[k.TARGET_SCALE])
+        to_units(self.settings.form, int(self.settings.boxed), scale, rows, targets, vectors)
+        return vectors
 
     @in_turn
     def learn_releases(self, releases: Sequence[ExampleRelease]) -> None:
@@ -370,7 +378,7 @@ class OuterEngine(IWPEngine):
         for level in {*block.levels}:
             own = levels == self._levels[level]
             numbers[own] = self.mechanisms[level].decode(payloads[own])
-        learn_outer(self.real, self.whole, numbers, levels, *self._level_table)
+        self._learn_numbers(self.real, self.whole, numbers, levels, *self._level_table)
 
     @in_turn
     def learn_decoded(self, vectors: Floats, targets: Floats, mechanism: ExampleMechanism | None = None) -> None:
@@ -380,10 +388,33 @@ class OuterEngine(IWPEngine):
         learn_outer(self.real, self.whole, np.ascontiguousarray(vectors, dtype=np.float64), _ALL, *_NO_LEVELS)
 
 
+class LaplaceEngine(OuterEngine):
+    """An `IWPEngine` of vectors with Laplace noise, ``y x`` or ``(x, a y)``, from the numbers that they decode to."""
+
+    _learn_numbers = staticmethod(learn_laplace)
+
+    def _vectors(self, rows: Floats, targets: Floats) -> Floats:
+        vectors = empty((len(rows), self.settings.features))
+        settings = self.settings
+        f.to_vectors(settings.form, int(settings.boxed), settings.scale, rows, targets, vectors)
+        return vectors
+
+    @in_turn
+    def learn_decoded(self, vectors: Floats, targets: Floats, mechanism: ExampleMechanism | None = None) -> None:
+        """Learn from decoded releases (m, p) of a mechanism, by default the one in use; targets are 0 for products."""
+        if mechanism is not None:
+            self.use(mechanism)
+        numbers = np.array(vectors, dtype=np.float64)
+        if self.settings.form == k.REAL:
+            numbers[:, -1] = self.settings.scale * np.asarray(targets)
+        learn_laplace(self.real, self.whole, numbers, _ALL, *_NO_LEVELS)
+
+
 def engine_of(settings: ExampleSettings, mechanisms: Mapping[str, Any], **more: Any) -> Any:
     """Return the engine that fits the settings."""
     if settings.cells:
         from murk.learners.examples.cell_engine import CellEngine
 
         return CellEngine(settings, mechanisms, **more)
-    return (OuterEngine if settings.outer else IWPEngine)(settings, mechanisms, **more)
+    chosen = OuterEngine if settings.outer else LaplaceEngine if settings.laplace else IWPEngine
+    return chosen(settings, mechanisms, **more)

@@ -65,8 +65,8 @@ class IWPSGD(SGDEstimator):
     Parameters
     ----------
     budget
-        Guarantee of each release: ``ApproxDP``, ``GaussianDP`` or ``ZeroConcentratedDP``; for outer products and cells
-        also ``PureDP``.
+        Guarantee of each release: ``ApproxDP``, ``GaussianDP`` or ``ZeroConcentratedDP``; for outer products, cells and
+        Laplace noise also ``PureDP``.
     grid
         Number of evenly spaced values in [-1, 1] to which cells round each feature and a real target; by default 2.
     split, calibration
@@ -85,7 +85,8 @@ class IWPSGD(SGDEstimator):
         before the iterates settle.
     mechanism
         Mechanism for outer products: ``"gaussian"``, ``"laplace"``, ``"l2-ball"`` or ``"privunit"``; by default the
-        least noisy one. All other releases have Gaussian noise.
+        least noisy one. A joint release has Gaussian noise, or ``"laplace"``, which needs more people; all others have
+        Gaussian noise.
     inputs
         ``"records"``: ``learn_one`` randomizes raw records. ``"released"``: it takes the output of :meth:`decoded`,
         in which real targets are coded.
@@ -343,7 +344,7 @@ class IWPSGDClassifier(IWPSGD, LabelEstimator, base.MiniBatchClassifier):
         K of the log loss; by default the best of 1, 2, 3 by the paper's criterion.
     radius
         Radius of the ball to which coefficients are projected; by default at most 3 (quadratic: 2) and inside the
-        loss's valid region at the noisiest level (``"probit"``: ``s ||theta|| < 1.702``).
+        loss's valid region at the noisiest level (``"probit"``: ``s ||theta|| < 1.702`` under Gaussian noise).
 
     References
     ----------
@@ -428,6 +429,7 @@ class IWPSGDClassifier(IWPSGD, LabelEstimator, base.MiniBatchClassifier):
         yield {"budget": GaussianDP(mu=1.0), "release": "joint", "intercept": False, "seed": 1}
         yield {"budget": PureDP(epsilon=2.0), "seed": 1}
         yield {"budget": PureDP(epsilon=4.0), "release": "cells", "loss": "log", "seed": 1}
+        yield {"budget": PureDP(epsilon=8.0), "release": "joint", "mechanism": "laplace", "loss": "log", "seed": 1}
         yield {"budget": GaussianDP(mu=4.0), "seed": 1}
         yield {"budget": ApproxDP(epsilon=2.0, delta=1e-5), "loss": "quadratic", "release": "separate", "seed": 1}
 

@@ -24,6 +24,7 @@ from river import base, metrics
 
 from murk._arrays import Floats
 from murk.errors import UserError
+from murk.learners.examples.laplace import loss_estimate
 from murk.learners.examples.losses import CODES, DIRECTED_LOSSES, LOGIT_WIDTH, Noise
 from murk.learners.examples.outer import matrix_of
 from murk.learners.examples.transforms import value
@@ -51,6 +52,7 @@ class Score(NamedTuple):
     product: bool  # whether the example is multiplied by its label
     directed: bool = False  # whether it is a direction
     outer: bool = False  # whether it is an outer product
+    squares: tuple[float, ...] = ()  # under Laplace noise, of its scale times each coefficient
 
 
 def coefficients(model: Any) -> tuple[Mapping[Any, float], float]:
@@ -99,7 +101,11 @@ class Evaluated(base.Estimator):
                 weight = weights.get(name, 0.0)
                 score += weight * number
                 variance += noise.variance * weight * weight
-        return Score(score, variance, noise, x.product, x.directed)
+        if not noise.laplace:
+            return Score(score, variance, noise, x.product, x.directed)
+        squares = [0.5 * noise.variance * weights.get(name, 0.0) ** 2 for name in x if name != "intercept"]
+        squares.append(0.5 * noise.constant_variance * constant * constant)
+        return Score(score, variance, noise, x.product, x.directed, squares=tuple(squares))
 
     def learn_one(self, x: Example, y: Any) -> None:
         """Train the wrapped model."""
@@ -137,7 +143,7 @@ class UnbiasedLoss(metrics.base.Metric):
         self._total = self._squares = 0.0
 
     def _estimate(self, y_true: Any, y_pred: Score) -> float:
-        z, v, noise, product, directed, outer = y_pred
+        z, v, noise, product, directed, outer, squares = y_pred
         if (directed or outer) and self.loss not in DIRECTED_LOSSES:
             raise UserError(
                 f"the {self.loss} loss has no unbiased estimate from {'directions' if directed else 'outer products'}; "
@@ -149,6 +155,8 @@ class UnbiasedLoss(metrics.base.Metric):
             return 0.5 * ((z - float(y_true)) ** 2 - v - noise.target_variance)
 
         def smooth(score: float) -> float:
+            if squares:
+                return float(loss_estimate(CODES[self.loss], LOGIT_WIDTH, score, np.array(squares)))
             return float(value(CODES[self.loss], self.truncation, LOGIT_WIDTH, score, v))
 
         if product:

@@ -34,16 +34,21 @@ class Noise:
     constant_variance: float = 0.0  # noise variance of the constant: that of features in a product, else 0
     target_variance: float = 0.0  # noise variance of a real target
     keep: float = 1.0  # weight of a released label; 1 without randomized response
+    laplace: bool = False  # whether the noise is Laplace rather than Gaussian noise
 
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """Terms of a gradient estimate's mean square at the edge of the ball."""
+    """Terms of the approximate mean square of a gradient estimate at the edge of the ball."""
 
     length: float  # mean squared length of a released record
     label: float  # squared attenuation of a label's mean, 1 without randomized response
     v: float  # noise variance of a score
     noise: Noise  # noise of a release
+
+
+def _unlimited(features: int) -> float:
+    return math.inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +59,12 @@ class ExampleLoss:
     code: int  # code in `murk.learners.examples.transforms`
     radius: float  # default radius of the ball of coefficients: a logit of 3 is odds of 20
     probabilities: Callable[[Floats], Floats] | None  # the positive label's, at scores; None for a real target
-    spread: Callable[[Size], float]  # approximate bound on E||gradient estimate||^2
+    spread: Callable[[Size], float]  # approximate E||gradient estimate||^2, for weights and step sizes
     moderate: float = math.inf  # largest score variance used by default
     valid: float = math.inf  # score variance below which the estimate exists
+    # The same under Laplace noise; the first by the number of coefficients.
+    moderate_laplace: Callable[[int], float] = _unlimited
+    valid_laplace: float = math.inf
 
 
 def _line(scores: Floats) -> Floats:
@@ -74,13 +82,19 @@ def _bounded_slopes(size: Size) -> float:
 
 
 def _probit_spread(size: Size) -> float:
+    if size.noise.laplace:
+        return _log_spread(size)
     left = LOGIT_WIDTH - size.v
     steep = 2.0 * math.sqrt(math.pi * left) * math.sqrt(2 * math.pi * (size.v + left / 2))
     return _bounded_slopes(size) + size.label * size.noise.variance * size.v / steep
 
 
 def _exponential_spread(size: Size) -> float:
-    return (size.length + size.noise.variance * size.v) * size.label * math.exp(min(size.v, 300.0))
+    growth = math.exp(min(size.v, 300.0))
+    if size.noise.laplace:
+        # All of theta on one coordinate, the worst case: E exp(-2 theta N) times the square of the correction.
+        growth = (1.0 - 0.5 * size.v) ** 2 / (1.0 - 2.0 * size.v)
+    return (size.length + size.noise.variance * size.v) * size.label * growth
 
 
 def _log_spread(size: Size) -> float:
@@ -88,12 +102,32 @@ def _log_spread(size: Size) -> float:
 
 
 # The variance of the exponential estimate is of order e^v, the truncated log estimate has a bias that grows with v, and
-# the probit estimate is exact up to v = t, where its second derivative becomes a spike.
+# the probit estimate is exact up to v = t, where its second derivative becomes a spike. Under Laplace noise of scale b
+# all estimates are exact. That of the exponential loss has a variance if b |theta_j| < 1/2, and its standard error
+# settles if b |theta_j| < 1/4. Derivatives of the log loss grow with their order, and so with the number of features.
 _ALL = (
     ExampleLoss("quadratic", QUADRATIC, 2.0, _line, lambda at: at.length * (at.label + at.v)),
-    ExampleLoss("exponential", EXPONENTIAL, 3.0, lambda z: logistic(2.0 * z), _exponential_spread, moderate=2.0),
-    ExampleLoss("log", LOG, 3.0, logistic, _log_spread, moderate=3.0),
-    ExampleLoss("probit", PROBIT, 3.0, _normal, _probit_spread, moderate=0.9 * LOGIT_WIDTH, valid=LOGIT_WIDTH),
+    ExampleLoss(
+        "exponential",
+        EXPONENTIAL,
+        3.0,
+        lambda z: logistic(2.0 * z),
+        _exponential_spread,
+        moderate=2.0,
+        moderate_laplace=lambda p: 0.125,
+        valid_laplace=0.5,
+    ),
+    ExampleLoss("log", LOG, 3.0, logistic, _log_spread, moderate=3.0, moderate_laplace=lambda p: min(3.0, 20.0 / p)),
+    ExampleLoss(
+        "probit",
+        PROBIT,
+        3.0,
+        _normal,
+        _probit_spread,
+        moderate=0.9 * LOGIT_WIDTH,
+        valid=LOGIT_WIDTH,
+        moderate_laplace=lambda p: 0.9 * LOGIT_WIDTH,
+    ),
     ExampleLoss("squared", SQUARED, 1.5, None, lambda at: at.length * (0.25 + at.v + at.noise.target_variance)),
 )
 LOSSES: Final = {loss.name: loss for loss in _ALL}
@@ -109,29 +143,33 @@ def check_loss(loss: str, target: str) -> None:
         )
 
 
-def largest_radius(loss: str, variance: float) -> float:
-    """Return the radius below which estimates are valid under feature noise (probit: ``variance ||theta||^2 < t``)."""
-    return _radius_at(LOSSES[loss].valid, variance)
+def largest_radius(loss: str, variance: float, laplace: int = 0) -> float:
+    """Return the radius below which estimates are valid under feature noise (probit: ``variance ||theta||^2 < t``).
+
+    ``laplace`` is the number of coefficients under Laplace noise, and 0 under Gaussian noise.
+    """
+    return _radius_at(LOSSES[loss].valid_laplace if laplace else LOSSES[loss].valid, variance)
 
 
 def _radius_at(largest: float, variance: float) -> float:
     return math.sqrt(largest / variance) if math.isfinite(largest) else math.inf
 
 
-def default_radius(loss: str, variance: float) -> float:
+def default_radius(loss: str, variance: float, laplace: int = 0) -> float:
     """Return the default radius: valid, and with a moderate score variance."""
-    return min(LOSSES[loss].radius, _radius_at(LOSSES[loss].moderate, variance))
+    own = LOSSES[loss]
+    return min(own.radius, _radius_at(own.moderate_laplace(laplace) if laplace else own.moderate, variance))
 
 
-def checked_radius(loss: str, radius: float | None, variance: float) -> float:
+def checked_radius(loss: str, radius: float | None, variance: float, laplace: int = 0) -> float:
     """Return the projection radius for this noise, or raise UserError if a given one is invalid."""
     if radius is None:
-        return default_radius(loss, variance)
+        return default_radius(loss, variance, laplace)
     if not (math.isfinite(radius) and radius > 0):
         raise UserError(
             f"radius={radius!r} must be positive and finite; by default it is at most {LOSSES[loss].radius:g}"
         )
-    largest = largest_radius(loss, variance)
+    largest = largest_radius(loss, variance, laplace)
     if radius >= largest:
         raise UserError(
             f"radius={radius:g} is outside the {loss} loss's valid region: with feature noise of standard deviation "
@@ -175,7 +213,12 @@ def best_truncation(variance: float, reach: float) -> int:
 
 
 def spread(loss: str, noise: Noise, features: int, bound: float, radius: float) -> float:
-    """Return an approximate bound on ``E||gradient estimate||^2`` in the ball, for weights and step sizes."""
+    """Return about ``E||gradient estimate||^2`` at the edge of the ball, the scale of weights and step sizes.
+
+    It is no bound: a release and its score count as independent. For p noisy numbers, where noise dominates, the mean
+    square of quadratic losses is ``(p + 1) / p`` times this under Gaussian noise, and ``(p + 4) / p`` times
+    under Laplace noise.
+    """
     noised = features if noise.constant_variance > 0 else features - 1
     length = bound * bound + noised * noise.variance
     v = noise.variance * radius * radius

@@ -18,6 +18,7 @@ columns divided by ``|x|``. There the constant is as noisy as the features.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, partial
@@ -37,13 +38,13 @@ from murk.learners.examples import kernels as f
 from murk.learners.examples import layout as k
 from murk.learners.examples.cells import CellTable
 from murk.learners.examples.directions import ExampleDirections
-from murk.learners.examples.engine import IWPEngine
+from murk.learners.examples.engine import IWPEngine, engine_of
 from murk.learners.examples.inference import WEIGHTED
 from murk.learners.examples.losses import Noise
 from murk.learners.examples.problem import CellProblem, ExampleProblem, check_size, settings_of
 from murk.learners.examples.protocol import DIRECTED, LOSSES
 from murk.learners.examples.settings import ExampleMechanism, ExampleSettings, settle
-from murk.privacy import CompositeMechanism, GaussianMechanism
+from murk.privacy import CompositeMechanism, GaussianMechanism, LaplaceMechanism
 from murk.stream.messages.releases import ExampleRelease
 from murk.stream.messages.wire import block_of
 from murk.stream.task.model import OWN, Columns, Model, task_of
@@ -92,10 +93,25 @@ class VectorSettings(ExampleSettings):
         """Code of the release in kernels: a vector with a noisy constant."""
         return k.PRODUCT
 
+    @cached_property
+    def dimension(self) -> int:
+        """Number of integers of a release in kernels: the target's is apart, but for Laplace noise."""
+        return self.features + self.laplace
+
     def noise(self, mechanism: ExampleMechanism) -> Noise:
         """Return the noise of a mechanism's releases, the same for each number."""
-        assert isinstance(mechanism, GaussianMechanism)
-        return Noise(mechanism.variance, mechanism.variance, mechanism.variance)
+        assert isinstance(mechanism, GaussianMechanism | LaplaceMechanism)
+        return Noise(mechanism.variance, mechanism.variance, mechanism.variance, laplace=self.laplace)
+
+
+@dataclass(frozen=True)
+class FeatureTargetSettings(ExampleSettings):
+    """Settings of a real target that was released as a feature, and so without a scale of its own."""
+
+    @property
+    def scale(self) -> float:
+        """Factor of the target before its release: 1."""
+        return 1.0
 
 
 class VectorEngine(IWPEngine):
@@ -120,7 +136,8 @@ class VectorProblem(ExampleProblem):
 
     def engine(self) -> IWPEngine:
         """Return a learner of the model, at version 0."""
-        return VectorEngine(self.settings, self.mechanisms)
+        made: IWPEngine = (engine_of if self.settings.laplace else VectorEngine)(self.settings, self.mechanisms)
+        return made
 
 
 def part_of(model: Model, task: Task, columns: Columns, whole: ExampleProblem | CellProblem) -> Part:
@@ -158,8 +175,9 @@ def part_of(model: Model, task: Task, columns: Columns, whole: ExampleProblem | 
         values["square"] = 2.0 if released.directed else released.square
         note = f"{WEIGHTED.format(released.weight)}{note}" if released.directed else note
         take = Numbers.of(places, [1] * (len(places) - 1) + [columns.sign])
-        vectors = map_levels(partial(_vector, features=settings.features), whole.mechanisms)
-        return _part(derived, VectorSettings(**values), vectors, take, note, VectorProblem)
+        vector = VectorSettings(**values)
+        vectors = map_levels(partial(_vector, dimension=vector.dimension), whole.mechanisms)
+        return _part(derived, vector, vectors, take, note, VectorProblem)
     if released.form == k.PRODUCT:
         take = Numbers.of(columns.places)
     else:
@@ -170,7 +188,11 @@ def part_of(model: Model, task: Task, columns: Columns, whole: ExampleProblem | 
         # The public bound is that of the released record, by which its target is scaled.
         settings = replace(settings, square=released.square)
     else:
-        settings = replace(settings, target="real", loss="squared", release="separate")
+        values = {each.name: getattr(settings, each.name) for each in fields(ExampleSettings)}
+        values |= {"target": "real", "loss": "squared"}
+        settings = (
+            FeatureTargetSettings(**values) if settings.laplace else ExampleSettings(**values | {"release": "separate"})
+        )
     mechanisms = map_levels(partial(_restricted, settings=settings, own=own), whole.mechanisms)
     # The features of a record without the task's own target are released as zeros.
     others = "" if own else f"; people whose {task.target.name} is missing count as the middle of every column"
@@ -226,7 +248,7 @@ def _check_served(model: Model, task: Task, columns: Columns, released: ExampleS
     if not columns.own_target and loss not in DIRECTED:
         raise model.refuse(
             "loss",
-            f"{columns.target.name!r} is released as a feature, with Gaussian noise, and as a target it serves linear "
+            f"{columns.target.name!r} is released as a feature, with noise, and as a target it serves linear "
             f"fits only ({linear}); {loss} is served for the task's target {own!r}",
         )
 
@@ -255,16 +277,21 @@ def _part(
     return Part(task, problem(settle(settings, mechanisms), mechanisms), take, note)
 
 
-def _vector(mechanism: ExampleMechanism, features: int) -> GaussianMechanism:
-    """Return the noise of some numbers of a direction, or of ``y x``."""
+def _vector(mechanism: ExampleMechanism, dimension: int) -> GaussianMechanism | LaplaceMechanism:
+    """Return the noise of some numbers of a direction, of ``y x``, or of ``(x, a y)`` with Laplace noise."""
     noise = mechanism.noise if isinstance(mechanism, ExampleDirections) else mechanism
+    if isinstance(noise, LaplaceMechanism):
+        # A lattice step is sqrt(d) radius / steps, and must stay the same.
+        return replace(noise, dimension=dimension, radius=noise.radius * math.sqrt(noise.dimension / dimension))
     assert isinstance(noise, GaussianMechanism)
-    return replace(noise, dimension=features)
+    return replace(noise, dimension=dimension)
 
 
 def _restricted(mechanism: ExampleMechanism, settings: ExampleSettings, own: bool) -> ExampleMechanism:
-    """Return a Gaussian mechanism restricted to a model's entries; with ``own`` the model has the task's target."""
+    """Return a mechanism restricted to a model's entries; with ``own`` the model has the task's target."""
     p = settings.features
+    if isinstance(mechanism, LaplaceMechanism):
+        return _vector(mechanism, p)
     if isinstance(mechanism, CompositeMechanism):
         features, target = mechanism.parts
         assert isinstance(features, GaussianMechanism)

@@ -146,6 +146,7 @@ def settings_of(task: Task) -> ExampleSettings:
         else block.polish,
         calibration=task.privacy.calibration,
         cells=Cells.of_task(task, block.grid) if block.release == "cells" else None,
+        kind=task.privacy.mechanism if block.release == "joint" else None,
         **{name: getattr(block, name) for name in ("intercept", "split", "truncation", "regularization", "batch")},
         **{name: getattr(learner, name) for name in ("radius", "averaging", "weighting")},
     )

@@ -15,6 +15,8 @@ OUTER: Final = "outer"  # Learning uses only means of these releases, so any unb
 _OF_OUTER: Final = Offer(("gaussian", "laplace", "l2-ball", "privunit", "best"), ALL_GUARANTEES)
 CELLS: Final = "cells"  # Learning uses only the shares of released combinations of values
 _OF_CELLS: Final = Offer((), ALL_GUARANTEES)  # randomized response alone
+JOINT: Final = "joint"
+_OF_JOINT: Final = Offer(("gaussian", "laplace"), ALL_GUARANTEES)
 _MOST_OUTER = 64
 LARGEST_OUTER: Final = 3.0  # Largest mu of Gaussian noise at which outer products need no more people than directions
 ROWS_OF_EACH: Final = 20  # Least number of public rows for each coefficient to fit directions of labels with them
@@ -33,8 +35,9 @@ class ExamplesBlock(Block):
         default=None,
         description="`outer` releases the outer product of the direction of features, constant and target with "
         "itself, by any mechanism; `directions` features and target divided by the record's length; "
-        "`joint` features and target as one vector (for a binary target their product); `separate` each "
-        "with its share of the budget, as published; `cells` the combination of all values, by randomized response, "
+        "`joint` features and target as one vector (for a binary target their product), by Gaussian noise "
+        "or `mechanism: laplace`; `separate` each with its share of the budget, as published; "
+        "`cells` the combination of all values, by randomized response, "
         "for every loss; `null`: by [rule](iwp-sgd.md#which-release). "
         "`outer` and `directions` serve the `quadratic` and `squared` losses",
     )
@@ -51,8 +54,8 @@ class ExamplesBlock(Block):
     )
     loss: Literal[BinaryLoss, "squared"] | None = Field(
         default=None,
-        description="`quadratic`, `probit`, `exponential` or `log` (truncated) for a binary target, `squared` for a "
-        "real one; `null`: quadratic or squared",
+        description="`quadratic`, `probit`, `exponential` or `log` (truncated for Gaussian noise) for a binary target, "
+        "`squared` for a real one; `null`: quadratic or squared",
     )
     truncation: Annotated[Integer, Field(ge=1, le=3)] | None = Field(
         default=None,
@@ -144,11 +147,12 @@ class ExamplesProtocol(TaskProtocol):
         ("gaussian",),
         ("approx", "gdp", "zcdp"),
         "learning from this release inverts Gaussian noise, and Gaussian noise gives no pure guarantee "
-        "(examples: {release: cells}, and for the quadratic and squared losses outer, have one)",
+        "(examples: {release: cells}, for the quadratic and squared losses outer, and joint with mechanism: laplace "
+        "have one)",
     )
     learner_keys = ("step", "averaging", "weighting", "radius")
     estimates_loss = True
-    classic = "example"
+    classic = ("example", JOINT)
     left_open: ClassVar[Mapping[str, tuple[str, ...]]] = {
         "loss": ("log", "quadratic"),
         "regularization": (),
@@ -157,12 +161,12 @@ class ExamplesProtocol(TaskProtocol):
     }
 
     def offered(self, block: Any) -> str:
-        """Return the kind of release: outer products and cells have mechanisms of their own."""
-        return block.release if block is not None and block.release in (OUTER, CELLS) else self.releases
+        """Return the kind of release: outer products, joint releases and cells have mechanisms of their own."""
+        return block.release if block is not None and block.release in (OUTER, JOINT, CELLS) else self.releases
 
     def offer_of(self, released: str | None) -> Offer:
-        """Return the offered mechanisms: any for outer products, one for cells, else Gaussian noise."""
-        return {OUTER: _OF_OUTER, CELLS: _OF_CELLS}.get(str(released), self.offer)
+        """Return the offer: any mechanism for outer products, none for cells, Laplace noise for joint releases."""
+        return {OUTER: _OF_OUTER, JOINT: _OF_JOINT, CELLS: _OF_CELLS}.get(str(released), self.offer)
 
     def fill_in(self, block: Mapping[str, Any], target: str, task: Mapping[str, Any]) -> dict[str, Any]:
         """Fill in an omitted loss, by the kind of target, and an omitted release, the one with the least noise."""

@@ -25,15 +25,22 @@ from murk.learners.examples.cells import CellMechanism, Cells
 from murk.learners.examples.directions import BESIDE, ExampleDirections
 from murk.learners.examples.polish import FIRST_REFRESH
 from murk.learners.examples.protocol import example_release
-from murk.privacy import CompositeMechanism, GaussianMechanism, Guarantee, RandomizedResponse
+from murk.privacy import CompositeMechanism, GaussianMechanism, Guarantee, LaplaceMechanism, RandomizedResponse
 from murk.privacy.mechanisms import divided
 from murk.privacy.mechanisms.privacy_loss import is_pure
 
 ReleaseForm = Literal["outer", "directions", "joint", "separate", "cells"]
 ExampleMechanism = (
-    GaussianMechanism | CompositeMechanism | ExampleDirections | OuterGaussian | OuterMechanism | CellMechanism
+    GaussianMechanism
+    | LaplaceMechanism
+    | CompositeMechanism
+    | ExampleDirections
+    | OuterGaussian
+    | OuterMechanism
+    | CellMechanism
 )
 
+LARGEST_LAPLACE = 16  # coefficients, for losses that are not quadratic: up to 34 of their derivatives are accurate
 POLISHED = 64  # Largest number of coefficients polished by default, as the polish keeps and updates O(p^2) sums
 
 
@@ -79,7 +86,7 @@ class ExampleSettings:
     unit: float = 1.0  # value of a coded real target of 1, in its own units
     intercept: bool = True  # whether the constant has a coefficient; otherwise it is 0
     intervals: Literal["random-scaling"] | None = None  # intervals of an unpolished average
-    kind: str | None = None  # mechanism; by default the best for outer products, else Gaussian
+    kind: str | None = None  # mechanism; by default the best for outer products, else Gaussian; laplace also for joint
     corrected: bool = True  # False to learn from releases as if they were the records
     cells: Cells | None = None  # the combinations of values that `release: cells` releases
 
@@ -103,10 +110,17 @@ class ExampleSettings:
                 f"loss={self.loss!r} cannot be learned from {kind}, only the {' and '.join(losses.DIRECTED_LOSSES)} "
                 "losses; give release='joint'"
             )
-        if self.kind not in (None, "gaussian") and not self.outer:
+        if self.kind not in (None, "gaussian") and not self.outer and not self.laplace:
             raise UserError(
-                f"mechanism={self.kind!r} is for release='outer', where any unbiased noise works; "
-                f"learning from release={self.release!r} requires Gaussian noise"
+                f"mechanism={self.kind!r} is for release='outer', where any unbiased noise works"
+                f"{', and for release=' + repr('joint') if self.kind == LaplaceMechanism.kind else ''}; "
+                f"learning from release={self.release!r} requires other noise: leave mechanism= out"
+            )
+        if self.laplace and self.loss not in losses.DIRECTED_LOSSES and self.features > LARGEST_LAPLACE:
+            raise UserError(
+                f"mechanism='laplace' with loss={self.loss!r} is for at most {LARGEST_LAPLACE} coefficients, as its "
+                f"correction takes as many further derivatives; here are {self.features}. Give fewer features, or "
+                "loss='quadratic'"
             )
         if self.calibration == "classic" and (self.outer or self.cells):
             raise UserError(
@@ -132,6 +146,11 @@ class ExampleSettings:
             )
         if self.truncation is not None and (self.loss != "log" or self.truncation not in (1, 2, 3)):
             raise UserError(f"truncation={self.truncation!r} is for loss='log': 1, 2, 3, or None for the best of them")
+        if self.truncation is not None and self.laplace:
+            raise UserError(
+                f"truncation={self.truncation!r} has no effect with mechanism='laplace', whose correction of the log "
+                "loss is exact; leave it out"
+            )
         if not (math.isfinite(self.regularization) and self.regularization >= 0):
             raise UserError(f"regularization={self.regularization!r} must be finite and at least 0")
         if isinstance(self.batch, bool) or not isinstance(self.batch, int) or not 1 <= self.batch <= 65_536:
@@ -162,6 +181,11 @@ class ExampleSettings:
     def outer(self) -> bool:
         """Whether outer products are released."""
         return self.release == "outer"
+
+    @cached_property
+    def laplace(self) -> bool:
+        """Whether the released vector has Laplace noise."""
+        return self.kind == LaplaceMechanism.kind and self.release == "joint"
 
     @property
     def weighted(self) -> bool:
@@ -203,6 +227,7 @@ class ExampleSettings:
         parts += [] if self.intercept else ["no intercept"]
         parts += [] if self.corrected else ["uncorrected"]
         parts += [repr(self.cells)] if self.cells else []
+        parts += ["laplace"] if self.laplace else []
         return hashlib.sha256("|".join(parts).encode()).hexdigest()[:16]
 
     def mechanism(self, guarantee: Guarantee) -> ExampleMechanism:
@@ -211,11 +236,12 @@ class ExampleSettings:
             return outer_mechanism(self.kind, guarantee, self.features + 1)
         if self.cells:
             return CellMechanism.calibrate(guarantee, self.cells)
-        if is_pure(guarantee):
+        if is_pure(guarantee) and not self.laplace:
             raise UserError(
                 f"IWP-SGD cannot give {guarantee!r} with release={self.release!r}: its correction inverts Gaussian "
                 "noise, and Gaussian noise has no pure guarantee; ask for ApproxDP (delta > 0), GaussianDP or "
-                "ZeroConcentratedDP, or give release='cells', or, for the quadratic and squared losses, release='outer'"
+                "ZeroConcentratedDP, or give release='cells', or release='outer' (quadratic and squared losses), "
+                "or mechanism='laplace' with release='joint', which needs the most people"
             )
         p, method, inner = self.features, self.calibration, math.sqrt(self.square - 1.0)
         if self.directed:
@@ -223,7 +249,8 @@ class ExampleSettings:
         if self.release == "joint":
             # The constant adds to a product's length; with a real target it is public and not released.
             radius = self.bound if self.form == k.PRODUCT else math.hypot(inner, self.scale)
-            return GaussianMechanism.calibrate(guarantee, dimension=p, radius=radius, method=method)
+            kind = LaplaceMechanism if self.laplace else GaussianMechanism
+            return kind.calibrate(guarantee, dimension=p, radius=radius, method=method)  # type: ignore[arg-type]
         first, second = divided(guarantee, self.split, label=self.form == k.LABEL)
         if p < 2:
             raise UserError("a separate release needs at least one feature besides the constant")
@@ -242,10 +269,11 @@ class ExampleSettings:
             return losses.Noise(most, target_variance=least)
         if isinstance(mechanism, ExampleDirections):
             return losses.Noise(mechanism.variance, mechanism.variance, mechanism.variance)
-        if isinstance(mechanism, GaussianMechanism):
+        if isinstance(mechanism, GaussianMechanism | LaplaceMechanism):
+            variance = mechanism.variance
             if self.form == k.PRODUCT:
-                return losses.Noise(mechanism.variance, constant_variance=mechanism.variance)
-            return losses.Noise(mechanism.variance, target_variance=mechanism.variance / self.scale**2)
+                return losses.Noise(variance, constant_variance=variance, laplace=self.laplace)
+            return losses.Noise(variance, target_variance=variance / self.scale**2, laplace=self.laplace)
         assert isinstance(mechanism, CompositeMechanism)
         features, target = mechanism.parts
         assert isinstance(features, GaussianMechanism)
@@ -260,9 +288,9 @@ def settle(settings: ExampleSettings, mechanisms: Mapping[str, ExampleMechanism]
         # Every radius is valid without noise in the features; this one is far beyond any effect.
         return replace(settings, radius=losses.checked_radius(settings.loss, settings.radius or _FAR, 1e-9))
     worst = max(settings.noise(mechanism).variance for mechanism in bounding(mechanisms).values())
-    radius = losses.checked_radius(settings.loss, settings.radius, worst)
+    radius = losses.checked_radius(settings.loss, settings.radius, worst, settings.features * settings.laplace)
     terms = settings.truncation
-    if settings.loss == "log" and terms is None:
+    if settings.loss == "log" and terms is None and not settings.laplace:
         terms = losses.best_truncation(worst * radius**2, settings.bound * radius)
     return replace(settings, radius=radius, truncation=terms)
 
@@ -279,7 +307,7 @@ def level_rows(settings: ExampleSettings, mechanisms: list[ExampleMechanism]) ->
 def _level_row(settings: ExampleSettings, mechanism: ExampleMechanism) -> tuple[Floats, Integers]:
     noise, radius = settings.noise(mechanism), settings.radius
     assert radius is not None
-    largest = losses.largest_radius(settings.loss, noise.variance)
+    largest = losses.largest_radius(settings.loss, noise.variance, settings.features * settings.laplace)
     if radius >= largest:
         raise UserError(
             f"this budget's noise (standard deviation {math.sqrt(noise.variance):.4g}) is too large for the "
@@ -297,10 +325,15 @@ def _level_row(settings: ExampleSettings, mechanism: ExampleMechanism) -> tuple[
         real[k.LIMIT - k.UNIT] = 1.0 + math.sqrt(mechanism.variance) * (math.sqrt(settings.dimension) + 8.0)
         return real, whole
     features = mechanism.parts[0] if isinstance(mechanism, CompositeMechanism) else mechanism
-    assert isinstance(features, GaussianMechanism | ExampleDirections)
+    assert isinstance(features, GaussianMechanism | LaplaceMechanism | ExampleDirections)
     noised = settings.features if settings.directed or settings.form == k.PRODUCT else settings.features - 1
     limit = settings.bound + math.sqrt(noise.variance) * (math.sqrt(noised) + 8.0)
     target_limit = 1.0 + 8.0 * math.sqrt(noise.target_variance)
+    if isinstance(features, LaplaceMechanism):
+        # Laplace noise has long tails: what a receiver accepts is plausible.
+        ((_, _, square),) = features.reach.parts
+        limit = features.spacing * math.sqrt(square)
+        target_limit = limit / settings.scale
     unit, spacing, steps, threshold = features.unit / settings.scale, 0.0, 0, np.uint64(0)
     if isinstance(mechanism, CompositeMechanism):
         target = mechanism.parts[1]

@@ -19,7 +19,7 @@ class GradientsProtocol(TaskProtocol):
     targets = ("binary", "classes", "real")
     learner_keys = tuple(LearnerBlock.model_fields)
     reads_staleness = True
-    classic = "gradient"
+    classic = ("gradient",)
     left_open: ClassVar[Mapping[str, tuple[str, ...]]] = {"step": (), "huber_c": ()}
     why_not_shuffled = "are computed at a model that changes after a few of them"
     why_no_forgetting = "takes one path through all releases, in ever smaller steps"

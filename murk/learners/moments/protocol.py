@@ -94,7 +94,7 @@ class MomentsProtocol(TaskProtocol):
     offer = Offer((*KINDS, BEST), ALL_GUARANTEES)
     targets = ("binary", "classes", "real")
     learner_keys = ("radius",)
-    classic = "moment"
+    classic = ("moment",)
     left_open: ClassVar[Mapping[str, tuple[str, ...]]] = {"calibration": ("analytic", "classic")}
 
     def release_kind(self, block: Any) -> str:

@@ -324,9 +324,9 @@ class PrivacyBlock(Block):
                 # A sketch costs its guarantee, in the guarantee's own currency only.
                 self._check_cap(level, partial(_own_cost, guarantee))
 
-    def _check_classic(self, able: str, released: str) -> None:
+    def _check_classic(self, able: Sequence[str], released: str) -> None:
         others = [level for level, guarantee in self.levels.items() if guarantee.kind != "approx"]
-        if released != able:
+        if released not in able:
             why = f"this protocol's releases of kind {released}"
         elif others:
             why = f"the guarantee of the level {others[0]}, which is not approx"
@@ -339,8 +339,15 @@ class PrivacyBlock(Block):
     def _calibrate(self, kinds: Sequence[str], guarantee: Guarantee, dimension: int, at: Sequence[str]) -> Mechanism:
         if self.mechanism is not None and self.mechanism not in kinds:
             raise task_error(f"{self.mechanism!r} is not of this protocol; use {', '.join(kinds)}", "mechanism")
+        kind = self.kind_for(guarantee)
+        if kind not in (*kinds, BEST) and len(kinds) > 1:
+            raise task_error(
+                f"{guarantee!r} needs another mechanism than {kinds[0]}, the default of this release; say mechanism: "
+                f"{' or '.join(kinds[1:])}",
+                *at,
+            )
         try:
-            return calibrate(self.kind_for(guarantee), guarantee, dimension=dimension, radius=1.0)
+            return calibrate(kind, guarantee, dimension=dimension, radius=1.0)
         except UserError as error:
             if self.mechanism in (None, BEST):
                 raise task_error(str(error), *at) from None

@@ -53,7 +53,7 @@ class TaskProtocol(ABC):
     reads_models: ClassVar[bool] = False  # whether devices read a model before they release
     of_organisations: ClassVar[bool] = False  # whether organisations release, not people
     why_not_shuffled: ClassVar[str] = ""  # why its releases form no crowds; empty if they do
-    classic: ClassVar[str] = ""  # kind of release whose Gaussian noise can have `calibration: classic`; empty if none
+    classic: ClassVar[tuple[str, ...]] = ()  # kinds of release whose Gaussian noise can have `calibration: classic`
     # Keys of `published` that the paper leaves open, with the words that it allows; any numbers.
     left_open: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     estimates_loss: ClassVar[bool] = False  # whether its learner estimates its loss without bias from releases alone

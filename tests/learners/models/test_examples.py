@@ -21,6 +21,8 @@ TASKS = {
     "joint": made(REAL, guarantee="gdp: {mu: 8.0}", release="joint"),
     "separate": made(REAL, guarantee="gdp: {mu: 8.0}", release="separate", split=0.6),
     "product": made(LABEL, guarantee="gdp: {mu: 8.0}", release="joint"),
+    "laplace": made(REAL, guarantee="pure: {epsilon: 30.0}", mechanism="laplace", release="joint"),
+    "laplace product": made(LABEL, guarantee="pure: {epsilon: 30.0}", mechanism="laplace", release="joint"),
     "label": made(LABEL, guarantee="approx: {epsilon: 20.0, delta: 1.0e-6}", release="separate"),
     "directions": made(REAL, guarantee="gdp: {mu: 6.0}", release="directions"),
     "directions of a label": made(LABEL, guarantee="gdp: {mu: 6.0}", release="directions"),
@@ -94,6 +96,9 @@ MODELS = {
     ),
     "product, subset": ("product", "{name: m, features: [age, married]}"),
     "product, another column": ("product", "{name: m, features: [age, region], target: hours}"),
+    "laplace, subset": ("laplace", "{name: m, features: [age, married]}"),
+    "laplace, another column": ("laplace", "{name: m, features: [age, region], target: hours}"),
+    "laplace product, another column": ("laplace product", "{name: m, features: [age, region], target: hours}"),
     "directions, subset": ("directions", "{name: m, features: [age, married]}"),
     "directions of a label, another column": (
         "directions of a label", "{name: m, features: [age, rich], target: hours}",

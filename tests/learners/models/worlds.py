@@ -42,13 +42,12 @@ def population(seed=7, people=256):
 EVERYBODY = population()
 
 
-def made(text, protocol="examples", guarantee="gdp: {mu: 4.0}", **settings):
+def made(text, protocol="examples", guarantee="gdp: {mu: 4.0}", mechanism="null", **settings):
     """A task of the population's columns, with settings of its protocol."""
     block = ", ".join(f"{key}: {value}" for key, value in settings.items())
     own = f"{protocol}: {{{block}}}\n" if settings else ""
-    return Task.parse(f"{text}protocol: {protocol}\n{own}privacy: {{guarantee: {{{guarantee}}}}}\n").with_simulated(
-        True
-    )
+    privacy = f"privacy: {{guarantee: {{{guarantee}}}, mechanism: {mechanism}}}\n"
+    return Task.parse(f"{text}protocol: {protocol}\n{own}{privacy}").with_simulated(True)
 
 
 def coded(task, rows=slice(None)):
