@@ -3,6 +3,7 @@
 import json
 import re
 import time
+from collections import Counter
 
 import pytest
 from click.testing import CliRunner
@@ -14,6 +15,7 @@ from murk.monitoring import Monitor
 from murk.shuffler.shuffler import Shuffler
 from murk.stream import Task
 from murk.stream.log.base import CrowdMark, UnreachableError
+from murk.stream.log.open import open_log
 from murk.stream.log.sqlite import SqliteLog
 from tests.cli.harness import finish, murk, start, world
 
@@ -78,6 +80,22 @@ def test_everybody_is_forwarded_in_crowds(folder, forwarded):
     assert learned.status == 0, learned.err
     assert f"{forwarded['released']:,} releases learned" in learned.out
     both_in_order(learned.out)
+
+
+def test_cells_are_shuffled(tmp_path):
+    text = TASK.replace("epsilon: 0.5, delta", "epsilon: 2.0, delta")
+    text += "protocol: examples\nexamples: {release: cells, loss: log, grid: 3}\n"
+    folder = world(tmp_path, rows=600, task=text)
+    sent = ("produce", "task.yaml", "--source", "people.csv", "--log", "sqlite:///in.db", "--ledger", "l.db")
+    assert murk(*sent, folder=folder).status == 0
+    with open_log(f"sqlite:///{folder}/in.db") as intake:
+        given = [each.payload[0] for each in intake.releases()]
+    assert json.loads(shuffle(folder, "--json").out)["released"] >= 500
+    with open_log(f"sqlite:///{folder}/out.db") as log:
+        found = [each.payload[0] for each in log.releases()]
+    assert Counter(found) <= Counter(given)
+    assert found != given[: len(found)]
+    assert murk("learn", "--log", "sqlite:///out.db", "--idle", "0.2", folder=folder).status == 0
 
 
 def test_status_page_and_notebook_state_both(folder, forwarded):
