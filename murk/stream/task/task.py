@@ -503,7 +503,7 @@ class Task(_ProtocolBlocks):
     def with_public(self, points: NDArray[np.float64], counts: NDArray[np.int64], file: str | None = None) -> Self:
         """Return the task with its public covariates resolved; ``file`` replaces the declared source.
 
-        ``points`` and ``counts`` are as in `Covariates`. Raises `UserError` if they do not fit the task's coding, or
+        ``points`` and ``counts`` are as in ``Covariates``. Raises `UserError` if they do not fit the task's coding, or
         the task declares no public covariates.
         """
         try:
