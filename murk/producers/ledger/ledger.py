@@ -480,8 +480,8 @@ class Ledger:
     def begin_run(self, task_hash: str, source: str, *, people: str = "row", excluded: Sequence[int] = ()) -> Run:
         """Begin work on a file with a booked task, or return the progress made so far.
 
-        ``people`` is as in ``Run``; ``excluded`` are rows that release nothing (a public sample). Raises UserError if the
-        file's people were named differently before, or people of another file may be the same ones.
+        ``people`` is that of a ``Run``; ``excluded`` are rows that release nothing (a public sample). Raises UserError
+        if the file's people were named differently before, or people of another file may be the same ones.
         """
         task = self._booked(task_hash).number
         begun = self.run(task_hash, source) is not None
