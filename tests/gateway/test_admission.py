@@ -52,6 +52,9 @@ def test_door_and_worker_agree(tmp_path, protocol):
     with open_log(announced(tmp_path, of)) as log:
         door = Admission(log, of)
         door.begin()
+        # Every number is small enough by itself, and the vector is too long.
+        far = [min(door.rules.magnitudes["default"], 2**62)] * len(messages[0]["payload"])
+        offered.append(wire(messages[0] | {"id": secrets.token_hex(16), "payload": far}))
         at_door = []
         for message in offered:
             try:
@@ -60,7 +63,11 @@ def test_door_and_worker_agree(tmp_path, protocol):
             except RejectedError as rejected:
                 at_door.append(rejected.reason)
         assert at_door[: len(messages)] == [None] * len(messages)
-        assert at_door[len(messages) : len(messages) + len(kinds)] == list(kinds)
+        for last in range(len(messages), len(offered)):
+            # One that is refused changes nothing for those before and after it.
+            found = door.chains([offered[0], offered[last], *offered[1:4]], int(time.time()))
+            assert [found[0], *found[2:]] == [0] * 4
+            assert found[1] == (0 if at_door[last] is None else at_door[last])
         by_worker = judged(log, of, offered)
     assert at_door == by_worker
 
@@ -74,13 +81,13 @@ def test_versions_are_judged_as_the_worker_does(tmp_path, monkeypatch, keys, tog
     monkeypatch.setattr("murk.stream.log.sqlite.HEARD", 0.0)
     of = task(**keys)
     base = json.loads(honest(of, 1)[0])
-    draw, reasons, ahead = random.Random(1), {}, set()
+    draw, reasons, ahead, blocks = random.Random(1), {}, set(), 0
     with open_log(announced(tmp_path, of)) as log:
         door = Admission(log, of)
         workers = [Worker(log, of, problem_for(of).engine(), chain, look=0.0) for chain in range(log.partitions)]
         for _ in range(24 if together == 400 else 80):
             door.begin()
-            offered = []
+            offered, one_by_one = [], []
             models = [door.model(chain) for chain in range(log.partitions)]
             newest = [0 if model is None else json.loads(model)["version"] for model in models]
             for _ in range(together):
@@ -92,10 +99,17 @@ def test_versions_are_judged_as_the_worker_does(tmp_path, monkeypatch, keys, tog
                 if version > known:
                     ahead.add(message)
                 try:
-                    door.check(message, int(time.time()))
+                    one_by_one.append(door.check(message, int(time.time())).chain)
                     reasons[message] = None
                 except RejectedError as rejected:
+                    one_by_one.append(rejected.reason)
                     reasons[message] = rejected.reason
+            # Together, all or those that pass: each is judged as by itself.
+            messages = [message for _, message in offered]
+            assert door.chains(messages, int(time.time())) == one_by_one
+            passed = [each for each, found in zip(messages, one_by_one, strict=True) if isinstance(found, int)]
+            blocks += door._admits(door._receive_block(passed), int(time.time()))
+            assert door.chains(passed, int(time.time())) == [each for each in one_by_one if isinstance(each, int)]
             log.append(offered)
             for worker in workers:
                 while worker.step().read:
@@ -106,6 +120,8 @@ def test_versions_are_judged_as_the_worker_does(tmp_path, monkeypatch, keys, tog
         dead = {letter.value: letter.reason for letter in log.dead_letters()}
     seen = Counter((reason, dead.get(message)) for message, reason in reasons.items())
     assert learned > 0.4 * len(reasons)
+    # Gradients are checked one by one: each kind of release has its own rules.
+    assert blocks > 12 or of.protocol == "gradients"
     # Refused at the door is refused by the worker, apart from guesses of models that nobody had published.
     assert {message for message, reason in reasons.items() if reason is not None} - dead.keys() <= ahead
     # The door knows what the worker knew a moment ago: hardly anything passes that is refused after all.
