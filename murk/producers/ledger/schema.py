@@ -183,6 +183,8 @@ class LedgerFile(Database):
             case sqlite3.SQLITE_NOTADB:
                 return _lost(f"{self.path} is not a ledger, or its beginning was destroyed")
 
+            case sqlite3.SQLITE_CORRUPT:
+                return self.damaged(getattr(error, "sqlite_errorname", "") or "unreadable")
             case sqlite3.SQLITE_READONLY | sqlite3.SQLITE_PERM:
                 return MurkError(f"the ledger {self.path} is read-only for this user: make it and its folder writable")
             case sqlite3.SQLITE_ERROR if not self._examined:

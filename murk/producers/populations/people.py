@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 __all__ = ["Agree", "Population", "PopulationConfig", "Step", "open_accounts", "population_of"]
 
 MOST = 16_384  # largest number of records in a block, which is one transaction of the ledger
-BLOCK = 2048  # records of a block if releases use no model
+# records of a block if releases use no model
+BLOCK = 2048
 # With several chains that publish separately, a block holds at most a SHARE-th of the releases so far, or FEW if that
 # is more, so that few people release at a chain's old model after it has a new one.
 SHARE, FEW = 20, 256
@@ -116,7 +117,8 @@ def population_of(
     return Population(task, crowd, log, ledger, block=block, policy=policy, agree=agree)
 
 
-_SHORTEST, _LONGEST = 0.005, 0.05  # pause between two polls, in seconds
+# shortest and longest pause between two polls, in seconds
+_SHORTEST, _LONGEST = 0.005, 0.05
 
 
 def wait_for_models(
