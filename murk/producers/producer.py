@@ -820,9 +820,8 @@ class Producer(Releaser["PersonProblem"]):
         payloads: Sequence[list[int]],
         questions: Sequence[str] | None,
     ) -> None:
-        """Make the bytes to be sent, and draw their order, since the file's would show whose each release is."""
         now, write = self._clock(), self._write
-        shared, order = self._fields(now), list(range(len(indices)))
+        shared = self._fields(now)
         versions: dict[int, dict[str, Any]] = {
             chain: {"version": model.version} if self._versioned else {} for chain, model in models.items()
         }
@@ -834,8 +833,13 @@ class Producer(Releaser["PersonProblem"]):
             write(id=name, level=level, chain=chain, payload=payload, **versions[chain], **question, **shared)
             for name, level, chain, payload, question in releases
         ]
-        # A simulation protects nobody, and must not depend on how its file is cut into blocks.
-        if not self._noise.simulated and len(order) > 1:
-            order = np.argsort(self._noise.words(indices, 1, Purpose.SELECTION)[:, 0], kind="stable").tolist()
         ends = [models[chain].end for chain in chains]
-        spend.freeze(messages, chains, ends, self._expiry(now), self._day(now), order)
+        spend.freeze(messages, chains, ends, self._expiry(now), self._day(now), self._order(indices))
+
+    def _order(self, indices: Integers) -> list[int]:
+        """Draw the order in which a block is sent, since the file's order would show whose each release is."""
+        # A simulation protects nobody, and must not depend on how its file is cut into blocks.
+        if self._noise.simulated or len(indices) < 2:
+            return list(range(len(indices)))
+        order: list[int] = np.argsort(self._noise.words(indices, 1, Purpose.SELECTION)[:, 0], kind="stable").tolist()
+        return order
