@@ -39,7 +39,7 @@ class Population(FilePopulation):
     problem: PersonProblem
 
     def _totals(self) -> tuple[int, int]:
-        return self._counters["released"], self._counters["refused"]
+        return self._counters.get("released", 0), self._counters.get("refused", 0)
 
     @cached_property
     def size(self) -> int:
