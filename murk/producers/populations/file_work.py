@@ -41,7 +41,7 @@ class ConstantSurvey:
         self._source, self._rows = source, 0
         coding = source.task.coding
         sizes = [len(coding.names_of(index)) for index in range(len(coding.columns))]
-        self._groups = np.split(np.arange(sum(sizes)), np.cumsum(sizes)[:-1])
+        self._groups = [np.arange(end - size, end) for size, end in zip(sizes, np.cumsum(sizes), strict=True)]
         self._low = [np.full(size, np.inf) for size in (*sizes, 1)]
         self._high = [-low for low in self._low]
         # Of each column the number of values, and the sums of their first codes and of its squares.
