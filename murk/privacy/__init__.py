@@ -43,65 +43,22 @@ if TYPE_CHECKING:
     )
     from murk.privacy.sketches import Gram, GramAccumulator, Newton, NewtonAccumulator, Sketch, SketchAccumulator
 
-__all__ = [
-    "Accountant",
-    "Amount",
-    "ApproxDP",
-    "CompositeMechanism",
-    "Currency",
-    "GaussMixMechanism",
-    "GaussianDP",
-    "GaussianMechanism",
-    "Gram",
-    "GramAccumulator",
-    "GramMechanism",
-    "Guarantee",
-    "L2BallMechanism",
-    "LaplaceMechanism",
-    "Mechanism",
-    "Newton",
-    "NewtonAccumulator",
-    "NewtonMechanism",
-    "NoiseSource",
-    "OpenDPNoise",
-    "PrivUnitMechanism",
-    "PrivacyLoss",
-    "PureDP",
-    "RandomizedResponse",
-    "SecureNoise",
-    "SimulatedNoise",
-    "Sketch",
-    "SketchAccumulator",
-    "TruncatedCDP",
-    "ZeroConcentratedDP",
-    "across_crowds",
-    "calibrate",
-    "cap_of",
-    "guarantee_from_dict",
-    "guarantee_from_text",
-    "in_parallel",
-    "largest_local_epsilon",
-    "shuffled_curve",
-    "shuffled_delta",
-    "shuffled_epsilon",
-    "shuffled_guarantee",
-    "smallest_crowd",
-]
+__all__ = ["Accountant", "in_parallel"]
+__all__ += ["ApproxDP", "GaussianDP", "Guarantee", "PureDP", "TruncatedCDP", "ZeroConcentratedDP"]
+__all__ += ["guarantee_from_dict", "guarantee_from_text"]
+__all__ += ["Amount", "CompositeMechanism", "Currency", "GaussianMechanism", "L2BallMechanism", "LaplaceMechanism"]
+__all__ += ["Mechanism", "PrivUnitMechanism", "PrivacyLoss", "RandomizedResponse", "calibrate", "cap_of"]
+__all__ += ["NoiseSource", "OpenDPNoise", "SecureNoise", "SimulatedNoise"]
+__all__ += ["GaussMixMechanism", "Gram", "GramAccumulator", "GramMechanism", "Newton", "NewtonAccumulator"]
+__all__ += ["NewtonMechanism", "Sketch", "SketchAccumulator"]
+__all__ += ["across_crowds", "largest_local_epsilon", "shuffled_curve", "shuffled_delta", "shuffled_epsilon"]
+__all__ += ["shuffled_guarantee", "smallest_crowd"]
 
-_NOISE = ("NoiseSource", "OpenDPNoise", "SecureNoise", "SimulatedNoise")
-_SKETCHES = ("Gram", "GramAccumulator", "Newton", "NewtonAccumulator", "Sketch", "SketchAccumulator")
-_SHUFFLING = (
-    "across_crowds",
-    "largest_local_epsilon",
-    "shuffled_curve",
-    "shuffled_delta",
-    "shuffled_epsilon",
-    "shuffled_guarantee",
-    "smallest_crowd",
-)
 _HOMES = {
-    **dict.fromkeys(_NOISE, ".noise"),
-    **dict.fromkeys(_SKETCHES, ".sketches"),
-    **dict.fromkeys(_SHUFFLING, ".shuffling"),
+    **dict.fromkeys(["NoiseSource", "OpenDPNoise", "SecureNoise", "SimulatedNoise"], ".noise"),
+    **dict.fromkeys(["Gram", "GramAccumulator", "Newton", "NewtonAccumulator"], ".sketches"),
+    **dict.fromkeys(["Sketch", "SketchAccumulator"], ".sketches"),
+    **dict.fromkeys(["across_crowds", "largest_local_epsilon", "smallest_crowd"], ".shuffling"),
+    **dict.fromkeys(["shuffled_curve", "shuffled_delta", "shuffled_epsilon", "shuffled_guarantee"], ".shuffling"),
 }
 __getattr__, __dir__ = lazy_exports(__name__, _HOMES, tuple(__all__))

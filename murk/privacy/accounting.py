@@ -12,24 +12,19 @@ from murk.privacy import conversions
 from murk.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, Kind, PureDP, TruncatedCDP, ZeroConcentratedDP
 from murk.privacy.rounding import decimal, float_down, float_up, precise, rational
 
+_JOINT: tuple[Kind, ...] = ("pure", "gdp", "zcdp")  # kinds without a free delta, strongest first
+
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """``count`` releases with the same guarantees; a parameter is None if they imply no guarantee of its kind.
-
-    ``truncated`` are their truncated concentrated guarantees by increasing omega.
-    """
+    """``count`` releases with the same guarantees (None: they imply none), the truncated ones by increasing omega."""
 
     count: int
     pure: Fraction | None
     gdp: Fraction | None
     zcdp: Fraction | None
     approx: tuple[Fraction, Fraction] | None
-    truncated: tuple[TruncatedCDP, ...] = ()
-
-    def up_to(self, omega: float) -> TruncatedCDP | None:
-        """Return the guarantee for orders up to omega, of those with the least omega that suffices."""
-        return next((claim for claim in self.truncated if claim.omega >= omega), None)
+    truncated: tuple[TruncatedCDP, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +37,10 @@ class _Route:
     epsilon: Fraction
     delta: Fraction
     entries: list[_Entry]
-    rho: float = 0.0
-    omega: float | None = None
+    rho: float
+    omega: float | None
 
     def epsilon_at(self, delta: float) -> Fraction:
-        """Return the least epsilon at a delta; raise `UserError` if that leaves no delta for the others."""
         left = float_down(rational(delta) - self.delta)
         if self.omega is None:
             return self.epsilon + _epsilon(self.entries, left)
@@ -55,7 +49,6 @@ class _Route:
         return self.epsilon + rational(conversions.zcdp_epsilon(self.rho, left, self.omega))
 
     def delta_at(self, epsilon: float) -> Fraction:
-        """Return the least delta at an epsilon."""
         left = rational(epsilon) - self.epsilon
         if self.omega is None:
             return self.delta + _delta(self.entries, left)
@@ -75,9 +68,6 @@ class Accountant:
     themselves depend on earlier releases, keep to a cap in mu^2 (Smith, Thakurta, "Fully adaptive composition for
     Gaussian differential privacy", 2022), rho, epsilon or (epsilon, delta).
 
-    Examples
-    --------
-    >>> from murk.privacy import Accountant, GaussianDP, PureDP
     >>> account = Accountant().compose(GaussianDP(1.0), count=4)
     >>> account.spent("gdp")
     GaussianDP(mu=2.0)
@@ -121,10 +111,9 @@ class Accountant:
         for entry in self._entries:
             if getattr(entry, kind) is None:
                 raise UserError(f"these releases have no joint {kind} guarantee: {_reason(kind, entry)}")
-        total = _sum(kind, self._entries)
-        if kind == "gdp":
-            return GaussianDP(total)
-        return PureDP(total) if kind == "pure" else ZeroConcentratedDP(total)
+        kinds: dict[str, Callable[[float], Guarantee]]
+        kinds = {"pure": PureDP, "gdp": GaussianDP, "zcdp": ZeroConcentratedDP}
+        return kinds[kind](_sum(kind, self._entries))
 
     def describe(self, delta: float = 1e-5) -> str:
         """Describe the joint guarantee in plain words, in the strongest kind that all releases imply.
@@ -135,8 +124,7 @@ class Accountant:
         if not self._entries:
             return "Nothing was released, so nothing is disclosed."
         start = f"{self.releases} release{'s' if self.releases > 1 else ''} together: "
-        kinds: tuple[Kind, ...] = ("pure", "gdp", "zcdp")
-        for kind in kinds:
+        for kind in _JOINT:
             if all(getattr(entry, kind) is not None for entry in self._entries):
                 return start + self.spent(kind).describe()
         own_delta = min(route.delta for route in self._routes())
@@ -147,8 +135,7 @@ class Accountant:
 
         If only (epsilon, delta) is possible, it is at the first of ``deltas`` that suffices.
         """
-        kinds: tuple[Kind, ...] = ("pure", "gdp", "zcdp")
-        for kind in kinds:
+        for kind in _JOINT:
             with suppress(UserError):
                 return self.spent(kind)
         for delta in deltas:
@@ -167,7 +154,8 @@ class Accountant:
     def _route(self, omega: float | None) -> _Route | None:
         epsilon = delta = rho = Fraction(0)
         for entry in self._entries:
-            claim = None if omega is None else entry.up_to(omega)
+            # The truncated guarantee with the least omega that suffices.
+            claim = next((one for one in entry.truncated if omega is not None and one.omega >= omega), None)
             if entry.zcdp is not None:
                 rho += entry.count * entry.zcdp
             elif claim is not None:
@@ -178,9 +166,8 @@ class Accountant:
                 delta += entry.count * entry.approx[1]
             else:
                 return None
-        return _Route(
-            epsilon, delta, [entry for entry in self._entries if entry.zcdp is not None], float_up(rho), omega
-        )
+        others = [entry for entry in self._entries if entry.zcdp is not None]
+        return _Route(epsilon, delta, others, float_up(rho), omega)
 
     def _at_delta(self, delta: float) -> ApproxDP:
         routes = self._routes()
@@ -260,10 +247,8 @@ def _reason(kind: str, entry: _Entry) -> str:
 
 
 def _sum(kind: str, entries: list[_Entry]) -> float:
-    total = Fraction(0)
-    for entry in entries:
-        value: Fraction = getattr(entry, kind)
-        total += entry.count * (value * value if kind == "gdp" else value)
+    power = 2 if kind == "gdp" else 1
+    total = sum((entry.count * getattr(entry, kind) ** power for entry in entries), Fraction(0))
     return _root_up(total) if kind == "gdp" else float_up(total)
 
 
@@ -328,24 +313,18 @@ def in_parallel(guarantees: Iterable[Guarantee]) -> Guarantee:
     """Return the guarantee that holds for each person if different people make one release each: the weakest one.
 
     Nobody makes two releases, so nothing adds up: (max epsilon, max delta), max mu, max rho. Raises `UserError` if
-    there are none, or they are of different kinds.
+    there are none, or they are of different kinds or truncated.
 
-    Examples
-    --------
-    >>> from murk.privacy import GaussianDP
-    >>> from murk.privacy.accounting import in_parallel
     >>> in_parallel([GaussianDP(0.5), GaussianDP(2.0)])
     GaussianDP(mu=2.0)
     """
     people = list(guarantees)
     kinds = {person.kind for person in people}
-    if len(kinds) != 1:
+    if len(kinds) != 1 or "tcdp" in kinds:
         raise UserError(
             f"guarantees of one kind are needed, got {', '.join(sorted(kinds)) or 'none'}; convert them with .to(...)"
         )
-    first = people[0]
-    if isinstance(first, ApproxDP):
-        both = [person for person in people if isinstance(person, ApproxDP)]
-        return ApproxDP(max(p.epsilon for p in both), max(p.delta for p in both))
-    ((name, _),) = first.to_dict()[first.kind].items()
-    return max(people, key=lambda person: float(getattr(person, name)))
+
+    [kind] = kinds
+    figures = [person.to_dict()[kind] for person in people]
+    return type(people[0])(**{name: max(each[name] for each in figures) for name in figures[0]})

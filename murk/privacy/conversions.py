@@ -1,9 +1,8 @@
-"""Conversions between kinds of guarantee, as functions of public numbers.
+"""Conversions between kinds of guarantee.
 
-Every result is rounded against the claim, to about the last bit of a float: guarantees (``gdp_delta``, ``gdp_epsilon``,
-``pure_to_gdp``, ``zcdp_epsilon``, ...) up, budgets (``gdp_mu``, ``gdp_to_pure``) down. A float means its shortest
-decimal: 0.1 is 1/10. Epsilon, mu and rho are at least 0; delta is between 0 and 1, both excluded. A parameter out of
-range raises `UserError`.
+Results are rounded against the claim, to about the last bit of a float: guarantees up, budgets (``gdp_mu``,
+``gdp_to_pure``) down. A float means its shortest decimal: 0.1 is 1/10. Epsilon, mu and rho are at least 0; delta is
+between 0 and 1, both excluded. A parameter out of range raises `UserError`.
 """
 
 import math
@@ -29,11 +28,13 @@ from murk.privacy.rounding import (
 _MARGIN = Decimal("1e-45")
 
 
-def _best_order(rho: float, value: float, omega: float, *, epsilon_known: bool) -> float:
-    """Return the Renyi order, minus 1, with the least delta at epsilon = ``value``, or the least epsilon at delta.
+def _require_omega(omega: float) -> None:
+    if not omega > 1:
+        raise UserError(f"omega={omega!r} is out of range: it must be above 1")
 
-    Every order gives a valid result, so the search need not be exact: a grid, then golden-section search.
-    """
+
+def _best_order(rho: float, value: float, omega: float, *, epsilon_known: bool) -> float:
+    """Return the Renyi order, minus 1, with the least delta at epsilon = ``value``, or the least epsilon at delta."""
 
     def cost(log_excess: float) -> float:
         excess = math.exp(log_excess)
@@ -43,6 +44,7 @@ def _best_order(rho: float, value: float, omega: float, *, epsilon_known: bool) 
             return excess * (rho * order - value) - math.log(excess) + order * shape
         return rho * order + shape - (math.log(value) + math.log(order)) / excess
 
+    # Every order gives a valid result, so the search need not be exact: a grid, then golden-section search.
     most = math.inf if omega == math.inf else float_down(rational(omega) - 1)
     grid = [min(-30 + 0.5 * k, math.log(most)) for k in range(181)]
     best = min(range(len(grid)), key=lambda k: cost(grid[k]))
@@ -61,8 +63,8 @@ def zcdp_epsilon(rho: float, delta: float, omega: float = math.inf) -> float:
     .. math:: \epsilon = \min_{\alpha > 1} \rho\alpha + \log\frac{\alpha - 1}{\alpha}
         - \frac{\log\delta + \log\alpha}{\alpha - 1}
 
-    With ``omega``, for orders up to omega only: of (rho, omega)-truncated concentrated privacy. If the release is
-    Gaussian, its exact curve (`gdp_epsilon` at mu = sqrt(2 rho)) is smaller.
+    With ``omega``, for orders up to omega only (truncated concentrated privacy). If the release is Gaussian, its exact
+    curve, `gdp_epsilon` at mu = sqrt(2 rho), is smaller.
 
     Reference: Canonne, Kamath, Steinke, "The discrete Gaussian for differential privacy", 2020, proposition 12.
 
@@ -70,9 +72,8 @@ def zcdp_epsilon(rho: float, delta: float, omega: float = math.inf) -> float:
     4.728
     """
     require("rho", rho)
-    if not omega > 1:
-        raise UserError(f"omega={omega!r} is out of range: it must be above 1")
     require("delta", delta, positive=True, below=1.0)
+    _require_omega(omega)
     if rho == 0:
         return 0.0
     excess = _best_order(rho, delta, omega, epsilon_known=False)
@@ -94,17 +95,14 @@ def zcdp_delta(rho: float, epsilon: float, omega: float = math.inf) -> float:
     .. math:: \delta = \min_{\alpha > 1} \frac{e^{(\alpha-1)(\alpha\rho - \epsilon)}}{\alpha - 1}
         \left(1 - \frac1\alpha\right)^{\alpha}
 
-    With ``omega``, for orders up to omega only.
-
-    Reference: Canonne, Kamath, Steinke 2020, proposition 12.
+    With ``omega``, for orders up to omega only. Reference: Canonne, Kamath, Steinke 2020, proposition 12.
 
     >>> f"{zcdp_delta(0.5, 4.728):.1e}"
     '1.0e-05'
     """
     require("rho", rho)
-    if not omega > 1:
-        raise UserError(f"omega={omega!r} is out of range: it must be above 1")
     require("epsilon", epsilon)
+    _require_omega(omega)
     if rho == 0:
         return 0.0
     excess = _best_order(rho, epsilon, omega, epsilon_known=True)
@@ -143,7 +141,7 @@ def gdp_delta(mu: float, epsilon: float) -> float:
 def gdp_epsilon(mu: float, delta: float) -> float:
     """Return the smallest epsilon for which every mu-GDP release is (epsilon, delta)-DP.
 
-    The root of ``gdp_delta(mu, epsilon) = delta``; 0 if delta alone suffices, infinite if no float is large enough.
+    0 if delta alone suffices, infinite if no float is large enough.
 
     >>> round(gdp_epsilon(1.0, 1e-5), 3)
     4.377
@@ -170,9 +168,7 @@ def gdp_epsilon(mu: float, delta: float) -> float:
 
 @lru_cache(maxsize=4096)
 def gdp_mu(epsilon: float, delta: float) -> float:
-    """Return the largest mu for which every mu-GDP release is (epsilon, delta)-DP.
-
-    Gaussian noise of standard deviation (sensitivity / mu) is the analytic calibration.
+    """Return the largest mu for which every mu-GDP release is (epsilon, delta)-DP: the analytic calibration.
 
     Reference: Balle, Wang, "Improving the Gaussian mechanism for differential privacy", ICML 2018.
 
@@ -198,11 +194,8 @@ def pure_to_gdp(epsilon: float) -> float:
 
     .. math:: \mu = 2\, \Phi^{-1}\!\left(e^{\epsilon} / (1 + e^{\epsilon})\right)
 
-    Randomized response is the worst epsilon-DP release, and telling its two inputs apart is no easier than telling N(0,
-    1) from N(mu, 1).
-
-    Reference: Dong, Roth, Su 2022: the trade-off function of randomized response touches that of N(0, 1) against N(mu,
-    1) at equal error rates.
+    Randomized response is the worst epsilon-DP release; its trade-off function touches that of N(0, 1) against
+    N(mu, 1) at equal error rates. Reference: Dong, Roth, Su 2022.
 
     >>> round(pure_to_gdp(1.0), 4)
     1.232
@@ -225,8 +218,7 @@ def gdp_to_pure(mu: float) -> float:
 
     .. math:: \epsilon = \log\left(\Phi(\mu/2) / \Phi(-\mu/2)\right)
 
-    The inverse of `pure_to_gdp`, for calibrating a pure mechanism to a GDP budget. A GDP release implies no pure
-    guarantee.
+    For calibrating a pure mechanism to a GDP budget. A GDP release implies no pure guarantee.
 
     >>> round(gdp_to_pure(1.0), 4)
     0.807
@@ -242,8 +234,7 @@ def pure_delta(epsilon: float, at: float) -> float:
 
     .. math:: \delta = \max\left(0, (e^{\epsilon} - e^{at}) / (1 + e^{\epsilon})\right)
 
-    Reference: Kairouz, Oh, Viswanath, "The composition theorem for differential privacy", 2015 (randomized response
-    dominates).
+    Randomized response dominates: Kairouz, Oh, Viswanath, "The composition theorem for differential privacy", 2015.
 
     >>> pure_delta(1.0, 1.0)
     0.0
@@ -290,7 +281,7 @@ def classic_scale(sensitivity: float, epsilon: float, delta: float) -> float:
     .. math:: s = D \sqrt{2 \log(1.25 / \delta)} / \epsilon
 
     It is proved for epsilon <= 1 only. At delta = 1e-5 it is too small, and the guarantee false, from an epsilon
-    between 8 and 9 on. Use it to reproduce a paper, and `gdp_mu` for everything else.
+    between 8 and 9 on. Use it to reproduce a paper, and `gdp_mu` otherwise.
 
     Reference: Dwork, Roth, "The algorithmic foundations of differential privacy", 2014, theorem A.1.
 

@@ -1,18 +1,15 @@
-"""Guarantees in plain words, as the success rates of the strongest adversary.
-
-The adversary knows everything but the record and has unlimited computing power. The rates are how often they tell two
-records apart (guessing: half of the time), and the share of the wanted records that they find with 5% false alarms.
-Both are rounded up.
-"""
+"""Guarantees in plain words, as the success rates, rounded up, of the strongest adversary."""
 
 import math
+from collections.abc import Callable
 from decimal import ROUND_CEILING, Context, Decimal
 
-from murk.privacy.conversions import zcdp_delta
+from murk.privacy.conversions import gdp_epsilon, zcdp_delta, zcdp_epsilon
 
 _FALSE_ALARMS = 0.05
 _FOUR_DIGITS, _FORGIVEN = Context(prec=4, rounding=ROUND_CEILING), 1 - Decimal("1e-9")
 _NORMAL_95 = 1.6448536269514722
+_DELTA = 1e-5  # at which the epsilon of other kinds of guarantee is stated
 
 
 def number(value: float) -> str:
@@ -47,8 +44,7 @@ def _adversary(success: float, found: float) -> str:
         "Even an adversary who knows everything except the record, and has unlimited computing power, tells any two "
         f"possible records apart correctly at most {percent(success)} of the time (guessing: 50.0%), and finds at most "
         f"{percent(found)} of the records looked for while raising false alarms on 5.0% of the others."
-        + " This is next to no protection."
-        * (success > 0.99)
+        f"{' This is next to no protection.' if success > 0.99 else ''}"
     )
 
 
@@ -76,8 +72,7 @@ def max_attack_accuracy(kind: str, **parameters: float) -> float:
     return (1 + delta + (1 - delta) * math.tanh(epsilon / 2)) / 2
 
 
-def describe_pure(epsilon: float) -> str:
-    """Describe epsilon-differential privacy."""
+def _describe_pure(epsilon: float) -> str:
     if epsilon == 0:
         return "Pure differential privacy, epsilon = 0: nothing about the record is disclosed."
     found = min(1.0, _odds(epsilon) * _FALSE_ALARMS, 1 - math.exp(-epsilon) * (1 - _FALSE_ALARMS))
@@ -88,10 +83,9 @@ def describe_pure(epsilon: float) -> str:
     )
 
 
-def describe_approx(epsilon: float, delta: float) -> str:
-    """Describe (epsilon, delta)-differential privacy."""
+def _describe_approx(epsilon: float, delta: float) -> str:
     if delta == 0:
-        return describe_pure(epsilon)
+        return _describe_pure(epsilon)
     success = max_attack_accuracy("approx", epsilon=epsilon, delta=delta)
     least = math.exp(-epsilon) * max(1 - delta - _FALSE_ALARMS, 0.0)
     found = min(1.0, delta + _odds(epsilon) * _FALSE_ALARMS, 1 - least)
@@ -102,20 +96,19 @@ def describe_approx(epsilon: float, delta: float) -> str:
     )
 
 
-def describe_gdp(mu: float, equivalents: str) -> str:
-    """Describe Gaussian differential privacy."""
+def _describe_gdp(mu: float) -> str:
     if mu == 0:
         return "Gaussian differential privacy, mu = 0: nothing about the record is disclosed."
     return (
         f"Gaussian differential privacy, mu = {mu:.10g}: telling any two possible records apart is at least "
         f"as hard as telling from one draw whether a bell curve of width 1 is centred at 0 or at {mu:.10g}. "
         + _adversary(max_attack_accuracy("gdp", mu=mu), _phi(mu - _NORMAL_95))
-        + equivalents
+        + f" It is also (epsilon, delta) = ({number(gdp_epsilon(mu, _DELTA))}, {_DELTA:g})-differential "
+        f"privacy, and zero-concentrated with rho = {number(mu**2 / 2)}."
     )
 
 
-def describe_zcdp(rho: float, equivalents: str) -> str:
-    """Describe zero-concentrated differential privacy."""
+def _describe_zcdp(rho: float) -> str:
     if rho == 0:
         return "Zero-concentrated differential privacy, rho = 0: nothing about the record is disclosed."
     success = max_attack_accuracy("zcdp", rho=rho)
@@ -124,12 +117,12 @@ def describe_zcdp(rho: float, equivalents: str) -> str:
         f"Zero-concentrated differential privacy, rho = {rho:.10g}: what is released tells any two possible "
         f"records apart by at most rho times alpha in Renyi divergence of every order alpha. "
         + _adversary(success, min(1.0, _FALSE_ALARMS + 2 * success - 1, *curve))
-        + equivalents
+        + f" It is also (epsilon, delta) = ({number(zcdp_epsilon(rho, _DELTA))}, {_DELTA:g})-differential "
+        f"privacy. Where the noise is Gaussian it is mu-GDP with mu = {number(math.sqrt(2 * rho))}, which says more."
     )
 
 
-def describe_tcdp(rho: float, omega: float, delta: float) -> str:
-    """Describe truncated concentrated differential privacy."""
+def _describe_tcdp(rho: float, omega: float, delta: float) -> str:
     curve = _truncated_curve(rho, omega, delta)
     found = min(1.0, *(each + math.exp(k / 8) * _FALSE_ALARMS for k, each in enumerate(curve)))
     return (
@@ -138,6 +131,20 @@ def describe_tcdp(rho: float, omega: float, delta: float) -> str:
         "times alpha in Renyi divergence of every order alpha up to omega. "
         + _adversary(max_attack_accuracy("tcdp", rho=rho, omega=omega, delta=delta), found)
     )
+
+
+_DESCRIPTIONS: dict[str, Callable[..., str]] = {
+    "pure": _describe_pure,
+    "approx": _describe_approx,
+    "gdp": _describe_gdp,
+    "zcdp": _describe_zcdp,
+    "tcdp": _describe_tcdp,
+}
+
+
+def describe(kind: str, **parameters: float) -> str:
+    """Describe a guarantee in plain words."""
+    return _DESCRIPTIONS[kind](**parameters)
 
 
 def _truncated_curve(rho: float, omega: float, delta: float) -> list[float]:

@@ -1,7 +1,4 @@
-"""Guarantees of one release, or of several together: five kinds of local differential privacy.
-
-Every guarantee is about *replacing* a record by any other (local privacy), never about leaving it out.
-"""
+"""Five kinds of local differential privacy: about *replacing* a record by any other, never about leaving it out."""
 
 import math
 from abc import ABC, abstractmethod
@@ -28,21 +25,14 @@ class Guarantee(ABC):
     __slots__ = ()
     kind: ClassVar[Kind]
 
-    @abstractmethod
     def describe(self) -> str:
         """Describe the guarantee in plain words."""
+        return explain.describe(self.kind, **self._figures)
 
     def to(self, kind: Kind, *, delta: float | None = None, epsilon: float | None = None) -> "Guarantee":
-        """Return the smallest guarantee of another kind that this one implies.
+        """Return the smallest guarantee of a kind (``"pure"``, ``"approx"``, ``"gdp"``, ``"zcdp"``) that follows.
 
-        Raises `UserError` if this guarantee implies none of that kind.
-
-        Parameters
-        ----------
-        kind
-            ``"pure"``, ``"approx"``, ``"gdp"`` or ``"zcdp"``.
-        delta, epsilon
-            For ``"approx"``: exactly one of them; the other is computed.
+        ``"approx"`` needs either ``delta`` or ``epsilon``; the other is computed. Raises `UserError` if none follows.
         """
         check_kind(kind, delta, epsilon)
         if kind != "approx":
@@ -57,12 +47,12 @@ class Guarantee(ABC):
 
     def _epsilon_at(self, delta: float) -> float:
         """Return the smallest epsilon at a delta."""
-        [figure] = self.to_dict()[self.kind].values()
+        [figure] = self._figures.values()
         return _CURVES[self.kind][0](figure, delta)
 
     def _delta_at(self, epsilon: float) -> float:
         """Return the smallest delta at an epsilon."""
-        [figure] = self.to_dict()[self.kind].values()
+        [figure] = self._figures.values()
         return _CURVES[self.kind][1](figure, epsilon)
 
     @abstractmethod
@@ -72,11 +62,15 @@ class Guarantee(ABC):
     @property
     def max_attack_accuracy(self) -> float:
         """Largest probability of telling two records apart, for an adversary who knows all else; guessing is 1/2."""
-        return explain.max_attack_accuracy(self.kind, **self.to_dict()[self.kind])
+        return explain.max_attack_accuracy(self.kind, **self._figures)
+
+    @property
+    def _figures(self) -> dict[str, float]:
+        return {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
 
     def to_dict(self) -> dict[str, dict[str, float]]:
         """Return plain data, as in a task file: ``{"gdp": {"mu": 1.0}}``."""
-        return {self.kind: {field.name: getattr(self, field.name) for field in fields(self)}}  # type: ignore[arg-type]
+        return {self.kind: self._figures}
 
     def implies(self, other: "Guarantee") -> bool:
         """Return whether this guarantee implies ``other``."""
@@ -89,17 +83,15 @@ class Guarantee(ABC):
                 mine = self.to(other.kind)
         except UserError:
             return False
-        names = [field.name for field in fields(other)]  # type: ignore[arg-type]
-        return all(getattr(mine, name) <= getattr(other, name) for name in names)
+        return all(getattr(mine, name) <= figure for name, figure in other._figures.items())
 
     def _implies_truncated(self, other: "TruncatedCDP") -> bool:
         return getattr(self.to("zcdp"), "rho") <= other.rho  # type: ignore[no-any-return] # noqa: B009
 
     def __post_init__(self) -> None:
         """Check the parameters and store them as floats."""
-        for field in fields(self):  # type: ignore[arg-type]
-            value = getattr(self, field.name)
-            object.__setattr__(self, field.name, _checked(type(self).__name__, field.name, value))
+        for name, value in self._figures.items():
+            object.__setattr__(self, name, _checked(type(self).__name__, name, value))
 
 
 def _checked(owner: str, name: str, value: object) -> float:
@@ -160,7 +152,6 @@ _CURVES: dict[str, tuple[Callable[[float, float], float], Callable[[float, float
     "gdp": (conversions.gdp_epsilon, conversions.gdp_delta),
     "zcdp": (conversions.zcdp_epsilon, conversions.zcdp_delta),
 }
-_DELTA_IN_WORDS = 1e-5
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,24 +162,17 @@ class PureDP(Guarantee):
 
     Reference: Dwork, McSherry, Nissim, Smith 2006; Kasiviswanathan et al. 2011 (local).
 
+    >>> PureDP(1.0).to("zcdp")
+    ZeroConcentratedDP(rho=0.5)
+
     Parameters
     ----------
     epsilon
         At least 0 (nothing disclosed).
-
-    Examples
-    --------
-    >>> from murk.privacy import PureDP
-    >>> PureDP(1.0).to("zcdp")
-    ZeroConcentratedDP(rho=0.5)
     """
 
     epsilon: float
     kind: ClassVar[Kind] = "pure"
-
-    def describe(self) -> str:
-        """Describe the guarantee in plain words."""
-        return explain.describe_pure(self.epsilon)
 
     def _converted(self, kind: Kind) -> Guarantee:
         if kind == "gdp":
@@ -206,25 +190,18 @@ class ApproxDP(Guarantee):
 
     Reference: Dwork, Kenthapadi, McSherry, Mironov, Naor 2006.
 
+    >>> ApproxDP(1.0, 1e-6)
+    ApproxDP(epsilon=1.0, delta=1e-06)
+
     Parameters
     ----------
     epsilon, delta
         Each at least 0; delta is below 1, and 0 makes the guarantee a `PureDP`.
-
-    Examples
-    --------
-    >>> from murk.privacy import ApproxDP
-    >>> ApproxDP(1.0, 1e-6)
-    ApproxDP(epsilon=1.0, delta=1e-06)
     """
 
     epsilon: float
     delta: float
     kind: ClassVar[Kind] = "approx"
-
-    def describe(self) -> str:
-        """Describe the guarantee in plain words."""
-        return explain.describe_approx(self.epsilon, self.delta)
 
     def _epsilon_at(self, delta: float) -> float:
         require("delta", delta, below=1)
@@ -250,29 +227,17 @@ class GaussianDP(Guarantee):
 
     Reference: Dong, Roth, Su, "Gaussian differential privacy", JRSS B 84 (2022).
 
+    >>> GaussianDP(1.0).to("zcdp")
+    ZeroConcentratedDP(rho=0.5)
+
     Parameters
     ----------
     mu
         At least 0 (nothing disclosed).
-
-    Examples
-    --------
-    >>> from murk.privacy import GaussianDP
-    >>> print(GaussianDP(1.0).to("zcdp"))
-    ZeroConcentratedDP(rho=0.5)
     """
 
     mu: float
     kind: ClassVar[Kind] = "gdp"
-
-    def describe(self) -> str:
-        """Describe the guarantee in plain words."""
-        epsilon = conversions.gdp_epsilon(self.mu, _DELTA_IN_WORDS)
-        return explain.describe_gdp(
-            self.mu,
-            f" It is also (epsilon, delta) = ({explain.number(epsilon)}, {_DELTA_IN_WORDS:g})-differential "
-            f"privacy, and zero-concentrated with rho = {explain.number(self.mu**2 / 2)}.",
-        )
 
     def _converted(self, kind: Kind) -> Guarantee:
         if kind == "zcdp":
@@ -288,30 +253,17 @@ class ZeroConcentratedDP(Guarantee):
 
     Reference: Bun, Steinke, "Concentrated differential privacy", TCC 2016.
 
+    >>> round(ZeroConcentratedDP(0.5).to("approx", delta=1e-5).epsilon, 3)
+    4.728
+
     Parameters
     ----------
     rho
         At least 0 (nothing disclosed).
-
-    Examples
-    --------
-    >>> from murk.privacy import ZeroConcentratedDP
-    >>> round(ZeroConcentratedDP(0.5).to("approx", delta=1e-5).epsilon, 3)
-    4.728
     """
 
     rho: float
     kind: ClassVar[Kind] = "zcdp"
-
-    def describe(self) -> str:
-        """Describe the guarantee in plain words."""
-        epsilon = conversions.zcdp_epsilon(self.rho, _DELTA_IN_WORDS)
-        return explain.describe_zcdp(
-            self.rho,
-            f" It is also (epsilon, delta) = ({explain.number(epsilon)}, {_DELTA_IN_WORDS:g})-differential "
-            f"privacy. Where the noise is Gaussian it is mu-GDP with mu = "
-            f"{explain.number(math.sqrt(2 * self.rho))}, which says more.",
-        )
 
     def _converted(self, kind: Kind) -> Guarantee:
         if kind == "pure" and self.rho > 0:
@@ -335,26 +287,19 @@ class TruncatedCDP(Guarantee):
     Reference: Bun, Dwork, Rothblum, Steinke, "Composable and versatile privacy via truncated CDP", STOC 2018; Bun,
     Steinke 2016, section 8 (delta).
 
+    >>> round(TruncatedCDP(0.03, 8.0).to("approx", delta=1e-5).epsilon, 3)
+    1.454
+
     Parameters
     ----------
     rho, omega, delta
         rho is at least 0, omega above 1, delta in [0, 1).
-
-    Examples
-    --------
-    >>> from murk.privacy import TruncatedCDP
-    >>> round(TruncatedCDP(0.03, 8.0).to("approx", delta=1e-5).epsilon, 3)
-    1.454
     """
 
     rho: float
     omega: float
     delta: float = 0.0
     kind: ClassVar[Kind] = "tcdp"
-
-    def describe(self) -> str:
-        """Describe the guarantee in plain words."""
-        return explain.describe_tcdp(self.rho, self.omega, self.delta)
 
     def _epsilon_at(self, delta: float) -> float:
         require("delta", delta, below=1)
@@ -385,9 +330,6 @@ def guarantee_from_dict(data: object) -> Guarantee:
     {"rho": r}}``, ``{"tcdp": {"rho": r, "omega": w, "delta": d}}`` (in ledgers). Raises `UserError` for anything else,
     and for zeros, under which nothing could be released.
 
-    Examples
-    --------
-    >>> from murk.privacy import guarantee_from_dict
     >>> guarantee_from_dict({"gdp": {"mu": 1.0}})
     GaussianDP(mu=1.0)
     """
@@ -416,13 +358,8 @@ def guarantee_from_dict(data: object) -> Guarantee:
 
 
 def guarantee_from_text(text: str) -> Guarantee:
-    """Read a guarantee in the command line's format: kind, colon, parameters.
+    """Read a guarantee in the command line's format, or raise a `UserError`: kind, colon, parameters.
 
-    Raises `UserError` if the text is not a guarantee.
-
-    Examples
-    --------
-    >>> from murk.privacy import guarantee_from_text
     >>> guarantee_from_text("gdp:2"), guarantee_from_text("approx:1,1e-6")
     (GaussianDP(mu=2.0), ApproxDP(epsilon=1.0, delta=1e-06))
     """

@@ -1,7 +1,7 @@
 """Arithmetic for privacy claims: exact rationals, and decimals with proved error bounds.
 
-A float in a public parameter means its shortest decimal (0.1 means 1/10). Exponentials and the normal distribution are
-computed with 60 decimal digits and then moved against the claim by a margin well above the rounding error.
+Exponentials and the normal distribution are computed with 60 decimal digits and then moved against the claim by a
+margin well above the rounding error.
 """
 
 import decimal as decimals
@@ -162,8 +162,7 @@ def pure_mu_bound(epsilon: Fraction | Decimal) -> Decimal:
         # Newton's method from above: the log odds are convex in mu, so that no step passes the root.
         mu = min(wanted * Decimal("1.2534"), (8 * wanted).sqrt()) * Decimal("1.2")
         for _ in range(200):
-            excess = log_odds_bounds(Fraction(mu))[1] - wanted
-            step = excess / _log_odds_slope(mu)
+            step = (log_odds_bounds(Fraction(mu))[1] - wanted) / _log_odds_slope(mu)
             mu -= step
             if abs(step) <= mu * Decimal("1e-34"):
                 break

@@ -48,17 +48,12 @@ if TYPE_CHECKING:
     from murk.producers.ledger.transaction import Queued, Spending
     from murk.producers.populations.file_source import Block, FileSource
     from murk.stream.log.base import Log
-    from murk.stream.task.data.coding import EncodedRecord
     from murk.stream.task.task import Task
 
 
 @dataclass(frozen=True)
 class Admission:
-    """A policy's decision on a task.
-
-    ``charges`` maps allowed levels to the cost of a release, and ``refused`` the others to the reason. ``caps`` are
-    (level, amount) pairs for `Ledger.book`; ``lifetime`` is the cap over all tasks, if any.
-    """
+    """A policy's decision on a task: costs of allowed levels, reasons against others, and caps for `Ledger.book`."""
 
     charges: Mapping[str, Charge]
     refused: Mapping[str, str]
@@ -66,12 +61,14 @@ class Admission:
     lifetime: PrivacyLoss | None
 
 
+_FURTHER = (CompositeMechanism, RandomizedResponse, GaussMixMechanism, GramMechanism, NewtonMechanism)
+
+
 @dataclass(frozen=True)
 class Policy:
     """Limits on what a device releases, whatever a server asks for.
 
-    A release must fit every cap: the one over all tasks, the one for the task, and the task's own promise
-    (``privacy.per_person``, or one release at the person's level).
+    A release must fit these caps and the task's own promise (``privacy.per_person``, or one release at its level).
 
     >>> from murk.privacy import GaussianDP
     >>> Policy(lifetime=GaussianDP(2.0)).lifetime
@@ -79,34 +76,24 @@ class Policy:
 
     Parameters
     ----------
-    lifetime
-        A person's cap over all tasks; None for no such cap.
-    per_task
-        Largest cap per person that a task may promise; None for no such limit.
+    lifetime, per_task
+        A person's cap over all tasks, and the largest cap that a task may promise them; None for no limit.
     mechanisms
-        Kinds of mechanism that may be used; all by default. ("composite" releases several things at once, each with
-        its own mechanism; "gaussmix" is for organisations, and `Producer` never uses it.)
+        Kinds of mechanism that may be used; all by default.
     public_sample
         Whether people may be set aside for a task's public sample: their features (without the target) are then
-        published unprotected, and they release nothing. False by default; the command line asks before publishing.
+        published unprotected, and they release nothing.
     """
 
     lifetime: Guarantee | None = None
     per_task: Guarantee | None = None
-    mechanisms: tuple[str, ...] = (
-        *MECHANISMS,
-        CompositeMechanism.kind,
-        RandomizedResponse.kind,
-        GaussMixMechanism.kind,
-        GramMechanism.kind,
-        NewtonMechanism.kind,
-    )
+    mechanisms: tuple[str, ...] = (*MECHANISMS, *(each.kind for each in _FURTHER))
     public_sample: bool = False
 
     def admit(self, task: Task, mechanisms: Mapping[str, Costed], levels: Collection[str] | None = None) -> Admission:
-        """Decide which levels of a task may be used, under which caps; raise a UserError if the task asks for too much.
+        """Decide which levels of a task (by default all; of a grid the default, lowest and highest) may be used.
 
-        ``levels`` are those to decide on: by default all; for a grid the default, lowest and highest ones.
+        Raises UserError if none may, or if the task promises a cap above ``per_task``.
         """
         lifetime = None if self.lifetime is None else cap_of(self.lifetime)
         most = None if self.per_task is None else cap_of(self.per_task)
@@ -121,11 +108,10 @@ class Policy:
             guarantee, mechanism = task.privacy.levels[level], mechanisms[level]
             central = None if task.shuffle is None else task.shuffle.promised(guarantee)
             charge = Charge.of(level, guarantee, mechanism, central)
-            reason = self._reason_refused(mechanism, {"over all tasks": lifetime, "for a task": most})
-            if reason is None:
-                charges[level] = charge
-            else:
+            if reason := self._reason_refused(mechanism, {"over all tasks": lifetime, "for a task": most}):
                 refused[level] = reason
+            else:
+                charges[level] = charge
         if not charges:
             why = "; ".join(f"level {level!r}: {reason}" for level, reason in refused.items())
             raise UserError(f"this device's policy allows no release to the task {task.name!r}: {why}")
@@ -135,7 +121,7 @@ class Policy:
             caps.append(("", most))
         return Admission(charges, refused, tuple(caps), lifetime)
 
-    def _reason_refused(self, mechanism: Costed, caps: Mapping[str, PrivacyLoss | None]) -> str | None:
+    def _reason_refused(self, mechanism: Costed, caps: Mapping[str, PrivacyLoss | None]) -> str:
         if mechanism.kind not in self.mechanisms:
             return f"the mechanism {mechanism.kind!r} is not among {', '.join(self.mechanisms)}"
         for scope, cap in caps.items():
@@ -147,7 +133,7 @@ class Policy:
                 return f"the policy's cap {scope} ({cap}) cannot be applied to it: {error}"
             if not cost <= cap:
                 return f"a release costs {cost}, and the policy allows {cap} {scope}"
-        return None
+        return ""
 
 
 # One object for all records: callers recognise a model by identity.
@@ -159,9 +145,8 @@ _NONE.setflags(write=False)
 class PublishedModel:
     """A model at which a gradient or score is computed.
 
-    ``version`` is the number of releases that the chain had learned; ``iterate`` a float64 vector of shape
-    (model_size,), empty if releases use no model; ``end`` the end of the chain's partition when the model was read:
-    later releases are stored at or after this offset.
+    ``version`` counts the releases that the chain had learned; ``iterate`` has the shape (model_size,), or (0,) without
+    a model; ``end`` is the end of the chain's partition at reading: later releases are stored at or after this offset.
     """
 
     version: int
@@ -183,14 +168,18 @@ class Models:
     def cached_model(self, chain: int) -> PublishedModel:
         """Return the last received iterate of a chain, even while the log cannot be reached.
 
-        Raises UserError, before any record is used, if no honest learner publishes it (damaged, of another task or
-        size, infinite, outside the radius, of an impossible version); MurkError if the log cannot be read.
+        Raises UserError if no honest learner publishes it (damaged, of another task or size, infinite, outside the
+        radius, of an impossible version); MurkError if the log cannot be read.
         """
         message, end = self._log.cached_model(chain)
         source = self._source(chain)
         if source != chain:
             message, _ = self._log.cached_model(source)
-        return self._model(chain, message, end, self._heard_ends)
+
+        def cached_ends() -> list[int]:
+            return [self._log.cached_model(each)[1] for each in range(self._log.partitions)]
+
+        return self._model(chain, message, end, cached_ends)
 
     def _source(self, chain: int) -> int:
         return FIRST_CHAIN if self._problem.shares_models else chain
@@ -211,9 +200,6 @@ class Models:
         if not self._problem.shares_models:
             self._check_version(chain, version, end)
         return PublishedModel(version, iterate, end)
-
-    def _heard_ends(self) -> list[int]:
-        return [self._log.cached_model(chain)[1] for chain in range(self._log.partitions)]
 
     def _check_version(self, chain: int, version: int, releases: int) -> None:
         if version > releases:
@@ -248,17 +234,12 @@ class NoModels:
         self._log = log
 
     def newest(self, chain: int) -> PublishedModel:
-        """Return an empty model with the current end of the chain's partition."""
+        """Return an empty model with the partition's current end."""
         return PublishedModel(0, _NONE, self._log.end(chain))
 
     def cached_model(self, chain: int) -> PublishedModel:
-        """Return an empty model with the last known end of the chain's partition."""
+        """Return an empty model with the partition's last known end."""
         return PublishedModel(0, _NONE, self._log.cached_model(chain)[1])
-
-
-def models_of(log: Log, task: Task, problem: PersonProblem) -> Models | NoModels:
-    """Return the reader of a log's models."""
-    return Models(log, task, cast("InteractiveProblem", problem)) if problem.interactive else NoModels(log)
 
 
 FEW = 64  # number of records randomized in Python before a compiled kernel is loaded, which takes about 10 ms
@@ -277,7 +258,7 @@ def answers_of(
     noise: NoiseSource,
     indices: Integers,
 ) -> tuple[list[list[int]], list[str] | None]:
-    """Randomize coded records as `payloads_of` does; return also each one's question, drawn before records are read."""
+    """Randomize records as `payloads_of` does; return also each one's question, drawn before records are read."""
     if not hasattr(problem, "ask"):
         return payloads_of(problem, x, y, chains, iterates, levels, noise, indices).tolist(), None
     from murk.learners.problem import SingleQuestionProblem
@@ -294,16 +275,9 @@ def answers_of(
         if not len(own):
             continue
         single, rows = SingleQuestionProblem(asking, name), own.tolist()
-        answers = payloads_of(
-            single,
-            keep(x[own]),
-            keep(y[own]),
-            [chains[row] for row in rows],
-            iterates,
-            [levels[row] for row in rows],
-            noise,
-            indices[own],
-        )
+        chains_of, levels_of = [chains[row] for row in rows], [levels[row] for row in rows]
+        x_of, y_of = keep(x[own]), keep(y[own])
+        answers = payloads_of(single, x_of, y_of, chains_of, iterates, levels_of, noise, indices[own])
         for row, answer in zip(rows, answers.tolist(), strict=True):
             payloads[row] = answer
     return payloads, asked.tolist()
@@ -336,7 +310,7 @@ class Answering:
         self._held: dict[tuple[int, str], tuple[Floats, OneAnswer]] = {}
 
     def prepare(self, chain: int, model: Floats, level: str) -> None:
-        """Load or compile the kernel for a chain's model, which may take seconds, before any account is locked."""
+        """Load or compile the kernel for a chain's model, which may take seconds; no account may be locked."""
         if self._in_place is None or self._kernel(chain, model, level) is not None:
             return
         if self._few:
@@ -377,9 +351,8 @@ def payloads_of(
 ) -> Integers:
     """Randomize coded records into the payloads of a problem with one question, int64 of shape (m, d).
 
-    ``x`` are coded features, the constant last, shape (m, p), ``y`` targets, ``chains`` and ``levels`` those of each
-    record. A record's gradient is computed at its chain's iterate (None if releases use none). ``indices`` select the
-    draws of a simulation.
+    ``x`` are coded features, the constant last, shape (m, p), ``y`` targets, shape (m,). Each record's vector is
+    computed at its chain's iterate (None if releases use none); ``indices`` select the draws of a simulation.
     """
     payloads = np.empty((len(x), problem.dimension), dtype=np.int64)
     vectors: Floats | None = None
@@ -416,10 +389,9 @@ def _groups(keys: Sequence[Key]) -> Iterator[tuple[slice | Integers, Key]]:
 class Receipt:
     """Result of releasing one record.
 
-    ``outcome`` is "released", "refused" (a cap would be exceeded, or the person withdrew) or "known" (the record was
-    released before and is not randomized again). ``delivery`` is "sent", "queued" (in the outbox) or "none". ``reason``
-    explains in plain words, and is empty if there is nothing to explain. ``level``, ``chain`` and ``version`` (of the
-    model) are None unless released.
+    ``outcome`` is "released", "refused" (a cap would be exceeded, or the person withdrew) or "known" (released before);
+    ``delivery`` "sent", "queued" (in the outbox) or "none"; ``reason`` an explanation or empty. ``level``, ``chain``
+    and ``version`` (of the model) are None unless released.
     """
 
     outcome: str
@@ -435,9 +407,9 @@ class WindowReceipt:
     """Result for a window of an organisation's records, or for a record added to one.
 
     ``outcome`` is "added" (the window is open), "released", "refused" (a cap would be exceeded, or the organisation
-    withdrew: no record is read), "known" (a window of this name was released before) or "left out" (it is too small).
-    ``delivery`` is "sent", "queued" (in the outbox) or "none". ``records`` counts the window's records so far.
-    ``reason`` explains in plain words, with the remedy. ``level`` and ``chain`` are None unless released.
+    withdrew: no record is read), "known" (released before) or "left out" (too small). ``delivery`` is "sent", "queued"
+    (in the outbox) or "none". ``records`` counts the window's records so far; ``reason`` explains, with the remedy.
+    ``level`` and ``chain`` are None unless released.
     """
 
     outcome: str
@@ -469,10 +441,9 @@ class FlushReport:
 
 
 class Counts:
-    """Sums over the coded records, for the device only.
+    """Sums over the coded records, for the device only, not even for many people.
 
-    ``clamped`` and ``missing`` depend on values, so they are never reported to others, not even over many people: a
-    second process may count all of these records except one, and the difference would disclose that person's values.
+    A second process may count all of these records except one, and the difference would disclose that one's values.
     """
 
     def __init__(self) -> None:
@@ -526,11 +497,6 @@ class Delivery:
             return f"the log could not be reached, and the release waits in the outbox: {error}"
         return ""
 
-    def try_flush(self, now: float) -> None:
-        """Send the backlog if the log can be reached; otherwise it stays in the outbox."""
-        with suppress(MurkError, OSError):
-            self.flush_backlog(now)
-
     def flush_backlog(self, now: float) -> None:
         """Send the backlog, if there may be one."""
         if self._backlog:
@@ -569,13 +535,11 @@ class Delivery:
         device's clock is ahead of the log's. A shuffler deletes whatever it has taken in, and keeps the ids of its
         window: within that, a second copy counts as a duplicate.
         """
-        chains = {queued.chain for queued in waiting}
-        begins = {chain: self._log.begin(chain) for chain in chains}
+        begins = {chain: self._log.begin(chain) for chain in {queued.chain for queued in waiting}}
         if self._window:
-            for chain in chains:
-                # This batch may come before the copy.
-                caught = self._log.end(chain) + len(waiting) - self._window
-                begins[chain] = min(begins[chain], caught)
+            # This batch may come before the copy.
+            ahead = len(waiting) - self._window
+            begins = {chain: min(begin, self._log.end(chain) + ahead) for chain, begin in begins.items()}
         return [queued for queued in waiting if queued.message not in stored and queued.since >= begins[queued.chain]]
 
     def _stored_on_log(self, waiting: Sequence[Queued]) -> set[bytes]:
@@ -604,10 +568,10 @@ CANDIDATES = 64
 
 
 class Releaser(ABC, Generic[P]):
-    """Base class for everything that releases data to a task.
+    """Base class for everything that releases data to a task: checks the task, books costs, and sends releases.
 
-    It checks the task, books the costs of releases, and sends what was released. Raises UserError if the log carries
-    another task, the ledger is bound to another log, the noise is of the wrong kind, or the policy refuses the task.
+    Raises UserError if the log carries another task, the ledger is bound to another log, the noise is of the wrong
+    kind, or the policy refuses the task.
     """
 
     def __init__(
@@ -627,17 +591,19 @@ class Releaser(ABC, Generic[P]):
         check_intake(log, task)
         self._problem: P = self._find_problem(task) if problem is None else problem
         self._policy = policy or Policy()
-        self._admission = self._policy.admit(task, self._problem.mechanisms)
+        admission = self._policy.admit(task, self._problem.mechanisms)
         ledger.bind(log.identity, task.hash, name=task.name, simulated=task.simulated)
-        self._book(self._admission)
+        self._book(admission)
         # Cache of the fields that all releases of one second share.
         self._moment: tuple[int | None, dict[str, Any]] = None, {}
         self._delivery = Delivery(log, ledger, task.hash, 0 if task.shuffle is None else task.duplicates)
         self._set_up()
 
     def _book(self, admission: Admission) -> None:
+        """Record an admission in the ledger first: if that fails, its levels are still new at the next release."""
         charges = list(admission.charges.values())
         self._ledger.book(self.task.hash, charges, caps=admission.caps, lifetime=admission.lifetime)
+        self._admission = admission
 
     def allowed_levels(self) -> list[str]:
         """Return the task's levels that the policy allows, also those of a grid that nobody has used here yet."""
@@ -663,8 +629,7 @@ class Releaser(ABC, Generic[P]):
         """Return the task's problem; raise a UserError if this class does not release to such a task."""
 
     def _check_noise(self, noise: NoiseSource | None) -> NoiseSource:
-        if noise is None:
-            noise = SecureNoise()
+        noise = noise or SecureNoise()
         if noise.simulated and not self.task.simulated:
             raise UserError(
                 f"the task {self.task.name!r} is for real releases, and simulated noise protects nobody: "
@@ -683,13 +648,9 @@ class Releaser(ABC, Generic[P]):
         if new and self.task.privacy.grid is not None:
             known = (*self._admission.charges, *self._admission.refused)
             asked = dict.fromkeys((*known, *sorted(new & self.task.privacy.levels.keys())))
-            admission = self._policy.admit(self.task, self._problem.mechanisms, asked)
-            # If booking fails, the levels are still new at the next release.
-            self._book(admission)
-            self._admission = admission
+            self._book(self._policy.admit(self.task, self._problem.mechanisms, asked))
         for level in new - self._admission.charges.keys():
-            reason = self._admission.refused.get(level)
-            if reason is not None:
+            if reason := self._admission.refused.get(level):
                 raise UserError(f"this device's policy does not allow the level {level!r}: {reason}")
             choices = ", ".join(self.levels) if self.task.privacy.grid is None else self.task.privacy.choices
             raise UserError(f"the task {self.task.name!r} has no level {level!r}: choose one of {choices}")
@@ -756,18 +717,18 @@ class Producer(Releaser["PersonProblem"]):
     ledger
         The accounts of the people whose records are released.
     noise
-        Source of noise. By default `SecureNoise`; simulated tasks need a `SimulatedNoise`, and only they accept one.
+        Source of noise: `SecureNoise`, or for simulated tasks, and only for them, `SimulatedNoise`.
     policy
         What this device allows. By default the only cap is the task's own promise; nothing caps all tasks together.
-    clock
-        Time in seconds since 1970; it reaches the log truncated to the task's granularity.
-    problem
-        The task's problem, if it exists already.
+    clock, problem
+        Time in seconds since 1970 (the log gets it truncated to the task's granularity); the task's problem, if made.
     """
 
     def _set_up(self) -> None:
         self.counts = Counts()
-        self._models = models_of(self._log, self.task, self._problem)
+        self._models: Models | NoModels = NoModels(self._log)
+        if self._problem.interactive:
+            self._models = Models(self._log, self.task, cast("InteractiveProblem", self._problem))
         # Releases that use no model have no version.
         self._versioned = "version" in KINDS[self._problem.kind].model_fields
         self._write = writer(self._problem.kind)
@@ -777,12 +738,10 @@ class Producer(Releaser["PersonProblem"]):
     def release(
         self, record: Mapping[str, Any], *, person: str = "me", key: str | None = None, level: str = "default"
     ) -> Receipt:
-        """Release one record, if the person's caps have room; the record is read only after the release was paid.
+        """Release one record (raw values by column), if the account ``person`` has room; it is read only once paid.
 
-        ``record`` has raw values by column. ``person`` is the name of the person's account in the ledger. ``key``
-        identifies the record if it comes again, and must not depend on its values; None for a record that comes once.
-        ``level`` is the privacy level that the person chose without looking at the record, for a budget on a grid of
-        levels ``task.privacy.level_of(budget)``.
+        ``key`` identifies the record if it comes again, and must not depend on its values; None for a record that comes
+        once. The person chose ``level`` without looking at the record; on a grid, ``task.privacy.level_of(budget)``.
 
         The outcome is "released" even if the log cannot be reached: the release then waits in the outbox. Raises
         UserError for an unknown or refused level, or a hostile model; MurkError if the log cannot be read or the ledger
@@ -801,11 +760,15 @@ class Producer(Releaser["PersonProblem"]):
         with self._ledger.spending(self.task.hash, requests) as spend:
             if spend.granted:
                 coded = self.task.coding.encode_record(record)
-                self._randomize_one(spend, index, chain, model, coded)
+                payload, question = self._answering.answer(coded.x, coded.y, chain, model.iterate, level, index)
+                questions = None if question is None else [question]
+                self._freeze(spend, index, [chain], {chain: model}, [payload], questions)
         if spend.refusals:
             return Receipt("refused", "none", spend.refusals[0].reason)
         if spend.known:
-            self._delivery.try_flush(self._clock())
+            # An unreachable log leaves the backlog in the outbox.
+            with suppress(MurkError, OSError):
+                self._delivery.flush_backlog(self._clock())
             queued = self._ledger.is_queued(self.task.hash, spend.known[0])
             return Receipt("known", "queued" if queued else "none", "this record was released before")
         self.counts.add(1, coded.clamped, coded.missing)
@@ -818,17 +781,18 @@ class Producer(Releaser["PersonProblem"]):
 
     @wiped
     def release_block(self, block: Block) -> BlockReport:
-        """Release a block of a file: one ledger transaction, one append.
+        """Release a block of a file at the newest models: one ledger transaction, one append.
 
-        Gradients and scores are computed at the newest model of each record's chain. The backlog is sent first, so that
-        the log keeps the order of blocks; within a block the order is drawn from the operating system (a simulation
-        keeps the file's). Raises MurkError if ledger or log cannot be written: what was debited waits in the outbox and
-        is sent first next time.
+        The backlog is sent first, so that the log keeps the order of blocks; within a block the order is random (a
+        simulation keeps the file's). Raises MurkError if ledger or log cannot be written: what was debited waits in the
+        outbox and is sent first next time.
         """
         self._ledger.check_thread()
         self._delivery.flush_backlog(self._clock())
-        rows, simulated = block.rows, self._noise.simulated
-        levels = self._random_levels(rows) if block.levels is None else block.levels
+        rows, levels = block.rows, block.levels
+        if levels is None:
+            menu = list(self.task.privacy.levels)
+            levels = [menu[place] for place in self._draw(rows, len(menu), Purpose.LEVEL).tolist()]
         keep_levels = block.levels is None and block.people is not None
         # Levels that are kept may be any.
         self._check_levels(self.task.privacy.levels if keep_levels else levels)
@@ -838,8 +802,11 @@ class Producer(Releaser["PersonProblem"]):
         with self._ledger.spending(self.task.hash, requests) as spend:
             granted = np.array(spend.granted, dtype=np.int64)
             if spend.granted:
-                indices = rows[granted] if simulated else granted
-                self._randomize(spend, indices, chains[granted], models, keep(block.x[granted]), keep(block.y[granted]))
+                indices = rows[granted] if self._noise.simulated else granted
+                names, x, y = chains[granted].tolist(), keep(block.x[granted]), keep(block.y[granted])
+                iterates = {chain: model.iterate for chain, model in models.items()}
+                answers = answers_of(self._problem, x, y, names, iterates, spend.levels, self._noise, indices)
+                self._freeze(spend, indices, names, models, *answers)
             counts = {"released": len(spend.granted), "refused": len(spend.refusals), "known": len(spend.known)}
             report = BlockReport(**counts, next_row=block.next_row, refusals=tuple(spend.refusals.values()))
             spend.progress(block.next_row, {**counts, "clamped": block.clamped, "missing": block.missing})
@@ -852,68 +819,35 @@ class Producer(Releaser["PersonProblem"]):
 
         return person_problem_for(task)
 
-    def _random_levels(self, indices: Integers) -> list[str]:
-        levels = list(self.task.privacy.levels)
-        return [levels[place] for place in self._draw(indices, len(levels), Purpose.LEVEL).tolist()]
-
-    def _randomize(
+    def _freeze(
         self,
         spend: Spending,
         indices: Integers,
-        chains: Integers,
-        models: Mapping[int, PublishedModel],
-        x: Floats,
-        y: Floats,
-    ) -> None:
-        problem, noise = self._problem, self._noise
-        iterates = {chain: model.iterate for chain, model in models.items()}
-        names = chains.tolist()
-        payloads, questions = answers_of(problem, x, y, names, iterates, spend.levels, noise, indices)
-        now = self._clock()
-        messages = self._messages(identifiers(noise, indices), spend.levels, names, models, payloads, questions, now)
-        ends = [models[chain].end for chain in names]
-        spend.freeze(messages, names, ends, self._expiry(now), self._day(now), self._order(indices))
-
-    def _randomize_one(
-        self, spend: Spending, index: Integers, chain: int, model: PublishedModel, coded: EncodedRecord
-    ) -> None:
-        (level,), now = spend.levels, self._clock()
-        payload, question = self._answering.answer(coded.x, coded.y, chain, model.iterate, level, index)
-        fields = self._fields(now)
-        if self._versioned:
-            fields["version"] = model.version
-        if question is not None:
-            fields["question"] = question
-        (name,) = identifiers(self._noise, index)
-        message = self._write(id=name, level=level, chain=chain, payload=payload, **fields)
-        spend.freeze([message], [chain], [model.end], fields["expires"], self._day(now))
-
-    def _order(self, indices: Integers) -> list[int]:
-        """Draw the order in which a block is sent, since the file's order would show whose each release is."""
-        if self._noise.simulated or len(indices) < 2:
-            # A simulation protects nobody, and must not depend on how its file is cut into blocks.
-            return list(range(len(indices)))
-        order: list[int] = np.argsort(self._noise.words(indices, 1, Purpose.SELECTION)[:, 0], kind="stable").tolist()
-        return order
-
-    def _messages(
-        self,
-        names: Iterable[str],
-        levels: Sequence[str],
         chains: Sequence[int],
         models: Mapping[int, PublishedModel],
         payloads: Sequence[list[int]],
         questions: Sequence[str] | None,
-        now: float,
-    ) -> list[bytes]:
-        write, fields = self._write, self._fields(now)
+    ) -> None:
+        now, write = self._clock(), self._write
+        shared = self._fields(now)
         versions: dict[int, dict[str, Any]] = {
             chain: {"version": model.version} if self._versioned else {} for chain, model in models.items()
         }
         asked: Iterable[dict[str, Any]] = (
             repeat({}) if questions is None else ({"question": question} for question in questions)
         )
-        return [
-            write(id=name, level=level, chain=chain, payload=payload, **versions[chain], **question, **fields)
-            for name, level, chain, payload, question in zip(names, levels, chains, payloads, asked, strict=False)
+        releases = zip(identifiers(self._noise, indices), spend.levels, chains, payloads, asked, strict=False)
+        messages = [
+            write(id=name, level=level, chain=chain, payload=payload, **versions[chain], **question, **shared)
+            for name, level, chain, payload, question in releases
         ]
+        ends = [models[chain].end for chain in chains]
+        spend.freeze(messages, chains, ends, self._expiry(now), self._day(now), self._order(indices))
+
+    def _order(self, indices: Integers) -> list[int]:
+        """Draw the order in which a block is sent, since the file's order would show whose each release is."""
+        # A simulation protects nobody, and must not depend on how its file is cut into blocks.
+        if self._noise.simulated or len(indices) < 2:
+            return list(range(len(indices)))
+        order: list[int] = np.argsort(self._noise.words(indices, 1, Purpose.SELECTION)[:, 0], kind="stable").tolist()
+        return order

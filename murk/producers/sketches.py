@@ -6,8 +6,8 @@ import hashlib
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -27,11 +27,10 @@ if TYPE_CHECKING:
     from murk.privacy.noise import NoiseSource
     from murk.privacy.sketches.window import WindowAccumulator
     from murk.producers.ledger.ledger import Ledger
-    from murk.producers.ledger.transaction import Ending, Refusal, Spending
+    from murk.producers.ledger.transaction import Ending, Spending
     from murk.producers.producer import Policy
     from murk.stream.log.base import Log
     from murk.stream.task.task import Task
-
 
 KNOWN = "this window was released before"
 
@@ -41,9 +40,8 @@ class Window:
     """An open window. Without an accumulator it is refused: its records are counted and not read.
 
     ``key`` identifies it in the ledger, ``index`` its simulated draws. ``since`` is the end of its chain's partition
-    when it was opened. ``outcome`` is "added" (opened), "refused" or "known", with the ``reason``. ``next_row`` is the
-    row after its last, ``message`` its sketch once made. ``accumulator`` and ``owners`` (records of each person, if the
-    task bounds them) are in memory only.
+    when it was opened, ``next_row`` the row after its last, ``message`` its sketch once made. ``accumulator`` and
+    ``owners`` (records of each person, if the task bounds them) are in memory only.
     """
 
     key: Key
@@ -69,16 +67,6 @@ def index_of(organisation: str, key: Key, source: str | None) -> int:
     return int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big") >> 2
 
 
-def why_refused(task: Task, level: str, refusals: Collection[Refusal]) -> str:
-    """Describe why a window was refused, perhaps by an earlier process, with a remedy if a cap is exhausted."""
-    reason = "the window was refused when it began"
-    for refusal in refusals:
-        if refusal.scope not in ("task", "level"):
-            return refusal.reason
-        reason = refusal.reason
-    return f"{reason}; {remedy(task, level)}"
-
-
 def remedy(task: Task, level: str) -> str:
     """Return what to do if another window would exceed an organisation's cap for a task."""
     guarantee = task.privacy.levels[level]
@@ -97,20 +85,18 @@ ORGANISATION = "organisation"  # default name of an organisation's account
 class SketchProducer(Releaser["WindowProblem"]):
     """Release an organisation's records as sketches: one pass, one release per window, records never stored.
 
-    A window opens with its first record if the organisation's caps have room for its release. The ledger records that
-    it is open; its accumulated state, O(k p + p^2) numbers, is in memory only. After ``sketch.window`` records, or with
-    `release`, the sketch and its debit are written in one transaction, and the sketch is sent until the log has it.
+    A window opens with its first record if the organisation's caps have room for its release; otherwise it is refused,
+    and none of its records is read. Its state, O(k p + p^2) numbers, is in memory only. After ``sketch.window``
+    records, or with `release`, the sketch and its debit are written in one transaction, and the sketch is sent until
+    the log has it. If the ledger cannot be written, the next call tries the same bytes again before it takes a record.
+    A window is lost with its process: nothing was debited, and the next producer reports it (``lost``). Nothing is
+    counted that depends on the records' values: to publish such a count would be another release.
 
-    A window is lost with its process: nothing was debited, and the next producer reports it (``lost``). If a window
-    would exceed a cap, it is refused before any of its records is read. A full window that cannot be released because
-    the ledger cannot be written stays in memory; the next call tries the same bytes again before it takes a record.
-    Nothing is counted that depends on the records' values: to publish such a count would be another release.
-
-    The producer works only in the thread that opened its ledger. ``taken`` counts the records taken so far, by all
-    windows: after an error it shows which must not be added again. ``next_row`` is the row after the last one taken
-    from a file; earlier rows are skipped. Raises UserError if the log carries another task, the ledger is bound to
-    another log, the noise is of the wrong kind, or the policy refuses the task; for a task of another protocol, an
-    unknown level, or an invalid name.
+    The producer works only in the thread that opened its ledger. ``taken`` counts the records taken so far: after an
+    error it shows which must not be added again. ``next_row`` is the row after the last one taken from a file; earlier
+    rows are skipped. Raises UserError if the log carries another task, the ledger is bound to another log, the noise is
+    of the wrong kind, or the policy refuses the task; for a task of another protocol, an unknown level, or an invalid
+    name.
 
     >>> import tempfile
     >>> from murk.producers import Ledger
@@ -135,20 +121,16 @@ class SketchProducer(Releaser["WindowProblem"]):
     ----------
     task, log
         The task (``protocol: sketch``), as the log carries it, and the log.
-    ledger
-        The organisation's account; each window spends its (epsilon, delta), and they add up.
-    organisation
-        Name of the account. It stays in the ledger.
+    ledger, organisation
+        The ledger and the name of the account in it; each window spends its (epsilon, delta), and they add up.
     level
         The privacy level that the organisation chose.
     noise
-        Source of noise. By default `SecureNoise`; simulated tasks need a `SimulatedNoise`, and only they accept one.
+        Source of noise: `SecureNoise`, or for simulated tasks, and only for them, `SimulatedNoise`.
     policy
         What the organisation allows. By default the only cap is the task's own promise.
-    clock
-        Time in seconds since 1970; it reaches the log truncated to the task's granularity.
-    problem
-        The task's problem, if it exists already.
+    clock, problem
+        Time in seconds since 1970 (the log gets it truncated to the task's granularity); the task's problem, if made.
     source
         Digest of the file of the records; the first row of a window then identifies it. None for records from no file.
     """
@@ -214,8 +196,7 @@ class SketchProducer(Releaser["WindowProblem"]):
         Missing values are coded by the task's public rule. A record is counted but mixed as zeros if it has no usable
         target, or, with ``sketch.person``, if it names nobody or exceeds its person's ``sketch.rows_per_person``.
         Raises MurkError if the log was never reached, or the ledger cannot be written: nothing was released. ``taken``
-        shows whether the record was added: it was if only the release of the full window failed, which the next call
-        tries again.
+        then counts the record if only the release failed.
         """
         self._catch_up()
         window = self._window or self._begin(None)
@@ -224,20 +205,22 @@ class SketchProducer(Releaser["WindowProblem"]):
         coded = self.task.coding.encode_record(record)
         targets = keep(np.array([coded.y]))
         if self._owner_column is not None:
-            targets = self._blank_targets(window, targets, [_owner_name(record.get(self._owner_column))])
+            owner = None
+            with suppress(UserError):
+                owner = name_of(record.get(self._owner_column))
+            targets = self._blank_targets(window, targets, [owner])
         return self._add_rows(window, 1, self._problem.records(coded.x[None, :], targets))
 
     @wiped
     def add_block(
         self, x: Floats, y: Floats, *, rows: Sequence[int] | None = None, people: Sequence[str | None] | None = None
     ) -> list[WindowReceipt]:
-        """Add coded records in order, and release every window that they fill.
+        """Add coded records in order; return a receipt for each window that they fill, and one for the open window.
 
         ``x`` are coded features, the constant last, shape (m, p); ``y`` coded targets, NaN if missing, shape (m,).
         ``rows`` are their rows in the file, ascending; rows taken before are skipped, so after an error the same block
-        may be given again. ``people`` are the owners of the records, if the task has ``sketch.person``; records beyond
-        a person's bound, and those of None, are counted and mixed as zeros. Return a receipt for each window that
-        ended, and one for the open window.
+        may be given again. ``people`` own the records, if the task has ``sketch.person``; records beyond a person's
+        bound, and those of None, are counted and mixed as zeros.
         """
         if (people is None) != (self._owner_column is None):
             raise UserError("people= (the owners of the records) is required with sketch.person, and only allowed then")
@@ -266,10 +249,9 @@ class SketchProducer(Releaser["WindowProblem"]):
 
     @wiped
     def release(self) -> WindowReceipt:
-        """Release the open window, whatever its number of records, and send it.
+        """Release the open window, whatever its number of records, and send it, at once or from the outbox.
 
-        Its outcome is "released" even if the log cannot be reached: the release then waits in the outbox. Raises
-        UserError if no window is open, and MurkError if the ledger cannot be written: nothing was released, and
+        Raises UserError if no window is open, and MurkError if the ledger cannot be written: nothing was released, and
         `release` may be called again for the same sketch.
         """
         window = self._need_window()
@@ -390,15 +372,13 @@ class SketchProducer(Releaser["WindowProblem"]):
     def _set_refused(self, window: Window, spend: Spending) -> None:
         if spend.known:
             window.outcome, window.reason = "known", KNOWN
-        else:
-            window.outcome, window.reason = "refused", why_refused(self.task, self.level, spend.refusals.values())
-
-
-def _owner_name(value: Any) -> str | None:
-    try:
-        return name_of(value)
-    except UserError:
-        return None
+            return
+        # An earlier process may have refused it, and its reason is not stored.
+        refusals = list(spend.refusals.values())
+        window.outcome = "refused"
+        window.reason = refusals[0].reason if refusals else "the window was refused when it began"
+        if not refusals or refusals[0].scope in ("task", "level"):
+            window.reason += f"; {remedy(self.task, self.level)}"
 
 
 def sketch_problem_for(task: Task) -> WindowProblem:

@@ -1,8 +1,4 @@
-"""The ledger: accounts of what people have spent, with the outbox of releases that wait to be sent.
-
-A debit and the release that it pays for are written in one transaction, before anything is sent: a crash may lose a
-report, never a debit. Amounts are integers; costs are rounded up.
-"""
+"""Accounts of what people have spent, with the outbox of releases that wait to be sent."""
 
 from __future__ import annotations
 
@@ -10,15 +6,14 @@ import secrets
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from pathlib import Path
 from sqlite3 import Connection
-from typing import Any, NoReturn, Self
+from typing import NoReturn, Self
 
 from murk.errors import MurkError, UserError
 from murk.privacy import PrivacyLoss
 from murk.producers.ledger import statements
-from murk.producers.ledger.migration import EarlierAccounts, adopt, has_windows
+from murk.producers.ledger.migration import adopt, has_windows
 from murk.producers.ledger.names import (
     KEY_BYTES,
     Id,
@@ -31,7 +26,7 @@ from murk.producers.ledger.names import (
     make_key,
     read_key,
 )
-from murk.producers.ledger.prices import Booked, Charge, Prices, Promise, book
+from murk.producers.ledger.prices import Booked, Charge, Prices, Promise, tighten
 from murk.producers.ledger.recognition import Run, check_named, check_people, read_run, several_ways, strangers
 from murk.producers.ledger.schema import LOST, NAMING, LedgerFile
 from murk.producers.ledger.statements import Account, CapStatus, GroupSums, Totals, describe_together
@@ -53,14 +48,17 @@ _NAMED = " UNION ".join(
     f"SELECT 1 FROM {table} WHERE home = 0 AND typeof(person) = 'blob'" for table in ("spending", "withdrawals")
 )
 _FILES = "SELECT 1 FROM sources"
-_QUERY = "SELECT value FROM meta WHERE key = 'key'"
 
 
 class Names:
-    """Names of people and files in one open ledger; raises `UserError` if the ledger is older than its key."""
+    """Names of people and files in one open ledger; raises `UserError` if the ledger is older than its key.
+
+    Ledgers of earlier formats may store names as plain text (``are_plain``) and digests unkeyed (``has_digests``).
+    """
 
     def __init__(self, file: LedgerFile) -> None:
         self._file = file
+        self.are_plain, self.has_digests = file.is_plain, file.has_digests
         self._key = NameKey(None) if file.is_plain else None
         self._is_new = False
         self._sources: dict[str, int] = {}
@@ -76,16 +74,6 @@ class Names:
             )
         if fingerprint is not None and not named:
             give_name(file.path, fingerprint)
-
-    @property
-    def are_plain(self) -> bool:
-        """Whether people's names are stored as plain text, as in earlier formats."""
-        return self._file.is_plain
-
-    @property
-    def has_digests(self) -> bool:
-        """Whether file digests are stored without a key, as in earlier formats."""
-        return self._file.has_digests
 
     @property
     def is_unfinished(self) -> bool:
@@ -118,25 +106,24 @@ class Names:
         """Return why people cannot be looked up by name (the key is lost or wrong), or None."""
         try:
             self.reading()
+            return None
         except UserError as error:
             return str(error)
-        return None
 
     def reading(self) -> NameKey:
         """Return the key for lookups; before the first name is stored, a random key that matches nobody."""
-        if self._key is not None:
-            return self._key
-        fingerprint = self._fingerprint()
-        if fingerprint is None:
-            return NameKey(secrets.token_bytes(KEY_BYTES))
-        self._key = read_key(self._file.path, fingerprint)
+        if self._key is None:
+            fingerprint = self._fingerprint()
+            if fingerprint is None:
+                return NameKey(secrets.token_bytes(KEY_BYTES))
+            self._key = read_key(self._file.path, fingerprint)
         return self._key
 
     def writing(self, connection: Connection) -> NameKey:
         """Return the key, within a transaction that stores names; make one if there is none."""
         if self._key is not None:
             return self._key
-        fingerprint = _fingerprint_in(connection.execute(_QUERY).fetchall())
+        fingerprint = self._fingerprint(connection)
         if fingerprint is None:
             named = _NAMED if self.has_digests else f"{_NAMED} UNION {_FILES}"
             if connection.execute(named).fetchone():
@@ -158,15 +145,15 @@ class Names:
     def called(
         self, connection: Connection, people: Sequence[str] | None, *, earlier: bool
     ) -> tuple[NameKey, Mapping[Id, Sequence[Id]]]:
-        """Return the key for the people of a block (None for rows), and the result of `EarlierAccounts.adopt`."""
+        """Return the key for the people of a block (None for rows), and the result of `adopt`."""
         if people is None:
             return NameKey(None), {}
         key = self.writing(connection)
-        return key, EarlierAccounts(connection, key).adopt(people) if earlier else {}
+        return key, adopt(connection, key, people) if earlier else {}
 
     def sealing(self, connection: Connection) -> NameKey:
         """Return the key that encrypts the outbox, within a transaction; in earlier formats it has no secret."""
-        if self.has_digests and _fingerprint_in(connection.execute(_QUERY).fetchall()) is None:
+        if self.has_digests and self._fingerprint(connection) is None:
             return NameKey(None)
         return self.writing(connection)
 
@@ -182,42 +169,41 @@ class Names:
 
     def source_number(self, connection: Connection, digest: str | None) -> int:
         """Return the number of a digest, assigning one if it is new; 0 for records that come from no file."""
-        if digest is None or digest in self._sources:
-            return 0 if digest is None else self._sources[digest]
-        called = self.source(digest, connection)
-        row = connection.execute("SELECT number FROM sources WHERE digest = ?", (called,)).fetchone()
-        if row is None:
-            # Not cached: the transaction may still be rolled back.
-            return int(connection.execute("INSERT INTO sources (digest) VALUES (?)", (called,)).lastrowid or 0)
-        self._sources[digest] = int(row[0])
+        if digest is None:
+            return 0
+        if digest not in self._sources:
+            called = self.source(digest, connection)
+            row = connection.execute("SELECT number FROM sources WHERE digest = ?", (called,)).fetchone()
+            if row is None:
+                # Not cached: the transaction may still be rolled back.
+                return int(connection.execute("INSERT INTO sources (digest) VALUES (?)", (called,)).lastrowid or 0)
+            self._sources[digest] = int(row[0])
         return self._sources[digest]
 
     def committed(self) -> None:
         """Give a new key its final name, after the transaction."""
         if self._is_new:
             self._is_new = False
-            fingerprint = self._fingerprint()
-            if fingerprint is not None:
+            if fingerprint := self._fingerprint():
                 give_name(self._file.path, fingerprint)
 
-    def _fingerprint(self) -> str | None:
-        return _fingerprint_in(self._file.query(_QUERY))
-
-
-def _fingerprint_in(rows: list[Any]) -> str | None:
-    return str(rows[0][0]) if rows else None
+    def _fingerprint(self, connection: Connection | None = None) -> str | None:
+        query = "SELECT value FROM meta WHERE key = 'key'"
+        rows = self._file.query(query) if connection is None else connection.execute(query).fetchall()
+        return str(rows[0][0]) if rows else None
 
 
 class Ledger:
     """Accounts of any number of people in one SQLite file, with the outbox of their releases.
 
-    A release is paid in integer units of `PrivacyLoss` and must fit every promised cap: over all tasks, for its task
-    and for its level, each in its own currency. One block of releases is one transaction (``synchronous=FULL``). One
-    object serves one thread; any number of processes may open the file.
+    A release is paid in integer units of `PrivacyLoss`, rounded up, and must fit every promised cap: over all tasks,
+    for its task and for its level, each in its own currency. A block of releases and its debits are written in one
+    transaction (``synchronous=FULL``) before anything is sent: a crash may lose a report, never a debit. One object
+    serves one thread; any number of processes may open the file.
 
-    Opening reads the whole file once and refuses every file that is not the newest state of the ledger (damaged,
-    foreign, empty, of another version or identity) with a UserError. Two cases cannot be detected: an older copy put in
-    its place, and a file without the ``-wal`` that a crash left. Raises MurkError if the file cannot be opened or made.
+    Opening reads the whole file once and refuses a file that is damaged, foreign, empty, or of another version or
+    identity with a UserError. Two cases cannot be detected: an older copy put in its place, and a file without the
+    ``-wal`` that a crash left. Raises MurkError if the file cannot be opened or made.
 
     >>> import tempfile
     >>> with Ledger(tempfile.mkdtemp() + "/ledger.db") as ledger:
@@ -226,14 +212,10 @@ class Ledger:
 
     Parameters
     ----------
-    path
-        The file.
-    identity
-        Accept only the ledger with this identity; a missing file is then refused, not made.
-    create
-        Make the file if there is none.
-    timeout
-        Seconds to wait for another process's transaction.
+    path, identity
+        The file, and the only identity that is accepted, if any; a missing file is then refused, not made.
+    create, timeout
+        Whether a missing file is made, and seconds to wait for another process's transaction.
     """
 
     def __init__(
@@ -294,15 +276,23 @@ class Ledger:
     ) -> None:
         """Record the costs of a bound task's releases at each level, and the caps promised to everyone.
 
-        ``caps`` are (level, amount) pairs for a person who asks for that level ('' for any), and all of them hold;
-        ``lifetime`` is a cap over all tasks. Raises UserError if a cap is larger than the one promised before.
+        ``caps`` are (level, amount) pairs, '' for any level; all of them hold. ``lifetime`` is a cap over all tasks.
+        Raises UserError if a cap is larger than the one promised before.
         """
         self._common.forget()
-        booked = book(self._file, self._prices, task_hash, charges, caps, lifetime)
+        with self._file.write() as connection:
+            row = connection.execute("SELECT number FROM tasks WHERE hash = ?", (task_hash,)).fetchone()
+            if row is None:
+                raise MurkError("the task is not tied to a log yet: call Ledger.bind first")
+            task = int(row[0])
+            levels = self._prices.numbers(connection, task, charges)
+            for level, amount in caps:
+                tighten(self.path, connection, task, level, amount)
+            if lifetime is not None:
+                tighten(self.path, connection, 0, "", lifetime)
         # Another producer may have booked other levels of a grid.
-        before = self._tasks.get(task_hash)
-        levels = {**before.levels, **booked.levels} if before is not None else booked.levels
-        self._tasks[task_hash] = replace(booked, levels=levels)
+        before = self._tasks[task_hash].levels if task_hash in self._tasks else {}
+        self._tasks[task_hash] = Booked(task, {**before, **levels})
 
     def loosen(self, cap: PrivacyLoss, *, task_hash: str | None = None, level: str = "") -> None:
         """Raise a cap in its currency, with its owners' consent; without a task, the cap over all tasks."""
@@ -320,9 +310,9 @@ class Ledger:
     def spending(self, task_hash: str, requests: ReleaseRequests) -> Iterator[Spending]:
         """Decide who may release, and write debits, releases and progress in one transaction.
 
-        Inside the ``with`` block the caller randomizes for ``granted`` only and passes the bytes to ``freeze``. If the
-        block fails, nothing is debited. Raises UserError for an unknown level or an invalid name, and MurkError if the
-        ledger cannot be written: nothing was debited and nothing may be sent.
+        Inside the ``with`` block the caller randomizes for ``granted`` only and passes the bytes to ``freeze``. Raises
+        UserError for an unknown level or an invalid name, MurkError if the ledger cannot be written. After any error
+        nothing was debited, and nothing may be sent.
         """
         booked = self._booked(task_hash)
         requests = requests.checked()
@@ -360,12 +350,8 @@ class Ledger:
         return bool(self._file.query(query, (number, self._booked(task_hash).number)))
 
     def confirm(self, numbers: Sequence[int]) -> None:
-        """Delete releases that are on the log.
-
-        The commit does not wait for the disk: if a power failure restores releases, the log is searched for them again.
-        """
+        """Delete releases that are on the log, or else let the next transaction do it and report the disk's error."""
         self._confirmed.extend(ranges(numbers))
-        # What cannot be deleted now is deleted by the next transaction, which reports the disk's error.
         with suppress(MurkError):
             self.delete_confirmed()
             if time.monotonic() - self._tidied > TIDY_SECONDS:
@@ -374,6 +360,7 @@ class Ledger:
     def delete_confirmed(self) -> None:
         """Delete confirmed releases whose deletion failed before."""
         if self._confirmed:
+            # If a power failure restores releases, the log is searched for them again.
             with self._file.write(waits=False) as connection:
                 deleted = self._remove(connection)
             self._removed(deleted)
@@ -416,9 +403,9 @@ class Ledger:
     ) -> int:
         """Stop all further releases of a person, delete those in the outbox, and return their number.
 
-        What was spent stays spent, and the log may have received some of the deleted releases. A withdrawal from a task
-        holds for all tasks of its name; None is every task. ``person`` is a name, or a row of the file with the digest
-        ``source``; ``now`` is recorded to the day.
+        What was spent stays spent, and the log may have some of the deleted releases. A withdrawal from a task holds
+        for all tasks of its name. ``person`` is a name, or a row of the file with the digest ``source``; ``now`` is
+        recorded to the day.
         """
         task = self._optional_number(task_hash)
         person = known_by(person, source)
@@ -440,7 +427,9 @@ class Ledger:
         self.delete_confirmed()
         if source is None:
             names = self.names.reading()
-            adopt(self._file, self._write, names, str(person))
+            if self._file.query("SELECT 1 FROM earlier LIMIT 1"):
+                with self._write() as connection:
+                    adopt(connection, names, [str(person)])
             return statements.account(self._file, Owner(0, names.person(person)), self.names.opening())
         rows = self._file.query("SELECT number FROM sources WHERE digest = ?", (self.names.source(source),))
         return statements.account(self._file, Owner(int(rows[0][0]) if rows else -1, person), self.names.opening())
@@ -491,8 +480,8 @@ class Ledger:
     def begin_run(self, task_hash: str, source: str, *, people: str = "row", excluded: Sequence[int] = ()) -> Run:
         """Begin work on a file with a booked task, or return the progress made so far.
 
-        ``people`` is "row" or "column NAME"; ``excluded`` are rows that release nothing (a public sample). Raises
-        UserError if the file's people were named differently before, or people of another file may be the same ones.
+        ``people`` is as in `Run`; ``excluded`` are rows that release nothing (a public sample). Raises UserError if the
+        file's people were named differently before, or people of another file may be the same ones.
         """
         task = self._booked(task_hash).number
         begun = self.run(task_hash, source) is not None
@@ -563,12 +552,11 @@ _WITH_NAMES = ("spending", "debits", "withdrawals", "reported")
 def hash_names(path: str | Path, *, timeout: float = 5.0) -> bool:
     """Replace stored names and digests by keyed hashes, or finish an interrupted run; return whether any work was left.
 
-    A ledger reveals who takes part in what, and no noise protects that; from a file's unkeyed digest, anyone who knows
-    all its records but one could guess the last. The file is locked exclusively, since a process that still writes
-    plain names would give people new accounts with nothing spent; ``timeout`` is in seconds. Afterwards the file is
-    rewritten, since SQLite keeps deleted names in unused pages; until then `Names.is_unfinished` is true. Raises
-    UserError if the ledger's key is lost, and changes nothing; MurkError if another process has the file open or it
-    cannot be written.
+    From a file's unkeyed digest, anyone who knows all its records but one could guess the last. The file is locked
+    exclusively (``timeout`` in seconds), since a process that still writes plain names would give people new accounts
+    with nothing spent. Afterwards it is rewritten, since SQLite keeps deleted names in unused pages; until then
+    `Names.is_unfinished` is true. Raises UserError if the ledger's key is lost, and changes nothing; MurkError if
+    another process has the file open or it cannot be written.
     """
     file = LedgerFile(path, create=False, timeout=timeout, alone=True)
     try:
@@ -588,13 +576,17 @@ def hash_names(path: str | Path, *, timeout: float = 5.0) -> bool:
 
 def _hash_all(connection: Connection, file: LedgerFile, names: Names) -> None:
     key = make_key(file.path) if file.is_plain else names.writing(connection)
-    change_owners(
-        connection,
-        key,
-        lambda one: Owner(one.home, key.person(one.person) if isinstance(one.person, str) else one.person),
-    )
+
+    def hashed(owner: Owner) -> Owner:
+        return Owner(owner.home, key.person(owner.person) if isinstance(owner.person, str) else owner.person)
+
+    change_owners(connection, key, hashed)
     if file.is_plain:
-        _hash_people(connection, key)
+        connection.create_function("name", 1, key.person, deterministic=True)
+        connection.create_function("record", 2, lambda text, person: key.record(text, person), deterministic=True)
+        for table in [*_WITH_NAMES, *["windows"] * has_windows(connection)]:
+            record = ", key = record(key, name(person))" if table in ("debits", "windows") else ""
+            connection.execute(f"UPDATE {table} SET person = name(person){record} WHERE typeof(person) = 'text'")
         connection.execute("INSERT INTO meta VALUES ('key', ?)", (key.fingerprint,))
     connection.create_function("source", 1, key.source, deterministic=True)
     connection.execute("UPDATE sources SET digest = source(digest)")
@@ -602,29 +594,16 @@ def _hash_all(connection: Connection, file: LedgerFile, names: Names) -> None:
     connection.execute("REPLACE INTO meta VALUES ('names left', 1)")
 
 
-def _hash_people(connection: Connection, key: NameKey) -> None:
-    connection.create_function("name", 1, key.person, deterministic=True)
-    connection.create_function("record", 2, lambda text, person: key.record(text, person), deterministic=True)
-    for table in [*_WITH_NAMES, *["windows"] * has_windows(connection)]:
-        record = ", key = record(key, name(person))" if table in ("debits", "windows") else ""
-        connection.execute(f"UPDATE {table} SET person = name(person){record} WHERE typeof(person) = 'text'")
-
-
 def _overwrite(file: LedgerFile) -> None:
     """Rewrite the file and empty its write-ahead log, so that neither holds deleted names."""
     try:
         file.query("VACUUM")
-        busy = not file.empty_log()
+        if not file.empty_log():
+            raise MurkError(f"the ledger {file.path} is in use by another process: stop it")
     except MurkError as error:
-        raise MurkError(f"{error}. {_unfinished_words(file)}") from error
-    if busy:
-        raise MurkError(f"the ledger {file.path} is in use by another process: stop it. {_unfinished_words(file)}")
+        raise MurkError(
+            f"{error}. ({file.path} holds keyed hashes already, but could not be rewritten: its unused parts may still "
+            "hold the names and digests that they replaced. Run --migrate again)"
+        ) from error
     with file.write() as connection:
         connection.execute("DELETE FROM meta WHERE key = 'names left'")
-
-
-def _unfinished_words(file: LedgerFile) -> str:
-    return (
-        f"({file.path} holds keyed hashes already, but could not be rewritten: its unused parts may still hold the "
-        "names and digests that they replaced. Run --migrate again)"
-    )

@@ -1,21 +1,19 @@
 """Migration of a ledger in an earlier format when it is opened, and merging of a person's accounts.
 
-A migration is one transaction; it never raises a promised cap and never lowers what anyone has spent. A person may have
-accounts under several spellings of their name. In a ledger with plain names, migration merges them. A ledger with keyed
-hashes cannot read its names, so migration only lists its accounts in the table ``earlier``; they are merged when a
-caller names the person, before any release is decided.
+A migration is one transaction; it never raises a promised cap and never lowers what anyone has spent. It merges the
+accounts of a person whose name was spelled in several ways. A ledger with keyed hashes cannot read its names, so its
+accounts are only listed in the table ``earlier``, and merged when a caller names the person, before any decision.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from sqlite3 import Connection
 from typing import Any
 
-from murk._sqlite import Database, make_tables
+from murk._sqlite import make_tables
 from murk.privacy import Guarantee, guarantee_from_dict
 from murk.privacy.mechanisms.privacy_loss import gdp_figure
 from murk.producers.ledger.names import Id, NameKey, earlier_spellings, folded_name, read_key
@@ -58,50 +56,33 @@ def merge_accounts(connection: Connection, pairs: Mapping[Id, Id], key: NameKey)
     connection.execute("DROP TABLE temp.spellings")
 
 
-class EarlierAccounts:
-    """Accounts under earlier spellings in a ledger of keyed hashes, within one transaction."""
+def adopt(connection: Connection, key: NameKey, names: Sequence[str]) -> Mapping[Id, list[Id]]:
+    """Merge people's accounts under earlier spellings into their current ones, in a ledger of keyed hashes.
 
-    def __init__(self, connection: Connection, key: NameKey) -> None:
-        self._connection, self._key = connection, key
-
-    def adopt(self, names: Sequence[str]) -> Mapping[Id, list[Id]]:
-        """Merge people's accounts under earlier spellings into their current ones.
-
-        Return the earlier stored names of people whose accounts were ever merged, by current stored name: the names of
-        their records were hashed together with these.
-        """
-        wanted = {
-            self._key.person(spelling): self._key.person(str.__str__(name))
-            for name in dict.fromkeys(names)
-            for spelling in earlier_spellings(name)
-        }
-        found = self._find(list(wanted))
-        fresh = {old: wanted[old] for old, now in found.items() if now is None and old != wanted[old]}
-        if fresh:
-            merge_accounts(self._connection, fresh, self._key)
-        self._connection.executemany("UPDATE earlier SET now = ? WHERE person = ?", [(n, o) for o, n in fresh.items()])
-        own = [(old,) for old, now in found.items() if now is None and old == wanted[old]]
-        self._connection.executemany("DELETE FROM earlier WHERE person = ?", own)
-        merged: dict[Id, list[Id]] = {}
-        for old, now in {**found, **fresh}.items():
-            if now is not None:
-                merged.setdefault(now, []).append(old)
-        return merged
-
-    def _find(self, hashes: Sequence[Id]) -> dict[Id, Id | None]:
-        found: dict[Id, Id | None] = {}
-        for start in range(0, len(hashes), _CHUNK):
-            chunk = hashes[start : start + _CHUNK]
-            marks = ",".join("?" * len(chunk))
-            found |= dict(self._connection.execute(f"SELECT person, now FROM earlier WHERE person IN ({marks})", chunk))
-        return found
-
-
-def adopt(file: Database, write: Callable[[], AbstractContextManager[Connection]], key: NameKey, name: str) -> None:
-    """Merge a person's earlier accounts, if the ledger has any, before their account is read."""
-    if file.query("SELECT 1 FROM earlier LIMIT 1"):
-        with write() as connection:
-            EarlierAccounts(connection, key).adopt([name])
+    Return the earlier stored names, with which names of records were hashed, of all accounts ever merged, by current
+    stored name.
+    """
+    wanted = {
+        key.person(spelling): key.person(str.__str__(name))
+        for name in dict.fromkeys(names)
+        for spelling in earlier_spellings(name)
+    }
+    hashes, found = list(wanted), dict[Id, Id | None]()
+    for start in range(0, len(hashes), _CHUNK):
+        chunk = hashes[start : start + _CHUNK]
+        marks = ",".join("?" * len(chunk))
+        found |= dict(connection.execute(f"SELECT person, now FROM earlier WHERE person IN ({marks})", chunk))
+    fresh = {old: wanted[old] for old, now in found.items() if now is None and old != wanted[old]}
+    if fresh:
+        merge_accounts(connection, fresh, key)
+    connection.executemany("UPDATE earlier SET now = ? WHERE person = ?", [(n, o) for o, n in fresh.items()])
+    own = [(old,) for old, now in found.items() if now is None and old == wanted[old]]
+    connection.executemany("DELETE FROM earlier WHERE person = ?", own)
+    merged: dict[Id, list[Id]] = {}
+    for old, now in {**found, **fresh}.items():
+        if now is not None:
+            merged.setdefault(now, []).append(old)
+    return merged
 
 
 def has_windows(connection: Connection) -> bool:
@@ -146,13 +127,20 @@ def upgrade(connection: Connection, path: Path, tables: str, target: int) -> Non
     [(version,)] = connection.execute("SELECT value FROM meta WHERE key = 'format'").fetchall()
     if version == 1:
         _add_gdp(connection)
-        _add_days(connection)
+        for column in ("spending ADD first", "spending ADD last", "withdrawals ADD day", "tasks ADD simulated"):
+            connection.execute(f"ALTER TABLE {column} INTEGER")
     key = _key(connection, path)
     _seal_outbox(connection, tables, key)
+    names = _named(connection)
     if version <= 2:
-        _merge_names(connection, key)
+        folded = {name: folded_name(name) for name in names if isinstance(name, str)}
+        pairs: dict[Id, Id] = {name: now for name, now in folded.items() if name != now}
+        if pairs:
+            merge_accounts(connection, pairs, key)
     else:
-        _note_earlier(connection)
+        # Hashed names are merged when a caller spells one differently.
+        hashed = [(name,) for name in names if not isinstance(name, int)]
+        connection.executemany("INSERT INTO earlier VALUES (?, NULL)", hashed)
     # Sums reported earlier are unknown.
     connection.execute("INSERT INTO meta VALUES ('reports', 'unknown')")
     if version < 4:
@@ -180,19 +168,6 @@ def _seal_outbox(connection: Connection, tables: str, key: NameKey) -> None:
     )
 
 
-def _merge_names(connection: Connection, key: NameKey) -> None:
-    folded = {name: folded_name(name) for name in _named(connection) if isinstance(name, str)}
-    pairs: dict[Id, Id] = {name: now for name, now in folded.items() if name != now}
-    if pairs:
-        merge_accounts(connection, pairs, key)
-
-
-def _note_earlier(connection: Connection) -> None:
-    """Mark accounts of hashed names, to be merged if a caller spells the name differently."""
-    named = [(name,) for name in _named(connection) if not isinstance(name, int)]
-    connection.executemany("INSERT INTO earlier VALUES (?, NULL)", named)
-
-
 def _named(connection: Connection) -> set[str | bytes | int]:
     tables = ["debits", "spending", "withdrawals", *["windows"] * has_windows(connection)]
     names = " UNION ".join(f"SELECT person FROM {table}" for table in tables)
@@ -204,7 +179,7 @@ def _add_gdp(connection: Connection) -> None:
 
     Format 1 stored a cap of mu as rho = mu^2 / 2 without recording that it was in GDP. If all levels that a cap covers
     state GDP, it becomes mu^2 = 2 rho, which implies it and allows the same releases. Other caps stay in rho until the
-    same cap is booked in GDP (`prices.book`).
+    same cap is booked in GDP (`prices.tighten`).
     """
     connection.execute("ALTER TABLE tariffs ADD COLUMN gdp INTEGER CHECK (gdp >= 0)")
     stated: list[tuple[int, str, bool]] = []
@@ -217,8 +192,3 @@ def _add_gdp(connection: Connection) -> None:
         if covered and all(covered):
             change = "SET currency = 'gdp', units = 2 * units WHERE task = ? AND level = ? AND currency = 'rho'"
             connection.execute(f"UPDATE promises {change}", (task, level))
-
-
-def _add_days(connection: Connection) -> None:
-    for table, column in (("spending", "first"), ("spending", "last"), ("withdrawals", "day"), ("tasks", "simulated")):
-        connection.execute(f"ALTER TABLE {table} ADD COLUMN {column} INTEGER")

@@ -1,14 +1,13 @@
 """Names of people and records: their normal spelling, the requests that carry them, and the key that hashes them.
 
 *Spelling.* Names are compared as nicknames in RFC 8266 (section 2.4: white space collapsed, NFKC, only characters
-allowed by RFC 8264), with two differences. Case counts, since identifiers in base 64 differ by it alone. All spellings
-of a number (7, 7.0, 007, 7e0) are one name, since programs write the same id differently. Characters that only look
-alike (Cyrillic and Latin "a") stay different.
+allowed by RFC 8264), except that case counts (base 64), and that all spellings of a number (7, 7.0, 007, 7e0) are one
+name. Characters that only look alike (Cyrillic and Latin "a") stay different.
 
-*Key.* A ledger hashes names and file digests under a key in a file beside it. The key is made once, with the first name
-or file: under another key everyone would get a new account with nothing spent. While the ledger's write lock is held,
-the key is written as ``LEDGER.key.new``; the ledger commits its fingerprint; then the file is renamed to
-``LEDGER.key``. A ``LEDGER.key`` beside a ledger without a fingerprint shows that the ledger is not the newest.
+*Key.* A ledger hashes names and file digests under a key in a file beside it, made once, with the first name or file:
+under another key everyone would get a new account with nothing spent. While the ledger's write lock is held, the key is
+written as ``LEDGER.key.new``; the ledger commits its fingerprint; then the file is renamed to ``LEDGER.key``. A
+``LEDGER.key`` beside a ledger without a fingerprint shows that the ledger is not the newest.
 """
 
 from __future__ import annotations
@@ -57,8 +56,8 @@ class PersonName(str):
 def person_name(name: str) -> str:
     r"""Return a person's normalized name: NFKC, white space collapsed, numbers in one spelling.
 
-    The result is a `PersonName` if it was written differently. Raises UserError if the name is empty, has an
-    invisible, unassigned or non-text character, or is a number with a comma; the message does not quote it.
+    The result is a `PersonName` if it was written differently. Raises UserError, which does not quote the name, if it
+    is empty, has an invisible, unassigned or non-text character, or is a number with a comma.
 
     >>> person_name(" Zoe\u0301\u00a0 Li ") == person_name("Zo\u00e9 Li")
     True
@@ -203,9 +202,9 @@ _NO_KEY = [None]
 class ReleaseRequests:
     """A block of records whose release is requested.
 
-    ``keys`` identify records: their rows in the file ``source``; without a file, text, or None for a record that never
-    comes again. ``people`` is None if every row of the file is a person. ``keep_levels`` keeps the level of a person
-    who has released to the task before.
+    ``keys`` identify records: rows of the file ``source``, or without a file text, or None for a record that never
+    comes again. ``people`` is None if every row is a person. ``keep_levels`` keeps the level of a person's earlier
+    releases to the task.
     """
 
     keys: Sequence[Key | None] = field(repr=False)

@@ -1,4 +1,4 @@
-"""Prices and promises of a ledger: costs of a release in each currency, caps, and the log to which a task is bound."""
+"""Prices and promises of a ledger: costs of a release in each currency, and caps."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from sqlite3 import Connection
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from murk.privacy import Guarantee
     from murk.privacy.mechanisms import Costed
 
-
 CURRENCIES: tuple[Currency, ...] = ("gdp", "rho", "epsilon", "approx")
 Row = tuple[str, str, str, int | None, int | None, int | None, int | None, int | None]
 _SHUFFLED = "shuffled"  # key of the central guarantee among a price's claims
@@ -28,10 +28,9 @@ LARGEST = 2**62  # largest amount in a ledger: SQLite's integers end at 2^63
 
 @dataclass(frozen=True)
 class Charge:
-    """Cost of a release at one level of a task.
+    """Cost of a release at one level of a task, in each currency in which the mechanism has a valid bound.
 
-    ``costs`` leaves out currencies in which the mechanism has no valid bound. ``guarantees`` are all guarantees of the
-    mechanism, for `Accountant`; by default ``guarantee`` alone.
+    ``guarantees`` are all guarantees of the mechanism, for `Accountant`.
     """
 
     level: str
@@ -63,8 +62,7 @@ class Charge:
         claims: list[dict[str, Any]] = [one.to_dict() for one in (self.guarantee, *self.guarantees)]
         if self.central is not None:
             claims.append({_SHUFFLED: self.central.to_dict()})
-        approx = self.costs.get("approx")
-        delta = None if approx is None else approx.delta_units
+        delta = self.costs["approx"].delta_units if "approx" in self.costs else None
         figures = units.get("rho"), units.get("epsilon"), units.get("approx"), delta, units.get("gdp")
         return self.level, self.mechanism, json.dumps(claims, sort_keys=True), *figures
 
@@ -93,7 +91,7 @@ class Price:
         """Return the cost of one release in a currency as (units, delta units); None without a valid bound."""
         if currency == "approx":
             return None if self.approx is None or self.delta is None else (self.approx, self.delta)
-        units = {"gdp": self.gdp, "rho": self.rho, "epsilon": self.epsilon}[currency]
+        units: int | None = getattr(self, currency)
         return None if units is None else (units, 0)
 
     @cached_property
@@ -189,45 +187,22 @@ def parse_history(text: str) -> dict[int, int]:
     return {int(price): int(count) for price, count in (pair.split(":") for pair in text.split(","))}
 
 
-def book(
-    file: Database,
-    prices: Prices,
-    task_hash: str,
-    charges: Sequence[Charge],
-    caps: Sequence[tuple[str, PrivacyLoss]],
-    lifetime: PrivacyLoss | None,
-) -> Booked:
-    """Record costs and caps; see `Ledger.book`."""
-    with file.write() as connection:
-        row = connection.execute("SELECT number FROM tasks WHERE hash = ?", (task_hash,)).fetchone()
-        if row is None:
-            raise MurkError("the task is not tied to a log yet: call Ledger.bind first")
-        task = int(row[0])
-        levels = prices.numbers(connection, task, charges)
-        for level, amount in caps:
-            _tighten(file, connection, task, level, amount)
-        if lifetime is not None:
-            _tighten(file, connection, 0, "", lifetime)
-    return Booked(task, levels)
-
-
-def _tighten(file: Database, connection: Connection, task: int, level: str, cap: PrivacyLoss) -> None:
+def tighten(ledger: Path, connection: Connection, task: int, level: str, cap: PrivacyLoss) -> None:
+    """Promise a cap of a task (0: over all) and a level ('': any); raise a UserError if it exceeds the promised one."""
     query = "SELECT units, delta_units FROM promises WHERE task = ? AND level = ? AND currency = ?"
     before = connection.execute(query, (task, level, cap.currency)).fetchone()
     if cap.currency == "gdp":
         if before is None:
             # Format 1 stored the same cap as rho = mu^2 / 2.
-            connection.execute(
-                "DELETE FROM promises WHERE task = ? AND level = ? AND currency = 'rho' AND units = ?",
-                (task, level, cap.units // 2),
-            )
+            same = "DELETE FROM promises WHERE task = ? AND level = ? AND currency = 'rho' AND units = ?"
+            connection.execute(same, (task, level, cap.units // 2))
         elif cap.units == before[0] + 1:
             return  # Format 1 rounded it down to an even number.
     if before is not None and (cap.units > before[0] or cap.delta_units > before[1]):
         promised = PrivacyLoss(cap.currency, *before)
         scope = "over all tasks" if task == 0 else f"for this task at the level {level!r}" if level else "for this task"
         raise UserError(
-            f"the ledger {file.path} promises each person a cap of {promised} {scope}, and {cap} was requested: "
+            f"the ledger {ledger} promises each person a cap of {promised} {scope}, and {cap} was requested: "
             f"request {promised} or less, or call Ledger.loosen once the people have agreed"
         )
     row = (task, level, cap.currency, cap.units, cap.delta_units)

@@ -1,7 +1,7 @@
 """Whether a ledger recognises people, or would give them new accounts with nothing spent.
 
-A cap over all tasks holds for a person only under one name. A ledger with such a cap therefore allows only one way of
-naming people, that of its first release: by a column, by the rows of one file, or by an application.
+A cap over all tasks holds for a person only under one name, so a ledger with such a cap allows only one way of naming
+people: by a column, by the rows of one file, or by an application.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from murk.producers.ledger.prices import Booked
     from murk.producers.ledger.transaction import Common
 
-
 Query = Callable[[str, tuple[Any, ...]], Sequence[Any]]
 
 APPLICATION, APPLICATION_ORGANISATIONS = "application", "organisations of an application"
@@ -40,8 +39,8 @@ def is_capped(query: Query, task: int) -> bool:
 def strangers(query: Query, source: str | None, people: str) -> list[str]:
     """Return ways in which people of real tasks were named, if names cannot be compared with ``people``.
 
-    Rows can be compared with rows of the same records, a column with one of the same name, and names given by
-    applications with each other. People and organisations have different accounts and are not compared.
+    Comparable are rows of the same records, columns of the same name, and names given by applications. People and
+    organisations have different accounts and are not compared.
     """
     alike = [one for one in _namings(query) if _is_organisation(one[0]) == _is_organisation(people)]
     others = [named for named, digest in alike if named != people or (people == "row" and digest != source)]
@@ -56,15 +55,18 @@ def check_named(connection: Connection, ledger: Path, task: Booked, source: int,
 
     if is_capped(query, task.number):
         of = "SELECT people, digest FROM runs JOIN sources ON sources.number = source WHERE task = ? AND source = ?"
-        rows = query(of, (task.number, source)) or [(_application(query, task), None)]
+        rows = query(of, (task.number, source))
+        if not rows:
+            tariff = next(iter(task.levels.values()))
+            [(mechanism,)] = query("SELECT mechanism FROM tariffs WHERE number = ?", (tariff,))
+            rows = [(_naming_of(mechanism), None)]
         check_recognised(query, ledger, "these records", rows[0][1], rows[0][0])
     common.recognised.add((task.number, source))
 
 
 def check_recognised(query: Query, ledger: Path, records: str, source: str | None, people: str) -> None:
     """Raise a UserError for people who may have spent a cap over all tasks under names that cannot be compared."""
-    before = strangers(query, source, people)
-    if before:
+    if before := strangers(query, source, people):
         raise unrecognised(ledger, records, people, before)
 
 
@@ -124,29 +126,18 @@ def _namings(query: Query) -> list[tuple[str, str | None]]:
         (),
     )
     # Organisations' runs have no progress of rows; their debits show that they have released.
-    return [*runs, *query(_ORGANISATIONS, CENTRAL), *((name, None) for name in _applications(query))]
-
-
-_ORGANISATIONS = f"""
-    SELECT DISTINCT people, digest FROM runs JOIN sources ON sources.number = source JOIN tasks ON tasks.number = task
-    WHERE simulated IS NOT 1 AND EXISTS (
-        SELECT 1 FROM tariffs WHERE tariffs.task = runs.task AND mechanism IN ({_EACH}))
-    AND EXISTS (SELECT 1 FROM debits WHERE debits.task = runs.task AND debits.source = runs.source)"""
-
-
-def _applications(query: Query) -> list[str]:
-    namings = []
-    first = "SELECT mechanism FROM debits JOIN tariffs ON tariffs.number = tariff "
-    for (task,) in query("SELECT number FROM tasks WHERE simulated IS NOT 1", ()):
-        rows = query(f"{first}WHERE debits.task = ? AND source = 0 LIMIT 1", (task,))
-        namings += [_naming_of(mechanism) for (mechanism,) in rows]
-    return namings
-
-
-def _application(query: Query, task: Booked) -> str:
-    tariff = next(iter(task.levels.values()))
-    [(mechanism,)] = query("SELECT mechanism FROM tariffs WHERE number = ?", (tariff,))
-    return _naming_of(mechanism)
+    organisations = query(
+        f"""SELECT DISTINCT people, digest FROM runs JOIN sources ON sources.number = source
+            JOIN tasks ON tasks.number = task WHERE simulated IS NOT 1
+            AND EXISTS (SELECT 1 FROM tariffs WHERE tariffs.task = runs.task AND mechanism IN ({_EACH}))
+            AND EXISTS (SELECT 1 FROM debits WHERE debits.task = runs.task AND debits.source = runs.source)""",
+        CENTRAL,
+    )
+    found = [*runs, *organisations]
+    first = "SELECT mechanism FROM debits JOIN tariffs ON tariffs.number = tariff WHERE debits.task = ? AND source = 0"
+    for task in query("SELECT number FROM tasks WHERE simulated IS NOT 1", ()):
+        found += [(_naming_of(mechanism), None) for (mechanism,) in query(f"{first} LIMIT 1", task)]
+    return found
 
 
 def _naming_of(mechanism: str) -> str:
@@ -205,8 +196,8 @@ def read_run(file: Database, task_hash: str, source: str) -> Run | None:
 def check_people(file: Database, task: int, source: str, people: str, *, begun: bool) -> None:
     """Raise a UserError if some of these people may have released before under names that cannot be compared.
 
-    They may if another file's people released to the task and rows name people in either file; and, when the work
-    through the file begins under a cap over all tasks, if others were named differently.
+    They may if another file's people released to the task and rows name people in either; and, if the work begins under
+    a cap over all tasks, if others were named differently.
     """
     if not begun and is_capped(file.query, task):
         check_recognised(file.query, file.path, "these records", source, people)

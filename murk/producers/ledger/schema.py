@@ -1,8 +1,7 @@
 """The ledger's file: its tables, and how it is made, opened and verified.
 
-A ledger that is missing, unreadable or not the expected one is an error: without it, what people have spent is unknown,
-and a new one would let them spend it again. So no ledger is made where there has been one, and no message advises to
-continue without it.
+A missing or unreadable ledger is an error: a new one would let people spend again. So none is made where there has been
+one, and no message advises to continue without it.
 """
 
 from __future__ import annotations
@@ -39,9 +38,12 @@ TABLES = Path(__file__).with_name("tables.sql").read_text(encoding="utf-8")
 KIND = FileKind("ledger", APPLICATION, FORMAT, TABLES, earlier=OLD_FORMATS)
 
 
+def _lost(what: str) -> UserError:
+    return UserError(f"{what}. {BEYOND}", code=LOST)
+
+
 class LedgerFile(Database):
-    """A ledger's SQLite file, made only where there has never been one, if ``create`` is set and no ``identity`` is
-    required.
+    """A ledger's SQLite file, made only with ``create``, without ``identity``, and where there has never been one.
 
     ``timeout`` is the number of seconds to wait for another process's write. With ``alone``, wait until no other
     process has it open, and lock it exclusively.
@@ -56,19 +58,15 @@ class LedgerFile(Database):
         # Look for these first: a ledger that another process is making appears before its companion files.
         left = [end for end in ("-wal", "-shm", SUFFIX, DRAFT) if Path(f"{path.resolve()}{end}").exists()]
         if path.is_file() and path.stat().st_size == 0:
-            raise UserError(f"the ledger {path} is empty: its content was lost. {BEYOND}", code=LOST)
+            raise _lost(f"the ledger {path} is empty: its content was lost")
         if not path.exists():
             if left:
-                raise UserError(
-                    f"the ledger {path} is gone, and its companion {path.name}{left[0]} is still there. {BEYOND}",
-                    code=LOST,
-                )
+                raise _lost(f"the ledger {path} is gone, and its companion {path.name}{left[0]} is still there")
             if not create or identity is not None:
-                raise UserError(f"there is no ledger at {path}: check the path. {BEYOND}", code=LOST)
+                raise _lost(f"there is no ledger at {path}: check the path")
             if path.parent.is_dir():
                 _make(path, timeout)
-        self._examined, self.is_open = False, True
-        self._patient = True
+        self._examined, self.is_open, self._patient = False, True, True
         super().__init__(path, KIND, create=False, timeout=timeout)
         try:
             self.query(f"PRAGMA cache_size = -{CACHE_KIB}")
@@ -83,8 +81,12 @@ class LedgerFile(Database):
             self.look_again()
             self._examined = True
             self.identity = str(self.query("SELECT value FROM meta WHERE key = 'identity'")[0][0])
-            if identity not in (None, self.identity):
-                raise self._another(identity or "")
+            if identity is not None and identity != self.identity:
+                raise UserError(
+                    f"{self.path} is not the ledger that was used here before and that records what people have spent "
+                    f"(its identity begins with {self.identity[:8]}, not {identity[:8]}): give the path of that ledger",
+                    code="MURK-LEDGER-003",
+                )
         except BaseException:
             self.close()
             raise
@@ -147,7 +149,7 @@ class LedgerFile(Database):
 
     def _verify(self) -> None:
         if self._pragma("application_id") != APPLICATION:
-            raise UserError(f"{self.path} is a database of something else, not a ledger. {BEYOND}", code=LOST)
+            raise _lost(f"{self.path} is a database of something else, not a ledger")
         if (other := self._other_version()) is not None:
             raise other
 
@@ -171,22 +173,16 @@ class LedgerFile(Database):
         if any(debited != released for _, debited, released in self.query(tally)):
             raise self.damaged("its debits and its accounts do not agree")
 
-    def _another(self, meant: str) -> UserError:
-        return UserError(
-            f"{self.path} is not the ledger that was used here before and that records what people have spent (its "
-            f"identity begins with {self.identity[:8]}, not {meant[:8]}): give the path of that ledger",
-            code="MURK-LEDGER-003",
-        )
-
     def damaged(self, what: str) -> UserError:
         """Return the error for a damaged ledger."""
-        return UserError(f"the ledger {self.path} is damaged ({what}). {BEYOND}", code=LOST)
+        return _lost(f"the ledger {self.path} is damaged ({what})")
 
     def _explained(self, error: Exception) -> Exception:
         # The low byte is SQLite's primary result code, whatever the extended one says.
         match int(getattr(error, "sqlite_errorcode", 0)) & 0xFF:
             case sqlite3.SQLITE_NOTADB:
-                return UserError(f"{self.path} is not a ledger, or its beginning was destroyed. {BEYOND}", code=LOST)
+                return _lost(f"{self.path} is not a ledger, or its beginning was destroyed")
+
             case sqlite3.SQLITE_CORRUPT:
                 return self.damaged(getattr(error, "sqlite_errorname", "") or "unreadable")
             case sqlite3.SQLITE_READONLY | sqlite3.SQLITE_PERM:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from fractions import Fraction
@@ -22,7 +22,6 @@ from murk.producers.ledger.transaction import Owner, WindowCounts, count_by_owne
 from murk.stream.task.privacy import MOST_LEVELS
 from murk.stream.task.shuffle import COLLUDING, CentralGuarantee
 
-_PERHAPS = "perhaps after sending"
 _COUNTS = ("released", "refused", "queued", "dropped")
 
 
@@ -30,10 +29,10 @@ _COUNTS = ("released", "refused", "queued", "dropped")
 class LevelAccount:
     """A person's releases at one level of a task.
 
-    ``queued`` counts paid releases that wait for the log's confirmation, ``dropped`` those deleted without it (expired,
-    or the person withdrew); either may be on the log. ``first`` and ``last`` are days (seconds since 1970, truncated;
-    None if unknown). ``receipts`` are the numbers by which the ledger identifies the releases; they are never sent.
-    ``central`` is the guarantee of a shuffled release towards everybody but the shuffler.
+    ``queued`` releases wait for the log's confirmation, ``dropped`` ones were deleted without it (expired, or the
+    person withdrew); either may be on the log. ``first`` and ``last`` are days (seconds since 1970; None if unknown),
+    ``receipts`` the ledger's numbers of the releases, which are never sent. ``central`` is the guarantee of a shuffled
+    release towards everybody but the shuffler.
     """
 
     level: str
@@ -67,11 +66,10 @@ class LevelAccount:
         """The days of the releases, in words; empty if unknown."""
         if self.last is None:
             return ""
+        last = day_text(self.last)
         if self.first is None:
-            return f", last on {day_text(self.last)}"
-        if self.first == self.last:
-            return f", on {day_text(self.last)}"
-        return f", from {day_text(self.first)} to {day_text(self.last)}"
+            return f", last on {last}"
+        return f", on {last}" if self.first == self.last else f", from {day_text(self.first)} to {last}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,10 +90,10 @@ class CapStatus:
 class TaskAccount:
     """A person's account with one task.
 
-    ``published`` tells whether the person is in the task's public sample: their features (without the target) are
-    published unprotected. ``accountant`` composes all their releases to the task; ``guarantee`` is their total in the
-    strongest definition that all of them satisfy (None if there is none). ``windows`` counts an organisation's windows;
-    None for a person. ``withdrawn_on`` is the day of the withdrawal (seconds since 1970; None if unknown).
+    ``published`` tells whether the person's features (without the target) are published unprotected, in the task's
+    public sample. ``accountant`` composes all releases; ``guarantee`` is their total in the strongest definition that
+    all of them satisfy (None without one). ``windows`` counts an organisation's windows; None for a person.
+    ``withdrawn_on`` is a day (seconds since 1970; None if unknown).
     """
 
     name: str
@@ -113,11 +111,7 @@ class TaskAccount:
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """One person's account: what was promised, spent, sent and refused.
-
-    ``tasks`` has an entry for each task that they released to, tried to, withdrew from, or are in the public sample of.
-    ``accountant`` and ``guarantee`` are as in `TaskAccount`, over all tasks.
-    """
+    """One person's account: what was promised, spent, sent and refused, by task and, as in `TaskAccount`, over all."""
 
     tasks: tuple[TaskAccount, ...]
     caps: tuple[CapStatus, ...]
@@ -154,9 +148,8 @@ class Account:
 class Totals:
     """Sums over everyone in a ledger; they identify nobody and depend on no value.
 
-    ``dropped`` counts releases deleted unconfirmed; ``levels`` maps (task name, level) to releases; ``ranges`` maps
-    tasks with releases at more levels than have names (on a grid) to the range of their budgets in words;
-    ``files`` counts files that people released from, and ``rows`` the people who are rows of a file.
+    ``dropped`` counts releases deleted unconfirmed. ``levels`` maps (task name, level) to releases; ``ranges`` maps
+    tasks with a grid of levels to the range of their budgets in words; ``rows`` counts people who are rows of a file.
     """
 
     people: int
@@ -179,8 +172,8 @@ class Totals:
     @property
     def counted(self) -> str:
         """Number of accounts, in words."""
-        one, more = ("organisation", "organisations") if self.who == "organisation" else ("person", "people")
-        return f"{self.people:,} {one if self.people == 1 else more}"
+        more = "organisations" if self.who == "organisation" else "people"
+        return f"{self.people:,} {self.who if self.people == 1 else more}"
 
 
 def _task_lines(task: TaskAccount) -> list[str]:
@@ -189,18 +182,23 @@ def _task_lines(task: TaskAccount) -> list[str]:
         state = [f"{one.sent} sent", f"{one.queued} waiting for the log's confirmation"]
         if one.dropped:
             them = "it" if one.dropped == 1 else "them"
-            state.append(f"{one.dropped} deleted before the log confirmed {them}, {_PERHAPS}")
+            state.append(f"{one.dropped} deleted before the log confirmed {them}, perhaps after sending")
+        each = promised(one.guarantee, one.mechanism)
+        if one.mechanism in CENTRAL:
+            each = _told_apart(one.guarantee) + each
+        if one.central:
+            each = f"{COLLUDING}: {each} {one.central.describe()}"
         lines.append(
             f"{task.name}, level {one.level!r}: {one.released} released ({', '.join(state)}){one.days}, "
-            f"{one.refused} refused. Each release: "
-            f"{f'{COLLUDING}: ' if one.central else ''}"
-            f"{_told_apart(one.guarantee) if one.mechanism in CENTRAL else ''}{promised(one.guarantee, one.mechanism)}"
-            f"{f' {one.central.describe()}' if one.central else ''}"
+            f"{one.refused} refused. Each release: {each}"
         )
     if task.windows is not None:
         lines.append(_window_words(task.name, task.windows))
-    if task.accountant.releases > 1:
-        lines.append(f"{task.name}: {_all_words(task)}")
+    if task.accountant.releases > 1 and task.windows is not None and task.guarantee is not None:
+        words = f"{_told_apart(task.guarantee)}{against_a_blank_record(task.guarantee)}"
+        lines.append(f"{task.name}: {task.accountant.releases} windows together: {words}")
+    elif task.accountant.releases > 1:
+        lines.append(f"{task.name}: {task.accountant.describe()}")
     for status in task.caps:
         scope = f"{task.name}, level {status.level!r}" if status.level else task.name
         lines.append(f"Promised for {scope}: {_cap_words(status)}")
@@ -214,26 +212,18 @@ def _task_lines(task: TaskAccount) -> list[str]:
     return lines
 
 
-def _all_words(task: TaskAccount) -> str:
-    if task.windows is None or task.guarantee is None:
-        return task.accountant.describe()
-    words = f"{_told_apart(task.guarantee)}{against_a_blank_record(task.guarantee)}"
-    return f"{task.accountant.releases} windows together: {words}"
-
-
 def _window_words(name: str, sums: WindowCounts) -> str:
-    parts = [f"{_windows(sums.released)} released as sketches, with {sums.records:,} records in all"]
+    def windows(count: int) -> str:
+        return "1 window was" if count == 1 else f"{count:,} windows were"
+
+    parts = [f"{windows(sums.released)} released as sketches, with {sums.records:,} records in all"]
     if sums.open:
-        parts.append(f"{_windows(sums.open)} open when last recorded (nothing is debited for that yet)")
+        parts.append(f"{windows(sums.open)} open when last recorded (nothing is debited for that yet)")
     if sums.left_out:
-        parts.append(f"{_windows(sums.left_out)} left out as too small, with {sums.records_left_out:,} records in all")
+        parts.append(f"{windows(sums.left_out)} left out as too small, with {sums.records_left_out:,} records in all")
     if sums.lost:
         parts.append(f"a window was lost {sums.lost:,} times, when a process died (nothing was debited for that)")
     return f"{name}: {'; '.join(parts)}."
-
-
-def _windows(count: int) -> str:
-    return "1 window was" if count == 1 else f"{count:,} windows were"
 
 
 def _cap_words(status: CapStatus) -> str:
@@ -248,20 +238,17 @@ def describe_together(statuses: Sequence[CapStatus], who: str = "person") -> lis
     """Describe the largest amount that one person (or organisation) has spent over all tasks, a line for each cap."""
     lines = []
     for one in statuses:
-        spent = _spent_words(one)
-        if one.cap is None:
-            lines.append(f"All tasks together: {_most_words(one, who, spent)}; no cap over all tasks (--lifetime)")
-        else:
+        spent, told, owner = _spent_words(one), "", "a person"
+        uncapped = "; no cap over all tasks (--lifetime)" if one.cap is None else ""
+        if one.cap is not None:
             cap = str(one.cap) if one.spent is None or one.cap.currency == "approx" else str(one.cap).split(" = ")[1]
-            lines.append(f"All tasks together: {_most_words(one, who, f'{spent} of {cap}')}")
+            spent = f"{spent} of {cap}"
+        if who != "person":
+            owner = "an organisation's account"
+            if one.spent is not None and one.spent.units:
+                told = _told_apart(guarantee_from_dict(one.spent.to_dict()))
+        lines.append(f"All tasks together: {told}{spent} at most for {owner}{uncapped}")
     return lines
-
-
-def _most_words(one: CapStatus, who: str, spent: str) -> str:
-    if who == "person":
-        return f"{spent} at most for a person"
-    told = "" if one.spent is None or not one.spent.units else _told_apart(guarantee_from_dict(one.spent.to_dict()))
-    return f"{told}{spent} at most for an organisation's account"
 
 
 def _told_apart(blank: Guarantee) -> str:
@@ -283,22 +270,22 @@ def _on_day(day: int | None) -> str:
 
 _ACCOUNTS = "SELECT DISTINCT home, person FROM spending"
 _EACH = ", ".join("?" * len(CENTRAL))
-_SPENT = "tariff, released, refused, dropped, first, last"
 
 
 def account(file: Database, owner: Owner, key: NameKey) -> Account:
     """Read a person's account; the key decrypts the outbox."""
     home, person = owner
     prices = read_prices(file)
-    rows = file.query(f"SELECT {_SPENT} FROM spending WHERE home = ? AND person = ? ORDER BY tariff", (home, person))
+    spent = "SELECT tariff, released, refused, dropped, first, last FROM spending WHERE home = ? AND person = ?"
+    rows = file.query(f"{spent} ORDER BY tariff", owner)
     queued = count_by_owner(file.query("SELECT owner, tariff FROM outbox"), key)
     waiting = {tariff: count for (of, tariff), count in queued.items() if of == owner}
     receipts: dict[int, list[int]] = {}
     own_rows = "person = ?" if home == 0 else "source = ? AND key = ? AND task IN (SELECT number FROM tasks)"
-    values = (person,) if home == 0 else (home, person)
+    values = (person,) if home == 0 else owner
     for tariff, number in file.query(f"SELECT tariff, number FROM debits WHERE {own_rows} ORDER BY number", values):
         receipts.setdefault(tariff, []).append(number)
-    withdrawn = dict(file.query("SELECT task, day FROM withdrawals WHERE home = ? AND person = ?", (home, person)))
+    withdrawn = dict(file.query("SELECT task, day FROM withdrawals WHERE home = ? AND person = ?", owner))
     runs = file.query("SELECT task, people, excluded, next_row, counters FROM runs WHERE source = ?", (home,))
     published = {task for task, *row in runs if person in Run.from_row(tuple(row)).excluded}
     promises = [Promise(*row) for row in file.query("SELECT * FROM promises ORDER BY task, level, currency")]
@@ -313,7 +300,7 @@ def account(file: Database, owner: Owner, key: NameKey) -> Account:
         windows = None if sums == WindowCounts() else sums
         if not own and number not in withdrawn and number not in published and windows is None:
             continue
-        levels = _levels([_level(prices[row[0]], row, waiting.get(row[0], 0), receipts.get(row[0], ())) for row in own])
+        levels = _levels(_level(prices[row[0]], row, waiting.get(row[0], 0), receipts.get(row[0], ())) for row in own)
         used = {"", *(level.level for level in levels)}
         caps = [promise for promise in promises if promise.task == number and promise.level in used]
         day, is_gone = withdrawn.get(number, left.get(name)), number in withdrawn or name in left
@@ -354,9 +341,7 @@ def totals(file: Database) -> Totals:
     def count(what: str, *values: object) -> int:
         return int(file.query(f"SELECT {what}", values)[0][0])
 
-    [sums] = file.query(
-        "SELECT coalesce(sum(released), 0), coalesce(sum(refused), 0), coalesce(sum(dropped), 0) FROM spending"
-    )
+    [sums] = file.query("SELECT total(released), total(refused), total(dropped) FROM spending")
     by_level = file.query(
         """SELECT tasks.name, tariffs.level, sum(released) FROM spending
            JOIN tariffs ON tariffs.number = spending.tariff JOIN tasks ON tasks.number = tariffs.task
@@ -364,7 +349,7 @@ def totals(file: Database) -> Totals:
     )
     of_organisations = f"JOIN tariffs ON number = tariff WHERE mechanism IN ({_EACH})"
     return Totals(
-        **dict(zip(("releases", "refused", "dropped"), sums, strict=True)),
+        **dict(zip(("releases", "refused", "dropped"), map(int, sums), strict=True)),
         people=count(f"count(*) FROM ({_ACCOUNTS})"),
         queued=count("count(*) FROM outbox"),
         withdrawn=count("count(*) FROM withdrawals"),
@@ -387,11 +372,10 @@ def _ranges(file: Database, names: Sequence[str]) -> Iterator[tuple[str, str]]:
     )
     prices = read_prices(file)
     for name in many:
-        stated = [prices[number].guarantee.to_dict() for own, number in used if own == name]
         budgets: dict[str, list[float]] = {}
-        for each in stated:
-            [guarantee] = each.values()
-            parameter, budget = next(iter(guarantee.items()))
+        for number in (number for own, number in used if own == name):
+            guarantee = prices[number].guarantee
+            parameter, budget = next(iter(guarantee.to_dict()[guarantee.kind].items()))
             budgets.setdefault(parameter, []).append(budget)
         yield name, "; ".join(f"{key} = {min(each):g} to {max(each):g}" for key, each in sorted(budgets.items()))
 
@@ -402,7 +386,7 @@ def _level(price: Price, row: Sequence[int], waiting: int, receipts: Sequence[in
     return LevelAccount(price.level, guarantee, price.mechanism, *counts, first, last, tuple(receipts), price.central)
 
 
-def _levels(accounts: Sequence[LevelAccount]) -> tuple[LevelAccount, ...]:
+def _levels(accounts: Iterable[LevelAccount]) -> tuple[LevelAccount, ...]:
     merged: dict[tuple[object, ...], LevelAccount] = {}
     for account in accounts:
         key = account.level, account.guarantee, account.mechanism, account.central
@@ -413,12 +397,11 @@ def _levels(accounts: Sequence[LevelAccount]) -> tuple[LevelAccount, ...]:
 def _cap_statuses(
     promises: Sequence[Promise], history: Mapping[int, int], prices: Mapping[int, Price]
 ) -> tuple[CapStatus, ...]:
-    statuses = []
-    for promise in promises:
-        spent = promise.spent(history, prices)
-        amount = None if spent is None else PrivacyLoss(promise.currency, *spent)
-        statuses.append(CapStatus(promise.amount, amount, promise.level))
-    return tuple(statuses)
+    spent = [promise.spent(history, prices) for promise in promises]
+    return tuple(
+        CapStatus(promise.amount, None if units is None else PrivacyLoss(promise.currency, *units), promise.level)
+        for promise, units in zip(promises, spent, strict=True)
+    )
 
 
 def _compose(history: Mapping[int, int], prices: Mapping[int, Price]) -> tuple[Accountant, Guarantee | None]:
@@ -470,8 +453,8 @@ class GroupSums:
 
     They cover at least `SMALLEST_GROUP` people and change only when at least that many accounts have changed, so the
     difference of two reports is a sum over that many people, too. The ledger stores the accounts of the last report, so
-    this also holds for several exporters. Current accounts are copied to SQLite's temporary storage; memory does not
-    grow with the number of people. ``opening`` returns the key that decrypts the outbox.
+    this also holds for several exporters. Current accounts are in SQLite's temporary storage, so memory does not grow
+    with the number of people. ``opening`` returns the key that decrypts the outbox.
     """
 
     def __init__(self, file: Database, task: int, opening: Callable[[], NameKey]) -> None:

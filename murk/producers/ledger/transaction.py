@@ -1,8 +1,7 @@
 """The outbox, organisations' windows, and the transaction of one block of releases: who may release, what is written.
 
-A window's accumulated state is in memory only and lost with its process. The ledger's record lets the next process
-report that. It holds the organisation, the window and the (coarse) time it was opened; nothing depends on a record's
-value.
+A window's accumulated state is lost with its process. The ledger's record, in which nothing depends on a record's
+value, lets the next process report that.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from typing import Any, Final, Literal, NamedTuple, cast
 
 from murk._sqlite import Database
 from murk.errors import MurkError, UserError
-from murk.privacy import Currency, PrivacyLoss
+from murk.privacy import PrivacyLoss
 from murk.producers.ledger.names import Id, Key, NameKey, ReleaseRequests
 from murk.producers.ledger.prices import Booked, Prices, Promise
 
@@ -33,16 +32,12 @@ CREATE TABLE IF NOT EXISTS windows (
     records INTEGER NOT NULL DEFAULT 0, next_row INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY (task, source, key, person)) WITHOUT ROWID"""
 
-
 HAS_WINDOWS = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'windows'"
 
 
 @dataclass(frozen=True, slots=True)
 class WindowCounts:
-    """Numbers of windows by their end, and of their records.
-
-    ``refused`` ones exceeded a cap, ``left_out`` ones were too small, ``lost`` processes died. Others are not debited.
-    """
+    """Numbers of windows by their end, and of their records; ``lost`` counts processes that died during one."""
 
     released: int = 0
     refused: int = 0
@@ -56,16 +51,16 @@ class WindowCounts:
 class WindowNotes:
     """Writes records of windows within one transaction of the ledger; made by `Spending.windows`."""
 
+    _where = "WHERE task = ? AND source = ? AND key = ? AND person = ?"
+
     def __init__(self, connection: Connection, task: int, source: int, names: NameKey) -> None:
-        self._connection, self._names, self._source_values = connection, names, (task, source)
+        self._connection, self._names, self._task, self._source = connection, names, task, source
         connection.execute(TABLE)
 
     def state(self, key: Key, person: Key) -> str | None:
         """Return a window's state; None if it is unknown."""
-        row = self._connection.execute(
-            "SELECT state FROM windows WHERE task = ? AND source = ? AND key = ? AND person = ?",
-            (*self._source_values, *self._stored_name(key, person)),
-        ).fetchone()
+        query = f"SELECT state FROM windows {self._where}"
+        row = self._connection.execute(query, self._identity(key, person)).fetchone()
         return None if row is None else str(row[0])
 
     def begin(self, key: Key, person: Key, opened: int, state: Literal["open", "refused"]) -> None:
@@ -73,21 +68,20 @@ class WindowNotes:
         self._connection.execute(
             """INSERT INTO windows (task, source, key, person, opened, state) VALUES (?, ?, ?, ?, ?, ?)
                ON CONFLICT DO UPDATE SET opened = excluded.opened, state = excluded.state""",
-            (*self._source_values, *self._stored_name(key, person), opened, state),
+            (*self._identity(key, person), opened, state),
         )
 
     def end(self, key: Key, person: Key, ending: Ending, records: int, next_row: int) -> None:
         """Record how a window ended."""
         # Another process may have marked it as lost by mistake.
-        self._connection.execute(
-            """UPDATE windows SET lost = lost - (state = 'lost'), state = ?, records = ?, next_row = ?
-               WHERE task = ? AND source = ? AND key = ? AND person = ?""",
-            (ending, records, next_row, *self._source_values, *self._stored_name(key, person)),
+        change = (
+            f"UPDATE windows SET lost = lost - (state = 'lost'), state = ?, records = ?, next_row = ? {self._where}"
         )
+        self._connection.execute(change, (ending, records, next_row, *self._identity(key, person)))
 
-    def _stored_name(self, key: Key, person: Key) -> tuple[Id | None, Id]:
+    def _identity(self, key: Key, person: Key) -> tuple[int, int, Id | None, Id]:
         name = self._names.person(person)
-        return self._names.record(key, name), name
+        return self._task, self._source, self._names.record(key, name), name
 
 
 class Windows:
@@ -96,51 +90,42 @@ class Windows:
     def __init__(self, file: Database, task: int, source: str | None, names: Callable[[], NameKey]) -> None:
         self._file, self._task, self._source, self._names = file, task, source, names
 
-    def give_up(self, person: Key | None = None) -> int:
-        """Mark open windows (of one organisation, or all) as lost with their process, and return their number."""
-        if not _windows_exist(self._file):
-            return 0
-        name = self._stored_name(person)
-        with self._file.write() as connection:
-            return connection.execute(
-                f"UPDATE windows SET state = 'lost', lost = lost + 1 WHERE state = 'open' AND {self._where}",
-                (*self._source_values, name, name),
-            ).rowcount
-
-    def count(self, person: Key) -> int:
-        """Return how many windows an organisation has begun."""
-        return self._query("SELECT count(*)", person)[0][0] if _windows_exist(self._file) else 0
-
-    def done(self, people: Iterable[str]) -> Mapping[str, int]:
-        """Return, for each organisation with an ended window, the row after the last one."""
-        if not _windows_exist(self._file):
-            return {}
-        ended = " AND state IN ('released', 'refused', 'left out') GROUP BY person"
-        found = dict(self._query("SELECT person, max(next_row)", None, ended))
-        called = {person: self._stored_name(person) for person in people}
-        return {person: found[name] for person, name in called.items() if name in found}
-
-    def sums(self, person: Key | None = None) -> WindowCounts:
-        """Count the windows of an organisation, or all."""
-        name = self._stored_name(person)
-        return count_windows(self._file, self._where, (*self._source_values, name, name))
-
     _where = (
         "task = ? AND source = coalesce((SELECT number FROM sources WHERE digest = ?), CASE WHEN ? THEN 0 END) "
         "AND (? IS NULL OR person = ?)"
     )
 
-    @property
-    def _source_values(self) -> tuple[int, str | None, bool]:
-        return self._task, self._source, self._source is None
+    def give_up(self, person: Key | None = None) -> int:
+        """Mark open windows (of one organisation, or all) as lost with their process, and return their number."""
+        if not _windows_exist(self._file):
+            return 0
+        change = f"UPDATE windows SET state = 'lost', lost = lost + 1 WHERE state = 'open' AND {self._where}"
+        values = self._values(person)  # Reads the key, so before the transaction.
+        with self._file.write() as connection:
+            return connection.execute(change, values).rowcount
 
-    def _query(self, what: str, person: Key | None, more: str = "") -> list[Any]:
-        where = f"{what} FROM windows WHERE {self._where}{more}"
-        name = self._stored_name(person)
-        return self._file.query(where, (*self._source_values, name, name))
+    def count(self, person: Key) -> int:
+        """Return how many windows an organisation has begun."""
+        query = f"SELECT count(*) FROM windows WHERE {self._where}"
+        return int(self._file.query(query, self._values(person))[0][0]) if _windows_exist(self._file) else 0
 
-    def _stored_name(self, person: Key | None) -> Id | None:
-        return None if person is None else self._names().person(person)
+    def done(self, people: Iterable[str]) -> Mapping[str, int]:
+        """Return, for each organisation with an ended window, the row after the last one."""
+        if not _windows_exist(self._file):
+            return {}
+        query = f"""SELECT person, max(next_row) FROM windows
+                    WHERE state IN ('released', 'refused', 'left out') AND {self._where} GROUP BY person"""
+        found = dict(self._file.query(query, self._values(None)))
+        called = {person: self._names().person(person) for person in people}
+        return {person: found[name] for person, name in called.items() if name in found}
+
+    def sums(self, person: Key | None = None) -> WindowCounts:
+        """Count the windows of an organisation, or all."""
+        return count_windows(self._file, self._where, self._values(person))
+
+    def _values(self, person: Key | None) -> tuple[object, ...]:
+        name = None if person is None else self._names().person(person)
+        return self._task, self._source, self._source is None, name, name
 
 
 def _windows_exist(file: Database) -> bool:
@@ -187,12 +172,12 @@ def seal(owners: Sequence[Owner], key: NameKey) -> list[bytes]:
     """Encrypt owners, each with its own pad (BLAKE2b of a nonce under the key); without a secret, store them plain."""
     if key.secret is None:
         return [_PLAIN + json.dumps(owner).encode() for owner in owners]
-    nonces = secrets.token_bytes(_NONCE * len(owners))
-    sealed = []
-    for index, owner in enumerate(owners):
-        nonce = nonces[_NONCE * index : _NONCE * (index + 1)]
-        sealed.append(_SEALED + nonce + _under_pad(_payload(owner), nonce, key.secret))
-    return sealed
+    drawn = secrets.token_bytes(_NONCE * len(owners))
+    nonces = [drawn[start : start + _NONCE] for start in range(0, len(drawn), _NONCE)]
+    return [
+        _SEALED + nonce + _under_pad(_payload(owner), nonce, key.secret)
+        for owner, nonce in zip(owners, nonces, strict=True)
+    ]
 
 
 def unseal(sealed: bytes, key: NameKey) -> Owner:
@@ -242,11 +227,7 @@ def change_owners(connection: Connection, key: NameKey, change: Callable[[Owner]
 
 
 def ranges(numbers: Sequence[int]) -> list[tuple[int, int]]:
-    """Return ascending numbers as ranges (first, last).
-
-    >>> ranges([3, 4, 5, 9])
-    [(3, 5), (9, 9)]
-    """
+    """Return ascending numbers as ranges (first, last): 3, 4, 5, 9 as [(3, 5), (9, 9)]."""
     if type(numbers) is range and numbers.step == 1 and numbers:
         return [(numbers.start, numbers.stop - 1)]
     merged: list[tuple[int, int]] = []
@@ -280,8 +261,8 @@ CHUNK = 256  # largest number of names in one query (old versions of SQLite allo
 class Refusal:
     """A record that was not released, and why; it stays on the device.
 
-    ``scope`` is the cap that would be exceeded ("lifetime", "task" or "level"), or "withdrawn". ``needed`` and ``left``
-    are the release's cost and the cap's remainder in the cap's currency, None if unknown.
+    ``scope`` is the cap that would be exceeded ("lifetime", "task" or "level"), or "withdrawn"; ``needed`` the cost and
+    ``left`` the cap's remainder in its currency, None if unknown.
     """
 
     person: Key
@@ -308,10 +289,8 @@ class Refusal:
         return f"{cap} has {self.left} left, and this release needs {self.needed}"
 
 
-# The scope of a cap that one more release would exceed, the release's cost, and the cap's remainder.
+# `Refusal.scope`, `Refusal.needed` and `Refusal.left`.
 Lacking = tuple[str, PrivacyLoss | None, PrivacyLoss | None]
-
-
 Terms = tuple[Mapping[int, list[Promise]], dict[int, Lacking | None]]
 
 
@@ -323,8 +302,7 @@ class Common:
     """
 
     def __init__(self, prices: Prices) -> None:
-        self.prices = prices
-        self.next = 0
+        self.prices, self.next = prices, 0
         self.withdrawals = self.earlier = True
         self.recognised: set[tuple[int, int]] = set()
         """Pairs (task, source) whose people have passed `recognition.check_named`."""
@@ -351,8 +329,10 @@ class Common:
         if task.number not in self._terms:
             rows = connection.execute("SELECT * FROM promises WHERE task IN (0, ?)", (task.number,))
             caps = [Promise(*row) for row in rows]
-            applying = {level: [cap for cap in caps if cap.level in ("", level)] for level in task.levels}
-            self._terms[task.number] = {number: applying[level] for level, number in task.levels.items()}, {}
+            applying = {
+                number: [cap for cap in caps if cap.level in ("", level)] for level, number in task.levels.items()
+            }
+            self._terms[task.number] = applying, {}
         return self._terms[task.number]
 
     def forget(self) -> None:
@@ -367,8 +347,8 @@ class Common:
 class Spending:
     """Decisions of `Ledger.spending` about one block, and what will be written.
 
-    ``granted`` are the positions in the block of those who may release, ascending, and ``levels`` their levels.
-    ``known`` maps positions of records released before to their releases' numbers, ``refusals`` positions to reasons.
+    ``granted`` are ascending positions in the block, and ``levels`` their levels. ``known`` maps positions of records
+    released before to their releases' numbers, ``refusals`` positions to reasons.
     """
 
     def __init__(
@@ -385,7 +365,7 @@ class Spending:
     ) -> None:
         self._connection, self._source, self._requests = connection, source, requests
         self._names, self._sealing, self._merged = names, sealing, merged
-        self._booked, self._task, self._prices_of_levels = task, task.number, task.levels
+        self._booked, self._task = task, task.number
         self._common, self._prices = common, common.prices
         self._home = source if requests.people is None else 0
         # Without names, every row is a person, and its key is the person's name.
@@ -426,8 +406,7 @@ class Spending:
 
     def cancel(self) -> None:
         """Write neither debits nor refusals; the caller only asks whether a release would be granted."""
-        self.granted, self.levels, self._paid = [], [], []
-        self.refusals = {}
+        self.granted, self.levels, self._paid, self.refusals = [], [], [], {}
 
     def decide(self) -> None:
         """Divide the block into granted, known and refused records; each decision counts the grants before it."""
@@ -445,7 +424,9 @@ class Spending:
                 continue
             past = history.get(person)
             if keep and past:
-                number = self._same_level(past, number)
+                levels = {self._prices[one].level for one in past if self._prices[one].task == self._task}
+                if levels and self._prices[number].level not in levels:
+                    number = self._price_of(min(levels))
             if person in withdrawn:
                 self._refuse(index, number, ("withdrawn", None, None))
                 continue
@@ -473,9 +454,8 @@ class Spending:
         """Set the bytes to be sent, in the order of ``granted``.
 
         ``since`` is the end of each release's partition now: the log cannot have it before that offset. ``expires`` is
-        when to give up sending (seconds since 1970), ``day`` the recorded day. ``order``, positions in ``granted``, is
-        the order of sending. Debits keep that of ``granted``, so after the log's confirmation nothing links messages to
-        people.
+        when to give up sending (seconds since 1970), ``day`` the recorded day. ``order`` (positions in ``granted``) is
+        that of sending, not of debits, so after the log's confirmation nothing links messages to people.
         """
         if not len(messages) == len(chains) == len(since) == len(self.granted):
             raise ValueError("each granted release needs one message, one chain and one offset")
@@ -510,21 +490,17 @@ class Spending:
             numbers = self.numbers
             rows = list(zip(numbers, self.granted, self._paid, strict=True))
             owners = seal([Owner(home, people[self.granted[at]]) for at in self._order], self._sealing)
-            run(
-                "INSERT INTO outbox VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                [
-                    (number, task, *self._addresses[at], expires, self._messages[at], owner, self._paid[at])
-                    for number, at, owner in zip(numbers, self._order, owners, strict=True)
-                ],
-            )
-            run(
-                "INSERT INTO debits VALUES (?, ?, ?, ?, ?, ?)",
-                [
-                    # A record without a key is stored under its release's number.
-                    (task, source, number if keys[index] is None else keys[index], people[index], price, number)
-                    for number, index, price in rows
-                ],
-            )
+            outbox = [
+                (number, task, *self._addresses[at], expires, self._messages[at], owner, self._paid[at])
+                for number, at, owner in zip(numbers, self._order, owners, strict=True)
+            ]
+            # A record without a key is stored under its release's number.
+            debits = [
+                (task, source, number if keys[index] is None else keys[index], people[index], price, number)
+                for number, index, price in rows
+            ]
+            run("INSERT INTO outbox VALUES (?, ?, ?, ?, ?, ?, ?, ?)", outbox)
+            run("INSERT INTO debits VALUES (?, ?, ?, ?, ?, ?)", debits)
             run(
                 # An unknown day of an earlier release may have been the first.
                 "INSERT INTO spending VALUES (?, ?, ?, 1, 0, 0, ?, ?) "
@@ -607,13 +583,10 @@ class Spending:
                     continue
             scope = "lifetime" if cap.task == 0 else "level" if cap.level else "task"
             needed = None if cost is None else PrivacyLoss(cap.currency, *cost)
-            rest = None if cost is None or spent is None else _remainder(cap.currency, left)
-            return scope, needed, rest
+            if cost is None or spent is None:
+                return scope, needed, None
+            return scope, needed, PrivacyLoss(cap.currency, max(0, left[0]), max(0, left[1]))
         return None
-
-    def _same_level(self, past: Mapping[int, int], number: int) -> int:
-        levels = {self._prices[one].level for one in past if self._prices[one].task == self._task}
-        return number if not levels or self._prices[number].level in levels else self._price_of(min(levels))
 
     def _refuse(self, index: int, number: int, why: Lacking) -> None:
         level = self._prices[number].level
@@ -621,11 +594,7 @@ class Spending:
 
     def _price_of(self, level: str) -> int:
         try:
-            return self._prices_of_levels[level]
+            return self._booked.levels[level]
         except KeyError:
-            levels = ", ".join(sorted(self._prices_of_levels))
+            levels = ", ".join(sorted(self._booked.levels))
             raise UserError(f"the level {level!r} cannot be chosen here: choose one of {levels}") from None
-
-
-def _remainder(currency: Currency, left: tuple[int, int]) -> PrivacyLoss:
-    return PrivacyLoss(currency, max(0, left[0]), max(0, left[1]))

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from murk.stream.task.data.coding import EncodedBlock
     from murk.stream.task.task import Task
 
-
 NOBODY = ""  # the organisation of rows that name none
 BY_LOT = "lot"
 SELECT_CHUNK = 65_536
@@ -41,11 +40,11 @@ MOST_SHOWN: Final = 10  # largest number of values in a message
 class Block:
     """Records of a file, checked and coded.
 
-    ``rows`` are their row numbers (int64, counted from 0); ``x`` and ``y`` the coded features, the constant last, shape
-    (m, p), and coded targets, shape (m,). ``people`` names their people or organisations (None if each row is a
-    person); ``owners`` the people within organisations, if the task bounds their records. ``levels`` is None if levels
-    are drawn. ``cells`` (uint8, shape (m, columns)) tells how each raw value was coded (`Cell`), features first, then
-    the target. ``clamped``, ``missing`` and ``unreadable`` (rows coded without any value) are counts.
+    ``rows`` are row numbers, counted from 0; ``x`` coded features, the constant last, shape (m, p); ``y`` coded
+    targets, shape (m,). ``people`` are people or organisations (None if each row is a person), ``owners`` the people
+    within organisations, if the task bounds their records. ``levels`` is None if levels are drawn. ``cells``, shape
+    (m, columns), tells how each raw value was coded (`Cell`), the target last. ``clamped``, ``missing`` and
+    ``unreadable`` (rows coded without any value) are counts.
     """
 
     source: str
@@ -104,24 +103,21 @@ def declared(task: Task, column: str) -> str:
 class FileSource:
     """The people, or the organisations' records, of a file or of a table in memory.
 
-    Files are CSV (with a header) or JSON lines, either gzipped, or Parquet; see `open_records` for tables. Opening
-    reads a file once, for its digest and so that a truncated one is refused before anything is released; blocks are
-    then read and checked one by one, in bounded memory. Values outside their public bounds are clamped.
+    Opening reads a file once, for its digest and so that a truncated one is refused before anything is released; blocks
+    are then read and checked one by one, in bounded memory. Values outside their public bounds are clamped.
 
-    With real noise no value stops the reading, since observers of a log see whether releases arrive. Every value is
-    coded as on a device: missing and invalid ones (text instead of a number, NaN, an undeclared category or label)
-    become 0, whatever the task's ``missing`` rule. A row without any value is released in place of one that cannot be
-    read (wrong number of cells, not a JSON object), names nobody, or has an unknown level or a budget below the grid:
-    at the task's first level (``fallback_level``), from an account of its own. With a column of organisations such a
-    row belongs to none and is left out. In a simulation, and if ``strict``, each of these stops the reading; so do
-    missing values under ``missing: error``.
+    With real noise no value stops the reading, since observers of a log see whether releases arrive. Missing and
+    invalid values (text instead of a number, NaN, an undeclared category or label) become 0, whatever the task's
+    ``missing`` rule. A row without any value is released in place of one that cannot be read (wrong number of cells,
+    not a JSON object), names nobody, or has an unknown level or a budget below the grid: at the task's first level
+    (``fallback_level``), from an account of its own. With a column of organisations such a row belongs to none and is
+    left out. In a simulation, and if ``strict``, each of these stops the reading; so do missing values under
+    ``missing: error``.
 
-    ``digest`` is the SHA-256 of the file's bytes, or of a table's names and values; ``absent`` are columns that none of
-    the first records has, if each record has keys of its own. Raises UserError if the file cannot be read, has no rows,
-    or lacks a column, or if levels or organisations would be read from a feature or the target. Messages name file, row
-    and column, and never a value.
+    ``absent`` are columns that none of the first records has, if each record has keys of its own. Raises UserError if
+    the file cannot be read, has no rows, or lacks a column, or if levels or organisations would be read from a feature
+    or the target. Messages name file, row and column, and never a value.
 
-    >>> import tempfile
     >>> from murk.stream import Task
     >>> task = Task.parse('''
     ... name: weeks
@@ -129,27 +125,23 @@ class FileSource:
     ... target: {name: worked, kind: binary, positive: "yes"}
     ... privacy: {guarantee: {gdp: {mu: 1.0}}}
     ... ''')
-    >>> path = Path(tempfile.mkdtemp()) / "people.csv"
-    >>> _ = path.write_text("age,worked\\n25,yes\\nforty,no\\n")
-    >>> [block.x[:, 0].tolist() for block in FileSource(path, task).blocks()]
+    >>> people = [{"age": 25, "worked": "yes"}, {"age": "forty", "worked": "no"}]
+    >>> [block.x[:, 0].tolist() for block in FileSource(people, task).blocks()]
     [[-0.5, 0.0]]
 
     Parameters
     ----------
     records
-        The file's path (``.csv``, ``.jsonl`` or ``.ndjson``, gzipped or not, or ``.parquet``), or a table in memory.
+        The file's path or a table in memory; see `open_records`.
     task
         The task that declares the columns.
-    person_column
-        The column that names people; None if each row is a person of its own.
+    person_column, organisation_column
+        The column that names people (None if each row is a person), or each record's organisation, if these release.
     level
         The level of every person (one of the task's), or "lot" for one drawn uniformly.
-    level_column
-        The column that names each person's level, instead of ``level``.
-    budgets
-        Whether that column has budgets, which are rounded down to the task's grid of levels.
-    organisation_column
-        The column that names each record's organisation, if organisations release.
+    level_column, budgets
+        The column that names each person's level, instead of ``level``, and whether it has budgets, which are rounded
+        down to the task's grid of levels.
     strict
         Whether invalid values are refused; by default only if the task is simulated.
     """
@@ -220,16 +212,14 @@ class FileSource:
     def blocks(
         self, start: int = 0, size: int | Callable[[], int] = 4096, *, excluded: Collection[int] = ()
     ) -> Iterator[Block]:
-        """Yield blocks of records from the row ``start`` on, each checked and coded as a whole.
+        """Yield blocks of at most ``size`` records from the row ``start`` on, without ``excluded`` rows.
 
-        ``size`` is the largest number of records in a block, or a function that returns it. ``excluded`` rows are
-        left out. Raises UserError for an invalid record, or if the file changed since it was opened; earlier blocks are
-        valid.
+        Raises UserError for an invalid record, or if the file changed since it was opened; earlier blocks are valid.
         """
         left_out = frozenset(excluded)
-        numbered = enumerate(self._table.rows(start), start)
+        numbered: Iterator[tuple[int, Any]] = enumerate(self._table.rows(start), start)
         if left_out:
-            numbered = ((row, record) for row, record in numbered if row not in left_out)  # type: ignore[assignment]
+            numbered = ((row, record) for row, record in numbered if row not in left_out)
         rows = start
         while True:
             pairs = list(islice(numbered, max(1, size() if callable(size) else size)))
@@ -300,18 +290,16 @@ class FileSource:
             None if name is None else self._names(columns[name], name, rows, unreadable)
             for name in (self._name_column, self._owner_column)
         )
-        levels: Sequence[str] | None
+        levels = None if self.level == BY_LOT else [self.level] * len(rows)
         if self.level_column is not None:
-            known = frozenset(unreadable)
-            levels = self._levels(columns[self.level_column], rows, unreadable)
+            levels, poor = self._levels(columns[self.level_column], rows)
             if self._budgets and people is not None:
                 # Whoever spends less than the grid's lowest pays for no release, not even one without their values.
                 people = [
-                    self._nobody(rows[index]) if index in unreadable - known else name
+                    self._nobody(rows[index]) if index in poor - unreadable else name
                     for index, name in enumerate(people)
                 ]
-        else:
-            levels = None if self.level == BY_LOT else [self.level] * len(rows)
+            unreadable |= poor
         if unreadable:
             # Their owner or level is unknown, so none of their values may be released.
             columns = {
@@ -386,36 +374,30 @@ class FileSource:
                     raise UserError(f"{self._location(row, name)}: {error}") from None
                 unreadable.add(index)
                 # A record without any value needs nobody's budget, and is released like all others.
-                nobody = name == self.organisation_column
-                names.append(NOBODY if nobody else self._nobody(row))
+                names.append(NOBODY if name == self.organisation_column else self._nobody(row))
         return names
 
     def _nobody(self, row: int) -> str:
         """Return the account of a row whose person is unknown or does not take part."""
         return f"row {row + 1} of {self.digest[:16]}"
 
-    def _levels(self, column: Sequence[Any], rows: Sequence[int], unreadable: set[int]) -> list[str]:
-        """Return the rows' levels, adding the indices of rows with an unknown one to ``unreadable``."""
-        checked = []
-        for index, (row, value) in enumerate(zip(rows, column, strict=True)):
-            level = self._level(value)
-            if level is None and self.strict:
-                privacy = self.task.privacy
-                wanted, remedy = f"a level of the task {self.task.name!r}", f"Its levels are {privacy.choices}"
-                if privacy.grid is not None and self._budgets:
-                    wanted = f"a budget of at least {privacy.parameter} = {privacy.grid.low:g}, the grid's lowest"
-                    remedy = "Leave out people who spend less"
-                raise UserError(f"{self._location(row, self.level_column or '')}: not {wanted}. {remedy}")
-            if level is None:
-                unreadable.add(index)
-            checked.append(self.fallback_level if level is None else level)
-        return checked
+    def _levels(self, column: Sequence[Any], rows: Sequence[int]) -> tuple[list[str], set[int]]:
+        """Return the rows' levels, and the indices of rows without a known one."""
+        levels = [self._level(value) for value in column]
+        unknown = {index for index, level in enumerate(levels) if level is None}
+        if unknown and self.strict:
+            privacy = self.task.privacy
+            wanted, remedy = f"a level of the task {self.task.name!r}", f"Its levels are {privacy.choices}"
+            if privacy.grid is not None and self._budgets:
+                wanted = f"a budget of at least {privacy.parameter} = {privacy.grid.low:g}, the grid's lowest"
+                remedy = "Leave out people who spend less"
+            raise UserError(f"{self._location(rows[min(unknown)], self.level_column or '')}: not {wanted}. {remedy}")
+        return [self.fallback_level if level is None else level for level in levels], unknown
 
     def allow(self, levels: Sequence[str]) -> None:
-        """Restrict the levels to those that a policy allows, in the task's order.
+        """Restrict the levels to those that a policy allows, in the task's order; budgets are rounded down to them.
 
-        Budgets are rounded down to them. An unreadable row is released at the lowest budget or, if levels are named, at
-        the first level: at a level that other people have.
+        An unreadable row is released at the lowest budget or the first level, which other people have, too.
         """
         grid = [level for level in levels if level != DEFAULT_LEVEL] if self._budgets else []
         if self._budgets and not grid:

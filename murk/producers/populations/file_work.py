@@ -1,8 +1,7 @@
 """Base class for populations: begin or continue with a log, a ledger and a file, and release block by block.
 
-Surveys report what is wrong with the file's values and labels. A refusal would depend on records, and observers of a
-log see whether releases arrive. So only a simulation and an explicit check refuse such a file; with real noise, its
-holder is informed.
+Surveys report what is wrong with the file's values and labels. Observers of a log see whether releases arrive, so only
+a simulation and an explicit check refuse such a file; with real noise, its holder is informed.
 """
 
 from __future__ import annotations
@@ -15,25 +14,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from murk.errors import UserError
 from murk.learners.results.diagnosis import MATTERS, coded_as, kept_share
 from murk.privacy.noise import NoiseSource, SecureNoise, SimulatedNoise
 from murk.producers.ledger.ledger import Ledger
+from murk.producers.populations import ledger_places as places
 from murk.producers.populations.file_source import MOST_SHOWN, Block, FileSource
-from murk.producers.populations.ledger_places import (
-    RunConfig,
-    begun_with,
-    check_kind,
-    check_recognised,
-    compare,
-    differs,
-    hold,
-    in_file,
-    note,
-    register,
-)
 from murk.producers.populations.public_sample import OverlapError, check_apart, check_carried, public_covariates
 from murk.producers.populations.records.records import Records
 from murk.producers.producer import Policy
@@ -45,24 +32,20 @@ from murk.stream.task.task import Disclosure, Task, check_task_change
 
 if TYPE_CHECKING:
     from murk.learners.problem import Problem
-    from murk.producers.populations.file_source import Block, FileSource
-    from murk.stream.task.data.coding import Coding
-    from murk.stream.task.task import Task
 
 
 class ConstantSurvey:
     """Finds columns of a simulation's source that have one value in all rows, or none."""
 
     def __init__(self, source: FileSource) -> None:
-        self._source = source
+        self._source, self._rows = source, 0
         coding = source.task.coding
-        self._groups = _groups(coding)
-        size = len(self._groups)
-        self._low = [np.full(len(group), np.inf) for group in self._groups] + [np.array([np.inf])]
+        sizes = [len(coding.names_of(index)) for index in range(len(coding.columns))]
+        self._groups = [np.arange(end - size, end) for size, end in zip(sizes, np.cumsum(sizes), strict=True)]
+        self._low = [np.full(size, np.inf) for size in (*sizes, 1)]
         self._high = [-low for low in self._low]
-        self._seen = [False] * (size + 1)
-        self._rows = 0
-        self._sums = np.zeros((size + 1, 3))
+        # Of each column the number of values, and the sums of their first codes and of its squares.
+        self._sums = np.zeros((len(sizes) + 1, 3))
 
     def add(self, block: Block) -> None:
         """Add a block of a simulation."""
@@ -73,21 +56,18 @@ class ConstantSurvey:
         for position, column in enumerate(values):
             there = column[block.cells[:, position] < Cell.MISSING]
             self._sums[position] += np.array([len(there), there[:, 0].sum(), (there[:, 0] ** 2).sum()])
-            if len(there):
-                self._seen[position] = True
-                self._low[position] = np.minimum(self._low[position], there.min(axis=0))
-                self._high[position] = np.maximum(self._high[position], there.max(axis=0))
+            self._low[position] = np.minimum(self._low[position], there.min(axis=0, initial=np.inf))
+            self._high[position] = np.maximum(self._high[position], there.max(axis=0, initial=-np.inf))
 
     def warnings(self) -> list[str]:
         """Return warnings about empty and constant columns, and about missing values."""
-        source = self._source
-        task = source.task
+        task = self._source.task
         if not task.simulated:
             return []
         found = []
         for position, name in enumerate((*task.coding.columns, task.coding.target)):
-            where = f"the column {name!r} of {source.records}"
-            if not self._seen[position]:
+            where = f"the column {name!r} of {self._source.records}"
+            if not self._sums[position][0]:
                 found.append(f"{where} is empty in every row, so nothing is learned about it {_SEEN}")
             elif np.array_equal(self._low[position], self._high[position]):
                 found.append(
@@ -125,12 +105,11 @@ def constant_in_public(task: Task) -> list[str]:
     if task.covariates is None:
         return []
     points = task.covariates.points
-    same = (points == points[:1]).all(axis=0)[:-1].tolist()
+    same = np.flatnonzero((points == points[:1]).all(axis=0)[:-1])
     return [
-        f"{name!r} has the same value in all public rows, or only values beyond the same bound, so they do not show "
-        "how it varies with other features"
-        for name, constant in zip(task.coding.names, same, strict=False)
-        if constant
+        f"{task.coding.names[index]!r} has the same value in all public rows, or only values beyond the same bound, so "
+        "they do not show how it varies with other features"
+        for index in same
     ]
 
 
@@ -140,15 +119,6 @@ def check_public(task: Task, problem: Problem) -> None:
         problem.engine()
     except UserError as error:
         raise UserError("; ".join([*constant_in_public(task), str(error)])) from None
-
-
-def _groups(coding: Coding) -> list[NDArray[np.intp]]:
-    found, start = [], 0
-    for index in range(len(coding.columns)):
-        size = len(coding.names_of(index))
-        found.append(np.arange(start, start + size))
-        start += size
-    return found
 
 
 class CodedSurvey:
@@ -176,11 +146,11 @@ class CodedSurvey:
             for name in source.absent
         ]
         parts = []
-        for cell in list(Cell)[1:]:
+        for cell, words in _CELL_WORDS.items():
             counts = zip(names, self._counts[cell].tolist(), strict=True)
             columns = [f"{count:,} of {name!r}" for name, count in counts if count]
             if columns:
-                parts.append(f"{_CELL_WORDS[cell]}: {', '.join(columns)}")
+                parts.append(f"{words}: {', '.join(columns)}")
         if self._unreadable:
             rows = "rows that cannot be read, name nobody, or have no level of the task or a budget below its grid"
             parts.append(f"{rows}: {self._unreadable:,}")
@@ -225,28 +195,25 @@ class LabelSurvey:
         target = task.target
         if target.kind == "real" or len(self._codes) > 1:
             return ""
-        if not isinstance(target, BinaryTarget):
-            what = "has one class in all rows" if self._codes else "has a declared class in no row"
-            remedy = "Spell classes as the file does"
-        else:
+        if isinstance(target, BinaryTarget):
             where = "all rows with a value" if self._codes == {1.0} else "no row"
-            what = f"has the positive value {shown(target.positive)} in {where}"
-            remedy = "Spell positive as the file does"
+            what, key = f"has the positive value {shown(target.positive)} in {where}", "positive"
+        else:
+            what, key = "has one class in all rows" if self._codes else "has a declared class in no row", "classes"
         there = ""
         if task.simulated:
             counts = source.labels().most_common(MOST_SHOWN)
             there = f" It has {', '.join(f'{shown(value)} in {count:,}' for value, count in counts)}." if counts else ""
         return (
             f"{source.records}: the column {target.name!r} {what}, so nothing could be learned.{there} "
-            f"{remedy}, or name another target"
+            f"Spell {key} as the file does, or name another target"
         )
 
 
 def undeclared(source: FileSource) -> dict[str, int] | None:
-    """Return how many rows have undeclared labels, and how many different ones there are.
+    """Return how many rows have undeclared labels (of a binary target without ``negative``), and how many labels.
 
-    A binary target without ``negative`` counts every value but ``positive`` as the other one. Return None if labels are
-    declared, and for real releases, since the result depends on values.
+    None if labels are declared, and for real releases, since the result depends on values.
     """
     target = source.task.target
     if not source.task.simulated or not isinstance(target, BinaryTarget) or target.negative is not None:
@@ -263,9 +230,9 @@ Agree = Callable[[Disclosure], None]
 class PopulationConfig:
     """Configuration of a population.
 
-    ``source`` is the path of the people's file, or the result of `open_records`. ``person`` is the column that names
-    them (None if each row is a person). ``level`` is a level of the task, ``"lot"``, ``"column:NAME"`` or, on a grid of
-    levels, ``"budget:NAME"``. Without a ``seed``, noise is real.
+    ``source`` is a path, or the result of `open_records`; ``person`` the column that names people (None if each row is
+    one); ``level`` a level of the task, ``"lot"``, ``"column:NAME"`` or, on a grid of levels, ``"budget:NAME"``.
+    Without a ``seed``, noise is real.
     """
 
     source: str | Path | Records
@@ -280,34 +247,23 @@ class PopulationConfig:
 
     def open(self, task: Task, *, strict: bool | None = None) -> FileSource:
         """Open the file for a task (see `FileSource`); raise `UserError` for settings that do not fit a sketch task."""
-        if task.of_organisations:
-            self._check_organisations(task)
-            column = task.block.organisation
-            return FileSource(self.source, task, level=self.level, organisation_column=column, strict=strict)
+        opened = partial(FileSource, self.source, task, strict=strict)
         kind, colon, column = self.level.partition(":")
-        if colon and kind in ("column", "budget"):
-            return FileSource(
-                self.source,
-                task,
-                person_column=self.person,
-                level_column=column,
-                budgets=kind == "budget",
-                strict=strict,
-            )
-        return FileSource(self.source, task, person_column=self.person, level=self.level, strict=strict)
-
-    def _check_organisations(self, task: Task) -> None:
+        if not task.of_organisations:
+            if colon and kind in ("column", "budget"):
+                return opened(person_column=self.person, level_column=column, budgets=kind == "budget")
+            return opened(person_column=self.person, level=self.level)
         if self.person is not None:
             raise UserError(
                 f"--person {self.person}: in the task {task.name!r} (protocol: sketch) organisations release, not "
                 "people. Leave it out; name a column of organisations with sketch.organisation"
             )
-        levels = task.privacy.levels
-        if self.level not in levels:
+        if self.level not in task.privacy.levels:
             raise UserError(
                 f"--level {self.level}: all organisations of a task release at one of its levels "
                 f"(protocol: sketch). Choose one of {task.privacy.choices}"
             )
+        return opened(level=self.level, organisation_column=task.block.organisation)
 
 
 @dataclass(frozen=True)
@@ -322,29 +278,28 @@ class Step:
 def open_accounts(log: Log, path: str | Path, *, simulated: bool | None = None) -> Ledger:
     """Open the ledger of the people who release to a log; make a new one only if nothing was released to the log.
 
-    Raises UserError if it is missing or not the one with which the log was started, or if ``simulated`` is given and
-    the log's releases are of the other kind.
+    Raises UserError if it is missing or not the one with which the log was started, or if the log's releases are of the
+    other kind than ``simulated``.
     """
     document = log.document()
     if simulated is not None and document is not None:
-        check_kind(log, Task.from_document(document, f"the task on {log.url}"), simulated)
-    known = begun_with(log, path)
-    begun = known is not None or (in_file(log) is not None and document is not None and any(log.ends()))
+        places.check_kind(log, Task.from_document(document, f"the task on {log.url}"), simulated)
+    known = places.begun_with(log, path)
+    begun = known is not None or (places.in_file(log) is not None and document is not None and any(log.ends()))
     return Ledger(path, identity=known, create=not begun)
 
 
 class FilePopulation(ABC):
     """Base class for the people or organisations of a file, who release to a log block by block.
 
-    Until `close`, it locks a log in a file, so that no other process releases there. ``task`` is as its author wrote
-    it; the attribute is the log's resolved task. The caller sets the devices' ``policy`` on their behalf. ``agree`` is
-    called with what would become public with a new task, before anything is written; it raises to refuse consent.
+    Until `close`, it locks a log in a file, so that no other process releases there. The attribute ``task`` is the
+    log's resolved task. The caller sets the devices' ``policy`` on their behalf. ``agree`` is called with what would
+    become public with a new task, before anything is written; it raises to refuse consent.
 
-    ``next_row`` is the first row not worked on. ``warnings`` are sentences about other ledgers of these people, and
-    about constant columns of simulations and public covariates. ``findings``, with real noise, are about the records:
-    missing or invalid values, a single label, people in a public sample. They decide nothing and are for the file's
-    holder. Raises UserError if the log carries another task; if the file, seed, naming of people or ledger are not
-    those with which the log was started; or if another process releases to the log.
+    ``next_row`` is the first row not worked on. ``warnings`` are about other ledgers of these people, and about
+    constant columns of simulations and public covariates; ``findings``, with real noise, about the records. These
+    decide nothing and are for the file's holder. Raises UserError if the log carries another task; if the file, seed,
+    naming of people or ledger are not those with which the log was started; or if another process releases to the log.
     """
 
     problem: Problem
@@ -366,7 +321,7 @@ class FilePopulation(ABC):
     ) -> None:
         self.log, self.ledger, self.crowd = log, ledger, crowd
         self._block, self._policy, self._agree = block, policy or Policy(), agree
-        self.close = hold(log, self, ledger.path, task.name)
+        self.close = places.hold(log, self, ledger.path, task.name)
         try:
             self._open(task)
         except BaseException:
@@ -375,14 +330,21 @@ class FilePopulation(ABC):
             raise
 
     @property
-    @abstractmethod
     def releases(self) -> int:
         """Releases so far, including those of earlier processes."""
+        return self._totals()[0]
 
     @property
-    @abstractmethod
     def refused(self) -> int:
         """Releases refused so far for lack of budget."""
+        return self._totals()[1]
+
+    @abstractmethod
+    def _totals(self) -> tuple[int, int]:
+        """Return the numbers of releases and refusals so far."""
+
+    def _step(self) -> Step:
+        return Step(self.next_row, *self._totals())
 
     @abstractmethod
     def steps(self) -> Iterator[Step]:
@@ -399,7 +361,7 @@ class FilePopulation(ABC):
 
     @abstractmethod
     def figures(self) -> dict[str, Any]:
-        """Return figures about the work so far, by their names in the command line's ``--json``."""
+        """Return figures about the work so far, by their names in ``--json``."""
 
     @abstractmethod
     def _find_problem(self, task: Task) -> Problem:
@@ -460,7 +422,7 @@ class FilePopulation(ABC):
         if not self.task.simulated:
             left = self.ledger.names.left()
             caution = (f"the ledger {self.ledger.path}, of an earlier version of Murk: {left}",) if left else ()
-            self.warnings += (*register(self.source, self.ledger), *caution)
+            self.warnings += (*places.register(self.source, self.ledger), *caution)
         self.warnings += tuple(constant_in_public(self.task))
 
     def _begin(self, task: Task) -> None:
@@ -490,7 +452,7 @@ class FilePopulation(ABC):
         self.ledger.bind(self.log.identity, task.hash, name=task.name, simulated=task.simulated)
         self.ledger.book(task.hash, [])
         self.ledger.begin_run(task.hash, self.source.digest, people=self.source.people, excluded=set_aside)
-        note(self.log, self._config(), self.ledger.path)
+        places.note(self.log, self._config(), self.ledger.path)
         self.log.register_task(task.document())
 
     def _check_agreed(self, task: Task, disclosure: Disclosure) -> None:
@@ -526,26 +488,26 @@ class FilePopulation(ABC):
         return self.source.select(count, self.crowd.noise, excluded=gone)
 
     def _resume(self, task: Task, carried: Task) -> None:
-        check_kind(self.log, carried, task.simulated)
+        places.check_kind(self.log, carried, task.simulated)
         task = task.with_defaults_of(carried)
         # The author's file lacks the covariates; everything else must be the same.
         check_task_change(self.log.url, carried.without_public().document(), task.document())
         self.task = task if carried.covariates is None else task.with_public(*carried.covariates)
         self.problem = self._find_problem(self.task)
-        compare(self.log, self._config(), self.ledger.path)
+        places.compare(self.log, self._config(), self.ledger.path)
         # Several machines may serve one log, each with its own people. A log in a file that was released to, and a task
         # with rows set aside, belong to one file and ledger: with others people would release again.
         set_aside = self.task.public is not None and self.task.public.set_aside is not None
-        begun = begun_with(self.log, self.ledger.path)
-        taken = set_aside or (in_file(self.log) is not None and (begun is not None or any(self.log.ends())))
+        begun = places.begun_with(self.log, self.ledger.path)
+        taken = set_aside or (places.in_file(self.log) is not None and (begun is not None or any(self.log.ends())))
         new = self.ledger.run(self.task.hash, self.source.digest) is None
         if new or (self._policy.lifetime is not None and not self.ledger.promises()):
             self._check_recognised(task)
         if taken and new:
             if begun is not None:
-                raise differs(self.log, "another file", "--source", seed=self.crowd.seed)
+                raise places.differs(self.log, "another file", "--source", seed=self.crowd.seed)
             other = f"another file than {self.source.records}, or another ledger than {self.ledger.path}"
-            raise differs(self.log, other, "--source and --ledger", seed=self.crowd.seed)
+            raise places.differs(self.log, other, "--source and --ledger", seed=self.crowd.seed)
         if new and self.task.covariates is not None:
             # The task may have been announced without these people's file.
             path = self.task.public_path
@@ -557,16 +519,16 @@ class FilePopulation(ABC):
         if new:
             self._check_labels()
         if begun is None:
-            note(self.log, self._config(), self.ledger.path)
+            places.note(self.log, self._config(), self.ledger.path)
         self.log.register_task(self.task.document())
 
     def _check_recognised(self, task: Task) -> None:
         if not task.simulated:
             capped = self._policy.lifetime is not None
-            self.warnings += check_recognised(self.source, self.ledger, capped=capped)
+            self.warnings += places.check_recognised(self.source, self.ledger, capped=capped)
 
-    def _config(self) -> RunConfig:
-        return RunConfig(self.crowd.person, self.crowd.level, self.crowd.seed, self.ledger.identity)
+    def _config(self) -> places.RunConfig:
+        return places.RunConfig(self.crowd.person, self.crowd.level, self.crowd.seed, self.ledger.identity)
 
 
 def check_records(task: Task, crowd: PopulationConfig) -> int:
@@ -574,8 +536,7 @@ def check_records(task: Task, crowd: PopulationConfig) -> int:
 
     Neither log nor ledger is opened, so only the caller sees whether the file is refused. Raises UserError for an
     undeclared, non-numeric or missing value (under ``missing: error``), an unreadable row, a row that names nobody or
-    no level, labels that are all the same, and people in the task's file of public covariates. Messages name file, row
-    and column, and never a value.
+    no level, labels that are all the same, and people in the file of public covariates. Messages never show a value.
     """
     source = crowd.open(task.with_simulated(crowd.seed is not None), strict=True)
     labels, rows = LabelSurvey(source), 0

@@ -1,13 +1,11 @@
 """The path of a ledger, the settings with which a population's work on a log was started, and its lock.
 
-The people of a file have one ledger for all tasks. It lies beside its file. The ledgers in which the file's people have
-accounts are listed beside it (``FILE.ledgers.json``), or found by the file's digest. A copy elsewhere, or another file
-of the same people, cannot be detected. Records in memory have no default. Simulations spend no budget: each task has
-its own ledger, which is not listed.
+The people of a file have one ledger for all tasks, beside the file. Ledgers in which they have accounts are listed
+there, too (``FILE.ledgers.json``), or found by the file's digest. A copy elsewhere, or another file of the same people,
+cannot be detected. Simulations spend no budget: each task has its own ledger, which is not listed.
 
-The settings of a run are stored in a small file beside its log, which also locks the work. For a log on a cluster the
-file lies beside the ledger; it distinguishes a lost ledger from a new one. It names the log's identity: the
-file of a deleted log does not count for a new log at the same path.
+The settings of a run are stored, with the log's identity, in a small file beside its log, which also locks the work; of
+a log on a cluster, beside the ledger, where it distinguishes a lost ledger from a new one.
 """
 
 from __future__ import annotations
@@ -20,7 +18,7 @@ import os
 import sqlite3
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -39,7 +37,6 @@ from murk.stream.task.task import Task
 if TYPE_CHECKING:
     from murk.producers.ledger.ledger import Ledger
     from murk.producers.populations.file_source import FileSource
-
 
 SUFFIX = ".run.json"
 
@@ -119,8 +116,8 @@ def check_kind(log: Log, carried: Task, simulated: bool) -> None:
 def hold(log: Log, owner: object, ledger: str | Path, task: str) -> Callable[[], object]:
     """Lock a log against other releasing processes until ``owner`` is deleted or the result is called.
 
-    On a cluster's log this excludes only processes with the same ledger and a task of the same name. Raises UserError
-    if another process holds the lock.
+    On a cluster this excludes only processes with the same ledger and a task of the same name. Raises UserError if
+    another process holds the lock.
     """
     path = Path(f"{ledger}.{task}.lock") if in_file(log) is None else beside(log, ".lock", ledger)
     if path is None:
@@ -145,8 +142,7 @@ def in_file(log: Log) -> Path | None:
 
 def beside(log: Log, suffix: str, ledger: str | Path) -> Path | None:
     """Return the path of a small file that belongs to a log; None before the log's streams exist."""
-    path = in_file(log)
-    if path is not None:
+    if (path := in_file(log)) is not None:
         return Path(f"{path}{suffix}")
     try:
         return Path(f"{ledger}.{log.identity[:13]}{suffix}")
@@ -191,9 +187,9 @@ class _Contents:
 def default_ledger(source: str | Path | Records, task: str, *, simulated: bool) -> Path:
     """Return the path of the ledger of a file's people if none was named.
 
-    That is the one of earlier versions (``TASK.ledger.db``) if it exists; else the one in which the file's people have
-    accounts; else a new one beside the file. Raises UserError if the records are in memory, the file cannot be read,
-    its people have accounts in several ledgers or in a missing one, or the folder of a new one cannot be written.
+    That is ``TASK.ledger.db``, as in earlier versions, if it exists; else the one in which these people have accounts;
+    else a new one beside the file. Raises UserError if the records are in memory, the file cannot be read, its people
+    have accounts in several ledgers or in a missing one, or the folder of a new one cannot be written.
     """
     before = Path(f"{task}{LEDGER}")
     if simulated:
@@ -209,12 +205,19 @@ def default_ledger(source: str | Path | Records, task: str, *, simulated: bool) 
     source = records.path
     readable(source)
     seen = _inspect(before)
-    # This includes a lost or damaged ledger: opening it fails, whereas a new one would let everyone spend again.
-    if _has_remains(before) if seen is None else seen.tasks:
+    if seen is None:
+        # Opening a lost or damaged ledger fails, whereas a new one would let everyone spend again.
+        parts = [before, Path(f"{before}-wal"), Path(f"{before}-shm")]
+        notes = before.parent.glob(f"{glob.escape(before.name)}.*{SUFFIX}")
+        if any(part.exists() for part in (*parts, *notes)):
+            return before
+    elif seen.tasks:
         return before
-    folder = source.resolve().parent
-    beside = folder / f"{_stem(source)}{LEDGER}"
-    noted = [_resolve(source, one) for one in _listed(source)]
+    folder, stem = source.resolve().parent, Path(source.name)
+    while stem.suffix in _SUFFIXES:
+        stem = stem.with_suffix("")
+    beside = folder / f"{stem}{LEDGER}"
+    noted = [folder / one.path for one in _listed(source)]
     if not noted and not beside.exists():
         digest = survey(source).digest
         _check_undamaged(folder, Path.cwd())
@@ -242,10 +245,9 @@ def default_ledger(source: str | Path | Records, task: str, *, simulated: bool) 
 
 
 def check_recognised(source: FileSource, ledger: Ledger, *, capped: bool) -> tuple[str, ...]:
-    """Raise a UserError if people could spend a cap over all tasks twice; without a cap return a warning.
+    """Raise a UserError if people could spend a cap over all tasks (``capped``) twice; without one return a warning.
 
-    People named by rows are not recognised once the records are changed, sorted, converted or copied to a frame. From
-    ``source``, people first release to a real task; ``capped`` tells whether the caller wants a cap over all tasks.
+    From ``source``, people first release to a real task.
     """
     before = ledger.strangers(source.digest, source.people)
     if not before:
@@ -265,33 +267,28 @@ def check_recognised(source: FileSource, ledger: Ledger, *, capped: bool) -> tup
 
 def register(source: FileSource, ledger: Ledger) -> tuple[str, ...]:
     """Add a ledger to a file's list, and return a warning for each other ledger in which its people have accounts."""
-    with _locked_folder(source.path):
-        path = source.path
-        folder = [] if path is None else [path.resolve().parent]
-        noted = list(_listed(path))
-        others = {one.identity: _relative_to_cwd(_resolve(path, one)) for one in noted if path is not None}
-        for found, seen in _ledgers_in(*folder, Path.cwd(), ledger.path.resolve().parent):
+    path, own = source.path, ledger.path.resolve()
+    with nullcontext() if path is None else _locked(path.resolve().parent):
+        folders = [Path.cwd(), own.parent]
+        noted = {} if path is None else {one.identity: one for one in _listed(path)}
+        others = {}
+        if path is not None:
+            folders.append(path.resolve().parent)
+            others = {identity: folders[-1] / one.path for identity, one in noted.items()}
+        for found, seen in _ledgers_in(*folders):
             if seen.knows(source.digest):
-                others.setdefault(seen.identity, _relative_to_cwd(found))
+                others.setdefault(seen.identity, found)
         others.pop(ledger.identity, None)
-        warnings = [
-            f"the people of {source.records} have accounts in another ledger, too ({other}): "
-            f"{ledger.path} does not count what they spent there, so they may spend it again. To count it, give "
-            f"--ledger {other}"
-            for other in others.values()
-        ]
-        if path is None:
-            return tuple(warnings)
-        mine = Noted(_relative(path, ledger.path), ledger.identity)
-        _write_list(path, list({**{one.identity: one for one in noted}, mine.identity: mine}.values()))
-        return tuple(warnings)
-
-
-def _stem(source: Path) -> str:
-    path = Path(source.name)
-    while path.suffix in _SUFFIXES:
-        path = path.with_suffix("")
-    return path.name
+        if path is not None:
+            # A path in the file's folder is relative to it.
+            mine = own.name if own.parent == folders[-1] else str(own)
+            _write_list(path, {**noted, ledger.identity: Noted(mine, ledger.identity)}.values())
+    return tuple(
+        f"the people of {source.records} have accounts in another ledger, too ({other}): "
+        f"{ledger.path} does not count what they spent there, so they may spend it again. To count it, give "
+        f"--ledger {other}"
+        for other in map(_relative_to_cwd, others.values())
+    )
 
 
 def _list_path(source: Path) -> Path:
@@ -299,9 +296,7 @@ def _list_path(source: Path) -> Path:
     return real.with_name(real.name + NOTE)
 
 
-def _listed(source: Path | None) -> Sequence[Noted]:
-    if source is None:
-        return []
+def _listed(source: Path) -> Sequence[Noted]:
     note = _list_path(source)
     try:
         return [Noted(one["path"], one["identity"]) for one in json.loads(note.read_text())["ledgers"]]
@@ -314,23 +309,20 @@ def _listed(source: Path | None) -> Sequence[Noted]:
 
 
 @contextmanager
-def _locked_folder(source: Path | None) -> Iterator[None]:
+def _locked(folder: Path) -> Iterator[None]:
     """Lock a file's folder; the list of ledgers cannot be locked, since each write replaces it."""
-    if source is None:
-        yield
-        return
-    folder = os.open(source.resolve().parent, os.O_RDONLY)
+    handle = os.open(folder, os.O_RDONLY)
     try:
         try:
-            fcntl.flock(folder, fcntl.LOCK_EX)
+            fcntl.flock(handle, fcntl.LOCK_EX)
         except OSError as error:
-            _log.info("%s cannot be locked (%s): run one command at a time", source.resolve().parent, error.strerror)
+            _log.info("%s cannot be locked (%s): run one command at a time", folder, error.strerror)
         yield
     finally:
-        os.close(folder)
+        os.close(handle)
 
 
-def _write_list(source: Path, noted: Sequence[Noted]) -> None:
+def _write_list(source: Path, noted: Iterable[Noted]) -> None:
     note, text = _list_path(source), json.dumps({"ledgers": [asdict(one) for one in noted]}, indent=2) + "\n"
     # A list of an earlier version also has a digest of the file, from which an unknown record could be guessed.
     if note.exists() and note.read_text() == text:
@@ -340,35 +332,22 @@ def _write_list(source: Path, noted: Sequence[Noted]) -> None:
         write_durably(note, text)
 
 
-def _resolve(source: Path, noted: Noted) -> Path:
-    return source.resolve().parent / noted.path
-
-
-def _relative(source: Path, ledger: Path) -> str:
-    folder, path = source.resolve().parent, ledger.resolve()
-    return path.name if path.parent == folder else str(path)
-
-
 def _relative_to_cwd(path: Path) -> Path:
     here = Path.cwd()
     return path.relative_to(here) if path.is_relative_to(here) else path
 
 
-def _ledgers_in(*folders: Path) -> Iterable[tuple[Path, _Contents]]:
-    for path in sorted({path.resolve() for folder in folders for path in folder.glob(f"*{LEDGER}")}):
-        seen = _inspect(path)
-        if seen is not None:
-            yield path, seen
+def _candidates(*folders: Path) -> list[Path]:
+    return sorted({path.resolve() for folder in folders for path in folder.glob(f"*{LEDGER}")})
 
 
-def _has_remains(path: Path) -> bool:
-    parts = (path, *(Path(f"{path}{suffix}") for suffix in ("-wal", "-shm")))
-    return any(part.exists() for part in parts) or any(path.parent.glob(f"{glob.escape(path.name)}.*{SUFFIX}"))
+def _ledgers_in(*folders: Path) -> list[tuple[Path, _Contents]]:
+    return [(path, seen) for path in _candidates(*folders) if (seen := _inspect(path)) is not None]
 
 
 def _check_undamaged(*folders: Path) -> None:
     """Refuse a damaged ledger in a folder that is searched for a file's people, since it may be theirs."""
-    for path in {path.resolve() for folder in folders for path in folder.glob(f"*{LEDGER}")}:
+    for path in _candidates(*folders):
         try:
             seen = _read_contents(path)
             damaged = path.stat().st_size == 0 or (seen is not None and bool(seen.digests) and seen.key is None)

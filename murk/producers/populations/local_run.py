@@ -1,7 +1,4 @@
-"""A population, a log and its learners in one process, as ``murk run`` and `murk.run` use them.
-
-Devices are simulated; log and accounts are real: an interrupted run continues with no double debit and no loss.
-"""
+"""A population, a log and its learners in one process; an interrupted run continues with no double debit or loss."""
 
 from __future__ import annotations
 
@@ -35,10 +32,9 @@ if TYPE_CHECKING:
 
 
 class LocalRun:
-    """A population and its learners in one process, taking turns.
+    """A population and its learners in one process, taking turns: a block is released, then every chain learns it.
 
-    A block's gradients are computed at the newest iterates; then every chain learns it. Organisations add the block to
-    their open windows. Use as a context manager: it locks the log against other runs.
+    Use as a context manager: it locks the log against other runs.
     """
 
     def __init__(
@@ -86,15 +82,13 @@ class LocalRun:
 
     def learn(self) -> None:
         """Learn everything that is on the log."""
-        if self.shuffler is not None:
-            self._shuffle(self.shuffler)
+        self._shuffle()
         # The first chain last: models that it makes for all chains then use all releases.
         for worker in reversed(self.workers):
             while worker.step().read:
                 pass
-        if self.shuffler is not None:
-            # The next people answer at the model that follows from the newest crowd.
-            self._shuffle(self.shuffler)
+        # The next people answer at the model that follows from the newest crowd.
+        self._shuffle()
 
     def estimate(self) -> Estimate:
         """Return the estimate of all chains together."""
@@ -108,8 +102,8 @@ class LocalRun:
         place = Store(store.partition(":///")[2])
         return self._stack.enter_context(Shuffler(intake, self.log, self.task, self.problem, place))
 
-    def _shuffle(self, shuffler: Shuffler) -> None:
-        while not shuffler.step().idle:
+    def _shuffle(self) -> None:
+        while self.shuffler is not None and not self.shuffler.step().idle:
             pass
 
     def __enter__(self) -> Self:
@@ -145,14 +139,11 @@ def run(
 ) -> Result:
     """Learn a task from people's records: devices, log and learner in one process, as ``murk run`` does.
 
-    Every record is randomized on its person's simulated device, paid for from their account, sent through the log and
-    learned exactly once. With real noise, an interrupted run continues when it is called again. Raises UserError if the
-    task, the source or a setting is invalid or differs from those of the interrupted run, or if features would become
-    public without consent.
+    Every record is randomized, paid for from its person's account, sent through the log and learned exactly once. With
+    real noise, an interrupted run continues when it is called again. Raises UserError if the task, the source or a
+    setting is invalid or differs from those of the interrupted run, or if features would become public without consent.
 
-    >>> import tempfile
-    >>> people = Path(tempfile.mkdtemp()) / "people.csv"
-    >>> _ = people.write_text("age,worked\\n" + "30,yes\\n20,no\\n" * 50)
+    >>> people = [{"age": 30, "worked": "yes"}, {"age": 20, "worked": "no"}] * 50
     >>> task = Task.parse('''
     ... name: weeks
     ... features: [{name: age, low: 20, high: 40}]
@@ -164,11 +155,9 @@ def run(
 
     Parameters
     ----------
-    task
-        The task, or the path of its file.
-    source
-        The people's records: the path of a CSV, JSON lines or Parquet file, a pandas or Polars data frame, an Arrow
-        table, or an iterable of mappings; see `murk.producers.open_records`.
+    task, source
+        The task, or the path of its file; and the people's records: the path of a CSV, JSON lines or Parquet file, a
+        pandas or Polars data frame, an Arrow table, or an iterable of mappings; see `murk.producers.open_records`.
     seed
         Simulate the noise from this seed, to try a task out; this protects nobody.
     log
@@ -186,10 +175,8 @@ def run(
         Each person's cap over all tasks in the ledger: a guarantee, or text such as ``"gdp:2"``.
     publish
         Consent to publishing the task's public sample, if it has one: the largest number of people, or True for any.
-    block
-        Largest number of records in a block.
-    confidence
-        Nominal level of the intervals.
+    block, confidence
+        Largest number of records in a block; nominal level of the intervals.
     progress
         Called after each block with the number of rows done and of all rows.
     """

@@ -30,10 +30,10 @@ Groups = Mapping[str, NDArray[np.int64]]
 class OrganisationPopulation(FilePopulation):
     """The organisations of a file: the whole file, or the rows with one value of the column ``sketch.organisation``.
 
-    Rows are taken in order; each organisation has its own account, windows and keys. A window ends after
-    ``sketch.window`` records. The last one is released if it has at least as many records as a sketch has rows; a
-    smaller one is left out: it would spend as much as a full one and say almost nothing. A window that is lost with its
-    process begins again at its first row; nothing was debited, and ``lost`` counts it.
+    Rows are taken in order; each organisation has its own account, windows and keys. The last window is released if it
+    has at least as many records as a sketch has rows; a smaller one is left out: it would spend as much as a full one
+    and say almost nothing. A window that is lost with its process begins again at its first row; nothing was debited,
+    and ``lost`` counts it.
 
     ``organisations`` has their numbers of rows. ``beyond`` are rows beyond their person's ``sketch.rows_per_person``,
     drawn at random and mixed as zeros. ``refusal`` is why this process refused a window; empty if it refused none. A
@@ -42,15 +42,8 @@ class OrganisationPopulation(FilePopulation):
 
     problem: WindowProblem
 
-    @property
-    def releases(self) -> int:
-        """Windows released so far, including those of earlier processes."""
-        return self._sums.released
-
-    @property
-    def refused(self) -> int:
-        """Windows refused so far for lack of budget."""
-        return self._sums.refused
+    def _totals(self) -> tuple[int, int]:
+        return self._sums.released, self._sums.refused
 
     @property
     def notice(self) -> str:
@@ -238,6 +231,3 @@ class OrganisationPopulation(FilePopulation):
                 self.refusal = receipt.reason
         if any(receipt.outcome != "added" for receipt in receipts):
             self._sums = self._windows.sums()
-
-    def _step(self) -> Step:
-        return Step(self.next_row, self.releases, self.refused)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +23,6 @@ from murk.stream.task.task import Task
 if TYPE_CHECKING:
     from murk.learners.problem import InteractiveProblem
 
-
 __all__ = ["Agree", "Population", "PopulationConfig", "Step", "open_accounts", "population_of"]
 
 MOST = 16_384  # largest number of records in a block, which is one transaction of the ledger
@@ -38,15 +38,8 @@ class Population(FilePopulation):
 
     problem: PersonProblem
 
-    @property
-    def releases(self) -> int:
-        """Releases so far, including those of earlier processes."""
-        return int(self._counters.get("released", 0))
-
-    @property
-    def refused(self) -> int:
-        """Records refused so far for lack of budget."""
-        return int(self._counters.get("refused", 0))
+    def _totals(self) -> tuple[int, int]:
+        return self._counters.get("released", 0), self._counters.get("refused", 0)
 
     @cached_property
     def size(self) -> int:
@@ -60,13 +53,12 @@ class Population(FilePopulation):
         self._load_progress()
         self.producer.flush()
         # Yield first: the backlog must be learned before the next model is read, as if there had been no interruption.
-        yield Step(self.next_row, self.releases, self.refused)
+        yield self._step()
         for block in self.source.blocks(self.next_row, self._size, excluded=self.excluded):
             report = self.producer.release_block(block)
-            for name in ("released", "refused"):
-                self._counters[name] = self._counters.get(name, 0) + getattr(report, name)
+            self._counters.update(released=report.released, refused=report.refused)
             self.next_row = report.next_row
-            yield Step(self.next_row, self.releases, self.refused)
+            yield self._step()
 
     def words(self) -> str:
         """Return the progress in a few words."""
@@ -83,10 +75,8 @@ class Population(FilePopulation):
         }
 
     def _size(self) -> int:
-        interactive = interactive_of(self.problem)
-        if interactive is None:
-            size = BLOCK
-        else:
+        size, interactive = BLOCK, interactive_of(self.problem)
+        if interactive is not None:
             size = min(MOST, interactive.block(self.releases))
             if self.task.log.partitions > 1 and not interactive.shares_models:
                 size = min(size, max(FEW, self.releases // SHARE))
@@ -106,7 +96,7 @@ class Population(FilePopulation):
         run = self.producer.begin(self.source)
         self.excluded = frozenset(run.excluded)
         self.next_row = run.next_row
-        self._counters = dict(run.counters)
+        self._counters = Counter(run.counters)
 
 
 def population_of(
@@ -141,16 +131,17 @@ def wait_for_models(
 ) -> None:
     """Wait until every model that follows from the log's current releases is published.
 
-    With gradients, this keeps at most one block in flight; with scores, it waits only for the models at the ends of
-    epochs. ``idle`` is called once if waiting is necessary. Raises MurkError if no learner has read anything for
-    ``patience`` seconds.
+    ``idle`` is called once if waiting is necessary. Raises MurkError if no learner has read anything for ``patience``
+    seconds.
     """
-    ends = log.ends()
+    ends = dict(enumerate(log.ends()))
+    # One model is for the releases of one chain, or of all.
+    groups = {FIRST_CHAIN: ends} if problem.shares_models else {chain: {chain: end} for chain, end in ends.items()}
     before: object = None
     moved, pause = clock(), _SHORTEST
     while True:
         try:
-            progress = _progress(log, problem, ends)
+            progress = [_models_progress(log, problem, chain, group) for chain, group in groups.items()]
         except UnreachableError:
             # Wait for an unreachable log as long as for a learner.
             progress = [(False, -1)]
@@ -169,12 +160,6 @@ def wait_for_models(
             idle()
         time.sleep(pause)
         pause = min(_LONGEST, 1.2 * pause)
-
-
-def _progress(log: Log, problem: InteractiveProblem, ends: Sequence[int]) -> list[tuple[bool, int]]:
-    if problem.shares_models:
-        return [_models_progress(log, problem, FIRST_CHAIN, dict(enumerate(ends)))]
-    return [_models_progress(log, problem, chain, {chain: end}) for chain, end in enumerate(ends)]
 
 
 def _models_progress(log: Log, problem: InteractiveProblem, chain: int, ends: Mapping[int, int]) -> tuple[bool, int]:

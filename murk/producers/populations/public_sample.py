@@ -2,10 +2,8 @@
 
 Rows are compared by 64-bit hashes, in memory only: of the coded features, and of all columns that both files have. Each
 rule except `distinct` has an error probability below one in a million for a sample of other people from the same
-population. With a few coarse features, a shuffled part of the people cannot be told from any other sample.
-
-The result depends on people's records, and the task's author chooses the comparison. So with real noise it decides
-nothing: `OverlapError` is then a caution to the file's holder. That both are one file is always refused.
+population. With a few coarse features, a shuffled part of the people cannot be told from any other sample. The result
+depends on people's records, so with real noise `OverlapError` is only a caution to the file's holder.
 """
 
 from __future__ import annotations
@@ -30,15 +28,14 @@ from murk.stream.task.task import Task
 if TYPE_CHECKING:
     from murk.producers.populations.file_source import FileSource
     from murk.stream.task.learner import Covariates
-    from murk.stream.task.task import Task
 
 
 def public_covariates(path: Path, task: Task) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     """Return the distinct coded features of a file and how often each occurs; the target is not read.
 
-    Missing values are coded by the task's rule. For features with a ``missing_share``, values of further rows are
-    removed until that share is missing: pseudorandomly, and the same ones at every reading. Raises UserError if the
-    file cannot be read, lacks a column, has fewer than two rows, or has an undeclared value.
+    For features with a ``missing_share``, further values are removed until that share is missing: pseudorandomly, and
+    the same ones at every reading. Raises UserError if the file cannot be read, lacks a column, has fewer than two
+    rows, or has an undeclared value.
     """
     coding = task.coding
     table = open_table(path, list(coding.columns))
@@ -121,7 +118,8 @@ def check_apart(source: FileSource, path: Path) -> None:
         copied = evidence(mine, theirs)
         if copied is None and people is not None:
             # Count a person's identical rows once.
-            copied = evidence(mine[_first_of_each(_mixed([mine, people]))], theirs)
+            _, first = np.unique(_mixed([mine, people]), return_index=True)
+            copied = evidence(mine[np.sort(first)], theirs)
         if copied is not None:
             raise OverlapError(_refusal(str(path), source, copied))
 
@@ -161,10 +159,10 @@ def same_rows(mine: Words, theirs: Words) -> bool:
 def rare(mine: Words, theirs: Words) -> bool:
     """Return whether the files share so many rare rows that one was probably copied from the other.
 
-    Let two independent samples of one population have sizes in the ratio r. Of the rows that occur twice in both
-    together, an expected share 2 r / (1 + r)^2 has one copy in each, whatever the population; a larger share is
-    evidence. If the pairs within the public file show that it is denser, r is moved towards 1. Of the rows that occur
-    once in both together, an expected share r / (1 + r) is in the public file; a smaller one is evidence.
+    Of rows that occur twice in two independent samples of one population together, with sizes in the ratio r, an
+    expected share 2 r / (1 + r)^2 has one copy in each; a larger share is evidence. If the pairs within the public file
+    show that it is denser, r is moved towards 1. Of rows that occur once in both together, an expected share
+    r / (1 + r) is in the public file; a smaller one is evidence.
     """
     own, public = _row_counts(mine, theirs)
     pairs = own + public == 2
@@ -232,8 +230,8 @@ def in_order(mine: Words, theirs: Words) -> bool:
     if _is_clustered(mine) or _is_clustered(theirs):
         return False
     values, counts = np.unique(mine, return_counts=True)
-    found = np.searchsorted(values, theirs)
-    if (found == len(values)).any() or (values[np.minimum(found, len(values) - 1)] != theirs).any():
+    found = np.minimum(np.searchsorted(values, theirs), len(values) - 1)
+    if (values[found] != theirs).any():
         return False
     share = counts[found] / len(mine)
     bounds = []
@@ -327,10 +325,6 @@ def _mixed(columns: Sequence[NDArray[Any]]) -> Words:
         found = (found ^ (found >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
         found ^= found >> np.uint64(31)
     return found
-
-
-def _first_of_each(rows: Words) -> Integers:
-    return np.sort(np.unique(rows, return_index=True)[1])
 
 
 def _table(records: Records, source: FileSource, wanted: Sequence[str]) -> Table:

@@ -96,7 +96,7 @@ def test_an_interrupted_upgrade_leaves_it_as_it_was(path: Path, monkeypatch: pyt
     with closing(sqlite3.connect(path)) as look:
         before = list(look.iterdump())
     with monkeypatch.context() as patch:
-        patch.setattr(migration, "_note_earlier", lambda connection: 1 / 0)
+        patch.setattr(migration, "_named", lambda connection: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             Ledger(path)
     with closing(sqlite3.connect(path)) as look:

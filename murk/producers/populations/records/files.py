@@ -1,8 +1,8 @@
 """Rows of CSV and JSON lines files, plain or gzipped, in bounded memory.
 
 Messages name file, row and column, and never a value or header: a file without a header begins with a person's record.
-A strict table refuses a row that it cannot read; otherwise such a row has only missing values and reading continues
-with the next line, so that it does not affect other people's records.
+Unless a table is strict, a row that it cannot read has only missing values and ends with its line, so that it does not
+affect other people's records.
 """
 
 from __future__ import annotations
@@ -104,9 +104,8 @@ def _check_text(path: Path, head: bytes, gzipped: bool) -> None:
     if known is not None:
         remedy = "unpack it, or convert it to CSV"
         if known == "a Parquet file":
-            remedy = "give it a name that ends in .parquet"
-            if gzipped:
-                remedy = f"gzipped Parquet files cannot be read. Unpack it, and {remedy}"
+            unpack = "gzipped Parquet files cannot be read. Unpack it, and " if gzipped else ""
+            remedy = f"{unpack}give it a name that ends in .parquet"
         raise UserError(f"{path} is {known}: {remedy}")
     if head.startswith(GZIP) and not gzipped:
         raise UserError(f"{path} is not a valid gzip file, or is truncated: fetch or compress it again")
@@ -165,16 +164,13 @@ class CSVTable:
         self, rows: Sequence[list[str]], numbers: Sequence[int], names: Sequence[str]
     ) -> dict[str, Sequence[Any]]:
         """Transpose rows into the named columns."""
-        widths = list(map(len, rows))
-        if widths.count(self._width) != len(widths) and not self.strict:
-            nothing: list[Any] = [None] * self._width
-            rows = [row if width == self._width else nothing for row, width in zip(rows, widths, strict=True)]
-        elif widths.count(self._width) != len(widths):
-            at = next(index for index, width in enumerate(widths) if width != self._width)
-            raise UserError(
-                f"{self.path}, row {numbers[at] + 1}: {widths[at]} cells, and the header has {self._width}: fix the row"
-            )
-        table = list(zip(*rows, strict=True))
+        even: list[list[Any]] = list(rows)
+        for index in [index for index, row in enumerate(rows) if len(row) != self._width]:
+            if self.strict:
+                where = f"{self.path}, row {numbers[index] + 1}"
+                raise UserError(f"{where}: {len(rows[index])} cells, and the header has {self._width}: fix the row")
+            even[index] = [None] * self._width
+        table = list(zip(*even, strict=True))
         return {name: table[self._indices[name]] for name in names}
 
     def _hint(self, missing: str) -> str:
@@ -202,12 +198,11 @@ class JSONLinesTable:
             seen.update(key for key in islice(keys, max(0, KEYS_LOOKED_AT - len(seen))) if len(key) <= BRIEF)
         self.names: tuple[str, ...] = tuple(sorted(seen))
         self.absent = tuple(name for name in wanted if name not in seen)
-        for name in self.absent:
-            if seen and strict:
-                raise UserError(
-                    f"{path} has no key {name!r} in its first {KEYS_LOOKED_AT} lines: "
-                    "spell the keys as in the task, and write null for a missing value"
-                )
+        if self.absent and seen and strict:
+            raise UserError(
+                f"{path} has no key {self.absent[0]!r} in its first {KEYS_LOOKED_AT} lines: "
+                "spell the keys as in the task, and write null for a missing value"
+            )
 
     def rows(self, start: int) -> Iterator[str]:
         """Yield the lines from row ``start`` on, without blank lines."""
@@ -308,8 +303,7 @@ class _Lines:
 
     def __init__(self, text: io.TextIOWrapper) -> None:
         self._lines, self._again = cut_lines(text, NO_ROW), deque[str]()
-        self.taken: list[str] = []
-        self.size = 0
+        self.begin()
 
     def __iter__(self) -> _Lines:
         return self
@@ -323,7 +317,7 @@ class _Lines:
         return line
 
     def begin(self) -> None:
-        self.taken.clear()
+        self.taken: list[str] = []
         self.size = 0
 
     def give_back(self) -> None:
@@ -334,7 +328,7 @@ def _lenient_rows(text: io.TextIOWrapper, width: int, narrow: Callable[[list[str
     """Yield the rows of a CSV file, including the header; an unreadable one is one empty cell.
 
     An unreadable row ends with the line in which it begins, and so does a row of several lines with a wrong number of
-    cells. So a quote that one person's value opens does not swallow other people's rows.
+    cells: a quote that one person's value opens does not swallow other people's rows.
     """
     lines = _Lines(text)
     reader = wide_csv(lines)

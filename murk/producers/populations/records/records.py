@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,11 +19,10 @@ from murk.stream.task.data.containers import check_zone, python_values
 
 @dataclass(frozen=True, eq=False)
 class Columns:
-    """Columns of records in memory.
+    """Columns of records in memory; ``what`` is their name in messages.
 
-    ``what`` is their name in messages. ``read(index, start, stop)`` returns a column's values as Python objects, None
-    if missing; ``check(names)`` refuses unsuitable columns. ``with_keys(names)`` adds columns, if records may differ in
-    keys.
+    ``read(index, start, stop)`` returns a column's values as Python objects, None if missing; ``check(names)`` refuses
+    unsuitable columns. ``with_keys(names)`` adds columns, if records may differ in keys.
     """
 
     what: str
@@ -129,7 +127,6 @@ def _of_mappings(source: Iterable[object]) -> Columns:
 
 
 def _of_keys(records: Sequence[Any], keys: Sequence[Any]) -> Columns:
-
     def read(place: int, start: int, stop: int) -> list[Any]:
         key = keys[place]
         # As in frames, NaN and similar values mean missing.
@@ -144,110 +141,57 @@ def _of_keys(records: Sequence[Any], keys: Sequence[Any]) -> Columns:
 
 def _as_json(value: Any) -> Any:
     """Return a value's representation in a digest, the same in every process (never an address)."""
-    if hasattr(value, "isoformat"):
-        return value.isoformat()
-    if hasattr(value, "tolist"):
-        return value.tolist()
+    for method in ("isoformat", "tolist"):
+        if hasattr(value, method):
+            return getattr(value, method)()
     is_stable = type(value).__module__ in ("decimal", "uuid", "datetime", "fractions")
     return str(value) if is_stable else type(value).__name__
 
 
-class Records(ABC):
-    """Base class for records that can be read repeatedly; made by `open_records`. ``path`` is None in memory."""
+class Records:
+    """Records of a file, or in memory, where changes are not detected (``path`` is None); made by `open_records`."""
 
-    path: Path | None
+    def __init__(self, source: Path | Columns) -> None:
+        self._source = source
+        self.path = source if isinstance(source, Path) else None
 
-    @abstractmethod
     def survey(self) -> Survey:
         """Read all records once, for their digest; raise a UserError if a file is unreadable, empty, or damaged."""
+        if isinstance(self._source, Path):
+            return survey(self._source)
+        return Survey(self._source.digest(), (0, 0, 0, 0))
 
-    @abstractmethod
     def table(self, wanted: Sequence[str], *, strict: bool = True) -> Table:
         """Open the records; raise a `UserError` if a wanted column is missing. ``strict`` refuses bad rows."""
-
-    @abstractmethod
-    def changed(self, survey: Survey) -> bool:
-        """Return whether the records changed since a survey."""
-
-    @abstractmethod
-    def __str__(self) -> str:
-        """Return the name of the records in messages."""
-
-
-class FileRecords(Records):
-    """Records of a CSV file with a header, a JSON lines file (each also gzipped), or a Parquet file."""
-
-    path: Path
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def survey(self) -> Survey:
-        """Hash the file."""
-        return survey(self.path)
-
-    def table(self, wanted: Sequence[str], *, strict: bool = True) -> Table:
-        """Open the file by its extension."""
-        return open_table(self.path, wanted, strict=strict)
+        if isinstance(self._source, Path):
+            return open_table(self._source, wanted, strict=strict)
+        return MemoryTable(self._source, wanted, strict=strict)
 
     def changed(self, survey: Survey) -> bool:
-        """Return whether the file was replaced or written to."""
+        """Return whether the file was replaced or written to since a survey."""
         try:
-            return stamp_of(self.path) != survey.stamp
+            return self.path is not None and stamp_of(self.path) != survey.stamp
         except OSError:
             return True
 
     def __str__(self) -> str:
-        return str(self.path)
-
-
-class MemoryRecords(Records):
-    """Records in memory. Changes to them during the work are not detected."""
-
-    path = None
-
-    def __init__(self, columns: Columns) -> None:
-        self._columns = columns
-
-    def survey(self) -> Survey:
-        """Hash names and values."""
-        return Survey(self._columns.digest(), (0, 0, 0, 0))
-
-    def table(self, wanted: Sequence[str], *, strict: bool = True) -> Table:
-        """Open the records for reading."""
-        return MemoryTable(self._columns, wanted, strict=strict)
-
-    def changed(self, survey: Survey) -> bool:
-        """Return False: records in memory are assumed not to change."""
-        return False
-
-    def __str__(self) -> str:
-        return self._columns.what
+        return str(self._source) if isinstance(self._source, Path) else self._source.what
 
 
 def open_records(source: object) -> Records:
     """Open records of people for `FileSource` and populations, which check their columns.
 
-    ``source`` is the path of a CSV (``.csv``), JSON lines (``.jsonl``, ``.ndjson``) or Parquet (``.parquet``) file; a
-    pandas or Polars DataFrame; an Arrow table, or another object with the Arrow stream interface; or an iterable of
-    mappings from column to value, which is copied unless it is a sequence. A file is read in slices and never held as a
-    whole. None, NaN in pandas and in mappings, and null in Arrow, Parquet and Polars are missing values; NaN elsewhere
-    is refused when its row is read. A pandas index is not a column. Raises UserError for anything else, or if pyarrow
-    is needed and missing.
+    ``source`` is the path of a CSV (``.csv``, with a header), JSON lines (``.jsonl``, ``.ndjson``) or Parquet
+    (``.parquet``) file, the first two also gzipped, all read in slices; a pandas (without its index) or Polars
+    DataFrame; an Arrow table, or another object with the Arrow stream interface; or an iterable of mappings from column
+    to value. None, NaN in pandas and in mappings, and null in Arrow, Parquet and Polars are missing values; NaN
+    elsewhere is refused when its row is read. Raises UserError for anything else, or if pyarrow is needed and missing.
 
     >>> import pandas as pd
-    >>> from murk.producers import FileSource
-    >>> from murk.stream import Task
-    >>> task = Task.parse('''
-    ... name: weeks
-    ... features: [{name: age, low: 20, high: 40}]
-    ... target: {name: worked, kind: binary, positive: "yes", negative: "no"}
-    ... privacy: {guarantee: {gdp: {mu: 1.0}}}
-    ... ''')
     >>> frame = pd.DataFrame({"age": [25, None], "worked": [True, False]})
-    >>> [(block.x[:, 0].tolist(), block.y.tolist()) for block in FileSource(open_records(frame), task).blocks()]
-    [([-0.5, 0.0], [1.0, 0.0])]
+    >>> list(open_records(frame).table(["worked", "age"]).rows(0))
+    [(True, 25.0), (False, None)]
     """
     if isinstance(source, Records):
         return source
-    return FileRecords(Path(source)) if isinstance(source, str | Path) else MemoryRecords(columns_of(source))
+    return Records(Path(source) if isinstance(source, str | Path) else columns_of(source))

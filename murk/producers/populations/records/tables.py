@@ -119,11 +119,9 @@ class ParquetTable(TupleTable):
     def rows(self, start: int) -> Iterator[tuple[Any, ...]]:
         """Yield the rows from ``start`` on; earlier row groups are not read."""
         with self._opened() as file:
-            first = 0
-            while first < len(self._sizes) and start >= self._sizes[first]:
-                start -= self._sizes[first]
-                first += 1
-            groups = list(range(first, len(self._sizes)))
+            groups = list(range(len(self._sizes)))
+            while groups and start >= self._sizes[groups[0]]:
+                start -= self._sizes[groups.pop(0)]
             for batch in file.iter_batches(SLICE, row_groups=groups, columns=list(self.wanted)) if groups else ():
                 if batch.nbytes > MOST_BATCH:
                     raise UserError(
