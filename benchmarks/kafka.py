@@ -13,7 +13,7 @@ from pathlib import Path
 from kafka import KafkaConsumer, TopicPartition
 
 from benchmarks.kafka_sending import commit, cycle, sending
-from benchmarks.on_kafka import Clock, Learner, busy, cpu, feed_for, filled, releases
+from benchmarks.on_kafka import Clock, Learner, busy, cpu, feed_for, filled, filled_singly, releases
 from deploy.broker import Broker
 from murk.cli.commands.learn import COLLECT
 from murk.stream import Worker
@@ -45,14 +45,16 @@ def main(argv):
             print(f"  (all processes of this machine: {used:.1f} of {os.cpu_count()} cores in use)\n", flush=True)
 
 
-def worked(broker, count, rounds):
+def worked(broker, count, rounds, singly=False):
     """Clocks of iterating all messages, of a worker after its first ones, and of its parts: one triple a round."""
     feed = feed_for()
     messages = releases(feed, count)
     warm = min(WARM, count // 5)
     for turn in range(rounds + 1):
-        with filled(f"{broker.url}/worker{turn}", feed.task, messages) as log:
-            loop, (ours, parts) = _iterate(broker, Names(f"worker{turn}").releases, count), _work(log, feed, warm)
+        name = f"{'single' if singly else 'worker'}{turn}"
+        url = f"{broker.url}/{name}"
+        with filled_singly(broker, name, feed.task, messages) if singly else filled(url, feed.task, messages) as log:
+            loop, (ours, parts) = _iterate(broker, Names(name).releases, count), _work(log, feed, warm)
         if turn == 0:
             continue  # compiles, and warms the broker up
         rules = WireRules(
@@ -76,10 +78,16 @@ def each(found, kind, count):
     return median(loops), median(own), median(a / b for a, b in pairs)
 
 
-def worker(broker, count, rounds, folder):
+def single(broker, count, rounds, folder):
+    """The same with each message in a batch of its own, as the broker stores what devices send one by one."""
+    worker(broker, count, rounds, folder, singly=True)
+
+
+def worker(broker, count, rounds, folder, singly=False):
     """The worker against a loop that iterates kafka-python over the same messages."""
-    found = list(worked(broker, count, rounds))
-    print(f"the worker, {count:,} releases, median of {rounds} pairs, us a release:")
+    found = list(worked(broker, count, rounds, singly))
+    stored = "in batches of one" if singly else "in large batches"
+    print(f"the worker, {count:,} releases {stored}, median of {rounds} pairs, us a release:")
     for kind in KINDS:
         loop, ours, ratio = each(found, kind, count)
         print(f"  {kind:4s}  iterating {1e6 * loop:6.2f}   worker {1e6 * ours:6.2f}   ratio {ratio:5.2f}")
@@ -199,7 +207,7 @@ def _settle(log):
         time.sleep(0.02)
 
 
-PARTS = {"worker": worker, "learners": learners, "sending": sending, "cycle": cycle, "commit": commit}
+PARTS = {"worker": worker, "single": single, "learners": learners, "sending": sending, "cycle": cycle, "commit": commit}
 
 if __name__ == "__main__":
     main(sys.argv[1:])

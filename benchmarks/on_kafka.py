@@ -6,10 +6,13 @@ import sys
 import time
 from pathlib import Path
 
+from kafka import KafkaProducer
+
 from benchmarks.feed import Feed
 from deploy.broker.process import end, spawn
 from murk.learners.gradients.kernels import newest_published
 from murk.stream import Task, open_log
+from murk.stream.log.kafka.topics import Names
 
 TICK = os.sysconf("SC_CLK_TCK")
 
@@ -39,6 +42,18 @@ def filled(url, task, messages):
     log.register_task(task.document())
     for start in range(0, len(messages), 5000):
         log.append(messages[start : start + 5000])
+    return log
+
+
+def filled_singly(broker, name, task, messages):
+    """The same with each message in a batch of its own, as devices send them; all are of one partition."""
+    log = filled(f"{broker.url}/{name}", task, [])
+    producer = KafkaProducer(bootstrap_servers=broker.bootstrap, batch_size=0, enable_idempotence=False)
+    for start in range(0, len(messages), 2000):
+        for partition, value in messages[start : start + 2000]:
+            producer.send(Names(name).releases, value, partition=partition)
+        producer.flush()
+    producer.close()
     return log
 
 

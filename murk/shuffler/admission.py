@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from murk.privacy.mechanisms import Costed
 from murk.stream.messages.codec import RejectedError
-from murk.stream.messages.columns import Columns
+from murk.stream.messages.columns import Columns, distinct
 from murk.stream.worker.learner import StreamLearner, payload_checks_of, payload_lengths
 
 
@@ -55,6 +55,6 @@ class Admission:
 
     def admits(self, releases: Columns) -> bool:
         """Return True only if all these releases are certain to be admitted."""
-        if self.versions is not None and not set(np.unique(releases.column("version")).tolist()) <= self.versions:
+        if self.versions is not None and not distinct(releases.column("version")) <= self.versions:
             return False
         return self._fit(releases)

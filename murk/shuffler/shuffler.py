@@ -329,7 +329,6 @@ class Shuffler:
         if not len(messages):
             return 0
         window, tally = self._windows[chain], Tally(Counters())
-        window.given.clear()
         releases, offsets = self._admitted(chain, messages, tally)
         counters = tally.counters()
         counts = {"read": len(messages), DUPLICATES: counters.duplicates}
@@ -345,6 +344,7 @@ class Shuffler:
             window.size,
             self._settings.crowd,
         )
+        window.stored_all()
         return len(messages)
 
     def _admitted(self, chain: int, messages: Fetched, tally: Tally) -> tuple[Columns, Integers]:

@@ -2,13 +2,14 @@
 
 A waiting release has its crowd, its new random id, and its answer. The id decides its place in the crowd. A crowd is
 cut into parts by the first bits of ids; a row has a part, sorted by id, and is written anew when releases are added. So
-not even the file has the order of arrival, and a large batch costs few writes. The ids under which devices sent their
-releases are kept apart, for the window for duplicates only.
+not even the file has the order of arrival, and a large batch costs few writes. Fingerprints of the ids under which
+devices sent their releases are kept apart, for the window for duplicates only.
 """
 
 from __future__ import annotations
 
 import os
+import secrets
 import sqlite3
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,9 +23,9 @@ from numpy.typing import NDArray
 
 from murk._arrays import Integers, Words
 from murk._files import open_own
-from murk._sqlite import Database, FileKind
+from murk._sqlite import Database, FileKind, make_tables
 from murk.errors import UserError
-from murk.shuffler.window import SEEN, Window
+from murk.shuffler.window import SEEN, Window, fingerprints
 from murk.stream.messages.columns import HEAD, Columns, Layout, merge
 from murk.stream.messages.packed import Packed
 
@@ -33,6 +34,7 @@ _PART = 64  # releases of a part of a complete crowd, on average: about a page o
 _PARTS = (
     256  # parts read at once, in place of a statement that stays open, and so that a crowd need not fit into memory
 )
+_SEEN_PART, _SEEN_PARTS = 1024, 64  # fingerprints of a part of a run, at most, on average; parts read at once
 _PLACES = 32  # bits of a part's number in its place
 _MOST_BITS = 24
 
@@ -62,8 +64,12 @@ class Open:
     since: int
 
 
-TABLES = Path(__file__).with_name("tables.sql").read_text(encoding="utf-8")
-STORE_FILE = FileKind("shuffler's store", int.from_bytes(b"MShf"), 2, TABLES, identity="id")
+TABLES, SEEN_TABLES = (
+    Path(__file__).with_name(name).read_text(encoding="utf-8") for name in ("tables.sql", "seen.sql")
+)
+STORE_FILE = FileKind(
+    "shuffler's store", int.from_bytes(b"MShf"), 3, f"{TABLES}\n{SEEN_TABLES}", earlier=(2,), identity="id"
+)
 RELEASED, CROWDS, DROPPED, DUPLICATES = "released", "crowds", "dropped", "duplicates"
 ALL = -1  # place of counts that belong to no partition
 
@@ -83,10 +89,21 @@ class Store:
             ) from None
         try:
             self._database = Database(path, STORE_FILE, timeout=timeout)
+            self.id = str(self._meta("id"))
+            # Secret, so that no sender can choose ids that share a fingerprint.
+            key = self._meta("window") or self._new_key()
+            self._key = np.frombuffer(bytes.fromhex(key), "<u8").astype(np.uint64)
+            if self._database.version() != STORE_FILE.version:
+                self._upgrade()
         except BaseException:
             os.close(self._lock)
             raise
-        self.id = str(self._meta("id"))
+
+    def _new_key(self) -> str:
+        key = secrets.token_hex(16)
+        with self._database.write() as connection:
+            connection.execute("INSERT INTO meta VALUES (?, ?)", ("window", key))
+        return key
 
     def bind(self, names: Mapping[str, str]) -> None:
         """Bind the store to logs and a task, by their identities; raise `UserError` if it has others."""
@@ -115,19 +132,117 @@ class Store:
 
     def window(self, partition: int, size: int) -> Window:
         """Return the window for duplicates of a partition."""
-        window, last = Window(size), -1
+
+        def stored() -> Iterator[NDArray[np.void]]:
+            for run, _, _, _ in self._runs(partition):
+                yield from self._seen(run)
+
+        def newest(prints: Words) -> Integers:
+            found = np.full(len(prints), -1, np.int64)
+            # A later run has later offsets.
+            for run, _, bits, _ in self._runs(partition):
+                parts = _parts_of(prints, bits)
+                touched, starts = np.unique(parts, return_index=True)
+                starts = np.append(starts, len(prints))
+                for at in range(0, len(touched), _SEEN_PARTS):
+                    these = touched[at : at + _SEEN_PARTS]
+                    seen = self._as_seen(self._parts("seen FROM prints", run, these))
+                    own = slice(starts[at], starts[at + len(these)])
+                    known = np.ascontiguousarray(seen["print"])
+                    places = np.searchsorted(known, prints[own])
+                    hit = places < len(known)
+                    hit[hit] = known[places[hit]] == prints[own][hit]
+                    found[own][hit] = seen["offset"][places[hit]]
+            return found
+
+        return Window(size, self._key, newest, stored)
+
+    def _runs(self, partition: int) -> list[tuple[int, int, int, int]]:
+        """Return the runs of fingerprints of a partition, and their last offsets, bits and counts, oldest first."""
+        found = self._database.query(
+            'SELECT run, last, bits, count FROM runs WHERE "partition" = ? ORDER BY last', (partition,), (int,) * 4
+        )
+        if any(not (0 < run < 2 ** (63 - _PLACES) and 0 <= bits <= _MOST_BITS) for run, _, bits, _ in found):
+            raise self._database.damaged("a run has an impossible number, or number of bits")
+        return found
+
+    def _seen(self, run: int) -> Iterator[NDArray[np.void]]:
+        """Iterate over the fingerprints of a run, in their order."""
+        place, end = (run << _PLACES) - 1, (run + 1) << _PLACES
         while rows := self._database.query(
-            'SELECT last, ids FROM seen WHERE "partition" = ? AND last > ? ORDER BY last LIMIT 1',
-            (partition, last),
+            "SELECT place, seen FROM prints WHERE place > ? AND place < ? ORDER BY place LIMIT ?",
+            (place, end, _SEEN_PARTS),
             (int, bytes),
         ):
-            [(last, ids)] = rows
-            if len(ids) % SEEN.itemsize:
-                raise self._database.damaged(f"the ids up to offset {last} are incomplete")
-            seen = np.frombuffer(ids, SEEN)
-            window.add(seen["offset"].astype(np.int64), seen["id"].astype(np.uint64))
-        window.given.clear()
-        return window
+            place = rows[-1][0]
+            yield self._as_seen([seen for _, seen in rows])
+
+    def _as_seen(self, rows: Sequence[bytes]) -> NDArray[np.void]:
+        try:
+            return np.frombuffer(b"".join(rows), SEEN)
+        except ValueError:
+            raise self._database.damaged("the ids of a run are incomplete") from None
+
+    def _remember(
+        self, connection: sqlite3.Connection, partition: int, last: int, given: NDArray[np.void], oldest: int
+    ) -> None:
+        """Store fingerprints up to an offset, as a run, together with runs that are not twice as long.
+
+        So there are few runs, and each fingerprint is rarely written again. Those before the offset ``oldest`` are
+        dropped.
+        """
+        runs, merged, count = self._runs(partition)[::-1], [], len(given)
+        gone = [run for run, newest, _, _ in runs if newest < oldest]
+        for run, newest, _, more in runs:
+            if newest < oldest or more >= 2 * count:
+                break
+            merged.append(run)
+            count += more
+        if len(given):
+            bits = min((count // _SEEN_PART).bit_length(), _MOST_BITS)
+            [(new,)] = self._database.query(
+                'INSERT INTO runs ("partition", last, bits, count) VALUES (?, ?, ?, 0) RETURNING run',
+                (partition, last, bits),
+                (int,),
+            )
+            count = 0
+            for seen in _merged([*map(self._seen, merged[::-1]), iter([_in_order([given], oldest)])], bits, oldest):
+                parts, starts = np.unique(_parts_of(seen["print"], bits), return_index=True)
+                ends, count = np.append(starts[1:], len(seen)), count + len(seen)
+                connection.executemany(
+                    "INSERT INTO prints VALUES (?, ?)",
+                    [
+                        ((new << _PLACES) + part, seen[begin:end].tobytes())
+                        for part, begin, end in zip(parts.tolist(), starts.tolist(), ends.tolist(), strict=True)
+                    ],
+                )
+            connection.execute("UPDATE runs SET count = ? WHERE run = ?", (count, new))
+            gone += merged
+        for run in gone:
+            connection.execute("DELETE FROM prints WHERE place >= ? AND place < ?", _places(run))
+            connection.execute("DELETE FROM runs WHERE run = ?", (run,))
+
+    def _upgrade(self) -> None:
+        """Upgrade a store of format 2, which has the ids of the newest messages in the order of arrival."""
+        with self._database.write() as connection:
+            make_tables(connection, SEEN_TABLES)
+            partition, last, former = -1, -1, np.dtype([("offset", "<i8"), ("id", ">u8", 2)])
+            while rows := self._database.query(
+                'SELECT "partition", last, ids FROM seen WHERE ("partition", last) > (?, ?) '
+                'ORDER BY "partition", last LIMIT 1',
+                (partition, last),
+                (int, int, bytes),
+            ):
+                [(partition, last, ids)] = rows
+                if len(ids) % former.itemsize:
+                    raise self._database.damaged(f"the ids up to offset {last} are incomplete")
+                seen = np.frombuffer(ids, former)
+                given = np.empty(len(seen), SEEN)
+                given["offset"], given["print"] = seen["offset"], fingerprints(self._key, seen["id"].astype(np.uint64))
+                self._remember(connection, partition, last, given, 0)
+            connection.execute("DROP TABLE seen")
+            connection.execute("UPDATE meta SET value = ? WHERE key = 'format'", (STORE_FILE.version,))
+        self._database.overwrite()
 
     def take(
         self,
@@ -143,16 +258,16 @@ class Store:
     ) -> None:
         """Take in a batch of one partition: add releases to their crowds, and move the offset, in one transaction.
 
-        ``offset`` is the next one. ``seen`` are ids of valid messages, of which those within ``window`` offsets are
-        kept; ``ids`` are the random ones of the releases. A crowd is complete with ``crowd`` releases.
+        ``offset`` is the next one. ``seen`` are fingerprints of the ids of valid messages, of which those within
+        ``window`` offsets are kept; ``ids`` are the random ones of the releases. A crowd is complete with ``crowd``
+        releases.
         """
         with self._database.write() as connection:
             for (level, version), chosen in releases.groups("level", "version").items():
                 rows = np.arange(len(releases))[chosen]
                 self._add(connection, (level, version), releases, ids, rows, now, crowd)
-            packed = b"".join([each.tobytes() for each in seen])
-            connection.execute("INSERT INTO seen VALUES (?, ?, ?)", (partition, offset - 1, packed))
-            connection.execute('DELETE FROM seen WHERE "partition" = ? AND last < ?', (partition, offset - window))
+            given = np.concatenate([np.empty(0, SEEN), *seen])
+            self._remember(connection, partition, offset - 1, given, offset - window)
             connection.execute("INSERT OR REPLACE INTO places VALUES (?, ?)", (partition, offset))
             for name, count in counts.items():
                 _add(connection, partition, name, count)
@@ -176,7 +291,7 @@ class Store:
         if (np.diff(high[order]) == 0).any():
             order = np.lexsort((ids[rows, 1], high))
         rows, shift = rows[order], 63 - bits
-        parts = ((ids[rows, 0] >> np.uint64(1)) >> np.uint64(shift)).astype(np.int64)
+        parts = _parts_of(ids[rows, 0], bits)
         touched, starts = np.unique(parts, return_index=True)
         starts = np.append(starts, len(rows))
         data, questions = np.frombuffer(releases.packed.data, np.uint8), releases.column("question")
@@ -184,7 +299,7 @@ class Store:
         for at in range(0, len(touched), _PARTS):
             these = touched[at : at + _PARTS]
             new = rows[starts[at] : starts[at + len(these)]]
-            known = b"".join(self._parts(crowd, these))
+            known = b"".join(self._parts("records FROM waiting", crowd, these))
             out = np.empty(len(known) + int(texts[new].sum()), np.uint8)
             first, span = int(these[0]), int(these[-1] - these[0] + 1)
             ends, numbers = np.empty(span, np.int64), np.zeros(span, np.int64)
@@ -211,13 +326,13 @@ class Store:
                 ],
             )
 
-    def _parts(self, crowd: int, parts: Integers) -> list[bytes]:
-        """Return the records of some parts of a crowd, in their order; with others between them, if most are."""
-        first, last = crowd << _PLACES | int(parts[0]), crowd << _PLACES | int(parts[-1])
-        query = "SELECT records FROM waiting WHERE place BETWEEN ? AND ? ORDER BY place"
-        places = [(crowd << _PLACES | part,) * 2 for part in parts.tolist()]
+    def _parts(self, column: str, whole: int, parts: Integers) -> list[bytes]:
+        """Return some parts of a crowd or run, in their order; with others between them, if most are."""
+        first, last = whole << _PLACES | int(parts[0]), whole << _PLACES | int(parts[-1])
+        query = f"SELECT {column} WHERE place BETWEEN ? AND ? ORDER BY place"
+        places = [(whole << _PLACES | part,) * 2 for part in parts.tolist()]
         ranges = [(first, last)] if last - first < 2 * len(parts) else places
-        return [records for each in ranges for (records,) in self._database.query(query, each, (bytes,))]
+        return [content for each in ranges for (content,) in self._database.query(query, each, (bytes,))]
 
     def _crowd(self, place: Place, more: int, now: int, size: int) -> tuple[int, int]:
         """Return the open crowd of a level and version, grown by ``more``, and how many bits decide a part."""
@@ -301,8 +416,7 @@ class Store:
 
     def _delete(self, crowd: int, counts: Mapping[str, int]) -> None:
         with self._database.write() as connection:
-            places = crowd << _PLACES, (crowd + 1) << _PLACES
-            connection.execute("DELETE FROM waiting WHERE place >= ? AND place < ?", places)
+            connection.execute("DELETE FROM waiting WHERE place >= ? AND place < ?", _places(crowd))
             connection.execute("DELETE FROM crowds WHERE crowd = ?", (crowd,))
             for name, count in counts.items():
                 _add(connection, ALL, name, count)
@@ -338,6 +452,46 @@ class Store:
     def _meta(self, key: str) -> str | None:
         rows = self._database.query("SELECT value FROM meta WHERE key = ?", (key,), (str,))
         return rows[0][0] if rows else None
+
+
+def _parts_of(words: Words, bits: int) -> Integers:
+    """Return the parts of words: their first bits."""
+    # Two shifts, as one by 64 bits is undefined.
+    parts: Integers = ((words >> np.uint64(1)) >> np.uint64(63 - bits)).astype(np.int64)
+    return parts
+
+
+def _places(whole: int) -> tuple[int, int]:
+    """Return the first place of a crowd or run, and of the next one."""
+    return whole << _PLACES, (whole + 1) << _PLACES
+
+
+def _in_order(pieces: Sequence[NDArray[np.void]], oldest: int) -> NDArray[np.void]:
+    """Return fingerprints, given in the order of their offsets, sorted: each once, with its newest offset."""
+    seen = np.concatenate(pieces)
+    seen = seen[np.argsort(seen["print"], kind="stable")]
+    last = np.append(seen["print"][1:] != seen["print"][:-1], True)[: len(seen)]
+    return seen[last & (seen["offset"] >= oldest)]
+
+
+def _merged(sources: Sequence[Iterator[NDArray[np.void]]], bits: int, oldest: int) -> Iterator[NDArray[np.void]]:
+    """Merge sorted fingerprints, older ones first, some parts at a time; see `_in_order`."""
+    rests = [np.empty(0, SEEN) for _ in sources]
+    for first in range(0, 1 << bits, _SEEN_PARTS):
+        end = (first + _SEEN_PARTS) << (64 - bits)
+        pieces = []
+        for i, source in enumerate(sources):
+            own = [rests[i]]
+            while not len(own[-1]) or int(own[-1]["print"][-1]) < end:
+                if (more := next(source, None)) is None:
+                    break
+                own.append(more)
+            whole = np.concatenate(own)
+            cut = len(whole) if end >= 2**64 else int(np.searchsorted(whole["print"], np.uint64(end)))
+            pieces.append(whole[:cut])
+            rests[i] = whole[cut:]
+        if len(seen := _in_order(pieces, oldest)):
+            yield seen
 
 
 def _add(connection: sqlite3.Connection, partition: int, name: str, count: int) -> None:

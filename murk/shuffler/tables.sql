@@ -1,8 +1,5 @@
 CREATE TABLE places ("partition" INTEGER PRIMARY KEY, "offset" INTEGER NOT NULL);
 
--- Offsets and ids of a batch in one row, and the last of the offsets.
-CREATE TABLE seen ("partition" INTEGER, last INTEGER, ids BLOB NOT NULL, PRIMARY KEY ("partition", last));
-
 -- `sealed` is the number among the log's crowds; NULL while the crowd takes releases. `bits` of an id decide its part.
 CREATE TABLE crowds (crowd INTEGER PRIMARY KEY AUTOINCREMENT, level TEXT NOT NULL, version INTEGER NOT NULL, bits INTEGER NOT NULL, count INTEGER NOT NULL, since INTEGER NOT NULL, sealed INTEGER);
 

@@ -1,8 +1,12 @@
-"""The shuffler's window for duplicates: the ids at the newest offsets of a partition, in one compact table."""
+"""The shuffler's window for duplicates: fingerprints of the ids at the newest offsets of a partition.
+
+They are in the store, sorted; memory holds a Bloom filter of them, which recognises nearly every new id without a look.
+"""
 
 from __future__ import annotations
 
-import os
+from collections.abc import Callable, Iterable
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -11,25 +15,39 @@ from numpy.typing import NDArray
 from murk._arrays import Integers, Words
 from murk._jit import deferred, within
 
-SEEN = np.dtype([("offset", "<i8"), ("id", ">u8", 2)])
-"""An id at its offset, as it is stored."""
+SEEN = np.dtype([("print", "<u8"), ("offset", "<i8")])
+"""The fingerprint of an id, and its newest offset, as they are stored."""
 Array = Any
-_LEAST = 1024  # places of an empty table
-_FREE = -1  # offset of a place without an id
+_SPARE = 2**17  # ids that a filter holds besides two windows: two batches
+_BITS = 12  # bits of the filter for each of them: it takes fewer than 1 of 150 new ids for a known one
+_MOST_BITS = 2**32
+_PROBES = 4
 
 
 class Window:
-    """Like `DuplicateWindow`, with at most 48 bytes for each id in reach; lists the ids that it was given.
+    """Like `DuplicateWindow`, with three bytes of memory for each offset in reach; lists what it was given.
 
-    A place in the table has an id and its newest offset. When three quarters are taken, ids out of reach are removed.
+    An id counts as its SipHash with a secret ``key``: two of n ids share one with a probability of n^2 / 2^65, 3e-6 for
+    ten million, and no sender can choose ids that do. ``newest`` returns the newest stored offset of each of some
+    sorted fingerprints, -1 without one, and ``stored`` everything stored, as arrays of `SEEN`. The caller stores what
+    was ``given``, and then calls `stored_all`.
     """
 
-    def __init__(self, size: int) -> None:
+    def __init__(
+        self,
+        size: int,
+        key: Words,
+        newest: Callable[[Words], Integers],
+        stored: Callable[[], Iterable[NDArray[np.void]]],
+    ) -> None:
         self.size = size
-        # Secret, so that no sender can choose ids that share a place.
-        self._key = np.frombuffer(os.urandom(16), np.uint64)
-        self._make(_LEAST)
         self.given: list[NDArray[np.void]] = []
+        self._key, self._newest, self._stored = key, newest, stored
+        # What was given, by fingerprint, as far as it was looked at.
+        self._recent: dict[int, int] = {}
+        self._looked = 0
+        self._most = 2 * size + _SPARE
+        self._refill(-1)
 
     def seen(self, offset: int, identifier: str) -> bool:
         """Add a hexadecimal id at an offset, which must grow from call to call; return whether it is a duplicate."""
@@ -39,26 +57,41 @@ class Window:
     def add(self, offsets: Integers, ids: Words) -> NDArray[np.bool_]:
         """Add ids (m, 2) at growing offsets; return which ones are duplicates."""
         given = np.empty(len(ids), SEEN)
-        given["offset"], given["id"] = offsets, ids
+        given["offset"], given["print"] = offsets, prints = offsets, fingerprints(self._key, ids)
+        if self._used + len(ids) > self._most:
+            self._refill(int(offsets[0]) - self.size)
+        self._used += len(ids)
+        suspect, repeated = np.empty(len(ids), np.bool_), np.zeros(len(ids), np.bool_)
+        if mark(self._filter, prints, suspect):
+            suspects = np.unique(prints[suspect])
+            known = dict(zip(suspects.tolist(), self._before(suspects), strict=True))
+            for at in np.flatnonzero(np.isin(prints, suspects)).tolist():
+                before, offset = known[int(prints[at])], int(offsets[at])
+                repeated[at] = before >= 0 and offset - before <= self.size
+                known[int(prints[at])] = offset
         self.given.append(given)
-        if 4 * (self._used + len(ids)) > 3 * len(self._offsets):
-            self._make_room(int(offsets[0]), len(ids))
-        repeated = np.empty(len(ids), np.bool_)
-        self._used += note(self._ids, self._offsets, self._key, self.size, offsets, ids, repeated)
         return repeated
 
-    def _make(self, places: int) -> None:
-        self._ids, self._offsets, self._used = np.empty((places, 2), np.uint64), np.full(places, _FREE), 0
+    def stored_all(self) -> None:
+        """Forget what was given: it is stored."""
+        self.given, self._recent, self._looked = [], {}, 0
 
-    def _make_room(self, offset: int, more: int) -> None:
-        ids, offsets = self._ids, self._offsets
-        live = offsets >= max(0, offset - self.size)
-        ids, offsets = ids[live], offsets[live]
-        self._make(max(_LEAST, 2 * (len(ids) + more)))
-        self._used = note(self._ids, self._offsets, self._key, self.size, offsets, ids, np.empty(len(ids), np.bool_))
+    def _before(self, prints: Words) -> list[int]:
+        """Return the newest offset of each of some sorted fingerprints; -1 without one."""
+        for given in self.given[self._looked :]:
+            self._recent.update(zip(given["print"].tolist(), given["offset"].tolist(), strict=True))
+        self._looked = len(self.given)
+        stored = zip(prints.tolist(), self._newest(prints).tolist(), strict=True)
+        return [self._recent.get(each, before) for each, before in stored]
 
-    def __len__(self) -> int:
-        return self._used
+    def _refill(self, oldest: int) -> None:
+        """Make a new filter, without what is out of reach."""
+        bits = min(_BITS * self._most, _MOST_BITS)
+        self._filter, self._used = np.zeros(bits // 64, np.uint64), 0
+        for seen in chain(self._stored(), self.given):
+            live = np.ascontiguousarray(seen["print"][seen["offset"] >= oldest])
+            mark(self._filter, live, np.empty(len(live), np.bool_))
+            self._used += len(live)
 
 
 @within
@@ -92,17 +125,28 @@ def digest(key: Array, high: Array, low: Array) -> Any:
 
 
 @deferred
-def note(known: Array, places: Array, key: Array, size: Array, offsets: Array, ids: Array, repeated: Array) -> int:
-    """Add ids at offsets to a table, fill in which are duplicates, and return how many places they took."""
-    taken, count = 0, np.uint64(len(places))
+def fingerprints(key: Array, ids: Array) -> Words:
+    """Return the fingerprints of ids (m, 2)."""
+    found = np.empty(len(ids), np.uint64)
     for m in range(len(ids)):
-        high, low = ids[m, 0], ids[m, 1]
-        at = digest(key, high, low) % count
-        while places[at] >= 0 and not (known[at, 0] == high and known[at, 1] == low):
-            at = at + np.uint64(1) if at + np.uint64(1) < count else np.uint64(0)
-        repeated[m] = places[at] >= 0 and offsets[m] - places[at] <= size
-        if places[at] < 0:
-            known[at, 0], known[at, 1] = high, low
-            taken += 1
-        places[at] = offsets[m]
-    return taken
+        found[m] = digest(key, ids[m, 0], ids[m, 1])
+    return found
+
+
+@deferred
+def mark(words: Array, prints: Array, suspect: Array) -> int:
+    """Add fingerprints to a Bloom filter; fill in which ones it had, or seemed to have, before; return their number."""
+    bits, found = np.uint64(64 * len(words)), 0
+    for m in range(len(prints)):
+        # Two halves of a uniform hash give all places (Kirsch and Mitzenmacher, 2006).
+        at, step = prints[m] & np.uint64(0xFFFFFFFF), (prints[m] >> np.uint64(32)) | np.uint64(1)
+        had = True
+        for _ in range(_PROBES):
+            place = at % bits
+            word, bit = np.int64(place >> np.uint64(6)), np.uint64(1) << (place & np.uint64(63))
+            had = had and (words[word] & bit) != 0
+            words[word] |= bit
+            at += step
+        suspect[m] = had
+        found += had
+    return found

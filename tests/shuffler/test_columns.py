@@ -1,6 +1,7 @@
 """Columns hold what `decode` reads, and nothing that it refuses; crowds in parts have no order of arrival."""
 
 import contextlib
+import hashlib
 import json
 import random
 import shutil
@@ -11,13 +12,12 @@ import pytest
 
 from murk.errors import UserError
 from murk.shuffler.store import Store
-from murk.shuffler.window import Window
 from murk.stream.messages.codec import RejectedError, decode, encode
 from murk.stream.messages.columns import Layout
 from murk.stream.messages.packed import Packed
 from murk.stream.messages.wire import DuplicateWindow
 from murk.stream.worker.learner import wire_rules
-from tests.shuffler.crowds import NOW, drain, logs, make_task, message, numbers, shuffler, spoilt
+from tests.shuffler.crowds import CROWD, NOW, drain, logs, make_task, message, numbers, shuffler, spoilt
 from tests.stream.harness import learner_for
 
 
@@ -127,26 +127,78 @@ def test_the_reader_finds_its_own_mistakes(monkeypatch):
 
 
 @pytest.mark.parametrize("size", [1, 7, 400])
-def test_the_compact_window_is_the_window_for_duplicates(size):
-    """In blocks and one by one, with gaps, across many removals."""
-    rng = random.Random(size)
-    compact, plain, offset, repeated = Window(size), DuplicateWindow(size), 0, 0
-    for _ in range(60):
-        offsets, ids = [], []
-        for _ in range(rng.randrange(1, 200)):
-            offset += 1 if rng.random() < 0.95 else rng.randrange(1, 2 * size + 2)
-            offsets.append(offset)
-            ids.append(f"{rng.randrange(3 * size):032x}")
-        expected = [plain.seen(*each) for each in zip(offsets, ids, strict=True)]
-        repeated += sum(expected)
-        if rng.random() < 0.5:
-            words = np.array([[0, int(each, 16)] for each in ids], np.uint64)
-            assert compact.add(np.array(offsets), words).tolist() == expected
-        else:
-            assert [compact.seen(*each) for each in zip(offsets, ids, strict=True)] == expected
+@pytest.mark.parametrize("blind", [False, True])
+def test_the_stored_window_is_the_window_for_duplicates(tmp_path, monkeypatch, size, blind):
+    """In blocks and one by one, with gaps, in many runs of many parts, with filters that are full, and reopened."""
+    monkeypatch.setattr("murk.shuffler.store._SEEN_PART", 2)
+    monkeypatch.setattr("murk.shuffler.store._SEEN_PARTS", 3)
+    monkeypatch.setattr("murk.shuffler.window._SPARE", 1_000)
+    # A filter that takes every id for a known one.
+    monkeypatch.setattr("murk.shuffler.window._BITS", 1 if blind else 12)
+    rng, task = random.Random(size), make_task()
+    plain, offset, repeated, longest = DuplicateWindow(size), 0, 0, 0
+    nothing = layout_of(task).read(Packed.of([]))
+    store = Store(tmp_path / "store")
+    compact = store.window(0, size)
+    for turn in range(60):
+        for _ in range(rng.randrange(1, 4)):
+            offsets, ids = [], []
+            for _ in range(rng.randrange(1, 80)):
+                offset += 1 if rng.random() < 0.95 else rng.randrange(1, 2 * size + 2)
+                offsets.append(offset)
+                ids.append(f"{rng.randrange(3 * size):032x}")
+            expected = [plain.seen(*each) for each in zip(offsets, ids, strict=True)]
+            repeated += sum(expected)
+            if rng.random() < 0.5:
+                words = np.array([[0, int(each, 16)] for each in ids], np.uint64)
+                assert compact.add(np.array(offsets), words).tolist() == expected
+            else:
+                assert [compact.seen(*each) for each in zip(offsets, ids, strict=True)] == expected
+        store.take(0, offset + 1, compact.given, nothing, np.empty((0, 2), np.uint64), {}, NOW, size, CROWD)
+        compact.stored_all()
+        runs = store._runs(0)
+        longest = max(longest, len(runs))
+        # Each run is twice as long as all the later ones, or has what is in reach.
+        assert len(runs) < 10
+        if turn % 7 == 0:
+            store.close()
+            store = Store(tmp_path / "store")
+            compact = store.window(0, size)
+    store.close()
     assert repeated > 100
-    # Two places for each id in reach, and for those of a block.
-    assert len(compact._offsets) <= max(1024, 2 * (size + 200))
+    assert longest > 1 or size < 100
+
+
+def test_a_store_of_the_former_format_goes_on(tmp_path):
+    """It has the ids themselves, batch by batch."""
+    task = make_task(duplicates=1_000)
+    with logs(tmp_path, task) as (intake, log):
+        intake.append([(0, message(task, i)) for i in range(40)])
+        with shuffler(tmp_path, intake, log, task, batch=7) as one:
+            drain(one)
+        with contextlib.closing(sqlite3.connect(tmp_path / "store", isolation_level=None)) as store:
+            for statement in (
+                "DROP TABLE runs",
+                "DROP TABLE prints",
+                "DELETE FROM meta WHERE key = 'window'",
+                "UPDATE meta SET value = 2 WHERE key = 'format'",
+                'CREATE TABLE seen ("partition" INTEGER, last INTEGER, ids BLOB, PRIMARY KEY ("partition", last))',
+            ):
+                store.execute(statement)
+            for first in range(0, 40, 7):
+                rows = range(first, min(first + 7, 40))
+                ids = b"".join(i.to_bytes(8, "little") + hashlib.sha256(f"{i}".encode()).digest()[:16] for i in rows)
+                store.execute("INSERT INTO seen VALUES (0, ?, ?)", (rows[-1], ids))
+        # All again, and enough others for a crowd.
+        intake.append([(0, message(task, i)) for i in range(CROWD)])
+        with shuffler(tmp_path, intake, log, task) as one:
+            drain(one)
+            assert one.totals.duplicates == 40
+            assert one.totals.released == CROWD
+        assert sorted(numbers(log)) == list(range(CROWD))
+        with contextlib.closing(sqlite3.connect(tmp_path / "store")) as store:
+            assert store.execute("SELECT value FROM meta WHERE key = 'format'").fetchone() == (3,)
+            assert not store.execute("SELECT 1 FROM sqlite_master WHERE name = 'seen'").fetchall()
 
 
 def test_a_store_has_no_order_of_arrival(tmp_path, monkeypatch):

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from murk.stream import Task
     from murk.stream.log.base import Log, Membership
 
-_SHORTEST, _LONGEST = 0.005, 0.2  # bounds of the pause while nothing arrives, in seconds
+_SHORTEST, _LONGEST, _SHARE = 0.005, 0.2, 0.05
+"""Bounds in seconds of the pause while nothing arrives, and its share of the time since something last arrived."""
 MOST_DESCRIPTORS = 65_536  # limit of file descriptors that a learner requests; it needs about ten per chain
 COLLECT = (100_000, 20, 100)
 """Thresholds of Python's garbage collector, which would otherwise scan thousands of short-lived messages repeatedly."""
@@ -104,7 +105,7 @@ def command(
             return brief(task, problem.estimate(engines), engines)
 
         start = last = time.monotonic()
-        shown, pause, learned = 0.0, _SHORTEST, 0
+        shown, learned = 0.0, 0
         with progress(f"{task.name}: learned", None, quiet=as_json or log_json) as tick, between_steps() as asked:
             with suppress(KeyboardInterrupt):
                 while not asked() and (idle is None or time.monotonic() - last <= idle):
@@ -112,10 +113,9 @@ def command(
                     refresh()
                     moment = time.monotonic()
                     if read:
-                        last, pause = moment, _SHORTEST
+                        last = moment
                     else:
-                        time.sleep(pause)
-                        pause = min(_LONGEST, 1.5 * pause)
+                        time.sleep(min(_LONGEST, max(_SHORTEST, _SHARE * (moment - last))))
                     if not (as_json or log_json) and moment - shown > 0.2:
                         if team.learners and team.trouble is None:
                             # Otherwise show the previous count, for example while the log is unreachable.

@@ -90,6 +90,12 @@ class Columns:
         return ends
 
 
+def distinct(column: Integers) -> set[int]:
+    """Return the distinct numbers of a column, most often one."""
+    low, high = int(column.min()), int(column.max())
+    return {low} if low == high else set(np.unique(column).tolist())
+
+
 class Layout:
     """The compact form of the releases that some rules allow."""
 
@@ -156,7 +162,7 @@ class Layout:
             return True
         if columns.column("chain").max() >= rules.partitions:
             return False
-        if not set(np.unique(columns.column("payload")).tolist()) <= set(rules.lengths):
+        if not distinct(columns.column("payload")) <= set(rules.lengths):
             return False
         if isinstance(rules.magnitudes, LazyLevels) or len(set(rules.magnitudes.values())) > 1:
             bounds = np.empty(len(columns), np.int64)
@@ -183,7 +189,7 @@ class Layout:
         given = {"level": self.words["level"].index(level), "version": version, "time": time, "expires": expires}
         checks = np.array(self.rules.lengths), min(self.rules.magnitudes[level], _LARGEST)
         found = []
-        for own_chain in np.unique(chains).tolist():
+        for own_chain in sorted(distinct(chains)):
             fixed = np.array([(given | {"chain": own_chain}).get(name, -1) for name in self.places], np.int64)
             own = starts[chains == own_chain]
             out, ends = np.empty(len(records) + len(own) * self._longest, np.uint8), np.empty(len(own), np.int64)

@@ -116,13 +116,15 @@ class Reader:
             if offset == end:
                 # The common case for a reader that follows the log: the beginning need not be asked for.
                 return []
-            if not self.begin() <= offset < end:
+            if offset > end:
                 raise IndexError(offset)
             deadline = monotonic() + PATIENCE_MS / 1000
             # Between here and the end there may be only transaction markers.
             while self._consumer.position(self._place, timeout_ms=PATIENCE_MS) < end:
                 if batch := self._poll(100, limit):
                     return batch
+                if offset < self.begin():
+                    raise IndexError(offset)
                 if monotonic() > deadline:
                     raise KafkaTimeoutError(f"no records for {PATIENCE_MS} ms")
             return []

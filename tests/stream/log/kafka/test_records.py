@@ -17,7 +17,7 @@ from kafka.record.legacy_records import LegacyRecordBatchBuilder
 from kafka.record.util import calc_crc32c
 
 from murk.stream.log.kafka.connection import records
-from murk.stream.log.kafka.connection.records import IndexedRecords, index, plain, unpack_at_once
+from murk.stream.log.kafka.connection.records import IndexedRecords, index, unpack_at_once
 
 PLACE = TopicPartition("t", 3)
 HEADER = DefaultRecordBatch.HEADER_STRUCT
@@ -81,7 +81,8 @@ def same(data: bytes, start: int = 0, *, committed: bool = False, aborted: Any =
 
 
 def is_plain(data: bytes) -> bool:
-    return plain(MemoryRecords(data).next_batch()) is not None
+    """Whether a batch is indexed without the library."""
+    return len(index(np.frombuffer(data, np.uint8), 0)[1]) > 0
 
 
 def test_plain_batches_are_unpacked_at_once() -> None:
@@ -111,10 +112,22 @@ def test_a_fetch_may_begin_and_end_within_a_batch(start: int) -> None:
         same(data[:cut], start)
 
 
+def at(data: bytes, base: int) -> bytes:
+    """The batch at another offset, which its check sum does not cover."""
+    return struct.pack(">q", base) + data[8:]
+
+
+KEYED = {
+    "a key": batch(*values(3), (1, b"k", b"v", [])),
+    "an empty key": batch(*values(3), (1, b"", b"v", [])),
+    "a long key": batch((1, b"k" * 9_000, b"v", []), *values(3)),
+}
 OTHERS: dict[str, bytes] = {
     "compressed": batch(*values(50, 400), *[(0, None, b"a" * 500, [])], codec=1),
-    "with a key": batch(*values(3), (1, b"k", b"v", [])),
-    "with an empty key": batch(*values(3), (1, b"", b"v", [])),
+    "compressed, with keys and the broker's time": batch(*[(9, b"k", b"a" * 50, [])] * 9, codec=1, flags=APPEND_TIME),
+    "compressed, with a header": batch(*[(0, None, b"a" * 50, [("h", b"x")])] * 9, codec=1),
+    "said to be compressed": batch(*values(3), flags=1),
+    "said to be compressed in an unknown way": batch(*values(3), flags=7),
     "without a value": batch(*values(3), (1, None, None, [])),
     "with a header": batch(*values(3), (1, None, b"v", [("h", b"x"), ("i", None)])),
     "a mark of a transaction": batch((1, b"\0\0\0\1", b"\0\0\0\0\0\0", []), flags=TRANSACTIONAL | CONTROL, producer=4),
@@ -123,16 +136,41 @@ OTHERS: dict[str, bytes] = {
 }
 
 
+@pytest.mark.parametrize("name", KEYED)
+def test_keys_are_kept(name: str) -> None:
+    data = KEYED[name]
+    assert is_plain(data)
+    assert any(record[2] is not None for record in same(batch(*values(4)) + at(data, 4) + batch(*values(1), base=8))[0])
+
+
 @pytest.mark.parametrize("name", OTHERS)
 def test_other_batches_are_the_librarys(name: str) -> None:
     other = OTHERS[name]
     assert not is_plain(other)
     first, last = batch(*values(4)), batch(*values(3), base=900)
-    moved = bytearray(other)
-    struct.pack_into(">q", moved, 0, 100)
-    for data in (other, first + bytes(moved) + last, bytes(moved) + last):
+    for data in (other, first + at(other, 100) + last, at(other, 100) + last):
         same(data)
-    same(first + bytes(moved) + last, committed=True)
+    same(first + at(other, 100) + last, committed=True)
+
+
+def test_what_devices_send_one_by_one_is_indexed_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In runs, between which other batches and a wrong check sum stand; a fetch may end within a batch."""
+    single = [batch(value, base=place) for place, value in enumerate(values(40))]
+    calls: list[int] = []
+    monkeypatch.setattr(records, "index", lambda *given: calls.append(given[1]) or index._function(*given))  # type: ignore[attr-defined]
+    same(b"".join(single), 5)
+    assert len(calls) == 2, "two readings, each in one call"
+    for other in (OTHERS["with a header"], OTHERS["compressed"], KEYED["a key"], OTHERS["a mark of a transaction"]):
+        data = single[:]
+        data[11] = at(other, 11)
+        for cut in (0, 1, 30):
+            whole = b"".join(data)
+            same(whole[: len(whole) - cut])
+    data[20] = data[20][:-2] + b"!!"
+    same(b"".join(data))
+    for most in (1, 2, 7):
+        monkeypatch.setattr(records, "_RUN", most)
+        same(b"".join(data))
 
 
 @pytest.mark.parametrize("magic", [0, 1])
@@ -170,11 +208,11 @@ def test_a_wrong_check_sum_is_an_error() -> None:
 @pytest.mark.parametrize("crcs", [True, False])
 def test_hostile_bytes_give_what_the_library_gives(crcs: bool) -> None:
     """With a check sum of their own, as a broker would pass them on that checks nothing else."""
-    rng = Random(1)
-    whole = batch(*values(12, 200), base=3)
+    rng, honest = Random(1), [batch(value) for value in values(2)]
+    wholes = batch(*values(12, 200), base=3), KEYED["a key"], batch(*values(6, 300), codec=1)
     kept = 0
-    for _ in range(2_500):
-        data = bytearray(whole)
+    for turn in range(3_000):
+        data = bytearray(wholes[turn % 3])
         for _ in range(rng.choice((1, 1, 2, 5))):
             place = rng.randrange(ATTRIBUTES_AT if crcs else LEADER_AT, len(data))
             data[place] = rng.choice((rng.randrange(256), 0, 1, 0x7F, 0x80, 0xFF, data[place] ^ 1 << rng.randrange(8)))
@@ -182,8 +220,27 @@ def test_hostile_bytes_give_what_the_library_gives(crcs: bool) -> None:
         if struct.unpack_from(">i", data, COUNT_AT)[0] > 10**6:
             continue
         kept += is_plain(bytes(data))
-        same(sealed(data), crcs=crcs)
-    assert 50 < kept < 2_450
+        # Between others, which it must not spoil.
+        same(at(honest[0], 0) + sealed(data) + at(honest[1], 10**7), crcs=crcs)
+    assert 50 < kept < 2_950
+
+
+@pytest.mark.parametrize("length", [-(2**31), -400, -300, -113, -13, -12, -1, 0, 1, 48, 49, 2**31 - 1])
+def test_a_length_that_is_made_up(length: int) -> None:
+    """A negative one leads the library back, or to a slice that ends near the end of the fetch."""
+    for place in range(3):
+        parts = [batch(*values(1, 90), base=place) for place in range(4)]
+        parts[place] = parts[place][:LENGTH_AT] + struct.pack(">i", length) + parts[place][LEADER_AT:]
+        same(b"".join(parts))
+
+
+@pytest.mark.parametrize("place", [0, 27, 35])
+@pytest.mark.parametrize("number", [2**62 - 1, 2**62, 2**63 - 1, -(2**62), -(2**63)])
+def test_offsets_and_times_do_not_overflow(place: int, number: int) -> None:
+    data = bytearray(batch((0, None, b"v", []), (2**40, None, b"w", [])))
+    struct.pack_into(">q", data, place, number)
+    same(sealed(data))
+    same(sealed(data), -(2**63))
 
 
 def test_numbers_of_every_length() -> None:
@@ -212,14 +269,15 @@ def test_a_number_of_records_that_is_made_up(count: int) -> None:
 
 def test_the_index_is_the_same_interpreted_and_compiled() -> None:
     rng = Random(2)
-    whole = np.frombuffer(batch(*values(6, 200)), dtype=np.uint8)
+    whole = np.frombuffer(batch(*values(6, 200)) + KEYED["a key"] + batch(*values(1), base=9), dtype=np.uint8)
     found = 0
     for _ in range(300):
         data = whole.copy()
-        data[rng.randrange(HEADER.size, len(data))] = rng.randrange(256)
-        places = [how(data, HEADER.size, 6) for how in (index._function, index.compiled)]  # type: ignore[attr-defined]
-        assert np.array_equal(*places)
-        found += len(places[0]) > 0
+        data[rng.randrange(len(data))] = rng.randrange(256)
+        data.setflags(write=False)
+        places = [how(data, 0) for how in (index._function, index.compiled)]  # type: ignore[attr-defined]
+        assert all(map(np.array_equal, *places))
+        found += len(places[0][1]) == 3
     assert 0 < found < 300
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache, partial
 from itertools import repeat
+from struct import Struct
 from typing import Any, NamedTuple
 
 import kafka
@@ -19,17 +20,32 @@ from kafka.errors import CorruptRecordError, IllegalStateError
 from kafka.producer.future import FutureRecordMetadata
 from kafka.producer.producer_batch import ProducerBatch
 from kafka.protocol.consumer import IsolationLevel
-from kafka.record.default_records import DefaultRecordBatchBuilder
+from kafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
 from kafka.record.memory_records import MemoryRecordsBuilder
-from kafka.record.util import encode_varint
+from kafka.record.util import calc_crc32c, encode_varint
 from numpy.typing import NDArray
 
-from murk._jit import deferred, inlined
+from murk._jit import deferred, inlined, within
 
 _KNOWN = "3.0."  # versions whose private parts are used here
 _MAGIC = 2
 _OVERHEAD = DefaultRecordBatchBuilder.MAX_RECORD_OVERHEAD  # largest number of bytes of a record besides its value
 _LONGEST = 9  # bytes of the longest varint, of 63 bits
+_LARGEST = 2**62  # a larger offset or time is the library's to add up
+# The header of a batch: its size, the places of its fields, and bits of its attributes.
+_HEAD, _LENGTH_AT, _EPOCH_AT, _MAGIC_AT, _CHECK_AT, _ATTRIBUTES_AT = (
+    DefaultRecordBatch.HEADER_STRUCT.size,
+    8,
+    12,
+    16,
+    17,
+    21,
+)
+_LAST_OFFSET_AT, _FIRST_TIME_AT, _LAST_TIME_AT, _COUNT_AT = 23, 27, 35, 57
+_COMPRESSED, _APPENDED, _MARK = 0x07, 0x08, 0x20
+_LONG, _INT = Struct(">q"), Struct(">i")
+_LARGEST_BATCH = 2**30  # bytes
+_RUN = 1024  # batches that are indexed at once
 
 
 def _is_known() -> bool:
@@ -37,6 +53,8 @@ def _is_known() -> bool:
 
 
 # Reading
+
+Array = Any
 
 
 @inlined
@@ -53,46 +71,104 @@ def _read_varint(data: NDArray[np.uint8], position: int) -> tuple[int, int]:
     return int((found >> 1) ^ -(found & 1)), int(end)
 
 
-@deferred
-def index(data: NDArray[np.uint8], start: int, count: int) -> NDArray[np.int64]:
-    """Find the records of a batch, if all have a value, no key and no headers.
+@within
+def _read_integer(data: Array, position: Array, size: Array) -> Any:
+    """Return the signed big-endian integer of some bytes."""
+    number = np.int64(data[position])
+    if number > 0x7F:
+        number -= 0x100
+    for place in range(position + 1, position + size):
+        number = (number << 8) | np.int64(data[place])
+    return number
 
-    ``data`` is an uncompressed batch of magic 2 in Kafka's message format
-    (https://kafka.apache.org/documentation/#recordbatch) with ``count`` records from the position ``start`` on. Return
-    ``(count, 4)`` integers: differences of each record's offset and time from the batch's, and begin and end of its
-    value; ``(0, 4)`` for any other or damaged batch.
-    """
-    nothing = np.empty((0, 4), dtype=np.int64)
+
+@within
+def _end_of_batch(data: Array, position: Array) -> Any:
+    """Return the end of the batch at a position, or -1 unless it is whole, of magic 2, and not compressed or a mark."""
+    if len(data) - position < _HEAD or data[position + _MAGIC_AT] != _MAGIC:
+        return -1
+    if data[position + _ATTRIBUTES_AT + 1] & (_COMPRESSED | _MARK):
+        return -1
+    end = position + _read_integer(data, position + _LENGTH_AT, 4) + _LENGTH_AT + 4
     # No record is shorter than seven bytes: a forged count reserves no memory.
-    if count < 1 or count > len(data) // 7:
-        return nothing
-    found = np.empty((count, 4), dtype=np.int64)
-    position = start
-    for i in range(count):
-        length, begin = _read_varint(data, position)
-        if begin < 0 or begin >= len(data) or data[begin] >= 0x80:
-            return nothing
-        time, position = _read_varint(data, begin + 1)
+    if not position + _HEAD <= end <= len(data):
+        return -1
+    if not 1 <= _read_integer(data, position + _COUNT_AT, 4) <= (end - position) // 7:
+        return -1
+    for place in (0, _FIRST_TIME_AT, _LAST_TIME_AT):
+        if abs(_read_integer(data, position + place, 8)) >= _LARGEST:
+            return -1
+    return end
+
+
+@within
+def _index_batch(data: Array, start: Array, end: Array, found: Array, i: Array) -> Any:
+    """Fill in the records of a batch from a row on; return the row after them, or -1 if one is not plain."""
+    base, first = _read_integer(data, start, 8), _read_integer(data, start + _FIRST_TIME_AT, 8)
+    appended = _read_integer(data, start + _LAST_TIME_AT, 8)
+    epoch, is_appended = _read_integer(data, start + _EPOCH_AT, 4), data[start + _ATTRIBUTES_AT + 1] & _APPENDED
+    position = start + _HEAD
+    for _ in range(_read_integer(data, start + _COUNT_AT, 4)):
+        length, begin = _read_varint(data[:end], position)
+        if begin < 0 or begin >= end or data[begin] >= 0x80:
+            return -1
+        time, position = _read_varint(data[:end], begin + 1)
         if position < 0:
-            return nothing
-        offset, position = _read_varint(data, position)
-        if position < 0:
-            return nothing
-        key, position = _read_varint(data, position)
-        if position < 0 or key >= 0:
-            return nothing
-        size, position = _read_varint(data, position)
+            return -1
+        offset, position = _read_varint(data[:end], position)
+        if position < 0 or abs(offset) >= _LARGEST or abs(time) >= _LARGEST:
+            return -1
+        key, position = _read_varint(data[:end], position)
+        if position < 0 or key > end - position:
+            return -1
+        found[i, 4], found[i, 5] = position, position + key if key >= 0 else -1
+        found[i, 6] = epoch
+        position += max(key, 0)
+        size, position = _read_varint(data[:end], position)
         # One byte is left for the number of headers, 0.
-        if position < 0 or size < 0 or size >= len(data) - position:
-            return nothing
-        found[i, 0], found[i, 1], found[i, 2], found[i, 3] = offset, time, position, position + size
+        if position < 0 or size < 0 or size >= end - position:
+            return -1
+        found[i, 0], found[i, 1] = base + offset, appended if is_appended else first + time
+        found[i, 2], found[i, 3] = position, position + size
         position += size
         if data[position] != 0:
-            return nothing
+            return -1
         position += 1
         if position - begin != length:
-            return nothing
-    return found if position == len(data) else nothing
+            return -1
+        i += 1
+    return i if position == end else -1
+
+
+@deferred
+def index(data: Array, start: Array) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Find the records of the plain batches at a position: uncompressed, and all records with a value, no headers.
+
+    ``data`` has batches in Kafka's message format (https://kafka.apache.org/documentation/#recordbatch). Return
+    ``(m, 7)`` integers: each record's offset and time, begin and end of its value and of its key (end -1: none), and
+    its batch's epoch; and ``(b, 4)``: begin, end and check sum of each batch, and the number of records up to its end.
+    They end before the first batch that is not plain, or with a thousand batches: so a batch that is not plain costs no
+    more than that many headers.
+    """
+    count, batches, position = 0, 0, start
+    while batches < _RUN:
+        end = _end_of_batch(data, position)
+        if end < 0:
+            break
+        count += _read_integer(data, position + _COUNT_AT, 4)
+        batches += 1
+        position = end
+    records, bounds = np.empty((count, 7), np.int64), np.empty((batches, 4), np.int64)
+    position, row = start, 0
+    for batch in range(batches):
+        end, before = _end_of_batch(data, position), row
+        row = _index_batch(data, position, end, records, row)
+        if row < 0:
+            return records[:before], bounds[:batch]
+        bounds[batch, 0], bounds[batch, 1], bounds[batch, 3] = position, end, row
+        bounds[batch, 2] = _read_integer(data, position + _CHECK_AT, 4) & 0xFFFFFFFF
+        position = end
+    return records, bounds
 
 
 class Record(NamedTuple):
@@ -101,7 +177,7 @@ class Record(NamedTuple):
     offset: int
     timestamp: int
     value: bytes
-    key: None = None
+    key: bytes | None = None
     headers: tuple[()] = ()
 
 
@@ -109,35 +185,56 @@ _record = partial(tuple.__new__, Record)  # faster than `Record._make`
 
 
 class IndexedRecords(Fetcher.PartitionRecords):  # type: ignore[misc]
-    """The records of one partition's fetch, unpacked by batches; from the first batch that is not `plain`, singly."""
+    """The records of one partition's fetch; plain batches are unpacked together, compressed ones each as a whole.
+
+    The library unpacks other batches (control, damaged, with headers), and all from the first one of an older format.
+    """
 
     def _unpack_records(self, tp: Any, records: Any, key_deserializer: Any, value_deserializer: Any) -> Iterator[Any]:
         if self.isolation_level == IsolationLevel.READ_COMMITTED:
             # Only the library knows which transactions were aborted.
             yield from super()._unpack_records(tp, records, key_deserializer, value_deserializer)
             return
-        last = None
-        while (batch := records.next_batch()) is not None:
-            unpacked = plain(batch)
-            if unpacked is None:
-                rest = _Rest(batch, records)
-                yield from super()._unpack_records(tp, rest, key_deserializer, value_deserializer)
+        data, after = bytes(records._buffer), None
+        while records.has_next():
+            size = len(records._next_slice)
+            start, whole = records._pos - size, 0
+            # A batch of a negative length has another slice, or none.
+            if size >= _HEAD and start >= 0:
+                found, bounds = index(np.frombuffer(data, np.uint8), start)
+                whole = _whole(data, bounds) if self.check_crcs else len(bounds)
+            if whole:
+                last, end, _, count = bounds[whole - 1].tolist()
+                self.records_read += count
+                self.bytes_read += end - start
+                for record, epoch in zip(_rows(data, found[:count]), found[:count, 6].tolist(), strict=True):
+                    # The reader may stop here.
+                    self.next_fetch_offset, self.leader_epoch = record.offset + 1, epoch
+                    yield record
+                after = _LONG.unpack_from(data, last)[0] + _INT.unpack_from(data, last + _LAST_OFFSET_AT)[0] + 1
+                records._pos = end
+                records._cache_next()
+                continue
+            batch = records.next_batch()
+            if batch.magic != _MAGIC:
+                yield from super()._unpack_records(tp, _Rest(batch, records), key_deserializer, value_deserializer)
                 return
             if self.check_crcs and not batch.validate_crc():
                 # As kafka-python says it.
                 raise CorruptRecordError(
                     f"Record batch for partition {tp} at offset {batch.base_offset} failed crc check"
                 )
-            self.leader_epoch = batch.leader_epoch
-            self.records_read += len(unpacked)
+            self.leader_epoch, after = batch.leader_epoch, batch.next_offset
+            if batch.is_control_batch:
+                self.next_fetch_offset = after
+                continue
             self.bytes_read += batch.size_in_bytes
-            for record in unpacked:
-                # The reader may stop here.
+            for record in _uncompressed(batch):
+                self.records_read += 1
                 self.next_fetch_offset = record.offset + 1
                 yield record
-            last = batch
-        if last is not None:
-            self.next_fetch_offset = last.next_offset
+        if after is not None:
+            self.next_fetch_offset = after
         self.drain()
 
 
@@ -152,23 +249,39 @@ class _Rest:
         return self._others.next_batch() if first is None else first
 
 
-def plain(batch: Any) -> list[Record] | None:
-    """Return the records of a batch as the library would; None if compressed, old, control, damaged, with keys."""
-    if batch.magic != 2 or batch.compression_type != batch.CODEC_NONE or batch.is_control_batch:
-        return None
-    data = bytes(batch._buffer)
-    positions = index(np.frombuffer(data, dtype=np.uint8), batch.HEADER_STRUCT.size, batch.records_count)
-    if not len(positions):
-        return None
-    offset, first = batch.base_offset, batch.first_timestamp
-    offset_deltas, time_deltas, starts, stops = positions.T.tolist()
-    if batch.timestamp_type == batch.LOG_APPEND_TIME:
-        times: Iterable[int] = repeat(batch.max_timestamp)
-    else:
-        times = [first + delta for delta in time_deltas]
-    offsets = [offset + delta for delta in offset_deltas]
+def _whole(data: bytes, bounds: NDArray[np.int64]) -> int:
+    """Return how many batches have the right check sum, up to the first one that has not."""
+    view = memoryview(data)
+    for place, (begin, end, check, _) in enumerate(bounds.tolist()):
+        if calc_crc32c(view[begin + _ATTRIBUTES_AT : end]) != check:
+            return place
+    return len(bounds)
+
+
+def _rows(data: bytes, found: NDArray[np.int64]) -> list[Record]:
+    """Return indexed records."""
+    offsets, times, starts, stops, _, key_stops, _ = found.T.tolist()
     values = map(data.__getitem__, map(slice, starts, stops))
-    return list(map(_record, zip(offsets, times, values, repeat(None), repeat(()), strict=False)))
+    if max(key_stops, default=-1) < 0:
+        return list(map(_record, zip(offsets, times, values, repeat(None), repeat(()), strict=False)))
+    keys = [None if stop < 0 else data[start:stop] for start, stop in found[:, 4:6].tolist()]
+    return list(map(_record, zip(offsets, times, values, keys, repeat(()), strict=False)))
+
+
+def _uncompressed(batch: Any) -> Iterable[Any]:
+    """Return the records of a batch that is not plain; those of a compressed one that is otherwise plain at once."""
+    if batch.compression_type == batch.CODEC_NONE:
+        return batch  # type: ignore[no-any-return]
+    head = batch._buffer[:_HEAD]
+    iter(batch)  # uncompresses
+    if len(batch._buffer) < _LARGEST_BATCH:
+        head[_ATTRIBUTES_AT + 1] &= ~_COMPRESSED
+        _INT.pack_into(head, _LENGTH_AT, _HEAD + len(batch._buffer) - _LENGTH_AT - _INT.size)
+        data = bytes(head + batch._buffer)
+        found, bounds = index(np.frombuffer(data, np.uint8), 0)
+        if len(bounds):
+            return _rows(data, found)
+    return batch  # type: ignore[no-any-return]
 
 
 def unpack_at_once(consumer: Any) -> None:
@@ -202,9 +315,9 @@ def takes_batches(producer: Any) -> bool:
 def send_at_once(producer: Any, topic: str, partition: int, values: Sequence[bytes], ms: int) -> list[Any]:
     """Send values in order, without keys, headers or waiting; return one future for each batch.
 
-    ``ms`` is their time in milliseconds since 1970. The library drains, repeats, expires and confirms the batches like
-    its own. Raises `ValueError` if the topic has no such partition; `KafkaError` if the topic's metadata do not arrive
-    in time, or the producer was closed.
+    ``ms`` is their time in milliseconds since 1970. From here on the library handles a batch like its own: it drains,
+    repeats, expires and confirms it. Raises `ValueError` if the topic has no such partition; `KafkaError` if the
+    topic's metadata do not arrive in time, or the producer was closed.
     """
     if partition not in producer.partitions_for(topic):
         raise ValueError(f"Unrecognized partition {partition} for topic {topic}")
@@ -234,7 +347,10 @@ def send_at_once(producer: Any, topic: str, partition: int, values: Sequence[byt
 
 
 def batch_of(topic_partition: TopicPartition, values: Sequence[bytes], ms: int, numbered: bool = False) -> Any:
-    """Return a batch with the same bytes as the library's own; it numbers a ``numbered`` one when it sends it."""
+    """Return a batch with the same bytes as the library's own builder makes.
+
+    The library writes the sequence number of a ``numbered`` batch, and counts its records, when it sends it.
+    """
     count = len(values)
     records = MemoryRecordsBuilder(_MAGIC, 0, 0)
     builder = records._builder
