@@ -26,7 +26,7 @@ from murk._jit import jit
 from murk.learners import PublicGLMClassifier, PublicGLMRegressor
 from murk.learners.core.covariates import Covariates
 from murk.learners.core.curves import LOSSES
-from murk.learners.moments.fit import Response, fit
+from murk.learners.moments.fit import MomentModel, Response
 from murk.learners.moments.kernels import moments
 from murk.learners.moments.mechanism import calibrated
 from murk.learners.moments.statistics import Statistics, balanced
@@ -219,14 +219,8 @@ def limit(X, y):
     for start in range(0, len(X), 10_000):
         total += layout.vectors(Z[start : start + 10_000], 2.0 * y[start : start + 10_000] - 1.0).sum(axis=0)
     public = Covariates(Z, np.full(len(Z), 1 / n), n, Z.T @ Z / n)
-    exact = fit(
-        MomentSums(total, np.array([n, n, 0, 0, n, n]), len(X)),
-        layout,
-        LOSSES["logistic"],
-        Response(0, 1),
-        public,
-        "both",
-    )
+    sums = MomentSums(total, np.array([n, n, 0, 0, n, n]), len(X))
+    exact = MomentModel(LOSSES["logistic"], Response(0, 1), public).fit(sums, layout)
     return exact.values, sm.Logit(y.astype(float), Z).fit(disp=0).params
 
 
@@ -299,7 +293,8 @@ def bias(replications):
             mean[[1, 2, 4]] *= math.sqrt(2.0)
             sums, cells = MomentSums(mean, np.array([1.0, 1, 0, 0, 1, 1]), 1), []
             for solver in ("stein", "score"):
-                found = fit(sums, layout, LOSSES["logistic"], Response(0, 1), public, "private", solver=solver)
+                model = MomentModel(LOSSES["logistic"], Response(0, 1), public, "private", solver)
+                found = model.fit(sums, layout)
                 cells.append(", ".join(f"{value:.3f}" for value in found.values))
             what = f"one of two values, the second for {rare:.0%}; one normal"
             print(f"| {what} | {truth[0]}, {truth[1]}, -0.5 | {' | '.join(cells)} |")

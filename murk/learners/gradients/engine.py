@@ -64,9 +64,8 @@ def drawn(source: NoiseSource, records: Integers, kinds: Integers, size: int) ->
 class Memory(KernelMemory):
     """State, settings and work space of one learner, in two arrays that a kernel takes as such or by address.
 
-    ``rows`` (6, d) are the iterate, the average, two sums of random scaling and two running means; ``ring`` and
-    ``ring_versions`` the published iterates at which arriving gradients may have been taken; ``noise`` and ``words``
-    those of a record.
+    ``rows`` (6, d) are the iterate, the average, two sums of random scaling and two running means; ``ring`` the
+    published iterates of ``ring_versions``; ``noise`` and ``words`` those of a record.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -264,9 +263,9 @@ class SGDEngine(IterateEngine):
             k.learn_records(memory.real, memory.whole, X[block], y[block], levels[block], reals, wholes, noise, coins)
 
     def admit(self, release: GradientRelease, ahead: int = 0) -> None:
-        """Refuse a forged release, or one whose gradient was taken at an unknown, too old or future iterate.
+        """Raise RejectedError for a forged release, or one of an unpublished, too old or future version.
 
-        ``ahead`` is the number of releases admitted before this one and not learned yet. Raises RejectedError.
+        ``ahead`` is the number of releases admitted before this one and not learned yet.
         """
         count = int(self.memory.whole[k.COUNT]) + ahead
         version = release.version
@@ -323,10 +322,7 @@ class SGDEngine(IterateEngine):
         return {"iterate_gap": float(np.linalg.norm(apart)), "step_size": self.step_size()}
 
     def step_size(self) -> float:
-        """Return the factor of the next release's gradient at the default level.
-
-        For noise-aware steps it is ``1/2 radius w / sqrt(2 sum w_i^2 v_i)``, less for recent gradients of old iterates.
-        """
+        """Return the next step's factor at the default level; noise-aware ``radius w / sqrt(8 sum w_i^2 v_i)``."""
         settings, real = self.settings, self.memory.real
         spread = settings.objective.spread * settings.bound**2 + self.dimension * self.mechanisms["default"].variance
         weight = 1.0 / spread if settings.weighting == "inverse-variance" else 1.0
@@ -357,18 +353,15 @@ class SGDEngine(IterateEngine):
         head, length, size = int(memory.whole[k.RING_HEAD]), int(memory.whole[k.RING_LENGTH]), len(memory.ring_versions)
         # Iterates at which arriving gradients may have been taken, the newest last.
         published = [(head - length + i) % size for i in range(length)]
+        header = {"schema": 1, "settings": self.settings.digest, "dimension": self.dimension}
+        iterates = pack(memory.ring[published].ravel())
         return {
-            "schema": 1,
-            "settings": self.settings.digest,
-            "dimension": self.dimension,
+            **header,
             "n_releases": self.n_releases,
             "sums": pack(memory.real[_SUMS]),
             **({"delays": pack(memory.real[_DELAYS])} if self.settings.delays else {}),
             "rows": {name: pack(memory.rows[i]) for i, name in enumerate(_ROWS)},
-            "published": {
-                "versions": memory.ring_versions[published].tolist(),
-                "iterates": pack(memory.ring[published].ravel()),
-            },
+            "published": {"versions": memory.ring_versions[published].tolist(), "iterates": iterates},
         }
 
     @in_turn

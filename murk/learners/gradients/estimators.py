@@ -40,6 +40,8 @@ from murk.privacy.mechanisms import Mechanism, calibrate
 from murk.privacy.noise import NoiseSource
 from murk.stream.task.protocol import Scale
 
+_SETTINGS = ("weights", "clip", "averaging", "weighting", "intervals", "missing_share")
+
 
 class LDPSGD(SGDEstimator):
     """Base class of both LDP-SGD estimators.
@@ -55,6 +57,8 @@ class LDPSGD(SGDEstimator):
         Public ``E x x'`` of the features and the constant (last), for whitening.
     box
         Smallest and largest ``||x||^2`` (constant included) that features can have.
+    missing_share
+        Public largest share of missing targets, 0 if every person has one, for plug-in intervals; by default a half.
     """
 
     mechanism: str | None
@@ -114,19 +118,12 @@ class LDPSGD(SGDEstimator):
             start=None if self.start is None else self._coded_start(np.array(self.start, dtype=np.float64)),
             scale_start=getattr(self, "scale_start", 1.0),
             scale_floor=getattr(self, "scale_floor", 0.01),
-            **{name: getattr(self, name) for name in ("weights", "clip", "averaging", "weighting", "intervals")},
-            missing_share=self.missing_share,
+            **{name: getattr(self, name) for name in _SETTINGS},
         )
         self._settings = settings
-        labels, mechanisms = getattr(self, "classes", ()), self._level_mechanisms()
-        engine = SGDEngine(
-            settings,
-            mechanisms,
-            seed=self.seed,
-            noise=self.noise,
-            covariates=covariates,
-            classes=tuple(labels) if len(labels) > 2 else (),
-        )
+        labels = tuple(getattr(self, "classes", ()))
+        more: dict[str, Any] = {"covariates": covariates, "classes": labels if len(labels) > 2 else ()}
+        engine = SGDEngine(settings, self._level_mechanisms(), seed=self.seed, noise=self.noise, **more)
         self._start(names, engine)
         return engine
 
@@ -154,9 +151,8 @@ class LDPSGD(SGDEstimator):
 
     def merged(self, others: Sequence[Self]) -> Estimate:
         """Return the joint estimate of this learner and ``others`` with the same settings, each of one chain."""
-        engines = self._engines(others)
-        memories = [engine.snapshot() for engine in engines]
-        first = engines[0]
+        first, *more = self._engines(others)
+        memories = [engine.snapshot() for engine in (first, *more)]
         coded = estimate(first.settings, memories, first.covariates, first.classes, first.mechanisms)
         found: Estimate = self._in_units(coded)
         return found
@@ -170,8 +166,7 @@ class LDPSGD(SGDEstimator):
 
     def _linear(self, rows: Floats) -> Floats:
         """Return scores of rows of features without the constant."""
-        scores: Floats = np.column_stack([rows, np.ones(len(rows))]) @ self._working().T
-        return scores
+        return np.asarray(np.column_stack([rows, np.ones(len(rows))]) @ self._working().T)
 
 
 @documented
@@ -185,28 +180,21 @@ class LDPSGDClassifier(LDPSGD, LabelEstimator, base.MiniBatchClassifier):
     Parameters
     ----------
     classes
-        The labels; of two labels, the positive one last. Any other label counts as missing: the mechanism randomizes a
-        zero gradient.
+        The labels; of two labels, the positive one last. Any other label counts as missing: a zero gradient.
     objective
         For two classes: ``"balanced"``, or ``"logistic"`` as in the paper. Both estimate the logit's coefficients.
     coordinates
-        For more than two classes: ``"contrasts"``, K - 1 rows of coefficients; or ``"classes"``, K rows as in the
-        paper, which are determined up to a common shift only and have ``K / (K - 1)`` times the noise.
+        For more than two classes: ``"contrasts"``, K - 1 rows of coefficients; or the paper's ``"classes"``, K rows
+        with more noise.
     public
-        Public covariates without labels (array, data frame or list of records), for whitening, the Newton polish and
-        plug-in intervals.
+        Public covariates without labels (array, frame or list of records), for whitening and plug-in intervals.
     intervals
         By default plug-in intervals with ``public``, and none without. ``"complete"``: as ``missing_share=0``.
         ``"random-scaling"``: from the path of the average, valid in the limit; before, they hold the truth too rarely.
-    missing_share
-        Publicly known largest share of missing targets, 0 if every person has one; plug-in intervals allow for it.
-        By default they allow for half of the targets.
     radius
-        Radius of the ball to which coefficients are projected, and to which noise-aware steps are proportional; by
-        default 5.
+        Radius of the ball of coefficients, to which noise-aware steps are proportional; by default 5.
     start
-        Public coefficients to start from, the constant's last, ``(p,)``, or ``(K, p)`` for more than two classes; by
-        default zeros.
+        Public coefficients to start from, ``(p,)``, or ``(K, p)`` for more classes, the constant's last; default zeros.
 
     Notes
     -----
@@ -215,8 +203,7 @@ class LDPSGDClassifier(LDPSGD, LabelEstimator, base.MiniBatchClassifier):
 
     References
     ----------
-    Shi, Xie, Jiang, Kong, He. Non-Asymptotic Analysis of Online Local Private Learning with SGD. Sections 3 and 5
-    (logistic regression).
+    Shi, Xie, Jiang, Kong, He. Non-Asymptotic Analysis of Online Local Private Learning with SGD. Sections 3, 5.
 
     Examples
     --------
@@ -325,12 +312,9 @@ class LDPSGDRegressor(LDPSGD, TargetEstimator, base.MiniBatchRegressor):
         By default plug-in intervals with ``public``, and none without, or with a known scale and ``c`` below 0.1.
         ``"complete"``: as ``missing_share=0``. ``"random-scaling"``: from the path of the average, valid in the limit;
         before, they hold the truth too rarely.
-    missing_share
-        Publicly known largest share of missing targets, 0 if every person has one; plug-in intervals allow for it.
-        By default they allow for half of the targets.
     radius
-        Radius of the ball to which coefficients of coded targets are projected, and to which noise-aware steps are
-        proportional; by default ``5 sqrt(p / 6)`` for p coefficients.
+        Radius of the ball of coefficients for coded targets, the unit of noise-aware steps; by default ``5 sqrt(p /
+        6)``.
     start
         Public coefficients to start from, the constant's last, ``(p,)``; by default zeros.
 
@@ -341,8 +325,7 @@ class LDPSGDRegressor(LDPSGD, TargetEstimator, base.MiniBatchRegressor):
 
     References
     ----------
-    Shi, Xie, Jiang, Kong, He. Non-Asymptotic Analysis of Online Local Private Learning with SGD. Sections 3
-    (algorithm), 5 (Huber loss).
+    Shi, Xie, Jiang, Kong, He. Non-Asymptotic Analysis of Online Local Private Learning with SGD. Sections 3, 5.
 
     Examples
     --------

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Final
 
 import numpy as np
+from numpy.random import Generator
 
 from murk._arrays import Floats, Integers
 from murk.learners.core.design import Records, one_by_one, split, vectors_variance
@@ -20,7 +21,6 @@ from murk.learners.estimates.estimate import Estimate
 from murk.learners.gradients import kernels as k
 from murk.learners.gradients.engine import SGDEngine
 from murk.learners.gradients.problem import GradientProblem
-from murk.learners.gradients.settings import Settings
 from murk.privacy import GaussianDP
 from murk.privacy.mechanisms import Mechanism, calibrate
 from murk.privacy.noise import SimulatedNoise
@@ -34,12 +34,7 @@ _OUTWEIGHS = 8.0  # least ratio of the noise's variance to the variance between 
 
 
 def estimate(
-    problem: GradientProblem,
-    records: Records,
-    people: int,
-    levels: Mapping[str, float],
-    chains: int,
-    rng: np.random.Generator,
+    problem: GradientProblem, records: Records, people: int, levels: Mapping[str, float], chains: int, rng: Generator
 ) -> Estimate:
     """Simulate the estimate from a number of people, spread over chains."""
     if problem.settings.intervals is None and problem.covariates is None:
@@ -49,7 +44,11 @@ def estimate(
     sizes = split(each, levels)
     factor = _factor(problem, each, sizes)
     steps = min(max(round(each / factor), 1), _most(problem))
-    settings = _stepping(problem.settings, each / steps)
+    settings, step = problem.settings, problem.settings.step
+    if each > steps and isinstance(step, InverseScalingStep):
+        # A step counts for several releases; noise-aware steps need no change.
+        eta = step.eta * (each / steps) ** (1.0 - step.alpha)
+        settings = replace(settings, step=InverseScalingStep(eta, step.alpha))
     mechanisms = {level: _quieter(problem, problem.mechanisms[level], factor) for level in sizes}
     engines = []
     for _ in range(chains):
@@ -65,9 +64,7 @@ def estimate(
     return problem.estimate(engines)
 
 
-def _learn(
-    problem: GradientProblem, engine: SGDEngine, X: Floats, y: Floats, levels: Integers, rng: np.random.Generator
-) -> None:
+def _learn(problem: GradientProblem, engine: SGDEngine, X: Floats, y: Floats, levels: Integers, rng: Generator) -> None:
     """Learn from people in blocks, each at the iterate that was published before it, as devices release."""
     mechanisms, memory = list(problem.mechanisms.values()), engine.memory
     kinds, units, variances = (
@@ -108,14 +105,6 @@ def _quieter(problem: GradientProblem, mechanism: Mechanism, factor: float) -> M
     settings = problem.settings
     mu = 2.0 * settings.bound / math.sqrt(mechanism.variance / factor)
     return calibrate("gaussian", GaussianDP(mu), dimension=settings.dimension, radius=settings.bound)
-
-
-def _stepping(settings: Settings, factor: float) -> Settings:
-    """Return settings in which a step counts for ``factor`` releases; noise-aware steps need no change."""
-    step = settings.step
-    if factor <= 1.0 or not isinstance(step, InverseScalingStep):
-        return settings
-    return replace(settings, step=InverseScalingStep(step.eta * factor ** (1.0 - step.alpha), step.alpha))
 
 
 def _scale_precision(problem: GradientProblem, engine: SGDEngine, sizes: Mapping[str, int], more: float) -> None:

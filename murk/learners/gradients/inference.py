@@ -49,8 +49,7 @@ _NODE_SHARES = _NODE_SHARES / _NODE_SHARES.sum()
 _ROUNDS = 3  # Newton steps
 # With a smaller c and a known scale, A is the density of the residuals near zero, which the scale does not determine.
 _LEAST_C = 0.1
-# Standard errors of complete targets by which forged gradients may move an estimate by being first: twice the largest
-# effect in attacks.
+# Standard errors by which forged gradients may move an estimate by being first: twice the largest effect in attacks.
 _START = 2.0
 NOT_ASKED = (
     "none: gradients alone allow only for random scaling, whose nominal 95% intervals held the truth in 79% to 96% of "
@@ -78,20 +77,12 @@ def coefficient_names(settings: Settings, classes: Sequence[object] = ()) -> tup
 
 
 def report_matrix(settings: Settings) -> Floats:
-    """Return the linear map from working parameters to reported coefficients.
-
-    It reverses the whitening, multiplies the scale by its unit, and converts contrasts to one vector for each class.
-    """
+    """Return the linear map from working parameters to reported coefficients, with one vector for each class."""
     p = settings.features
     back = np.eye(p) if settings.transform is None else settings.transform.T
     if isinstance(settings.objective, Softmax):
         return np.asarray(np.kron(settings.objective.basis, back), dtype=np.float64)
-    if settings.scaled:
-        whole = np.zeros((p + 1, p + 1))
-        whole[:p, :p] = back
-        whole[p, p] = settings.multiplier
-        return whole
-    return back
+    return _with_scale(settings, back, settings.multiplier)
 
 
 def reported(settings: Settings, working: Floats) -> Floats:
@@ -118,6 +109,10 @@ def _weighted(settings: Settings, covariates: PublicCovariates, power: int = 1) 
     return points, share
 
 
+def _scatter(points: Floats, weights: Floats) -> Floats:
+    return np.asarray((points * weights[:, None]).T @ points)
+
+
 def _in_blocks(settings: Settings, points: Floats, share: Floats, theta: Floats) -> Floats:
     """Return the mean over rows of ``(diag(p) - p p') (x) x x'`` in contrast coordinates, ``(d, d)``."""
     assert isinstance(settings.objective, Softmax)
@@ -126,12 +121,12 @@ def _in_blocks(settings: Settings, points: Floats, share: Floats, theta: Floats)
     inner = np.einsum("ka,ik,kb->iab", basis, odds, basis) - np.einsum("ka,ik,il,lb->iab", basis, odds, odds, basis)
     blocks = np.empty((settings.dimension, settings.dimension))
     for a, b in np.ndindex(inner.shape[1:]):
-        blocks[a * p : (a + 1) * p, b * p : (b + 1) * p] = (points * (share * inner[:, a, b])[:, None]).T @ points
+        blocks[a * p : (a + 1) * p, b * p : (b + 1) * p] = _scatter(points, share * inner[:, a, b])
     return blocks
 
 
 def _with_scale(settings: Settings, slopes: Floats, scale: float) -> Floats:
-    """Return a matrix of Huber's slopes, (p, p), with the scale's own entry if it is estimated."""
+    """Return a matrix of slopes, (p, p), with the scale's own entry if it is estimated."""
     if not settings.scaled:
         return slopes
     p = settings.features
@@ -154,39 +149,27 @@ def hessian(settings: Settings, covariates: PublicCovariates, theta: Floats) -> 
     if isinstance(objective, Huber):
         sigma = float(theta[-1]) * objective.multiplier if objective.scale is None else objective.scale
         inside = objective.inside
-        slopes = (points * share[:, None]).T @ points * (inside / sigma)
+        slopes = _scatter(points, share) * (inside / sigma)
         squares = objective.kappa - objective.c**2 * (1.0 - inside)
         return _with_scale(settings, slopes, float(share.sum()) * objective.multiplier**2 * squares / sigma)
-    probability = logistic(points @ theta)
-    if isinstance(objective, Balanced):
-        steep = np.minimum(probability, 1.0 - probability)
-    else:
-        steep = probability * (1.0 - probability)
-    curved: Floats = (points * (share * steep)[:, None]).T @ points
-    return curved
+    p = logistic(points @ theta)
+    steep = np.minimum(p, 1.0 - p) if isinstance(objective, Balanced) else p * (1.0 - p)
+    return _scatter(points, share * steep)
 
 
 def own_moment(settings: Settings, covariates: PublicCovariates, theta: Floats) -> Floats:
-    """Return the mean of ``g g'`` over people, ``(d, d)``, g the gradient at the true parameters ``theta``.
-
-    For an estimated scale its largest value.
-    """
+    """Return the mean of ``g g'``, ``(d, d)``, g the gradient at the true ``theta``; for a scale its largest value."""
     points, share = _weighted(settings, covariates, power=2)
     objective = settings.objective
     if isinstance(objective, Softmax):
         return _in_blocks(settings, points, share, theta)
     if isinstance(objective, Huber):
         c, kappa = objective.c, objective.kappa
-        slopes = (points * share[:, None]).T @ points * kappa
+        slopes = _scatter(points, share) * kappa
         return _with_scale(settings, slopes, float(share.sum()) * objective.multiplier**2 * kappa * (c * c - kappa) / 4)
     logit = points @ theta
-    if isinstance(objective, Balanced):
-        square = np.exp(-np.abs(logit))
-    else:
-        probability = logistic(logit)
-        square = probability * (1.0 - probability)
-    moment: Floats = (points * (share * square)[:, None]).T @ points
-    return moment
+    p = logistic(logit)
+    return _scatter(points, share * (np.exp(-np.abs(logit)) if isinstance(objective, Balanced) else p * (1.0 - p)))
 
 
 def estimate(
@@ -196,10 +179,7 @@ def estimate(
     classes: Sequence[object] = (),
     mechanisms: Mapping[str, Mechanism] | None = None,
 ) -> Estimate:
-    """Return the estimate of one or more chains.
-
-    With ``mechanisms``, by privacy level, the estimate states how far a forged release could have moved it.
-    """
+    """Return the estimate of the chains; with ``mechanisms`` by level, also a forged release's largest influence."""
     merged = _estimate(settings, memories, covariates, classes)
     if mechanisms is None:
         return merged
@@ -211,9 +191,8 @@ def _influence(
 ) -> Influence:
     """Return how far one forged gradient could have moved the estimate.
 
-    The plug-in's Newton step corrects the iterates' path up to second order. The first gradients can move iterates
-    across the ball: the bound allows two standard errors of complete targets for that. For an average of iterates the
-    ball is the only bound.
+    The plug-in's Newton step corrects the path up to second order. As the first gradients can move iterates across the
+    ball, two standard errors of complete targets are added. The ball alone bounds an average of iterates.
     """
     rows = np.linalg.norm(report_matrix(settings), axis=1)
     limit = np.abs(estimate.values) + settings.radius * rows
@@ -249,7 +228,7 @@ def _estimate(
     names = coefficient_names(settings, classes)
     n = sum(int(memory.whole[k.COUNT]) for memory in memories)
     if covariates is not None and _has_plug_in(settings):
-        return _plug_in(settings, memories, covariates, names, report_matrix(settings), n)
+        return _plug_in(settings, memories, covariates, names, n)
     weights = [memory.real[k.SUM_WEIGHT] for memory in memories]
     values = reported(settings, weighted_mean(weights, [memory.rows[k.AVERAGE] for memory in memories]))
     note = (
@@ -289,13 +268,9 @@ def _scaling(settings: Settings, memory: Any) -> Floats:
 
 
 def _plug_in(
-    settings: Settings,
-    memories: Sequence[Any],
-    covariates: PublicCovariates,
-    names: tuple[str, ...],
-    matrix: Floats,
-    n: int,
+    settings: Settings, memories: Sequence[Any], covariates: PublicCovariates, names: tuple[str, ...], n: int
 ) -> Estimate:
+    matrix = report_matrix(settings)
     precisions = [memory.real[k.SUM_PRECISION] for memory in memories]
     total, d = float(np.sum(precisions)), settings.dimension
     present = 1.0 - settings.most_missing
@@ -347,8 +322,7 @@ def _polish(
 ) -> tuple[Floats, Floats]:
     """Return the true parameters for which gradients around ``at`` have mean ``slope``, and the Hessian there.
 
-    ``wander`` times the inverse Hessian is the covariance of the iterates around ``at``. The result is projected to the
-    ball, as early on a Newton step is mostly noise.
+    ``wander`` times the inverse Hessian is the iterates' covariance. The ball bounds a step, at first mostly noise.
     """
     curvature = hessian(settings, covariates, at)
     inverse = np.linalg.pinv(curvature, rcond=1e-9, hermitian=True)
@@ -370,8 +344,7 @@ _Mean = Callable[[Floats], tuple[Floats, Floats]]
 def _mean_of_labels(settings: Settings, covariates: PublicCovariates, at: Floats, covariance: Floats) -> _Mean:
     """Return the mean gradient at normal iterates, and its negative derivative, as a function of the truth.
 
-    A record's residual is ``f(t) - p (f(t) + f(-t))`` at the logit t, p its true probability; means over t are
-    Gaussian quadratures.
+    At the logit t a residual has mean ``f(t) - p (f(t) + f(-t))``, p the true probability, integrated by quadrature.
     """
     points, share = _weighted(settings, covariates)
     deviation = np.sqrt(np.einsum("ij,jl,il->i", points, covariance, points))
@@ -386,7 +359,7 @@ def _mean_of_labels(settings: Settings, covariates: PublicCovariates, at: Floats
 
     def mean(theta: Floats) -> tuple[Floats, Floats]:
         p = logistic(points @ theta)
-        return points.T @ (share * (false - p * both)), (points * (share * both * p * (1.0 - p))[:, None]).T @ points
+        return points.T @ (share * (false - p * both)), _scatter(points, share * both * p * (1.0 - p))
 
     return mean
 

@@ -4,22 +4,20 @@
 arrays, ``real`` and ``whole``, as passing a dozen would cost more than a step. They use no BLAS and no clock: the same
 releases give the same state on one build and kind of CPU.
 
-*Delays.* A gradient that is taken at an iterate and learned a releases later has a delay of a. If the product
-``h eta a`` of curvature h, step eta and delay exceeds about 1, the iterate overshoots. So steps are at most
-``SAFE / (h a)``, where a is the mean recent age and h the estimated curvature; ages of 0 change nothing (Mishchenko,
-Bach, Even and Woodworth, "Asynchronous SGD beats minibatch SGD under arbitrary delays", 2022).
+*Delays.* A gradient learned a releases after the iterate at which it was taken has a delay of a. If the product ``h eta
+a`` of curvature h, step eta and delay exceeds about 1, the iterate overshoots. So steps are at most ``SAFE / (h a)``, a
+the mean recent age and h the estimated curvature (Mishchenko, Bach, Even and Woodworth, "Asynchronous SGD beats
+minibatch SGD under arbitrary delays", 2022). Ages are differences of versions, so they depend on the log alone.
 
-h is the regression slope of released gradients on their iterates, ``sum q <d, g> / sum q |d|^2``, where d and g are
-centred and q is the inverse of their variance. It is unbiased, since a release's noise does not depend on the iterate.
-A direction that overshoots dominates the sums, so that h is its curvature. At first h is ``C0 / R``, the largest mean
-curvature of gradients bounded by C0 across a ball of radius R. Ages are differences of versions, so they depend on the
-log alone. Sums decay: h uses about the newest quarter of the releases, ages the newest tenth.
+h is the regression slope of released gradients on their iterates, ``sum q <d, g> / sum q |d|^2``, d and g centred, q
+the inverse variance. It is unbiased, since a release's noise does not depend on the iterate, and a direction that
+overshoots dominates the sums. At first h is ``C0 / R``, the largest mean curvature of gradients bounded by C0 across a
+ball of radius R. Sums decay: h uses about the newest quarter of the releases, ages the newest tenth.
 
-*Publication.* The versions at which a chain publishes its iterate follow from the version (the number of releases
-learned) alone, so that a replay of the log publishes the same ones. With ``floor = releases // 64`` the spacing at
-version v is the largest power of two not above ``max(1, v // 200, min(floor, v // 100))``: never wider than 1% of the
-count, and between 0.25% and 0.5% of it once the floor is passed. The spacing only changes at versions that both the old
-and the new spacing divide, so the gap after a published version v is exactly the spacing at v.
+*Publication.* Which versions (numbers of releases learned) a chain publishes follows from the version alone, so that a
+replay publishes the same ones. With ``floor = releases // 64`` the spacing at version v is the largest power of two not
+above ``max(1, v // 200, min(floor, v // 100))``: at most 1% of the count, and 0.25% to 0.5% of it once past the floor.
+It only changes at versions that both the old and the new spacing divide, so the gap after a published v is exactly it.
 """
 
 from __future__ import annotations
@@ -41,6 +39,7 @@ from murk.privacy.noise.philox import Purpose
 from murk.stream.task.learner import MaxStaleness
 
 Array = Any  # kernels take numpy arrays of fixed element types; their annotations would only repeat "array"
+Arrays = tuple[Array, Array, Array, Array, Array, Array]
 
 NORM, MALLOWS, CLIP = 0, 1, 2  # how a feature vector is weighted
 NOISE_AWARE, INVERSE_SCALING = 0, 1  # how a step is sized
@@ -48,64 +47,14 @@ NO_AVERAGE, POLYAK, POLYNOMIAL_DECAY = 0, 1, 2  # how iterates are averaged
 UNIFORM, INVERSE_VARIANCE = 0, 1  # how people are weighted
 
 # Places in ``whole``.
-(
-    OBJECTIVE,
-    WEIGHTS,
-    STEP,
-    AVERAGING,
-    WEIGHTING,
-    FEATURES,
-    DIMENSION,
-    CLASSES,
-    RING,
-    WHITEN,
-    SCALING,
-    OUTPUTS,
-    FLOOR,
-    SIMULATED,
-    SEED,
-    KIND,
-    STEPS,
-    THRESHOLD,
-    DRAWS,
-    COUNT,
-    NEXT_PUBLISHED,
-    RING_HEAD,
-    RING_LENGTH,
-    DELAYS,
-    AGE,
-    WHOLE_HEADER,
-) = range(26)
+OBJECTIVE, WEIGHTS, STEP, AVERAGING, WEIGHTING, FEATURES, DIMENSION, CLASSES, RING, WHITEN = range(10)
+SCALING, OUTPUTS, FLOOR, SIMULATED, SEED, KIND, STEPS, THRESHOLD, DRAWS, COUNT = range(10, 20)
+NEXT_PUBLISHED, RING_HEAD, RING_LENGTH, DELAYS, AGE, WHOLE_HEADER = range(20, 26)
 
-# Places in ``real``.
-(
-    HUBER_C,
-    CENTRE,
-    MULTIPLIER,
-    KNOWN_SCALE,
-    OWN_SPREAD,
-    CLIP_AT,
-    RADIUS,
-    SCALE_FLOOR,
-    SCALE_CEILING,
-    ETA,
-    ALPHA,
-    DECAY,
-    MECHANISM_RADIUS,
-    SPACING,
-    UNIT,
-    VARIANCE,  # the last four are of the current level
-    SUM_PRECISION,
-    SUM_WEIGHT,
-    SUM_SPREAD,
-    SUM_SQUARES,
-    BOUND,
-    MEAN_AGE,
-    SLOPE,
-    SLOPE_SQUARES,
-    COUNTED,
-    REAL_HEADER,
-) = range(26)
+# Places in ``real``; those from MECHANISM_RADIUS to VARIANCE are of the current level.
+HUBER_C, CENTRE, MULTIPLIER, KNOWN_SCALE, OWN_SPREAD, CLIP_AT, RADIUS, SCALE_FLOOR, SCALE_CEILING, ETA = range(10)
+ALPHA, DECAY, MECHANISM_RADIUS, SPACING, UNIT, VARIANCE, SUM_PRECISION, SUM_WEIGHT, SUM_SPREAD = range(10, 19)
+SUM_SQUARES, BOUND, MEAN_AGE, SLOPE, SLOPE_SQUARES, COUNTED, REAL_HEADER = range(19, 26)
 
 # Noise-aware steps are this share of radius w_i / sqrt(2 sum w_j^2 v_j), the best in the worst case: radii are
 # generous, and curved objectives are biased if iterates wander far (benchmarks/accuracy.py).
@@ -117,10 +66,7 @@ ITERATE, AVERAGE, SCALING_A, SCALING_B, MEAN_AT, MEAN_GRADIENT, ROWS = range(7) 
 
 @within
 def places(whole: Array) -> tuple[int, int, int, int, int, int]:
-    """Return the indices at which state vectors, x, z, gradient, public matrices and ring begin in ``real``.
-
-    The public matrices are the basis of classes (K x outputs) and the transform (p x p).
-    """
+    """Return where state vectors, x, z, gradient, public matrices (basis, transform) and ring begin in ``real``."""
     p, d = whole[FEATURES], whole[DIMENSION]
     x = REAL_HEADER + ROWS * d
     basis = x + 2 * p + d
@@ -146,8 +92,7 @@ def whiten(whole: Array, real: Array, x: Array, z: Array) -> None:
     """Write working features ``z = W x``, or x without whitening."""
     p = x.shape[0]
     if whole[WHITEN] == 0:
-        for j in range(p):
-            z[j] = x[j]
+        z[:] = x
         return
     at = places(whole)[4] + whole[CLASSES] * whole[OUTPUTS]
     for i in range(p):
@@ -192,11 +137,10 @@ def other_gradient(
     whole: Array, real: Array, theta: Array, z: Array, y: float, fit: float, weight: float, out: Array
 ) -> None:
     """Write a Huber or softmax gradient minus its public centre; with any objective, a missing target gives zero."""
-    p, d = whole[FEATURES], whole[DIMENSION]
+    p = whole[FEATURES]
     scaled = whole[OBJECTIVE] == HUBER_SCALE
     if y != y or fit != fit:  # a missing target, or a gradient that is not finite, gives zero
-        for j in range(d):
-            out[j] = 0.0
+        out[:] = 0.0
         if scaled:
             out[p] = -real[MULTIPLIER] * real[CENTRE]
         return
@@ -372,24 +316,13 @@ def follow_whitened(
 
 
 @inlined
-def apply(
-    whole: Array,
-    real: Array,
-    theta: Array,
-    average: Array,
-    scaling_a: Array,
-    scaling_b: Array,
-    mean_at: Array,
-    mean_gradient: Array,
-    at: Array,
-    release: Array,
-    variance: float,
-) -> None:
-    """Apply one decoded release to the state; the parameters before ``at`` are the state's vectors.
+def apply(whole: Array, real: Array, state: Arrays, at: Array, release: Array, variance: float) -> None:
+    """Apply one decoded release to the state, whose vectors are those of `state_views`.
 
     ``release`` is the gradient taken at the iterate ``at``, plus noise of ``variance`` in each coordinate. Weights and
     steps depend only on public noise levels and, with ``DELAYS``, on the ages of releases (``whole[AGE]``).
     """
+    theta, average, scaling_a, scaling_b, mean_at, mean_gradient = state
     p, d = whole[FEATURES], whole[DIMENSION]
     scaled = whole[OBJECTIVE] == HUBER_SCALE
     if scaled:
@@ -482,30 +415,22 @@ def release_closest(whole: Array, real: Array, g: Array, noise: Array, row: int,
     if whole[SIMULATED] == 1:
         draws.simulated_gaussian(np.uint64(whole[SEED]), np.int64(whole[COUNT]), drawn)
     else:
-        for j in range(drawn.shape[0]):
-            drawn[j] = noise[row, j]
+        drawn[:] = noise[row, : drawn.shape[0]]
     release_other(whole, real, g, drawn, payload, coins)
-    for j in range(drawn.shape[0]):
-        drawn[j] = 0
+    drawn[:] = 0
 
 
 @jit
-def state_views(real: Array, whole: Array) -> tuple[Array, Array, Array, Array, Array, Array]:
+def state_views(real: Array, whole: Array) -> Arrays:
     """Return views of the state's vectors, which are faster than indexing ``real``."""
     d = whole[DIMENSION]
-    at = REAL_HEADER
-    return (
-        real[at : at + d],
-        real[at + d : at + 2 * d],
-        real[at + 2 * d : at + 3 * d],
-        real[at + 3 * d : at + 4 * d],
-        real[at + 4 * d : at + 5 * d],
-        real[at + 5 * d : at + 6 * d],
-    )
+    state = real[REAL_HEADER : REAL_HEADER + 6 * d]
+    iterates, scaling, means = state[: 2 * d], state[2 * d : 4 * d], state[4 * d :]
+    return iterates[:d], iterates[d:], scaling[:d], scaling[d:], means[:d], means[d:]
 
 
 @jit
-def record_views(real: Array, whole: Array) -> tuple[Array, Array, Array, Array, Array, Array]:
+def record_views(real: Array, whole: Array) -> Arrays:
     """Return views of x, z = W x, the gradient, its noise, the payload and the random words of a record."""
     p, d = whole[FEATURES], whole[DIMENSION]
     _, x, z, g, _, _ = places(whole)
@@ -525,36 +450,17 @@ def record_views(real: Array, whole: Array) -> tuple[Array, Array, Array, Array,
 @jit
 def forget(real: Array, whole: Array, x: Array, z: Array, noise: Array, payload: Array) -> None:
     """Wipe the record and its noise, which must not get into copies of the learner."""
-    for j in range(x.shape[0] - 1):
-        x[j] = 0.0
-        z[j] = 0.0
-    z[x.shape[0] - 1] = 1.0
-    for j in range(noise.shape[0]):
-        noise[j] = 0
-        payload[j] = 0
+    x[:-1] = 0.0
+    z[:-1] = 0.0
+    z[-1] = 1.0
+    noise[:] = 0
+    payload[:] = 0
 
 
 @inlined
-def learn_row(
-    whole: Array,
-    real: Array,
-    theta: Array,
-    average: Array,
-    scaling_a: Array,
-    scaling_b: Array,
-    mean_at: Array,
-    mean_gradient: Array,
-    x: Array,
-    z: Array,
-    g: Array,
-    own_noise: Array,
-    payload: Array,
-    own_coins: Array,
-    noise: Array,
-    row: int,
-    target: float,
-) -> None:
-    """Learn from the record in ``x``, whose noise is in ``own_noise``, or in a row of ``noise`` for several draws."""
+def learn_row(whole: Array, real: Array, state: Arrays, record: Arrays, noise: Array, row: int, target: float) -> None:
+    """Learn from the record of these `record_views`; several draws of noise are in a row of ``noise``."""
+    theta, (x, z, g, own_noise, payload, own_coins) = state[0], record
     p, d = whole[FEATURES], whole[DIMENSION]
     for j in range(p):
         if x[j] - x[j] != 0.0:
@@ -581,30 +487,22 @@ def learn_row(
         release_closest(whole, real, g, noise, row, payload, own_coins)
     else:
         release_other(whole, real, g, own_noise, payload, own_coins)
-    apply(whole, real, theta, average, scaling_a, scaling_b, mean_at, mean_gradient, theta, g, real[VARIANCE])
+    apply(whole, real, state, theta, g, real[VARIANCE])
 
 
 @jit
 def learn_records(
-    real: Array,
-    whole: Array,
-    X: Array,
-    y: Array,
-    levels: Array,
-    reals: Array,
-    wholes: Array,
-    noise: Array,
-    coins: Array,
+    real: Array, whole: Array, X: Array, y: Array, levels: Array, reals: Array, kinds: Array, noise: Array, coins: Array
 ) -> None:
     """Learn from the rows of ``X`` in turn; without a seed ``noise`` and ``coins`` have a row for each of them.
 
     The constant may be left out of ``X``; a feature that is not finite counts as 0. ``levels`` are indices into
-    ``reals`` and ``wholes`` (if empty: the current level). The state depends only on releases.
+    ``reals`` and ``kinds`` (if empty: the current level). The state depends only on releases.
     """
     whole, real, noise = borrowed(whole), borrowed(real), borrowed(noise)
     d = whole[DIMENSION]
-    theta, average, a, b, mean_at, mean_gradient = state_views(real, whole)
-    x, z, g, own_noise, payload, words = record_views(real, whole)
+    state, record = state_views(real, whole), record_views(real, whole)
+    x, z, _, own_noise, payload, words = record
     own_coins, room = words[:3], words[WORDS_HEADER : WORDS_HEADER + draws.room_for(d)]
     simulated, seed = whole[SIMULATED] == 1, np.uint64(whole[SEED])
     for i in range(X.shape[0]):
@@ -614,7 +512,7 @@ def learn_records(
             for j in range(4):
                 real[MECHANISM_RADIUS + j] = reals[levels[i], j]
             for j in range(4):
-                whole[KIND + j] = wholes[levels[i], j]
+                whole[KIND + j] = kinds[levels[i], j]
         if not simulated:
             for j in range(d):
                 own_noise[j] = noise[i, j]
@@ -624,28 +522,9 @@ def learn_records(
             draws.fast_gaussian(seed, np.int64(whole[COUNT]), room, own_noise)
         else:
             simulate_other(whole, seed, np.int64(whole[COUNT]), own_noise, own_coins)
-        learn_row(
-            whole,
-            real,
-            theta,
-            average,
-            a,
-            b,
-            mean_at,
-            mean_gradient,
-            x,
-            z,
-            g,
-            own_noise,
-            payload,
-            own_coins,
-            noise,
-            i,
-            y[i],
-        )
+        learn_row(whole, real, state, record, noise, i, y[i])
     forget(real, whole, x, z, own_noise, payload)
-    for j in range(words.shape[0]):
-        words[j] = np.uint64(0)
+    words[:] = 0
 
 
 @brief
@@ -660,12 +539,23 @@ def learn_record(address: int, y: float, trials: int) -> int:
     noise_at = WHOLE_HEADER + header[RING]
     words_start, room = address + 8 * (noise_at + 2 * d), words_of(trials_of(d))
     size = noise_at + 2 * d + room
-    whole = integers_at(address, size)
+    whole, words = integers_at(address, size), words_at(words_start, room)
     noise, payload = integers_at(address + 8 * noise_at, d), integers_at(address + 8 * (noise_at + d), d)
-    words = words_at(words_start, room)
     start = address + 8 * size
     _, x_at, z_at, g_at, _, ring_at = places(whole)
     real = numbers_at(start, ring_at + whole[RING] * d)
+    # Views at addresses are faster than slices.
+    at, row = start + 8 * REAL_HEADER, 8 * d
+    state = (
+        numbers_at(at, d),
+        numbers_at(at + row, d),
+        numbers_at(at + 2 * row, d),
+        numbers_at(at + 3 * row, d),
+        numbers_at(at + 4 * row, d),
+        numbers_at(at + 5 * row, d),
+    )
+    x, z = numbers_at(start + 8 * x_at, p), numbers_at(start + 8 * (z_at if whole[WHITEN] == 1 else x_at), p)
+    record = x, z, numbers_at(start + 8 * g_at, d), noise, payload, words
     if whole[SIMULATED] == 1:
         seed = np.uint64(whole[SEED])
         if whole[KIND] == lattice.GAUSSIAN:
@@ -685,62 +575,33 @@ def learn_record(address: int, y: float, trials: int) -> int:
             status = draws.draw_gaussian(pairs, spare, noise)[0]
         if status != draws.DONE:
             return TOO_FEW
-    state = start + 8 * REAL_HEADER
-    x, g = numbers_at(start + 8 * x_at, p), numbers_at(start + 8 * g_at, d)
-    z = numbers_at(start + 8 * (z_at if whole[WHITEN] == 1 else x_at), p)
-    learn_row(
-        whole,
-        real,
-        numbers_at(state, d),
-        numbers_at(state + 8 * d, d),
-        numbers_at(state + 16 * d, d),
-        numbers_at(state + 24 * d, d),
-        numbers_at(state + 32 * d, d),
-        numbers_at(state + 40 * d, d),
-        x,
-        z,
-        g,
-        noise,
-        payload,
-        words,
-        _NO_NOISE,
-        0,
-        y,
-    )
+    learn_row(whole, real, state, record, _NO_NOISE, 0, y)
     forget(real, whole, x, z, noise, payload)
-    for j in range(room):
-        words[j] = np.uint64(0)
+    words[:] = 0
     return LEARNED
 
 
 @jit
 def learn_releases(
-    real: Array,
-    whole: Array,
-    payloads: Array,
-    versions: Array,
-    levels: Array,
-    kinds: Array,
-    units: Array,
-    variances: Array,
+    real: Array, whole: Array, rows: Array, versions: Array, levels: Array, kinds: Array, units: Array, variances: Array
 ) -> int:
     """Learn from released gradients in turn; return how many were learned before an unknown version."""
-    whole, real, payloads = borrowed(whole), borrowed(real), borrowed(payloads)
+    whole, real, rows = borrowed(whole), borrowed(real), borrowed(rows)
     d = whole[DIMENSION]
-    theta, average, a, b, mean_at, mean_gradient = state_views(real, whole)
+    state = state_views(real, whole)
     _, _, _, g_at, _, ring_at = places(whole)
     g = real[g_at : g_at + d]
-    for i in range(payloads.shape[0]):
+    for i in range(rows.shape[0]):
         place = find(whole, versions[i])
         if place < 0:
             return i
         level = levels[i]
-        lattice.decode(kinds[level], payloads[i], units[level], g)
+        lattice.decode(kinds[level], rows[i], units[level], g)
         at = real[ring_at + place * d : ring_at + (place + 1) * d]
         whole[AGE] = whole[COUNT] - versions[i]
-        apply(whole, real, theta, average, a, b, mean_at, mean_gradient, at, g, variances[level])
+        apply(whole, real, state, at, g, variances[level])
         whole[AGE] = 0
-    return int(payloads.shape[0])
+    return int(rows.shape[0])
 
 
 @jit
@@ -750,8 +611,7 @@ def gradients(real: Array, whole: Array, theta: Array, X: Array, y: Array, out: 
     for i in range(X.shape[0]):
         whiten(whole, real, X[i], z)
         gradient(whole, real, theta, z, y[i], out[i])
-    for j in range(z.shape[0]):
-        z[j] = 0.0
+    z[:] = 0.0
 
 
 @within
@@ -783,12 +643,10 @@ def newest_published(version: int, floor: int) -> int:
 def ring_size(max_staleness: MaxStaleness) -> int:
     """Return the largest number of published versions in ``[n - limit(n), n]``, for any count n.
 
-    ``limit(n)`` is the largest admitted delay after n releases, so this many iterates suffice. At first the limit is
-    constant; then ``[0, releases]`` has the most versions, since gaps between them never shrink. Later the limit is
-    s n, where s is the share; gaps are wider than a 400th of ``(1 - s) n`` (see the module), so there are at most
-    ``400 s / (1 - s) + 1`` versions.
+    ``limit(n)``, the largest admitted delay, is constant at first; then ``[0, releases]`` has the most versions, since
+    gaps never shrink. Later it is s n, s the share; gaps are wider than a 400th of ``(1 - s) n``, so there are at most
+    ``400 s / (1 - s) + 1``.
 
-    >>> from murk.stream.task.learner import MaxStaleness
     >>> ring_size(MaxStaleness())
     101
     """

@@ -48,11 +48,10 @@ class Logistic(_OfLogit):
 class Balanced(_OfLogit):
     """Balanced loss for y in {0, 1}: the logistic gradient scaled up to its bound, ``C0 = reach``.
 
-    With the margin m (``x'theta`` for y = 1, else its negative) the convex loss is ``exp(-m)`` for m > 0, else
-    ``1 - m``, times w(x). The gradient is ``r x w(x)``, ``r(1) = -min(1, e^-t)``, ``r(0) = min(1, e^t)``,
-    ``t = x'theta``: the logistic residual ``p - y`` divided by ``max(p, 1 - p)``, the largest weight that depends on x
-    alone. The mean of r given x is zero at the logit's coefficients, where its slope is ``min(p, 1 - p)`` instead of
-    ``p (1 - p)``.
+    With the margin m (``x'theta`` for y = 1, else its negative) the convex loss is ``exp(-m)`` for m > 0, else ``1 -
+    m``, times w(x). The gradient is ``r x w(x)``, ``r(1) = -min(1, e^-t)``, ``r(0) = min(1, e^t)``, ``t = x'theta``:
+    ``p - y`` divided by ``max(p, 1 - p)``, the largest weight that depends on x alone. The mean of r given x is zero at
+    the logit's coefficients, with slope ``min(p, 1 - p)`` instead of ``p (1 - p)``.
     """
 
     code: ClassVar[int] = BALANCED
@@ -63,8 +62,7 @@ class Balanced(_OfLogit):
 class Softmax:
     """Softmax loss over K >= 2 classes: gradient ``(p - e_y) (x) x w(x)``, ``C0 = sqrt(2) reach``.
 
-    As ``p - e_y`` sums to zero, its K - 1 coordinates in an orthonormal basis of the contrasts are released: the same
-    gradient and bound, with (K - 1) / K of the noise.
+    As ``p - e_y`` sums to zero, K - 1 coordinates in a basis of contrasts suffice, with (K - 1) / K of the noise.
     """
 
     classes: int

@@ -37,8 +37,7 @@ _OBJECTIVES: dict[str, Logistic | Balanced | Softmax | Huber] = {
     "squared": Huber(2.0, 1.0),
     "median": Huber(0.05, 1.0),
 }
-# In coded units: a logit of 3 is odds of 20, and a regression's fit has a norm near 1. A radius much beyond the truth
-# makes steps too large (docs/coverage.md).
+# Coded: a logit of 3 is odds of 20, a fit's norm near 1. Larger radii make steps too large (docs/coverage.md).
 LOGIT_RADIUS, FIT_RADIUS = 3.0, 1.5
 SCALE_MULTIPLIER = 4.0  # raises the scale's coordinate above the noise, which hides it with 1 and c = 0.5
 SHARE = 100  # a block of people has at most 1 / SHARE of the number of releases so far
@@ -80,13 +79,13 @@ class GradientProblem:
 
     def check_state(self) -> None:
         """Raise UserError, with the size, if a learner's state is too large for a log."""
-        rows = self._memory.ring.shape[0] + self._memory.rows.shape[0]
+        iterates = len(self._memory.ring)
         # Base64 of float64, and the versions of the remembered iterates as numbers.
-        size = rows * (11 * self.dimension + 24) + trail_bytes(self.engine().coefficients) + 4096
+        size = (iterates + k.ROWS) * (11 * self.dimension + 24) + trail_bytes(self.engine().coefficients) + 4096
         if size > MAX_STATE:
             raise UserError(
                 f"a chain's state would take up to {size / 2**20:.1f} MB (at most {MAX_STATE / 2**20:g} fit): it "
-                f"remembers {self._memory.ring.shape[0]:,} iterates of {self.dimension:,} numbers. Give the task fewer "
+                f"remembers {iterates:,} iterates of {self.dimension:,} numbers. Give the task fewer "
                 "features, or a smaller max_staleness, as in max_staleness: {releases: 20}"
             )
 
@@ -109,10 +108,7 @@ class GradientProblem:
         return max(1, releases // SHARE)
 
     def check_iterate(self, theta: Floats) -> None:
-        """Raise HostileModelError for an iterate that no honest learner publishes, before any record is read.
-
-        Such an iterate has a wrong size, infinite numbers, or numbers outside the radius or the scale's bounds.
-        """
+        """Raise HostileModelError, before a record is read, for a wrong size, or beyond the radius or scale bounds."""
         d, settings = self.dimension, self.settings
         theta = np.asarray(theta, dtype=np.float64)
         if theta.shape != (d,):
@@ -136,16 +132,9 @@ class GradientProblem:
         theta = self.initial if theta is None else theta
         out = empty((X.shape[0], self.dimension))
         out.fill(0.0)
-        memory = self._memory
-        k.gradients(
-            # Copied, as the kernel would be compiled once more for a read-only array.
-            memory.real,
-            memory.whole,
-            np.array(theta, dtype=np.float64),
-            copied(X),
-            copied(y),
-            out,
-        )
+        real, whole = self._memory.real, self._memory.whole
+        # Theta is copied, as the kernel would be compiled once more for a read-only array.
+        k.gradients(real, whole, np.array(theta, dtype=np.float64), copied(X), copied(y), out)
         return out
 
     def engine(self) -> SGDEngine:
@@ -191,14 +180,7 @@ def problem_for(task: Task) -> GradientProblem:
     )
 
     def mechanism(guarantee: Guarantee) -> Mechanism:
-        privacy = task.privacy
-        return calibrate(
-            privacy.kind_for(guarantee),
-            guarantee,
-            dimension=settings.dimension,
-            radius=settings.bound,
-            method=privacy.calibration,
-        )
+        kind, method = task.privacy.kind_for(guarantee), task.privacy.calibration
+        return calibrate(kind, guarantee, dimension=settings.dimension, radius=settings.bound, method=method)
 
-    mechanisms = task.privacy.by_level(mechanism)
-    return GradientProblem(settings, mechanisms, covariates, classes)
+    return GradientProblem(settings, task.privacy.by_level(mechanism), covariates, classes)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
@@ -16,14 +16,12 @@ from murk._lazy import bounding, map_levels
 from murk._scratch import keep, wiped
 from murk._turns import Turns, in_turn
 from murk.errors import MurkError, UserError
-from murk.learners.core.covariates import Covariates
-from murk.learners.core.curves import Curve
 from murk.learners.core.engine import NeverPublished
 from murk.learners.core.in_place import Held, KernelMemory, RecordEngine, trials_for
 from murk.learners.core.options import levels_of
 from murk.learners.estimates.estimate import Estimate
 from murk.learners.moments import kernels as k
-from murk.learners.moments.fit import Fit, Response, fit
+from murk.learners.moments.fit import Fit, MomentModel
 from murk.learners.moments.mechanism import Level, MomentMechanism
 from murk.learners.moments.statistics import Statistics
 from murk.learners.moments.sums import MomentSums, influence_of
@@ -39,27 +37,6 @@ if TYPE_CHECKING:
 
 
 BLOCK = 1024  # Number of records randomized at once, so that their moments stay in the processor's cache
-
-
-@dataclass(frozen=True)
-class MomentModel:
-    """The model to fit to the moments."""
-
-    curve: Curve  # mean function of the loss or the link
-    response: Response  # meaning of coded targets
-    public: Covariates | None  # None: ``x'w`` is taken as normal
-    covariance: str = "both"  # "both", "private" or "pooled": see `sums.private_share`
-    solver: str = "stein"  # "stein" (the paper's) or "score": see `root`
-    repair: bool = True  # whether to repair second moments that noise outweighs: see `sums.design_of`
-
-    def fit(self, sums: MomentSums, layout: Statistics, chains: int = 1) -> Fit:
-        """Fit the model to running sums."""
-        model = self.curve, self.response, self.public, self.covariance
-        return fit(sums, layout, *model, chains, self.solver, self.repair)
-
-    def size(self, layout: Statistics) -> int:
-        """Return the number of coefficients."""
-        return layout.size
 
 
 class MomentMemory(KernelMemory):
@@ -115,10 +92,7 @@ class MomentMemory(KernelMemory):
 
 
 class MomentEngine(NeverPublished, RecordEngine):
-    """Running sums of released moments on one chain, and the model fitted to them. Threads take turns.
-
-    ``mechanisms`` are by level; ``noise`` is the source for :meth:`learn_records`, by default a secure one.
-    """
+    """Running sums of released moments on one chain, and the model fitted to them; secure noise by default."""
 
     kind = "moment"
     _kernels = k
@@ -220,15 +194,13 @@ class MomentEngine(NeverPublished, RecordEngine):
     @wiped
     def _learn_records(self, X: Floats, y: Floats, mechanisms: Sequence[Randomizer]) -> None:
         for start in range(0, len(X), BLOCK):
-            block = slice(start, min(start + BLOCK, len(X)))
+            block = slice(start, start + BLOCK)
             own = mechanisms if len(mechanisms) == 1 else mechanisms[block]
-            rows = block.stop - block.start
+            vectors = self.layout.vectors(X[block], y[block])
+            records = np.arange(self.n_releases, self.n_releases + len(vectors), dtype=np.int64)
             distinct, levels = levels_of(own)
             if len(distinct) == 1:
-                levels = np.zeros(rows, dtype=np.int64)
-            vectors = self.layout.vectors(X[block], y[block])
-            records = np.arange(self.n_releases, self.n_releases + rows, dtype=np.int64)
-            if len(distinct) == 1:
+                levels = np.zeros(len(vectors), dtype=np.int64)
                 payloads = own[0].randomize(vectors, self._noise, records)
             else:
                 payloads = np.empty(vectors.shape, dtype=np.int64)
@@ -243,15 +215,15 @@ class MomentEngine(NeverPublished, RecordEngine):
             known = self._others.get(id(mechanism))
             # Another mechanism may have the id of one that is gone.
             if known is None or known[0] is not mechanism:
-                known = mechanism, _table([Level.of(mechanism, self.layout)])
+                known = mechanism, _table_of(Level.of(mechanism, self.layout))
                 # Budgets may come from a continuum, so the cache is bounded.
                 if len(self._others) < 256:
                     self._others[id(mechanism)] = known
             tables.append(known[1])
         if len(tables) == 1:
             return tables[0]
-        columns = [np.concatenate(parts) for parts in zip(*tables, strict=True)]
-        return columns[0], columns[1], columns[2], columns[3]
+        balls, units, weights, variances = map(np.concatenate, zip(*tables, strict=True))
+        return balls, units, weights, variances
 
     # Releases made elsewhere
 
@@ -291,42 +263,20 @@ class MomentEngine(NeverPublished, RecordEngine):
         self._learn_batch(payloads, np.zeros(len(payloads), dtype=np.int64), table)
 
     def _learn_batch(self, payloads: Integers, levels: Integers, table: _Table) -> None:
-        balls, units, weights, variances = table
         now = self.sums
-        k.fold(
-            now.total,
-            now.sums,
-            self.layout.cross,
-            np.ascontiguousarray(payloads),
-            levels,
-            balls,
-            units,
-            weights,
-            variances,
-        )
+        k.fold(now.total, now.sums, self.layout.cross, np.ascontiguousarray(payloads), levels, table)
         self._learned = MomentSums(now.total, now.sums, now.count + len(payloads))
 
     def __getstate__(self) -> dict[str, Any]:
         # Copies compute the fit again, as ids of mechanisms change between processes.
-        fresh: dict[str, Any] = {
-            "memory": Held(self._learned),
-            "current": None,
-            "_in_place": False,
-            "_fit": None,
-            "_others": {},
-        }
-        return {**self.__dict__, **fresh}
+        memory = {"memory": Held(self._learned), "current": None, "_in_place": False}
+        return {**self.__dict__, **memory, "_fit": None, "_others": {}}
 
     def state_dict(self) -> dict[str, Any]:
         """Return the whole state as plain data; once loaded, learning continues bit for bit."""
         now = self._learned
-        return {
-            "schema": 1,
-            "moments": self.layout.digest,
-            "n_releases": now.count,
-            "total": pack(now.total),
-            "sums": pack(now.sums),
-        }
+        sums = {"total": pack(now.total), "sums": pack(now.sums)}
+        return {"schema": 1, "moments": self.layout.digest, "n_releases": now.count, **sums}
 
     @in_turn
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -343,18 +293,17 @@ class MomentEngine(NeverPublished, RecordEngine):
         self._learned = MomentSums(total, sums, count)
 
 
-_Table = tuple[NDArray[np.bool_], Floats, Floats, Floats]
+_Table = tuple[NDArray[np.bool_], Floats, Floats, Floats]  # one row for each level
+
+
+def _table_of(level: Level) -> _Table:
+    """Return a level for the kernel."""
+    return np.array([level.ball]), np.array([level.units]), np.array([level.weights]), np.array([level.variances])
 
 
 def _bounds_of(mechanism: Randomizer) -> Integers | None:
     """Return the bound on each coordinate of a payload; None where one bound holds for all."""
     return np.asarray(mechanism.magnitudes, dtype=np.int64) if hasattr(mechanism, "magnitudes") else None
-
-
-def _table(levels: Sequence[Level]) -> _Table:
-    """Return the levels as arrays for the kernel."""
-    balls, units = np.array([level.ball for level in levels]), np.array([level.units for level in levels])
-    return balls, units, np.array([level.weights for level in levels]), np.array([level.variances for level in levels])
 
 
 def merged(engines: Sequence[MomentEngine]) -> Estimate:

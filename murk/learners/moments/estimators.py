@@ -37,8 +37,8 @@ from murk.learners.core.values import frame_of
 from murk.learners.estimates.estimate import Estimate, PublicCovariates
 from murk.learners.estimates.line import LineEstimate
 from murk.learners.moments import protocol as moments
-from murk.learners.moments.engine import BLOCK, MomentEngine, MomentModel, merged
-from murk.learners.moments.fit import Response
+from murk.learners.moments.engine import BLOCK, MomentEngine, merged
+from murk.learners.moments.fit import MomentModel, Response
 from murk.learners.moments.mechanism import WHOLE, calibrated
 from murk.learners.moments.problem import check_size, own_curve
 from murk.learners.moments.protocol import FORMER_RELEASES
@@ -149,34 +149,30 @@ class PublicMoments(PersonEstimator):
     ----------
     public
         Public covariates without targets: an array, a data frame, an iterable of mappings (a generator is used up) or a
-        CSV file's path, read once. Beyond 20,000 rows only second moments are kept. Without any, ``x'w`` is taken as
-        normal, with the mean and variance that follow from the releases.
+        CSV file's path. Beyond 20,000 rows only second moments are kept. Without any, ``x'w`` is taken as normal.
     radius
         Public bound on the features' l2 norm without the constant; by default ``sqrt(k)``, for k features in [-1, 1].
     beyond
-        For records beyond the bound: ``"scale"`` them down to it, or release a record of zeros (``"zero"``) for them.
+        ``"scale"`` records beyond the bound down to it, or release a record of zeros (``"zero"``) for them.
     design, people, failure
-        ``"bounded"``: the bound is ``radius``. ``"gaussian"``: all of ``people`` normal vectors with the public
-        covariance are within the bound, except with probability ``failure``.
+        ``"bounded"``: the bound is ``radius``. ``"gaussian"``: it holds for all of ``people`` normal vectors with the
+        public covariance, except with probability ``failure``.
     release
         ``"directions"``: ``y z / |z|``, z the features whitened by the public ones. ``"observed"``: ``x x'``, ``x y``
         and whether the target is present, by one mechanism. ``"joint"``: without presence; a missing target counts as
-        the middle of its range. ``"separate"``: ``x x'`` and ``x y`` by a mechanism each. The default is directions if
-        there are public covariates, no cubic link and no argument that applies only to moments (``calibration``,
-        ``radius``, ``beyond``, ``design``, ``target_weight``, ``covariance``, ``solver``, ``repair``, ``intercept``,
-        ``inputs``); else ``"observed"``, or ``"joint"`` without an intercept.
+        the middle of its range. ``"separate"``: ``x x'`` and ``x y`` by a mechanism each. By default directions if
+        there are public covariates, no cubic link and no argument for moments alone (``calibration``, ``radius``,
+        ``beyond``, ``design``, ``target_weight``, ``covariance``, ``solver``, ``repair``, ``intercept``, ``inputs``);
+        else ``"observed"``, or ``"joint"`` without an intercept.
     target_weight
-        Factor of the coded target in moments; by default ``sqrt 2`` times the bound on ``||x||``, at which ``x y`` has
-        as little noise as if released alone.
+        Factor of the coded target; by default ``sqrt 2`` times the bound on ``||x||``, best for ``x y``.
     covariance
-        ``"both"``: private and public second moments, weighted by inverse variance; ``"pooled"``: weighted by numbers
-        of people; ``"private"``: private ones alone.
+        Second moments: ``"both"``, by inverse variance; ``"pooled"``, by numbers of people; or ``"private"``.
     solver
-        ``"stein"``, the paper's; or ``"score"``, which solves ``mean x f(x'w) = E x y`` over public covariates and is
-        consistent for any distribution of the features.
+        ``"stein"``, the paper's; or ``"score"``, ``mean x f(x'w) = E x y`` over public covariates, consistent for any
+        features.
     repair
-        Whether to raise eigenvalues of ``x x'`` to at least their noise. ``False``, as in the paper, leaves the matrix
-        unchanged.
+        Whether to raise eigenvalues of ``x x'`` to at least their noise; ``False`` in the paper.
     inputs
         ``"records"``; or ``"released"``, where ``learn_one`` takes released integers under the names in ``moments``.
     """
@@ -282,10 +278,9 @@ class PublicMoments(PersonEstimator):
         return self._calibrated(budget) if self._directions is None else self._engine.level(budget)
 
     def learn_one(self, x: Record, y: Any = None, budget: Any = None) -> None:
-        """Randomize the record's moments once and learn from the release.
+        """Randomize the record's moments once, at ``budget`` or else the learner's own, and learn from the release.
 
-        ``budget`` replaces the learner's budget for this person. With ``inputs="released"``, ``x`` maps the names in
-        ``moments`` to released integers, ``y`` is ignored, and ``budget`` is a level's name.
+        With ``inputs="released"``, ``x`` maps the names in ``moments`` to integers, and ``budget`` is a level's name.
         """
         if self.inputs == "released":
             self._learn_released(x, budget)
@@ -293,10 +288,7 @@ class PublicMoments(PersonEstimator):
             self._learn(x, self._coded_one(y), budget)
 
     def learn_many(self, X: Any, y: Any = None, budget: Any = None) -> None:
-        """Learn from the rows of a data frame or an ``(n, k)`` array.
-
-        ``budget`` is for all rows, or a sequence with one for each row; with ``inputs="released"``, a level's name.
-        """
+        """Learn from rows, with one budget for all or each; with ``inputs="released"`` it is a level's name."""
         if self.inputs == "released":
             self._learn_released_rows(X, budget)
         else:
@@ -369,10 +361,7 @@ class PublicMoments(PersonEstimator):
         engine.learn_payloads(table, name)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Load a state of a learner with the same settings; one of joint moments, a former default, keeps that release.
-
-        Raises MurkError if the state is malformed or belongs to other features.
-        """
+        """Load a state of equal settings, or of joint moments, a former default; raise MurkError for any other."""
         fold = state.get("fold") if isinstance(state, Mapping) else None
         of_moments = isinstance(fold, Mapping) and "moments" in fold and self.release is None and not self.n_releases
         self._load_or_go_on(state, FORMER_RELEASES if of_moments else ())
@@ -394,11 +383,8 @@ class PublicMoments(PersonEstimator):
     def coefficients(self) -> dict[str, float]:
         """Return coefficients by feature name, the constant's as ``"intercept"``.
 
-        Raises
-        ------
-        NoRootError
-            If no factor turns the least-squares direction into the curve's coefficients. The error holds the direction.
-            Then :meth:`estimate` scales the direction as if all ``x'w`` were near 0, and predictions use the line.
+        Raises NoRootError, with the least-squares direction, if no factor turns it into the curve's coefficients. Then
+        :meth:`estimate` scales the direction as if all ``x'w`` were near 0, and predictions use the line.
         """
         engine = self._require()
         if self._directions is None and (missing := engine.fitted().missing) is not None:
@@ -439,13 +425,10 @@ class PublicMoments(PersonEstimator):
 class PublicGLMClassifier(PublicMoments, LabelEstimator, base.MiniBatchClassifier):
     """Logistic, Poisson or boosting GLM of a binary target, from moments released once.
 
-    Each person releases once, with noise and without seeing a model, one of two things:
-
-    - The direction of their whitened features times the coded target. The learner solves for coefficients over public
-      covariates.
-    - Their second moments ``x x'`` and ``x y``, which give least-squares slopes u. Coefficients are then ``c u``, where
-      public covariates give the factor c and intercept a with ``mean f(a + c x'u) = mean y`` and
-      ``c mean f'(a + c x'u) = 1``.
+    Each person releases once, with noise and without seeing a model: the direction of their whitened features times the
+    coded target, from which the learner solves for coefficients over public covariates; or their second moments ``x
+    x'`` and ``x y``, which give least-squares slopes u. Coefficients are then ``c u``, where public covariates give c
+    and the intercept a with ``mean f(a + c x'u) = mean y`` and ``c mean f'(a + c x'u) = 1``.
 
     Parameters
     ----------
@@ -545,10 +528,8 @@ class PublicGLMRegressor(PublicMoments, TargetEstimator, base.MiniBatchRegressor
     """Regression ``y = f(x'w) + e`` of a bounded target, from moments released once.
 
     Each person releases once, with noise and without seeing a model, the direction of their features times the target
-    or their second moments. Coefficients follow as for `PublicGLMClassifier`, with the link's mean function f.
-
-    ``link="identity"`` is least squares and needs no public covariates; ``link="exp"`` is Poisson regression of bounded
-    counts.
+    or their second moments. Coefficients follow as for `PublicGLMClassifier`, with the link's mean function f. The
+    identity, least squares, needs no public covariates; ``"exp"`` is Poisson regression of bounded counts.
 
     Parameters
     ----------
@@ -560,8 +541,8 @@ class PublicGLMRegressor(PublicMoments, TargetEstimator, base.MiniBatchRegressor
 
     Notes
     -----
-    Directions, ``link="identity"`` and ``solver="score"`` are consistent for any features. All other estimates are
-    consistent for normal features; for other features they have a bias that more people do not remove.
+    Directions, ``link="identity"`` and ``solver="score"`` are consistent for any features, all other estimates for
+    normal features only; for others they have a bias that more people do not remove.
 
     References
     ----------
@@ -627,20 +608,10 @@ class PublicGLMRegressor(PublicMoments, TargetEstimator, base.MiniBatchRegressor
     ) -> Self:
         """Return a learner with the paper's settings: separate Gaussian releases without an intercept.
 
-        Raises UserError if neither ``radius`` nor ``target_bounds`` is given.
-
-        Parameters
-        ----------
-        budget
-            Guarantee of each release. The classic calibration needs a small enough ``ApproxDP``: epsilon up to 17 at
-            delta = 1e-6.
-        link, radius
-            The paper's f and r. ``design="gaussian"`` takes no radius but needs ``target_bounds``.
-        lipschitz, error
-            The paper's L, a bound on ``|f'|``, and C, a bound on ``|y - f(x'w)|``: with ``||w|| <= 1`` the target is
-            within ``L r + |f(0)| + C``.
-        **more
-            Further constructor arguments.
+        ``link`` and ``radius`` are the paper's f and r, ``lipschitz`` its L, a bound on ``|f'|``, ``error`` its C, a
+        bound on ``|y - f(x'w)|``: with ``||w|| <= 1`` the target is within ``L r + |f(0)| + C``. The classic
+        calibration needs a small enough ``ApproxDP``: epsilon up to 17 at delta = 1e-6. Raises UserError without
+        ``radius`` and ``target_bounds``; ``design="gaussian"``, which takes no radius, needs the latter.
         """
         start = float(curve_of(link, LINKS, "link").mean(np.zeros(1))[0])
         if radius is None and "target_bounds" not in more:

@@ -1,9 +1,8 @@
 """Estimation of coefficients and their standard errors from second moments.
 
 Least squares gives ``beta = M^-1 b`` with slopes u. For a curved link `root.solve` scales them by c and finds the
-intercept a. Standard errors are by the delta method, from the releases' noise in ``b`` and ``M`` (known exactly), the
-sampling of people (the residual variance is at most ``1 - b'beta`` in coded units), and of public covariates
-(measured).
+intercept a. Standard errors are by the delta method, from the noise in ``b`` and ``M`` (known exactly), the sampling of
+people (residual variance at most ``1 - b'beta`` in coded units) and of public covariates (measured).
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -24,7 +24,9 @@ from murk.learners.estimates.line import Allowance, LineEstimate, allowance
 from murk.learners.estimates.misfit import MOST_NUMBERS, UNLIKE, misfit
 from murk.learners.moments.root import NoRootError, score_covariance, solve, solve_score
 from murk.learners.moments.statistics import Statistics
-from murk.learners.moments.sums import MomentSums, Private, design_of
+from murk.learners.moments.sums import Design, MomentSums, Private, design_of
+
+E = TypeVar("E", bound=Estimate)
 
 DELTA = "delta method"
 # Method of an estimate without a root: the least-squares direction, scaled as if all ``x'w`` were near 0.
@@ -94,10 +96,7 @@ def _nodes() -> tuple[Floats, Floats]:
 
 
 def normal_points(matrix: Floats, slopes: Floats, constant: bool = True) -> tuple[Floats, Floats]:
-    """Return points and weights that represent ``x'u`` for normal features with these second moments.
-
-    They are ``mean + C u t / sqrt(u'Cu)`` at Gauss-Hermite nodes t; without a constant the mean is 0.
-    """
+    """Return points ``mean + C u t / sqrt(u'Cu)``, t Gauss-Hermite nodes, and weights for ``x'u`` of normal x."""
     nodes, weights = _nodes()
     if constant:
         mean, centred = matrix[-1, :-1], matrix[:-1, :-1] - np.outer(matrix[-1, :-1], matrix[-1, :-1])
@@ -109,55 +108,67 @@ def normal_points(matrix: Floats, slopes: Floats, constant: bool = True) -> tupl
     return np.column_stack([points, np.ones(NODES)])[:, : len(matrix)], weights
 
 
-def fit(
-    sums: MomentSums,
-    layout: Statistics,
-    curve: Curve,
-    response: Response,
-    public: Covariates | None,
-    covariance: str,
-    chains: int = 1,
-    solver: str = "stein",
-    repair: bool = True,
-) -> Fit:
-    """Fit a curve to running sums.
+@dataclass(frozen=True)
+class MomentModel:
+    """The model to fit to the moments."""
 
-    ``solver="score"`` solves the model's own equations over public covariates (see `root`), ``"stein"`` the paper's
-    two. ``repair=False`` leaves second moments that noise outweighs as they are.
-    """
-    if sums.count == 0:
-        return no_releases(layout, response, chains)
-    private = Private.of(sums, layout, curve.name in LOSSES)
-    return fit_private(private, layout, sums.count, curve, response, public, covariance, chains, solver, repair)
+    curve: Curve  # mean function of the loss or the link
+    response: Response  # meaning of coded targets
+    public: Covariates | None  # None: ``x'w`` is taken as normal
+    covariance: str = "both"  # "both", "private" or "pooled": see `sums.private_share`
+    solver: str = "stein"  # the paper's two equations; "score": the model's own over public covariates: see `root`
+    repair: bool = True  # whether to repair second moments that noise outweighs: see `sums.design_of`
+
+    def size(self, layout: Statistics) -> int:
+        """Return the number of coefficients."""
+        return layout.size
+
+    def fit(self, sums: MomentSums, layout: Statistics, chains: int = 1) -> Fit:
+        """Fit the model to running sums."""
+        if sums.count == 0:
+            return self.unfitted(layout, chains)
+        return fit_private(self, Private.of(sums, layout, self.curve.name in LOSSES), layout, sums.count, chains)
+
+    def unfitted(self, layout: Statistics, chains: int) -> Fit:
+        """Return the fit before the first release."""
+        nothing, middle = np.zeros(layout.size), np.zeros(layout.size)
+        middle[-1] = self.response.middle if layout.constant else 0.0
+        none = Estimate(layout.names, nothing, DELTA, np.full(layout.size, np.inf), "no release yet", chains, 0)
+        return Fit(middle, None, nothing, lambda: none)
 
 
-def no_releases(layout: Statistics, response: Response, chains: int) -> Fit:
-    """Return the fit before the first release."""
-    nothing, middle = np.zeros(layout.size), np.zeros(layout.size)
-    middle[-1] = response.middle if layout.constant else 0.0
-    none = Estimate(layout.names, nothing, DELTA, np.full(layout.size, np.inf), "no release yet", chains, 0)
-    return Fit(middle, None, nothing, lambda: none)
+@dataclass(frozen=True)
+class _Means:
+    """Means of a number of releases, and the model to fit to them."""
+
+    model: MomentModel
+    private: Private
+    layout: Statistics
+    releases: int
+    chains: int
+    alike: bool | None  # whether public rows resemble the people
+
+    def estimate(self, kind: type[E], values: Floats, method: str, spread: Floats, note: str, **more: Any) -> E:
+        """Return an estimate of a kind with these values."""
+        sizes = self.chains, self.releases
+        facts = {"alike": self.alike, "absent": self.private.missing, **more}
+        return kind(self.layout.names, values, method, spread, note, *sizes, **facts)
+
+    def without_root(self, error: NoRootError, slopes: Floats) -> NoRootError:
+        """Return the error with the least-squares slopes by name."""
+        return NoRootError(str(error), dict(zip(self.layout.names, map(float, slopes), strict=False)))
 
 
-def fit_private(
-    private: Private,
-    layout: Statistics,
-    releases: int,
-    curve: Curve,
-    response: Response,
-    public: Covariates | None,
-    covariance: str,
-    chains: int = 1,
-    solver: str = "stein",
-    repair: bool = True,
-) -> Fit:
-    """Fit a curve to the means of a number of releases like `fit`."""
+def fit_private(model: MomentModel, private: Private, layout: Statistics, releases: int, chains: int) -> Fit:
+    """Fit a model to the means of a number of releases."""
+    curve, response, public = model.curve, model.response, model.public
     p = layout.size
     like, why = (None, None) if public is None or not layout.observed else _usable(private, public)
     # The model's own equations can be solved over public rows only: if these may be wrong, there is no interval.
-    scored = solver == "score" and public is not None and curve.name != "identity"
+    scored = model.solver == "score" and public is not None and curve.name != "identity"
     public = public if why is None or (scored and like is not False) else None
-    design = design_of(private, public, covariance, repair)
+    means = _Means(model, private, layout, releases, chains, like)
+    design = design_of(private, public, model.covariance, model.repair)
     beta = np.asarray(np.linalg.solve(design.matrix, private.cross), dtype=np.float64)
     direction = response.half * beta
     mean = None
@@ -166,7 +177,7 @@ def fit_private(
         mean = response.middle + response.half * float(private.cross[-1])
     slopes = direction[:-1] if layout.constant else direction
     if scored and public is not None:
-        return _scored(releases, layout, curve, response, public, private, direction, chains, like)
+        return _scored(means, public, direction)
     normal = public is None
     if public is not None:
         points, shares, people = public.points, public.shares, public.people
@@ -181,7 +192,7 @@ def fit_private(
         try:
             a, c = solve(curve, features @ slopes, shares, mean)
         except NoRootError as error:
-            missing = _without_root(error, layout, slopes)
+            missing = means.without_root(error, slopes)
             a, c = _short(curve, mean)
     values = np.append(c * slopes, [a] * layout.constant)
 
@@ -194,9 +205,9 @@ def fit_private(
         elif scored:
             note = "none: solver 'score' needs public covariates like the people's, so solver 'stein' was used"
         elif design.doubtful:
-            note = f"none: {_FIXED if repair else _LEFT}"
+            note = f"none: {_FIXED if model.repair else _LEFT}"
         else:
-            at = _At(layout, private, design.matrix, design.share, beta, response, curve, points, shares, people, a, c)
+            at = _At(means, design, beta, response, curve, points, shares, people, a, c)
             spread = np.sqrt(np.maximum(np.diag(_covariance(at)), 0.0))
             if layout.alone:
                 note = OF_PRESENT
@@ -204,46 +215,35 @@ def fit_private(
                 note = "for the population's best linear fit" + _needs(layout, public)
             elif of_line:
                 note = _ANY if why is None else f"{_ANY}; {why}"
-                return _of_line(at, values, spread, note, chains, releases, like)
+                return _of_line(at, values, spread, note)
             else:
                 note = _COVERS + _needs(layout, public)
                 note += "; without public covariates, x'w is taken as normal" if normal else ""
         note = note if why is None else f"{note}; {why}"
-        facts = layout.names, values, DELTA if missing is None else LEAST_SQUARES, spread, note, chains, releases
+        method = DELTA if missing is None else LEAST_SQUARES
         if of_line:
             # Effects are defined in the same way with and without an interval.
-            unknown = Allowance(np.zeros(p), np.zeros(p))
-            return LineEstimate(*facts, alike=like, absent=private.missing, fit=beta, error=spread, beyond=unknown)
-        return Estimate(*facts, alike=like, absent=private.missing)
+            line = {"fit": beta, "error": spread, "beyond": Allowance(np.zeros(p), np.zeros(p))}
+            return means.estimate(LineEstimate, values, method, spread, note, **line)
+        return means.estimate(Estimate, values, method, spread, note)
 
     return Fit(direction, missing, values, judge)
 
 
-def _of_line(
-    at: _At, values: Floats, spread: Floats, note: str, chains: int, releases: int, like: bool | None
-) -> LineEstimate:
+def _of_line(at: _At, values: Floats, spread: Floats, note: str) -> LineEstimate:
     """Return log odds with distribution-free intervals, and the average effects of the line."""
     line = replace(at, response=Response(-1.0, 1.0), curve=LINKS["identity"], a=float(at.beta[-1]), c=1.0)
     error = np.sqrt(np.maximum(np.diag(_covariance(line)), 0.0))
     # Tasks code each feature to [-1, 1]; estimators bound the norm only.
-    largest = at.layout.reach if at.layout.units else 1.0
-    beyond = allowance(at.beta, values, at.matrix, np.asarray(np.linalg.inv(at.matrix)), largest)
-    facts = at.layout.names, values, DELTA, spread, note, chains, releases
-    return LineEstimate(*facts, alike=like, absent=at.private.missing, fit=at.beta, error=error, beyond=beyond)
+    largest = at.means.layout.reach if at.means.layout.units else 1.0
+    matrix = at.design.matrix
+    beyond = allowance(at.beta, values, matrix, np.asarray(np.linalg.inv(matrix)), largest)
+    return at.means.estimate(LineEstimate, values, DELTA, spread, note, fit=at.beta, error=error, beyond=beyond)
 
 
-def _scored(
-    releases: int,
-    layout: Statistics,
-    curve: Curve,
-    response: Response,
-    public: Covariates,
-    private: Private,
-    direction: Floats,
-    chains: int,
-    like: bool | None,
-) -> Fit:
+def _scored(means: _Means, public: Covariates, direction: Floats) -> Fit:
     """Fit by the model's own equations."""
+    private, layout, curve, response = means.private, means.layout, means.model.curve, means.model.response
     half, middle = response.half, response.middle if layout.constant else 0.0
     cross = half * private.cross + middle * (public.shares @ public.points)
     mean = middle + half * float(private.cross[-1]) if layout.constant else None
@@ -253,7 +253,7 @@ def _scored(
     try:
         values = solve_score(curve, public, cross, near)
     except NoRootError as error:
-        missing = _without_root(error, layout, direction[: layout.size - layout.constant])
+        missing = means.without_root(error, direction[: layout.size - layout.constant])
         values = near
 
     def judge() -> Estimate:
@@ -271,14 +271,9 @@ def _scored(
             own = half**2 * (private.cross_noise * np.eye(layout.size) + varies + by_share)
             spread = np.sqrt(np.maximum(np.diag(score_covariance(curve, public, values, middle, own)), 0.0))
             note = _SCORED.format(_LIKE if layout.observed else _PRESENT)
-        facts = layout.names, values, DELTA if missing is None else LEAST_SQUARES, spread, note, chains, releases
-        return Estimate(*facts, alike=like, absent=private.missing)
+        return means.estimate(Estimate, values, DELTA if missing is None else LEAST_SQUARES, spread, note)
 
     return Fit(direction, missing, values, judge)
-
-
-def _without_root(error: NoRootError, layout: Statistics, slopes: Floats) -> NoRootError:
-    return NoRootError(str(error), dict(zip(layout.names, map(float, slopes), strict=False)))
 
 
 def _short(curve: Curve, mean: float | None) -> tuple[float, float]:
@@ -295,10 +290,8 @@ def _short(curve: Curve, mean: float | None) -> tuple[float, float]:
 class _At:
     """Values at which the delta method linearizes."""
 
-    layout: Statistics
-    private: Private
-    matrix: Floats
-    share: float
+    means: _Means
+    design: Design
     beta: Floats
     response: Response
     curve: Curve
@@ -312,12 +305,12 @@ class _At:
 def _covariance(at: _At) -> Floats:
     """Return the covariance of ``(c u, a)``."""
     to_beta, to_mean, to_root, seen = _derivatives(at)
-    private, beta, share = at.private, at.beta, at.share
-    inverse = np.linalg.inv(at.matrix)
+    private, beta, share, matrix = at.means.private, at.beta, at.design.share, at.design.matrix
+    inverse = np.linalg.inv(matrix)
     through = to_beta @ inverse
     # Derivative of the estimate by b = E x y, whose last entry is the mean of y.
     by_cross = through.copy()
-    if at.layout.constant:
+    if at.means.layout.constant:
         by_cross[:, -1] += to_mean
     covariance = private.cross_noise * by_cross @ by_cross.T
     noise = private.matrix_noise * np.outer(beta, beta)
@@ -332,8 +325,8 @@ def _covariance(at: _At) -> Floats:
 
     # Error from the sampling of people: residuals, and the variation of x x'.
     shares, fitted = at.shares, at.points @ beta
-    residual = max(1.0 - float(beta @ at.matrix @ beta), 0.0)
-    covariance += residual / private.people[1] * by_cross @ at.matrix @ by_cross.T
+    residual = max(1.0 - float(beta @ matrix @ beta), 0.0)
+    covariance += residual / private.people[1] * by_cross @ matrix @ by_cross.T
     own = fitted[:, None] * (at.points @ (by_cross - share * through).T)
     covariance += _spread(own, shares) / private.people[1]
     # Error from the sampling of public covariates, in the matrix and in the root.
@@ -350,7 +343,7 @@ def _spread(rows: Floats, shares: Floats) -> Floats:
 
 def _derivatives(at: _At) -> tuple[Floats, Floats, Floats, Floats]:
     """Return derivatives of ``(c u, a)`` by beta, E y and two means over public rows, and these means' terms by row."""
-    layout, half, shares = at.layout, at.response.half, at.shares
+    layout, half, shares = at.means.layout, at.response.half, at.shares
     p, k = layout.size, layout.size - layout.constant
     features = at.points[:, :k]
     slopes = half * at.beta[:k]
@@ -390,10 +383,7 @@ def _derivatives(at: _At) -> tuple[Floats, Floats, Floats, Floats]:
 
 
 def _usable(private: Private, public: Covariates) -> tuple[bool | None, str | None]:
-    """Return whether public rows resemble the people with a target (None: unknown), and why they are not used.
-
-    With missing targets, undetected differences between rows and people would make intervals wrong.
-    """
+    """Return whether public rows resemble people with a target (None: unknown), and why they are not used, if not."""
     like = _alike(private, public)
     if like is False:
         return like, _UNLIKE_ROWS
@@ -401,9 +391,9 @@ def _usable(private: Private, public: Covariates) -> tuple[bool | None, str | No
 
 
 def _alike(private: Private, public: Covariates) -> bool | None:
-    """Test whether two second-moment matrices differ by chance only; return None if they are too large for the test.
+    """Test whether two second-moment matrices differ by noise and sampling only: one false alarm in 10,000.
 
-    Allows for noise, in each number and in the share of targets, and for sampling: one false alarm in 10,000.
+    None means that they are too large for the test.
     """
     p = len(private.matrix)
     if matrix_size(p) > MOST_NUMBERS:

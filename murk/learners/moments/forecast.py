@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
+from numpy.random import Generator
 
 from murk.learners.core import design
 from murk.learners.core.design import Records
@@ -20,12 +21,7 @@ from murk.stream.task.task import Task
 
 
 def estimate(
-    problem: MomentProblem,
-    records: Records,
-    people: int,
-    levels: Mapping[str, float],
-    chains: int,
-    rng: np.random.Generator,
+    problem: MomentProblem, records: Records, people: int, levels: Mapping[str, float], chains: int, rng: Generator
 ) -> Estimate:
     """Simulate the estimate from a number of people. The number of chains makes no difference, as their sums add up."""
     layout, V = problem.layout, problem.vectors(records.X, records.y)
@@ -47,17 +43,10 @@ def estimate(
     return problem.model.fit(MomentSums(total, sums, people), layout).estimate
 
 
-def estimates(
-    problem: Any,
-    records: Records,
-    counts: Sequence[int],
-    levels: Mapping[str, float],
-    chains: int,
-    rng: np.random.Generator,
-) -> Iterator[Callable[[], Estimate]]:
+def estimates(problem: Any, *arguments: Any) -> Iterator[Callable[[], Estimate]]:
     """Yield functions that return the estimate after each number of people; directions are forecast like scores."""
     draw = design.one_by_one(estimate) if isinstance(problem, MomentProblem) else scoring.estimates
-    return draw(problem, records, counts, levels, chains, rng)
+    return draw(problem, *arguments)
 
 
 def effect_variance(problem: Any, task: Task, people: int) -> float:

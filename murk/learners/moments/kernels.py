@@ -21,6 +21,7 @@ from murk.privacy.noise.chacha import fresh_words
 from murk.privacy.noise.kernels import fast_gaussian, room_for
 
 Array = NDArray[Any]
+Bounds = tuple[float, bool, bool, float, float, float]  # reach, constant, zero, root, weight and presence
 
 
 @jit
@@ -44,18 +45,9 @@ def moments(x: Array, y: float, root: float, weight: float, presence: float, out
 
 
 @jit
-def moments_of(
-    X: Array,
-    y: Array,
-    reach: float,
-    constant: bool,
-    zero: bool,
-    root: float,
-    weight: float,
-    presence: float,
-    out: Array,
-) -> int:
+def moments_of(X: Array, y: Array, bounds: Bounds, out: Array) -> int:
     """Write the moments of rows, and return how many rows are beyond the bound; NaN targets are 0 or missing."""
+    reach, constant, zero, root, weight, presence = bounds
     out = borrowed(out)
     beyond = 0
     x = np.empty(X.shape[1])
@@ -90,8 +82,7 @@ def recover(v: Array, root: float, weight: float, constant: bool, x: Array) -> f
             at += p - i
         scale = math.sqrt(scale)
         if not scale > 0.0:
-            for i in range(p):
-                x[i] = 0.0
+            x[:] = 0.0
             return 0.0
     at, back = 0, 1.0 / (root * scale)
     for i in range(p):
@@ -118,19 +109,9 @@ def _row(i: int, p: int) -> int:
 
 
 @jit
-def randomize_block(
-    vectors: Array,
-    size: int,
-    reach: float,
-    constant: bool,
-    root: float,
-    weight: float,
-    presence: float,
-    spacing: float,
-    noise: Array,
-    out: Array,
-) -> None:
+def randomize_block(vectors: Array, size: int, bounds: Bounds, spacing: float, noise: Array, out: Array) -> None:
     """Randomize vectors: compute each one's record, project it into the bounds, and add noise to its moments."""
+    reach, constant, _, root, weight, presence = bounds
     vectors = borrowed(vectors)
     x, v = np.empty(size), np.empty(vectors.shape[1])
     steps = 1.0 / spacing
@@ -165,20 +146,13 @@ def add_release(sums: Array, weights: Array, variances: Array) -> None:
 
 @jit
 def fold(
-    total: Array,
-    sums: Array,
-    cross: int,
-    payloads: Array,
-    levels: Array,
-    balls: Array,
-    units: Array,
-    weights: Array,
-    variances: Array,
+    total: Array, sums: Array, cross: int, payloads: Array, levels: Array, table: tuple[Array, Array, Array, Array]
 ) -> None:
     """Add decoded releases to the running sums in turn, each part weighted by its level's public noise.
 
-    ``balls`` marks levels whose releases are directions, whose unit is their norm.
+    ``table`` has by level: whether a release is a direction, whose unit is its norm; units; weights; noise variances.
     """
+    balls, units, weights, variances = table
     for i in range(payloads.shape[0]):
         level = levels[i]
         factor = 1.0
@@ -197,29 +171,13 @@ def fold(
 
 FEATURES, NUMBERS, CONSTANT, ZERO, SIMULATED, SEED, WHOLE_HEADER = range(7)  # indices into ``whole``
 # Indices into ``real``. The part from COUNT to the sums and totals after the header is read at once.
-(
-    GAIN,
-    REACH,
-    ROOT,
-    WEIGHT,
-    PRESENCE,
-    SPACING,
-    FIRST_WEIGHT,
-    SECOND_WEIGHT,
-    FIRST_VARIANCE,
-    SECOND_VARIANCE,
-    TARGET,
-    COUNT,
-    REAL_HEADER,
-) = range(13)
+GAIN, REACH, ROOT, WEIGHT, PRESENCE, SPACING, FIRST_WEIGHT, SECOND_WEIGHT, FIRST_VARIANCE = range(9)
+SECOND_VARIANCE, TARGET, COUNT, REAL_HEADER = range(9, 13)
 
 
 @within
 def sizes(numbers: int, features: int) -> tuple[int, int, int]:
-    """Return the lengths of ``whole`` (header, noise, payload, words) and ``real``, and the index of x in ``real``.
-
-    ``real`` is: header, sums, totals, x with a place for the constant, moments.
-    """
+    """Return the lengths of ``whole`` and ``real`` (header, sums, totals, x with constant, moments), and x's index."""
     x = REAL_HEADER + SUMS + numbers
     return WHOLE_HEADER + 2 * numbers + words_for(numbers), x + features + 1 + numbers, x
 
@@ -228,8 +186,8 @@ def sizes(numbers: int, features: int) -> tuple[int, int, int]:
 def learn_record(address: int, y: float, trials: int) -> int:
     """Learn from the record whose features are in the memory at ``address``, and wipe them.
 
-    Secure noise is drawn from words for ``trials`` trials; with 0 it is in the memory. Returns `LEARNED`, or `TOO_FEW`
-    (the draw must continue from the words) or `NO_WORDS`.
+    Secure noise is drawn from words for ``trials`` trials; with 0 it is in the memory. Returns `LEARNED`, `TOO_FEW`
+    (the draw continues from the words) or `NO_WORDS`.
     """
     header = integers_at(address, WHOLE_HEADER)
     p, d = header[FEATURES], header[NUMBERS]
@@ -253,29 +211,9 @@ def learn_record(address: int, y: float, trials: int) -> int:
     real[TARGET] = y
     start = address + 8 * size
     moments = rows_at(start + 8 * (x + p + 1), 1, d)
-    moments_of(
-        rows_at(start + 8 * x, 1, p),
-        real[TARGET : TARGET + 1],
-        real[REACH],
-        constant,
-        whole[ZERO] == 1,
-        real[ROOT],
-        real[WEIGHT],
-        real[PRESENCE],
-        moments,
-    )
-    randomize_block(
-        moments,
-        p,
-        real[REACH],
-        constant,
-        real[ROOT],
-        real[WEIGHT],
-        real[PRESENCE],
-        real[SPACING],
-        noise.reshape((1, d)),
-        payload.reshape((1, d)),
-    )
+    bounds = (real[REACH], constant, whole[ZERO] == 1, real[ROOT], real[WEIGHT], real[PRESENCE])
+    moments_of(rows_at(start + 8 * x, 1, p), real[TARGET : TARGET + 1], bounds, moments)
+    randomize_block(moments, p, bounds, real[SPACING], noise.reshape((1, d)), payload.reshape((1, d)))
     total = real[REAL_HEADER + SUMS : x]
     unit, cross = real[SPACING], d - p
     for j in range(d):
@@ -283,12 +221,8 @@ def learn_record(address: int, y: float, trials: int) -> int:
     add_release(real[REAL_HEADER : REAL_HEADER + SUMS], real[FIRST_WEIGHT:FIRST_VARIANCE], real[FIRST_VARIANCE:TARGET])
     real[COUNT] += 1.0
 
-    for j in range(x, reals):
-        real[j] = 0.0
+    real[x:] = 0.0
     real[x + slopes] = 1.0
     real[TARGET] = 0.0
-    for j in range(WHOLE_HEADER, words_place):
-        whole[j] = 0
-    for j in range(words.shape[0]):
-        words[j] = np.uint64(0)
+    whole[WHOLE_HEADER:] = 0
     return LEARNED

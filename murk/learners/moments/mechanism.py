@@ -27,17 +27,14 @@ WHOLE: Final = ("observed", "joint")  # Releases of all moments by one mechanism
 
 @dataclass(frozen=True)
 class MomentMechanism(RoundedGaussian):
-    r"""Gaussian noise on moments, calibrated to their joint sensitivity D.
+    """Gaussian noise on moments, calibrated to their joint sensitivity D.
 
-    Noise for twice the bound on the vectors' norm would be larger: 1.22 times for b = sqrt 2 r, sqrt 2 times for small
-    b. So this mechanism bounds the *record*: it computes a record from any vector, projects it into the task's
-    bounds and computes its moments again. Two such vectors are at most D apart, and at most ``D/g + sqrt d`` lattice
-    steps of width g when truncated;
-
-    .. math:: g = D / (2\, \text{steps} - \sqrt d - 2)
-
-    keeps that within the ``2 steps`` of the guarantee of ``noise`` (one step is left for rounding). Raises UserError if
-    the budget is too small for the lattice. Source: Wang, Zhang, Gaboardi, Xu (docs/public-glm.md), Algorithms 1 to 4.
+    Noise for twice the bound on the vectors' norm would be 1.22 times as large for b = sqrt 2 r, and sqrt 2 times for
+    small b. So this mechanism computes a *record* from any vector, projects it into the task's bounds and computes its
+    moments again. Two such vectors are at most D apart, and at most ``D/g + sqrt d`` lattice steps of width g when
+    truncated; ``g = D / (2 steps - sqrt d - 2)`` keeps that within the ``2 steps`` of the guarantee of ``noise`` (one
+    step is left for rounding). Raises UserError if the budget is too small for the lattice. Source: Wang, Zhang,
+    Gaboardi, Xu (docs/public-glm.md), Algorithms 1 to 4.
     """
 
     statistics: Statistics
@@ -73,20 +70,9 @@ class MomentMechanism(RoundedGaussian):
             raise UserError(
                 f"moments of shape (m, {self.dimension}) need m record indices, got {rows.shape} and {indices.shape}"
             )
-        layout = self.statistics
-        out = np.empty(rows.shape, dtype=np.int64)
-        kernels.randomize_block(
-            rows,
-            layout.size,
-            layout.reach,
-            layout.constant,
-            layout.root,
-            layout.weight,
-            layout.presence,
-            self.spacing,
-            noise.gaussian(indices, self.dimension),
-            out,
-        )
+        layout, out = self.statistics, np.empty(rows.shape, dtype=np.int64)
+        drawn = noise.gaussian(indices, self.dimension)
+        kernels.randomize_block(rows, layout.size, layout.bounds, self.spacing, drawn, out)
         return out
 
     def decode(self, payload: npt.ArrayLike) -> Floats:
@@ -98,16 +84,9 @@ class MomentMechanism(RoundedGaussian):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the public and derived parameters as plain data."""
-        return {
-            "kind": self.kind,
-            "dimension": self.dimension,
-            "radius": self.statistics.radius,
-            "weight": self.statistics.weight,
-            "sensitivity": self.sensitivity,
-            "steps": self.noise.steps,
-            "variance": self.variance,
-            "guarantee": self.guarantee.to_dict(),
-        }
+        layout = {"radius": self.statistics.radius, "weight": self.statistics.weight, "sensitivity": self.sensitivity}
+        noise = {"steps": self.noise.steps, "variance": self.variance, "guarantee": self.guarantee.to_dict()}
+        return {"kind": self.kind, "dimension": self.dimension} | layout | noise
 
 
 def calibrated(
@@ -121,10 +100,10 @@ def calibrated(
     """Return the mechanism with which a release of moments has ``guarantee``.
 
     ``"observed"`` and ``"joint"`` are one mechanism; ``"separate"`` is the paper's: Gaussian noise on ``x x'`` and on
-    ``x y``, half the budget and the sensitivities ``2 r^2`` and ``2 b r`` each. ``kind`` None or ``"best"`` selects the
-    smallest variance. ``method="classic"`` is the textbook's Gaussian calibration, with which separate releases have
-    the paper's variances, ``32 log(2.5/delta) / eps^2`` times r^4 and r^2. Raises UserError if the mechanism cannot
-    give the guarantee.
+    ``x y``, half the budget and the sensitivities ``2 r^2`` and ``2 b r`` each. ``kind`` None or ``"best"``: the least
+    variance. ``method="classic"`` is the textbook's calibration, with which separate releases have the paper's
+    variances, ``32 log(2.5/delta) / eps^2`` times r^4 and r^2. Raises UserError if the mechanism cannot give the
+    guarantee.
     """
     if release in WHOLE:
         if kind == "gaussian" or (kind in (None, BEST) and not is_pure(guarantee)):
@@ -158,10 +137,7 @@ def _better(own: MomentMechanism, guarantee: Guarantee) -> Randomizer:
 
 
 def _noise(mechanism: Any, statistics: Statistics) -> float:
-    """Return the variance of a release's coordinate by which mechanisms are compared.
-
-    Directions of joint releases count their mean square, mostly signal: another rule would change existing tasks.
-    """
+    """Return a coordinate's variance to compare mechanisms by; directions of joint releases count their mean square."""
     if statistics.observed:
         return float(mechanism.variance)
     return float(max(getattr(mechanism, "second_moment", (mechanism.variance,))))

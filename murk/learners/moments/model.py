@@ -1,7 +1,6 @@
-"""Models on a log of released moments: other columns, another target, another loss or link.
+"""Models on a log of released moments, whose means contain all features' products with each other and the target.
 
-The means of any features' products, with each other or with the target, are part of the released means. The task's
-target is no feature of a model, as its square is not released.
+The target's square is not released, so it is no feature of a model.
 """
 
 from __future__ import annotations
@@ -15,8 +14,7 @@ import numpy as np
 from murk.learners.core.covariates import Covariates
 from murk.learners.core.curves import LINKS, LOSSES, curve_of
 from murk.learners.core.part import Part, all_numbers
-from murk.learners.moments.engine import MomentModel
-from murk.learners.moments.fit import Fit, fit_private, no_releases
+from murk.learners.moments.fit import Fit, MomentModel, fit_private
 from murk.learners.moments.problem import MomentProblem, response_of
 from murk.learners.moments.statistics import Statistics
 from murk.learners.moments.sums import MomentSums, Private
@@ -40,10 +38,9 @@ class PartModel(MomentModel):
         """Fit the model to running sums of whole releases, whose layout is given."""
         own = replace(layout, names=self.names)
         if sums.count == 0:
-            return no_releases(own, self.response, chains)
+            return self.unfitted(own, chains)
         private = part_of_means(Private.of(sums, layout, self.labels), self.columns)
-        model = self.curve, self.response, self.public, self.covariance
-        return fit_private(private, own, sums.count, *model, chains, self.solver, self.repair)
+        return fit_private(self, private, own, sums.count, chains)
 
 
 def part_of_means(private: Private, columns: Columns) -> Private:
@@ -53,13 +50,10 @@ def part_of_means(private: Private, columns: Columns) -> Private:
     found = replace(private, matrix=private.matrix[among], matrix_noise=private.matrix_noise[among])
     if columns.own_target:
         return replace(found, cross=private.cross[places])
+    cross, people = columns.sign * private.matrix[places, columns.aim], (private.people[0], private.people[0])
     # Off the diagonal, all entries have the same noise.
-    return replace(
-        found,
-        cross=columns.sign * private.matrix[places, columns.aim],
-        cross_noise=float(private.matrix_noise[places[0], columns.aim]),
-        people=(private.people[0], private.people[0]),
-    )
+    noise = float(private.matrix_noise[places[0], columns.aim])
+    return replace(found, cross=cross, cross_noise=noise, people=people)
 
 
 def part_of(model: Model, task: Task, columns: Columns, whole: Any) -> Part:
@@ -89,17 +83,10 @@ def part_of(model: Model, task: Task, columns: Columns, whole: Any) -> Part:
     block: Mapping[str, Any] = {"release": task.block.release, key: getattr(model, key)}
     derived = task_of(model, task, columns, block)
     curve = curve_of(getattr(derived.block, key), known, key)
-    used = PartModel(
-        curve,
-        response_of(columns.target, curve),
-        _covariates(whole.model.public, columns),
-        task.block.covariance,
-        model.solver,
-        task.block.repair,
-        columns=columns,
-        names=tuple(derived.coding.names),
-        labels=task.target.kind == "binary",
-    )
+    fitted = curve, response_of(columns.target, curve), _covariates(whole.model.public, columns)
+    ways = task.block.covariance, model.solver, task.block.repair
+    names, labels = tuple(derived.coding.names), task.target.kind == "binary"
+    used = PartModel(*fitted, *ways, columns=columns, names=names, labels=labels)
     problem = MomentProblem(whole.layout, used, whole.mechanisms, whole.binary)
     note = f"; of people whose {task.target.name} is known" if whole.layout.observed and not columns.own_target else ""
     return Part(derived, problem, all_numbers, note)

@@ -18,8 +18,8 @@ from murk.learners.core.scoring.model import QUESTIONS, Question
 from murk.learners.core.scoring.problem import ScoreProblem, covariates_of, level_mechanisms
 from murk.learners.core.scoring.settings import Settings
 from murk.learners.estimates.estimate import Estimate
-from murk.learners.moments.engine import MomentEngine, MomentModel, merged
-from murk.learners.moments.fit import Response
+from murk.learners.moments.engine import MomentEngine, merged
+from murk.learners.moments.fit import MomentModel, Response
 from murk.learners.moments.mechanism import WHOLE, calibrated
 from murk.learners.moments.statistics import Statistics, balanced, normal_reach
 from murk.privacy.mechanisms.base import Randomizer
@@ -96,9 +96,8 @@ def _curve_for(block: Any, binary: bool) -> Curve:
 def response_of(target: Target, curve: Curve, intercept: bool = True) -> Response:
     """Return the response, as a function of the coded target, to which a curve is fitted.
 
-    A sigmoid or softplus applies to a real target's position in its range, an exponential to the target itself, and
-    others to the coded target. Without an intercept, labels are 0 and 1, and all curves but the line apply to the
-    target itself, whose range must be centred.
+    Sigmoid and softplus apply to a real target's position in its range, the exponential to the target itself, others to
+    the coded target. Without an intercept, labels are 0 and 1, and all curves but the line apply to the target itself.
     """
     if isinstance(target, RealTarget):
         if not intercept and target.low != -target.high:
@@ -172,11 +171,7 @@ def directions_of(task: Task) -> DirectionProblem:
 
 
 def problem_for(task: Task) -> MomentProblem | DirectionProblem:
-    """Return the moments of a resolved task with ``protocol: moments``.
-
-    Raises UserError if a level's guarantee and the task's mechanism do not fit, or if the public covariates have other
-    features.
-    """
+    """Return the moments of a resolved task; raise UserError if mechanism or public covariates do not fit."""
     block, coding = task.block, task.coding
     assert block is not None
     if block.release == "directions":

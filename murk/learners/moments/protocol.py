@@ -123,15 +123,11 @@ class MomentsProtocol(TaskProtocol):
 
     def published(self, target: str, guarantee: str) -> dict[tuple[str, ...], Any]:
         """Return the paper's settings: separate releases without a constant, pooled with public second moments."""
-        return {
-            ("moments", "release"): "separate",
-            ("moments", "covariance"): "pooled",
-            ("moments", "repair"): False,
-            ("moments", "solver"): "stein",
-            ("moments", "intercept"): False,
-            ("moments", "beyond"): "zero",
-            ("privacy", "calibration"): "classic" if guarantee == "approx" else "analytic",
-        }
+        own: dict[str, Any] = {"release": "separate", "covariance": "pooled", "solver": "stein", "beyond": "zero"}
+        own |= {"repair": False, "intercept": False}
+        calibration = "classic" if guarantee == "approx" else "analytic"
+        settings: dict[tuple[str, ...], Any] = {("moments", key): value for key, value in own.items()}
+        return settings | {("privacy", "calibration"): calibration}
 
     def check(self, block: Any, target: str) -> None:
         """Check that the model fits the target, and that the release fits the model."""
@@ -143,26 +139,19 @@ class MomentsProtocol(TaskProtocol):
             words = f"{block.loss!r} is not a loss of a {target} target; {nearest(str(block.loss), known)}"
             raise task_error(words, "moments", "loss")
         if target == "classes" and block.release != "directions":
-            raise task_error(
-                f"{block.release} is not for several classes; say release: directions, or leave release out",
-                "moments",
-                "release",
-            )
+            words = f"{block.release} is not for several classes; say release: directions, or leave release out"
+            raise task_error(words, "moments", "release")
         if block.release == "observed" and not block.intercept:
-            raise task_error(
-                "false leaves no number for who has a target; say release: joint, or remove it", "moments", "intercept"
-            )
+            words = "false leaves no number for who has a target; say release: joint, or remove it"
+            raise task_error(words, "moments", "intercept")
         if block.design == "gaussian" and block.radius is not None:
             raise task_error(f"{block.radius:g} has no effect with design: gaussian; remove one", "moments", "radius")
         if block.release != "directions":
             return
-        if target != "classes" and getattr(block, right) not in TOLD:
-            raise task_error(
-                f"{getattr(block, right)} cannot be learned from directions, only {', '.join(TOLD)} models; say "
-                "release: observed, or leave release out",
-                "moments",
-                "release",
-            )
+        model = getattr(block, right)
+        if target != "classes" and model not in TOLD:
+            words = f"{model} cannot be learned from directions, only {', '.join(TOLD)} models; say release: observed"
+            raise task_error(f"{words}, or leave release out", "moments", "release")
         for key, value in OF_MOMENTS.items():
             if getattr(block, key) != value:
                 words = "has no effect with release: directions; remove it, or say release: observed"

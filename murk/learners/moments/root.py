@@ -43,10 +43,9 @@ class NoRootError(UserError):
 
 
 def solve(curve: Curve, scores: Floats, shares: Floats, mean: float | None) -> tuple[float, float]:
-    """Return the intercept a and the factor c; a is 0 if ``mean`` is None.
+    """Return the intercept a and the factor c; a is 0 if ``mean``, the mean response, is None.
 
-    ``scores`` are the ``s_j`` and ``shares`` the shares of people at them, (m,); ``mean`` is the mean response. Raises
-    NoRootError if there is no solution.
+    ``scores`` are the ``s_j``, ``shares`` those of people at them, (m,). Raises NoRootError if there is no root.
     """
     from scipy.optimize import brentq, minimize_scalar
 
@@ -142,8 +141,7 @@ def _no_factor(curve: Curve, most: float, bare: bool = False) -> str:
 def solve_score(curve: Curve, public: Covariates, cross: Floats, start: Floats) -> Floats:
     """Return the coefficients w with ``mean x f(x'w) = cross``, by damped Newton steps from ``start``.
 
-    ``cross`` is ``E x y``, (p,), where y is the response. The curve increases, so there is at most one solution. Raises
-    NoRootError if there is none.
+    ``cross`` is ``E x y``, (p,), y the response. As the curve increases, there is one solution; or raises NoRootError.
 
     >>> from murk.learners.core.curves import LOSSES
     >>> X = np.column_stack([np.linspace(-1, 1, 201), np.ones(201)])

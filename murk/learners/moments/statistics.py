@@ -1,13 +1,12 @@
 """Second moments of a record, and the largest distance between two records' moments.
 
-For ``||x|| <= r`` and a target scaled to ``|y| <= b`` the vector is ``(x_i^2, sqrt 2 x_i x_j for i < j, x_i y)``, where
-sqrt 2 makes distances of vectors those of matrices. The largest distance over all records is ``sqrt 2 (r^2 + b^2 / 2)``
-if ``b^2 <= 2 r^2``, else ``2 r b`` (maximise ``2 r^4 (1 - t^2) + 2 b^2 r^2 (1 + t)`` over the cosine t of the angle
-between two features).
+For ``||x|| <= r`` and a target scaled to ``|y| <= b`` the vector is ``(x_i^2, sqrt 2 x_i x_j for i < j, x_i y)``; with
+sqrt 2, distances of vectors are those of matrices. The largest one is ``sqrt 2 (r^2 + b^2 / 2)`` if ``b^2 <= 2 r^2``,
+else ``2 r b`` (maximise ``2 r^4 (1 - t^2) + 2 b^2 r^2 (1 + t)`` over the cosine t of the angle between two features).
 
-With ``observed``, one more number is r if there is a target; if there is none, it is -r and all others are 0. Such a
-record is at most ``sqrt(r^4 - 1 + b^2 r^2 + 4 r^2)`` from one with a target: no more than the sensitivity at b = sqrt 2
-r, the default, where presence needs no additional noise. Without features (r = 1) the number is sqrt 1.5 instead of r.
+With ``observed``, one more number is r if there is a target; else it is -r and all others are 0. Such a record is at
+most ``sqrt(r^4 - 1 + b^2 r^2 + 4 r^2)`` from one with a target: no more than the sensitivity at b = sqrt 2 r, the
+default, where presence needs no additional noise. Without features (r = 1) the number is sqrt 1.5 instead of r.
 """
 
 from __future__ import annotations
@@ -32,8 +31,8 @@ def normal_reach(
 ) -> float:
     """Return a norm that any of n normal vectors with covariance S exceeds with probability at most ``failure``.
 
-    ``tr S + 2 sqrt(tr(S^2) t) + 2 ||S|| t`` bounds its square, ``t = log(n / failure)`` (Hsu, Kakade and Zhang 2012);
-    ``published`` gives the paper's larger ``5 ||S|| p t`` (Algorithm 1).
+    Its square is ``tr S + 2 sqrt(tr(S^2) t) + 2 ||S|| t``, ``t = log(n / failure)`` (Hsu, Kakade and Zhang 2012);
+    ``published``: the paper's larger ``5 ||S|| p t`` (Algorithm 1).
 
     >>> round(normal_reach(np.eye(4), 1000), 2), round(normal_reach(np.eye(4), 1000, published=True), 2)
     (6.03, 14.07)
@@ -56,10 +55,7 @@ def sensitivity(r: float, b: float) -> float:
 
 
 def balanced(r: float) -> float:
-    """Return the target's scale b = ``sqrt 2 r``, at which ``x y`` has as little noise as if released alone.
-
-    The sensitivity is then ``2 r b``, and ``x x'`` is at most twice as noisy as if released alone.
-    """
+    """Return the target's scale ``sqrt 2 r``: ``x y`` is as noisy as if released alone, ``x x'`` at most twice."""
     return math.sqrt(2.0) * r
 
 
@@ -114,6 +110,11 @@ class Statistics:
         return math.sqrt(self.radius**2 - self.constant)
 
     @property
+    def bounds(self) -> kernels.Bounds:
+        """Arguments of kernels: reach, constant, zero, root, weight and presence."""
+        return self.reach, self.constant, self.zero, self.root, self.weight, self.presence
+
+    @property
     def gain(self) -> float:
         """Factor from coded features to the units of released moments."""
         return self.units[0] if self.units else 1.0
@@ -156,19 +157,17 @@ class Statistics:
     def vectors(self, X: Floats, y: Floats) -> Floats:
         """Return moments (m, dimension) of coded records ``X`` (m, p) and ``y`` (m,) in [-1, 1].
 
-        Non-finite features count as 0, and records beyond the bound are projected to it. A NaN target is missing if
-        ``observed``, and counts as 0 otherwise.
+        Non-finite features count as 0, records beyond the bound are projected; NaN is missing if ``observed``, else 0.
 
         >>> Statistics(("a", "1"), radius=2.0).vectors(np.array([[0.5, 1.0]]), np.array([1.0])).round(3).tolist()
         [[0.25, 0.707, 0.5, 1.0]]
         """
         out = empty((len(X), self.dimension))
-        bounds = self.reach, self.constant, self.zero, self.root, self.weight, self.presence
-        kernels.moments_of(copied(X), copied(y), *bounds, out)
+        kernels.moments_of(copied(X), copied(y), self.bounds, out)
         return out
 
     def matrices(self, vector: Floats) -> tuple[Floats, Floats]:
-        """Return ``(E x x', E x y)`` of shapes (p, p) and (p,), from the mean of released vectors.
+        """Return ``(E x x', E x y)``, (p, p) and (p,), from the mean of released vectors.
 
         If ``observed``, records without a target count as zeros, and the constant's own entry is the :meth:`share`.
         """

@@ -60,9 +60,8 @@ class Private:
     def of(cls, sums: MomentSums, layout: Statistics, labels: bool = False) -> Private:
         """Return the sums divided by their weights, and by the share of people with a target.
 
-        In an ``observed`` layout, releases that are directions have covariance ``v I + a u u'``, with u the vector's
-        direction. This adds ``a (g'f)^2 / |f|^2`` to the variance of ``g'f``, which counts like a smaller number of
-        people for shorter vectors.
+        In an ``observed`` layout, a direction has covariance ``v I + a u u'``, u that of its vector f. This adds ``a
+        (g'f)^2 / |f|^2`` to the variance of ``g'f``, like a smaller number of people for shorter vectors.
         """
         weights = sums.sums[kernels.WEIGHTS : kernels.WEIGHTS + 2]
         noise = sums.sums[kernels.NOISE : kernels.NOISE + 2] / weights**2
@@ -83,15 +82,11 @@ class Private:
             people = 1.0 / (1.0 / people + along * (1.0 / square - 1.0 / layout.norm**2))
             own += along * (1.0 - share + share * layout.presence**2 / square)
         doubt = layout.share_variance(own)
-        return cls(
-            matrix,
-            cross,
-            layout.entry_variances(float(noise[0])) / share**2,
-            float(noise[1]) / layout.weight**2 / share**2,
-            (float(people[0]) * share, float(people[1]) * share),
-            doubt / share**2,
-            1.0 - share if 1.0 - observed > UNLIKE * math.sqrt(doubt) else 0.0,
-        )
+        missing = 1.0 - share if 1.0 - observed > UNLIKE * math.sqrt(doubt) else 0.0
+        matrix_noise, cross_noise = layout.entry_variances(float(noise[0])), float(noise[1]) / layout.weight**2
+        answered = float(people[0]) * share, float(people[1]) * share
+        square = share**2
+        return cls(matrix, cross, matrix_noise / square, cross_noise / square, answered, doubt / square, missing)
 
     @property
     def is_share_known(self) -> bool:
@@ -134,15 +129,13 @@ def private_share(private: Private, public: Covariates | None, covariance: str) 
 
 
 def design_of(private: Private, public: Covariates | None, covariance: str, repair: bool = True) -> Design:
-    """Return the second-moment matrix; ``repair`` raises its eigenvalues to at least the largest one of pure noise.
-
-    That is ``2 sqrt p`` times an entry's standard deviation, times the weight of private releases.
-    """
+    """Return the second-moment matrix; ``repair`` raises its eigenvalues to at least the largest one of pure noise."""
     share = private_share(private, public, covariance)
     matrix = share * private.matrix
     if public is not None and share < 1.0:
         matrix = matrix + (1.0 - share) * public.second_moment
     size = len(matrix)
+    # The largest eigenvalue of pure noise is 2 sqrt p times an entry's standard deviation.
     floor = share * 2.0 * float(np.sqrt(size * np.mean(private.matrix_noise)))
     values, vectors = np.linalg.eigh(matrix)
     # Raised, so that a constant feature does not lead to a division of noise by zero.

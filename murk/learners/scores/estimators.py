@@ -54,8 +54,8 @@ class Scores(PersonEstimator):
         Feature names in a fixed order; required unless noise is simulated, then by default the sorted names of the
         first record. Features should be within about [-1, 1]; anything but a number counts as 0.
     forget
-        Learn from this many of the newest releases only, at least 24,000. (Whole epochs are forgotten, so at times from
-        as few as seven eighths of them.) Intervals then stop shrinking. By default nothing is forgotten.
+        Number of newest releases to learn from, at least 24,000 (at times seven eighths of them, as whole epochs are
+        forgotten). Intervals then stop shrinking. By default all.
     coverage
         Share of people whose target prediction sets contain, such as 0.9; by default there are no sets.
     coverage_share
@@ -87,10 +87,8 @@ class Scores(PersonEstimator):
                 f"forget={self.forget!r}: give the number of newest releases to learn from, at least "
                 f"{FEWEST_KEPT:,}, or None for all"
             )
-        for name, value, least, most in (
-            ("coverage", self.coverage, *COVERAGES),
-            ("coverage_share", self.coverage_share, *SHARES),
-        ):
+        for name, (least, most) in (("coverage", COVERAGES), ("coverage_share", SHARES)):
+            value = getattr(self, name)
             if value is not None and not (isinstance(value, int | float) and least <= value <= most):
                 raise UserError(f"{name}={value!r} is not between {least:g} and {most:g}")
         self._sample, self.public = PublicSample.of_argument(self.public, self.features)
@@ -101,36 +99,19 @@ class Scores(PersonEstimator):
         if self._sample is not None:
             covariates = PublicCovariates.of_rows(self._sample.select(names).rows)
         labels = self._labels
-        settings = Settings(
-            coded,
-            self._binary and not labels,
-            covariates,
-            self.exponent,
-            labels,
-            forget=self.forget,
-            line=covariates is None,
-            wanted=None if self.coverage is None else Wanted(float(self.coverage), float(self.coverage_share)),
-        )
+        wanted = None if self.coverage is None else Wanted(float(self.coverage), float(self.coverage_share))
+        more: dict[str, Any] = {"forget": self.forget, "line": covariates is None, "wanted": wanted}
+        settings = Settings(coded, self._binary and not labels, covariates, self.exponent, labels, **more)
         self._names, self._default, self._settings = names, "default", settings
-        engine = LocalScores(
-            settings,
-            {**(self.levels or {}), "default": self.budget},
-            self._mechanism_for,
-            chosen_noise(self.seed, self.noise),
-        )
+        levels, noise = {**(self.levels or {}), "default": self.budget}, chosen_noise(self.seed, self.noise)
+        engine = LocalScores(settings, levels, self._mechanism_for, noise)
         self._fix(names, engine)
         return engine
 
     def _mechanism_for(self, guarantee: Guarantee) -> ScoreMechanisms:
-        settings = self._settings
-        return score_mechanisms(
-            self.mechanism,
-            guarantee,
-            settings.features,
-            settings.contrasts,
-            matrices=settings.matrices,
-            sets=settings.wanted is not None,
-        )
+        settings, sets = self._settings, self._settings.wanted is not None
+        sizes = settings.features, settings.contrasts
+        return score_mechanisms(self.mechanism, guarantee, *sizes, matrices=settings.matrices, sets=sets)
 
     def _person_mechanism(self, budget: Guarantee) -> str:
         level: str = self._engine.level(budget)
@@ -159,10 +140,7 @@ class Scores(PersonEstimator):
         return replace(drift, changes={name: unit * change for name, change in drift.changes.items()})
 
     def prediction_sets(self) -> PredictionSets:
-        """Return the prediction sets, with their threshold and coverage; they change when predictions do.
-
-        Raises UserError if they were not asked for.
-        """
+        """Return the prediction sets, which change when predictions do; raise UserError if they were not asked for."""
         if self.coverage is None:
             raise UserError("there are no prediction sets without people who answer about them: give coverage=0.9")
         sets: PredictionSets = self._require().sets()
@@ -178,27 +156,27 @@ class Scores(PersonEstimator):
 class ScoreClassifier(Scores, LabelEstimator, base.MiniBatchClassifier):
     """Logistic regression, softmax, or lines through several classes, by scores in epochs, with intervals.
 
-    Each person answers one question at the model of their epoch, randomized once at their budget: mostly their score
-    ``r(y, x'a) c(z) z``, sometimes a matrix of their features, drawn before their record is read. Epochs double. The
+    Each person answers one question at the model of their epoch, randomized once at their budget and drawn before their
+    record is read: mostly their score ``r(y, x'a) c(z) z``, sometimes a matrix of their features. Epochs double. The
     learner keeps sums per epoch, and solves all epochs' equations on request, without steps or a radius.
 
     Parameters
     ----------
     classes
         The labels; of two labels, the positive one last. Any other label counts as missing, and the fit is that of
-        people with a label. For more than two labels, coefficients with ``public`` are contrasts of log odds. Without
-        it, each class has a least-squares line through labels of -1 and +1, whose halved slopes change the probability.
-        With ``features=[]``, coefficients are the labels' shares.
+        people with a label. For more than two, coefficients with ``public`` are contrasts of log odds; without it, each
+        class has a least-squares line through labels of -1 and +1, whose halved slopes change the probability. With
+        ``features=[]``, coefficients are the labels' shares.
     exponent
         g from 0 to 1, the share of a label's probability that a score subtracts; chosen by rule if omitted. 1, the
         balanced score, is valid for any features; less needs ``public``.
 
     Notes
     -----
-    Each call of ``learn_one`` is one release of one person. Predictions use the solution at the last of 1, 2, 3, 4, 5,
-    6, 7, 8, 10, 12, 14, 16, 20, ... releases (four times an epoch), shrunk while noise dominates. A coefficient with an
-    infinite interval was not learned at this privacy. People's own budgets (``learn_one(x, y, budget)``) may take at
-    most 64 different values, as sums are kept for each.
+    Each call of ``learn_one`` is one release of one person. Predictions use the solution at the last of 1, 2, ..., 8,
+    10, 12, 14, 16, 20, ... releases (four times an epoch), shrunk while noise dominates. A coefficient with an infinite
+    interval was not learned at this privacy. People's own budgets (``learn_one(x, y, budget)``) may take at most 64
+    different values, as sums are kept for each.
 
     References
     ----------
@@ -267,10 +245,7 @@ class ScoreClassifier(Scores, LabelEstimator, base.MiniBatchClassifier):
         return class_probabilities(scores, contrasts(len(self.classes)))
 
     def predict_set_one(self, x: Record) -> set[Any]:
-        """Return the labels in a record's prediction set, possibly none; see `prediction_sets`.
-
-        Raises UserError if sets were not asked for, or too few people have answered.
-        """
+        """Return the labels in a record's prediction set, possibly none; raise UserError if there are no sets yet."""
         (members,) = self.prediction_sets().members(with_constant(self._row(x)))
         return {label for label, inside in zip(self.classes, members, strict=True) if inside}
 
@@ -288,9 +263,9 @@ class ScoreClassifier(Scores, LabelEstimator, base.MiniBatchClassifier):
 class ScoreRegressor(Scores, TargetEstimator, base.MiniBatchRegressor):
     """Linear regression of a bounded target's mean, by scores in epochs, with intervals.
 
-    Each person answers one question, randomized once at their budget: mostly their score ``y c(z) z``, y coded to [-1,
-    1], sometimes a matrix of their features, drawn before their record is read. The learner keeps sums, and solves on
-    request, without steps or a radius.
+    Each person answers one question, randomized once at their budget and drawn before their record is read: mostly
+    their score ``y c(z) z``, y coded to [-1, 1], sometimes a matrix of their features. The learner keeps sums, and
+    solves on request, without steps or a radius.
 
     Parameters
     ----------
@@ -301,8 +276,8 @@ class ScoreRegressor(Scores, TargetEstimator, base.MiniBatchRegressor):
     Notes
     -----
     Each call of ``learn_one`` is one release of one person. Coefficients are in the target's own units. Predictions use
-    the solution at the last of 1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, ... releases, shrunk while noise dominates.
-    A coefficient with an infinite interval was not learned at this privacy. People's own budgets (``learn_one(x, y,
+    the solution at the last of 1, 2, ..., 8, 10, 12, 14, 16, 20, ... releases, shrunk while noise dominates. A
+    coefficient with an infinite interval was not learned at this privacy. People's own budgets (``learn_one(x, y,
     budget)``) may take at most 64 different values, as sums are kept for each.
 
     References
@@ -359,11 +334,7 @@ class ScoreRegressor(Scores, TargetEstimator, base.MiniBatchRegressor):
         return np.clip(own.middle + own.unit * self._linear(rows)[:, 0], own.low, own.high)
 
     def predict_interval_one(self, x: Record) -> tuple[float, float]:
-        """Return the ends of a record's prediction interval, within the target's bounds; see `prediction_sets`.
-
-        It contains a person's target, not only its mean. Raises UserError if intervals were not asked for, or too few
-        people have answered.
-        """
+        """Return the ends of the interval of a person's target, not its mean; raise UserError if there is none yet."""
         low, high = self._ends(self._row(x))[0].tolist()
         return low, high
 

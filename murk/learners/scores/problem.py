@@ -20,18 +20,9 @@ def problem_for(task: Task) -> ScoreProblem:
     first = FIRST if task.shuffle is None else max(FIRST, task.shuffle.crowd)
     asked = task.predictions
     wanted = None if asked is None else Wanted(asked.coverage, asked.share)
-    settings = Settings(
-        coding.names,
-        task.target.kind == "binary",
-        covariates_of(task),
-        block.exponent,
-        labels,
-        forget=forget,
-        shared=shared,
-        line=block.effects == "line",
-        first=first,
-        wanted=wanted,
-    )
+    facts = coding.names, task.target.kind == "binary", covariates_of(task), block.exponent, labels
+    line = block.effects == "line"
+    settings = Settings(*facts, forget=forget, shared=shared, line=line, first=first, wanted=wanted)
     # Before mechanisms are calibrated, which may be impossible at this size.
     check_size(settings, len(task.privacy.levels), interactive=True)
     return ScoreProblem(settings, level_mechanisms(task, settings))

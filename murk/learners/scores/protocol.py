@@ -65,11 +65,8 @@ class ScoresProtocol(TaskProtocol):
                 *_EFFECTS,
             )
         if block.exponent is not None and block.exponent < 1.0 and target == "classes":
-            raise task_error(
-                f"{block.exponent:g} needs public covariates for a target of several classes; remove the exponent",
-                "scores",
-                "exponent",
-            )
+            words = f"{block.exponent:g} needs public covariates for a target of several classes; remove the exponent"
+            raise task_error(words, "scores", "exponent")
 
     def check_without_features(self, block: Any, target: str) -> None:
         """Raise PydanticCustomError for a real target, an exponent or curves."""
@@ -91,35 +88,23 @@ class ScoresProtocol(TaskProtocol):
         """Raise PydanticCustomError if partitions have models of their own, or epochs are smaller than crowds."""
         super().check_shuffled(block, crowd, partitions, forget)
         if block.models == "own" and partitions > 1:
-            raise task_error(
-                f"'own' models of {partitions} partitions would split every crowd; say models: shared, or "
-                "log: {partitions: 1}",
-                "scores",
-                "models",
-            )
+            words = f"'own' models of {partitions} partitions would split every crowd; say models: shared, or log: "
+            raise task_error(words + "{partitions: 1}", "scores", "models")
         if forget is not None and forget // EPOCHS_KEPT < crowd:
-            raise task_error(
-                f"{forget:,} makes epochs of {forget // EPOCHS_KEPT:,} releases, fewer than a crowd of {crowd:,}; give "
-                f"at least {EPOCHS_KEPT * crowd:,}, or a smaller crowd",
-                "forget",
-            )
+            words = f"{forget:,} makes epochs of {forget // EPOCHS_KEPT:,} releases, fewer than a crowd of {crowd:,}"
+            raise task_error(f"{words}; give at least {EPOCHS_KEPT * crowd:,}, or a smaller crowd", "forget")
 
     def check_predictions(self, block: Any, features: int, partitions: int) -> None:
         """Raise PydanticCustomError without features, or if partitions have models, and so sets, of their own."""
         super().check_predictions(block, features, partitions)
         if not features:
-            raise task_error(
-                "without features everybody's prediction set would be the same: remove it, and read the set off the "
-                "shares",
-                "predictions",
-            )
+            words = "without features everybody's prediction set would be the same: remove it, and read the set off "
+            raise task_error(words + "the shares", "predictions")
         if block.models == "own" and partitions > 1:
-            raise task_error(
+            words = (
                 f"'own' models of {partitions} partitions would have as many different prediction sets; say models: "
-                "shared, or log: {partitions: 1}, or remove predictions",
-                "scores",
-                "models",
             )
+            raise task_error(words + "shared, or log: {partitions: 1}, or remove predictions", "scores", "models")
 
     def former_settings(self, block: Any, by_rule: Set[str]) -> dict[str, Any]:
         """Return the keys ``models`` and ``effects`` of a log's ``block`` that an earlier version chose by rule."""

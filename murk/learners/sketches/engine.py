@@ -161,17 +161,16 @@ class WindowEngine(NeverPublished, ABC, Generic[S, M, T]):
 class GramEngine(WindowEngine[GramSettings, GramMechanism, GramSums]):
     """A `WindowEngine` of Gram matrices."""
 
-    kind: ClassVar[str] = "gram"
-    released: ClassVar[str] = "Gram matrix"
-    sums_class: ClassVar[type[WindowSums]] = GramSums
-    shared: ClassVar[tuple[str, ...]] = ("columns", "feature_bound", "target_bound")
+    kind = "gram"
+    released = "Gram matrix"
+    sums_class = GramSums
+    shared = ("columns", "feature_bound", "target_bound")
 
     def admit(self, release: GramRelease, ahead: int = 0) -> None:
-        """Refuse a Gram matrix that no honest organisation sends, with RejectedError.
+        """Raise RejectedError for a Gram matrix that no honest organisation sends.
 
         No entry exceeds n times the product of its columns' bounds, the trace of X'X is at most n C_X^2, and no
-        eigenvalue is negative, each up to 12 standard deviations of the noise (the least eigenvalue also up to the
-        noise's own radius).
+        eigenvalue is negative, each up to 12 standard deviations of the noise (and the least one up to its radius).
         """
         mechanism, integers = self._mechanism(release.level), release.integers
         self._check_payload(integers, release.records, mechanism.largest_window)
@@ -215,10 +214,10 @@ def check_gram(moment: Floats, records: int, mechanism: GramMechanism, largest: 
 class NewtonEngine(WindowEngine[NewtonSettings, NewtonMechanism, NewtonSums]):
     """A `WindowEngine` of Newton steps, with a logistic model."""
 
-    kind: ClassVar[str] = "newton"
-    released: ClassVar[str] = "Newton step"
-    sums_class: ClassVar[type[WindowSums]] = NewtonSums
-    shared: ClassVar[tuple[str, ...]] = ("columns", "feature_bound", "target_bound", "first")
+    kind = "newton"
+    released = "Newton step"
+    sums_class = NewtonSums
+    shared = ("columns", "feature_bound", "target_bound", "first")
 
     def admit(self, release: NewtonRelease, ahead: int = 0) -> None:
         """Raise RejectedError for a dishonest Newton step: as in `GramEngine.admit`, or a coefficient beyond `MOST`."""
@@ -249,15 +248,10 @@ class NewtonEngine(WindowEngine[NewtonSettings, NewtonMechanism, NewtonSums]):
     ) -> None:
         """Learn from a window's two matrices in units of its rows, or from their sums over windows with one model."""
         own, others = mechanism.parts(records)
-        weight = self.settings.weight
-        self._add(
-            first=first,
-            step=step,
-            model=model,
-            records=(windows * own, windows * others),
-            noise=(windows * mechanism.start.scale**2, windows * mechanism.step.scale**2),
-            weights=(weight(mechanism.start, own), weight(mechanism.step, others)),
-        )
+        weights = self.settings.weight(mechanism.start, own), self.settings.weight(mechanism.step, others)
+        noise, counts = mechanism.start.scale**2, (windows * own, windows * others)
+        noises = windows * noise, windows * mechanism.step.scale**2
+        self._add(first=first, step=step, model=model, records=counts, noise=noises, weights=weights)
 
     def _fit(self, sums: Sequence[NewtonSums]) -> Estimate:
         return estimate_newton(self.settings, self.target_weights, sums)
@@ -272,17 +266,16 @@ class NewtonEngine(WindowEngine[NewtonSettings, NewtonMechanism, NewtonSums]):
 class SketchEngine(WindowEngine[SketchSettings, GaussMixMechanism, SketchSums]):
     """A `WindowEngine` of sketches."""
 
-    kind: ClassVar[str] = "sketch"
-    released: ClassVar[str] = "sketch"
-    sums_class: ClassVar[type[WindowSums]] = SketchSums
-    shared: ClassVar[tuple[str, ...]] = ("rows", "columns", "feature_bound", "target_bound")
+    kind = "sketch"
+    released = "sketch"
+    sums_class = SketchSums
+    shared = ("rows", "columns", "feature_bound", "target_bound")
 
     def admit(self, release: SketchRelease, ahead: int = 0) -> None:
-        """Refuse a sketch that no honest organisation sends, with RejectedError.
+        """Raise RejectedError for a sketch that no honest organisation sends.
 
-        Whatever the records are, a column's mean square exceeds ``(n b^2 + v) (1 + 2 sqrt(t/k) + 2 t/k)``, b the bound
-        on its entries, or falls below ``v (1 - 2 sqrt(t/k))``, with probability below ``e^-t`` (Laurent and Massart
-        2000).
+        A column's mean square exceeds ``(n b^2 + v) (1 + 2 sqrt(t/k) + 2 t/k)``, b the bound on its entries, or falls
+        below ``v (1 - 2 sqrt(t/k))``, with probability below ``e^-t`` for any records (Laurent and Massart 2000).
         """
         settings, mechanism, integers = self.settings, self._mechanism(release.level), release.integers
         if release.rows != settings.rows:

@@ -107,25 +107,14 @@ def _of_grams(settings: GramSettings, target_weight: float, merged: GramSums, co
         note = f"{_HIDDEN.format(solution.directions, settings.features)}; otherwise {note}"
     spread = np.sqrt(np.maximum(np.diag(covariance), 0.0))
     spread[solution.hidden] = math.inf
+    facts = names, values, GRAM_METHOD, spread, note, count, merged.releases, covariance
     if _is_line(settings) or settings.reach is not None or not np.all(np.isfinite(covariance)):
-        return MomentEstimate(names, values, GRAM_METHOD, spread, note, count, merged.releases, covariance)
+        return MomentEstimate(*facts)
     features = solution.moment[:-1, :-1]
     beyond = allowance(solution.values, values, features, solution.inverse, settings.single_bound)
     error = np.sqrt(np.maximum(np.diag(solution.covariance), 0.0))
     error[solution.hidden] = math.inf
-    return LineEstimate(
-        names,
-        values,
-        GRAM_METHOD,
-        spread,
-        note,
-        count,
-        merged.releases,
-        covariance,
-        fit=solution.values,
-        error=error,
-        beyond=beyond,
-    )
+    return LineEstimate(*facts, fit=solution.values, error=error, beyond=beyond)
 
 
 def _is_line(settings: SketchSettings | GramSettings) -> bool:

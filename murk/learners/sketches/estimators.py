@@ -59,15 +59,13 @@ class GaussMix(StreamEstimator):
     features
         Feature names in a fixed order; by default the sorted names of the first record.
     feature_bound
-        Public bound C_X of ``||(x, 1)||``: features beyond it are scaled down. By default ``sqrt(p + 1)``, for values
-        within [-1, 1].
+        Public bound C_X of ``||(x, 1)||``, to which features are scaled down; by default ``sqrt(p + 1)``, for [-1, 1].
     rows
         k, the rows of a mixture; by default 4,096, or as many as fit in a message. More are more precise but slower.
     window
         Number of records in a window, which is released when full; by default windows end by :meth:`release`.
     windows
-        Largest number of windows to release. Each spends ``budget`` for its people, so more than 1 needs people who are
-        in one window each, or may spend the budget several times.
+        Largest number of windows. Each spends ``budget``: more than 1 needs people in one window each, or larger caps.
     analysis
         Proof of the mixtures' guarantee, which sets the noise: ``"tight"`` (least noise), ``"joint"``, ``"published"``.
     neighbours
@@ -144,16 +142,17 @@ class GaussMix(StreamEstimator):
             "weighting": self.weighting,
             "constant": self.intercept,
         }
-        problems: dict[str, Any] = {"newton": problem.NewtonProblem, "moments": problem.GramProblem}
-        if self._release_method() == "newton":
+        method = self._release_method()
+        if method == "newton":
             first = problem.first_part(getattr(self, "first", None), len(coded), self.window)
             self._settings: problem.Settings = NewtonSettings(first=first, **shared)
-        elif self._release_method() == "moments":
+        elif method == "moments":
             self._settings = GramSettings(**shared)
         else:
             rows = default_rows(columns) if self.rows is None else self.rows
             self._settings = SketchSettings(rows=rows, debiased=self.debiased, **shared)
-        self._problem: problem.WindowProblem = problems.get(self._release_method(), problem.SketchProblem)(
+        problems: dict[str, Any] = {"newton": problem.NewtonProblem, "moments": problem.GramProblem}
+        self._problem: problem.WindowProblem = problems.get(method, problem.SketchProblem)(
             self._settings, self._level_mechanisms()
         )
         self._names = names
@@ -179,10 +178,7 @@ class GaussMix(StreamEstimator):
         return self._window
 
     def learn_one(self, x: Record, y: Any) -> None:
-        """Add a record to the open window; release and learn when it is full.
-
-        Raises UserError if ``windows`` windows were released already.
-        """
+        """Add a record to the open window, which is released when full; raise UserError beyond ``windows`` windows."""
         with wiping():
             self._put(x, self._coded_one(y))
 
@@ -230,10 +226,7 @@ class GaussMix(StreamEstimator):
 
     @in_turn
     def release(self) -> None:
-        """Release the records since the last release, forget them, and learn from the release.
-
-        Spends ``budget`` for each person in the window. Raises UserError if there are none.
-        """
+        """Release pending records, at ``budget`` for each person, forget them and learn; raise UserError if none."""
         self._release()
 
     def _release(self) -> None:
@@ -269,10 +262,7 @@ class GaussMix(StreamEstimator):
 
     @in_turn
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Load a state of a learner with the same settings; pending records are dropped.
-
-        Raises MurkError if the state is malformed or belongs to other features.
-        """
+        """Load a state of equal settings, dropping pending records; raise MurkError if malformed or for others."""
         released = state.get("released")
         if isinstance(released, bool) or not isinstance(released, int) or released < 0:
             raise MurkError("the state is malformed: it needs a count of released windows")
@@ -293,8 +283,7 @@ class GaussMix(StreamEstimator):
 
     def _linear(self, rows: Floats) -> Floats:
         """Return scores of rows of features without the constant."""
-        scores: Floats = self._with_constant(rows) @ self._values()
-        return scores
+        return np.asarray(self._with_constant(rows) @ self._values())
 
 
 @documented
@@ -302,11 +291,9 @@ class GaussMixRegressor(GaussMix, TargetEstimator, base.MiniBatchRegressor):
     r"""Linear regression from an organisation's releases: noisy second moments, or random mixtures, of its records.
 
     Records ``z = (x, 1, y)``, scaled down to public bounds, are added up as they arrive; a window of them is released
-    once and forgotten, and the learner learns from the release alone. With ``"moments"`` a release is
-
-    .. math:: M = Z'Z + \sigma W, \qquad \theta = M_{xx}^{-1} M_{xy}
-
-    with symmetric Gaussian noise; with ``"linear-mixing"`` or ``"mixing"``, k random mixtures of records (GaussMix),
+    once and forgotten, and the learner learns from the release alone. With ``"moments"`` a release is ``M = Z'Z + sigma
+    W`` with symmetric Gaussian noise, and ``theta = M_xx^-1 M_xy``; with ``"linear-mixing"`` or ``"mixing"`` it is k
+    random mixtures of records (GaussMix),
 
     .. math:: M = S Z + \text{std}\, C\, \Xi, \qquad
         \theta = (M_x'M_x / k - \text{std}^2 C^2 I)^{-1} M_x'm_y / k.
@@ -319,8 +306,7 @@ class GaussMixRegressor(GaussMix, TargetEstimator, base.MiniBatchRegressor):
         ``"moments"``, ``"mixing"``, or ``"linear-mixing"``, which also releases a noisy least eigenvalue to add less
         noise. By default moments, or linear mixing if ``rows``, ``analysis`` or ``debiased`` is given.
     intercept
-        False leaves the constant out of records, their bound and the model: ``z = (x, y)``, as in the paper. Intervals
-        then assume that every record has a target.
+        False leaves the constant out: ``z = (x, y)``, as in the paper. Intervals then assume no missing target.
 
     Notes
     -----
@@ -375,15 +361,8 @@ class GaussMixRegressor(GaussMix, TargetEstimator, base.MiniBatchRegressor):
     @classmethod
     def as_published(cls, *, budget: ApproxDP, rows: int, **more: Any) -> Self:
         """Return the paper's LinearMixing with k = ``rows``: least squares on the sketch, its noise not subtracted."""
-        return cls(
-            budget=budget,
-            rows=rows,
-            **{
-                "target_bounds": None if "target_bound" in more else (-1.0, 1.0),
-                **published(PROTOCOL, "real", budget),
-                **more,
-            },
-        )
+        bounds = {"target_bounds": None if "target_bound" in more else (-1.0, 1.0)}
+        return cls(budget=budget, rows=rows, **{**bounds, **published(PROTOCOL, "real", budget), **more})
 
     def _earlier_bounds(self) -> list[float] | None:
         return None
@@ -405,8 +384,7 @@ class GaussMixClassifier(GaussMix, LabelEstimator, base.MiniBatchClassifier):
     """Logistic regression from an organisation's releases: noisy second moments, or random mixtures, of its records.
 
     Records ``z = (x, 1, y)``, scaled down to public bounds, are added up as they arrive; a window of them is released
-    once and forgotten, and the learner learns from the release alone: by least squares on labels -1 and +1, whose fit
-    is turned into logistic coefficients.
+    once and forgotten, and the learner fits least squares on labels -1 and +1, turned into logistic coefficients.
 
     Parameters
     ----------
@@ -414,20 +392,17 @@ class GaussMixClassifier(GaussMix, LabelEstimator, base.MiniBatchClassifier):
         The two labels, the positive one last. Any other label counts as missing: its record becomes a row of zeros.
     method
         ``"moments"``; ``"newton"``, second moments of a window's first records, then a step of the logistic loss with
-        all others, which is better with many records; ``"mixing"``; or ``"linear-mixing"``, which also releases a
-        noisy least eigenvalue to add less noise. By default moments, or linear mixing if ``rows``, ``analysis`` or
-        ``debiased`` is given.
+        all others, better with many records; ``"mixing"``; or ``"linear-mixing"``, which also releases a noisy least
+        eigenvalue to add less noise. By default moments, or linear mixing with ``rows``, ``analysis`` or ``debiased``.
     first
-        Number of records in a window's first part, with ``method="newton"``; by default 2,500 for each coefficient, at
-        most 10,000 and half of ``window``.
+        Records in a window's first part (``newton``); by default 2,500 a coefficient, at most 10,000 and half of it.
     range
-        Q of the paper's quadratic surrogate on [-Q, Q]. By default no surrogate: the least-squares fit is turned into
-        logistic coefficients as if ``x'theta`` were normal, with the released moments.
+        Q of the paper's quadratic surrogate on [-Q, Q]. By default the least-squares fit is turned into logistic
+        coefficients as if ``x'theta`` were normal, with the released moments.
     surrogate
         The quadratic: ``"minimax"``, the closest on that range, or ``"chebyshev"``, through the Chebyshev nodes.
     intercept
-        False leaves the constant out of records, their bound and the model: ``z = (x, y)``, as in the paper. Then log
-        odds have no intervals, as these need a constant.
+        False leaves the constant out: ``z = (x, y)``, as in the paper. Then log odds have no intervals.
 
     Notes
     -----

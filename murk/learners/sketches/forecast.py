@@ -7,11 +7,12 @@ A row of a sketch is normal with second moment ``Z'Z + v I`` (Z: the window's re
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
+from numpy.random import Generator
 
 from murk._arrays import Floats
 from murk.errors import UserError
@@ -19,7 +20,7 @@ from murk.learners.core.design import Records, misfit_variance, moments_variance
 from murk.learners.estimates.estimate import Estimate
 from murk.learners.sketches.engine import GramEngine, NewtonEngine, SketchEngine
 from murk.learners.sketches.newton import model_of
-from murk.learners.sketches.problem import GramProblem, NewtonProblem, SketchProblem, WindowProblem
+from murk.learners.sketches.problem import WindowProblem
 from murk.learners.sketches.settings import SketchSettings
 from murk.learners.sketches.sums import SketchSums
 from murk.privacy.sketches import GaussMixMechanism, GramMechanism, NewtonMechanism
@@ -31,37 +32,32 @@ _MODELS = 8  # largest number of different models in the simulated windows of a 
 _DRAWN: Final = 200  # largest number of windows that are drawn one by one; of more, several share a draw of their noise
 
 
-def _prepare(
-    problem: WindowProblem, records: Records, people: int, levels: Mapping[str, float]
-) -> tuple[Floats, dict[str, int], int]:
-    """Return the population's bounded rows, the number of windows by level, and the number of records in a window."""
-    settings = problem.settings
+def estimate(
+    problem: WindowProblem, records: Records, people: int, levels: Mapping[str, float], chains: int, rng: Generator
+) -> Estimate:
+    """Simulate the estimate from releases of ``people`` records, in the task's windows."""
+    settings, engine = problem.settings, problem.engine()
+    if isinstance(settings, SketchSettings) and people < min(settings.rows, settings.window or settings.rows):
+        note = f"none: a sketch has {settings.rows:,} rows, and fewer records are not released (sketch: rows)"
+        return replace(problem.estimate([engine]), note=note)
     z = within_bounds(problem.records(records.X, records.y), settings.feature_bound, settings.target_bound)
     windows = split(max(people // (settings.window or people), 1), levels)
-    return z, windows, people // sum(windows.values())
+    size = people // sum(windows.values())
+    for level, count in windows.items():
+        _LEARN[problem.kind](engine, problem.mechanisms[level], z, count, size, records, rng)
+    return problem.estimate([engine])
 
 
-def gram_estimate(
-    problem: GramProblem,
-    records: Records,
-    people: int,
-    levels: Mapping[str, float],
-    chains: int,
-    rng: np.random.Generator,
-) -> Estimate:
-    """Simulate the estimate from released second moments of ``people`` records, in the task's windows."""
-    engine: GramEngine = problem.engine()
-    z, windows, size = _prepare(problem, records, people, levels)
-    for name, count in windows.items():
-        mechanism = problem.mechanisms[name]
-        # All windows of a level have the same weight, so their sum is drawn.
-        moment = _summed(z, count * size, records, rng) + noise_of(mechanism, z.shape[1], rng, count)
-        weight = problem.settings.weight(mechanism, size)
-        engine.sums.add(moment, records=count * size, noise=count * mechanism.scale**2, weight=weight)
-    return engine.estimate()
+def _learn_grams(
+    engine: GramEngine, mechanism: GramMechanism, z: Floats, count: int, size: int, pool: Records, rng: Generator
+) -> None:
+    """Learn ``count`` windows of ``size`` records from the population's bounded rows z; all have the same weight."""
+    moment = _summed(z, count * size, pool, rng) + noise_of(mechanism, z.shape[1], rng, count)
+    weight = engine.settings.weight(mechanism, size)
+    engine.sums.add(moment, records=count * size, noise=count * mechanism.scale**2, weight=weight)
 
 
-def noise_of(mechanism: GramMechanism, d: int, rng: np.random.Generator, windows: int = 1) -> Floats:
+def noise_of(mechanism: GramMechanism, d: int, rng: Generator, windows: int = 1) -> Floats:
     """Draw the noise on the sum of the second moments ``(d, d)`` of a number of windows."""
     noise = math.sqrt(windows) * mechanism.scale * np.triu(rng.normal(size=(d, d)))
     noise[np.triu_indices(d, 1)] /= math.sqrt(2.0)
@@ -69,72 +65,50 @@ def noise_of(mechanism: GramMechanism, d: int, rng: np.random.Generator, windows
     return np.asarray((noise + np.triu(noise, 1).T) / np.outer(weights, weights))
 
 
-def newton_estimate(
-    problem: NewtonProblem,
-    records: Records,
-    people: int,
-    levels: Mapping[str, float],
-    chains: int,
-    rng: np.random.Generator,
-) -> Estimate:
-    """Simulate the estimate from released Newton steps of ``people`` records, in the task's windows."""
+def _learn_steps(
+    engine: NewtonEngine, mechanism: NewtonMechanism, z: Floats, count: int, size: int, pool: Records, rng: Generator
+) -> None:
+    """Learn windows like `_learn_grams`; all windows with one model have the same weight."""
     from murk.privacy.sketches.accumulators import at_model
 
-    engine: NewtonEngine = problem.engine()
-    z, windows, size = _prepare(problem, records, people, levels)
     d = z.shape[1]
-    for name, count in windows.items():
-        mechanism = problem.mechanisms[name]
-        own, others = mechanism.parts(size)
-        for alike in np.diff(np.linspace(0, count, min(count, _MODELS) + 1).astype(int)).tolist():
-            # All windows with one model have the same weight, so their sum is drawn.
-            moment = _summed(z, own, records, rng) + noise_of(mechanism.start, d, rng)
-            model = model_of(problem.settings, mechanism.start, moment, own)
-            first = _summed(z, alike * own, records, rng) + noise_of(mechanism.start, d, rng, alike)
-            seen = np.zeros_like(z)
-            at_model(z, model, mechanism.feature_bound, EDGE, np.zeros((1, d)), seen)
-            step = _summed(seen, alike * others, records, rng) + noise_of(mechanism.step, d, rng, alike)
-            engine.learn_matrices(first, step, model=model, records=size, mechanism=mechanism, windows=alike)
-    return engine.estimate()
+    own, others = mechanism.parts(size)
+    for alike in np.diff(np.linspace(0, count, min(count, _MODELS) + 1).astype(int)).tolist():
+        moment = _summed(z, own, pool, rng) + noise_of(mechanism.start, d, rng)
+        model = model_of(engine.settings, mechanism.start, moment, own)
+        first = _summed(z, alike * own, pool, rng) + noise_of(mechanism.start, d, rng, alike)
+        seen = np.zeros_like(z)
+        at_model(z, model, mechanism.feature_bound, EDGE, np.zeros((1, d)), seen)
+        step = _summed(seen, alike * others, pool, rng) + noise_of(mechanism.step, d, rng, alike)
+        engine.learn_matrices(first, step, model=model, records=size, mechanism=mechanism, windows=alike)
 
 
-def _summed(z: Floats, count: int, records: Records, rng: np.random.Generator) -> Floats:
+def _summed(z: Floats, count: int, pool: Records, rng: Generator) -> Floats:
     """Draw the sum of second moments of a number of records."""
-    return np.asarray((z * records.drawn(count, rng)[:, None]).T @ z)
+    return np.asarray((z * pool.drawn(count, rng)[:, None]).T @ z)
 
 
-def sketch_estimate(
-    problem: SketchProblem,
-    records: Records,
-    people: int,
-    levels: Mapping[str, float],
-    chains: int,
-    rng: np.random.Generator,
-) -> Estimate:
-    """Simulate the estimate from released mixtures of ``people`` records, in the task's windows."""
-    settings = problem.settings
-    engine: SketchEngine = problem.engine()
-    if people < min(settings.rows, settings.window or settings.rows):
-        note = f"none: a sketch has {settings.rows:,} rows, and fewer records are not released (sketch: rows)"
-        return replace(engine.estimate(), note=note)
-    z, windows, size = _prepare(problem, records, people, levels)
-    for name, count in windows.items():
-        drawn_ones = min(count, _DRAWN)
-        for index in range(drawn_ones):
-            alike = count // drawn_ones + (index < count % drawn_ones)
-            counts = records.drawn(alike * size, rng) / alike
-            drawn = _window((z * counts[:, None]).T @ z, size, alike, settings, problem.mechanisms[name], rng)
-            engine.sums = engine.sums.merged(drawn)
-    return engine.estimate()
+def _learn_sketches(
+    engine: SketchEngine, mechanism: GaussMixMechanism, z: Floats, count: int, size: int, pool: Records, rng: Generator
+) -> None:
+    """Learn windows like `_learn_grams`."""
+    drawn_ones = min(count, _DRAWN)
+    for index in range(drawn_ones):
+        alike = count // drawn_ones + (index < count % drawn_ones)
+        counts = pool.drawn(alike * size, rng) / alike
+        drawn = _window((z * counts[:, None]).T @ z, size, alike, engine.settings, mechanism, rng)
+        engine.sums = engine.sums.merged(drawn)
+
+
+_LEARN: Final[Mapping[str, Callable[..., None]]] = {
+    "gram": _learn_grams,
+    "newton": _learn_steps,
+    "sketch": _learn_sketches,
+}
 
 
 def _window(
-    moment: Floats,
-    size: int,
-    alike: int,
-    settings: SketchSettings,
-    mechanism: GaussMixMechanism,
-    rng: np.random.Generator,
+    moment: Floats, size: int, alike: int, settings: SketchSettings, mechanism: GaussMixMechanism, rng: Generator
 ) -> SketchSums:
     """Draw the sums of ``alike`` equal windows of ``size`` records with this second moment."""
     eigenvalue = 0.0
@@ -156,23 +130,7 @@ def _window(
     return sums
 
 
-_ESTIMATES: Final[Mapping[str, Callable[..., Estimate]]] = {
-    "gram": gram_estimate,
-    "newton": newton_estimate,
-    "sketch": sketch_estimate,
-}
-
-
-def estimates(
-    problem: Any,
-    records: Records,
-    counts: Sequence[int],
-    levels: Mapping[str, float],
-    chains: int,
-    rng: np.random.Generator,
-) -> Iterator[Callable[[], Estimate]]:
-    """Yield functions that return the estimate after each number of records."""
-    return one_by_one(_ESTIMATES[problem.kind])(problem, records, counts, levels, chains, rng)
+estimates = one_by_one(estimate)
 
 
 def effect_variance(problem: Any, task: Task, people: int) -> float:

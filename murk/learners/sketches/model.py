@@ -1,8 +1,4 @@
-"""Models on a log of released windows: other columns, or another target.
-
-A chain keeps the sums of whole windows, and a fit selects those of its model's columns. Newton steps serve no other
-model, since they were made at the task's own.
-"""
+"""Models of other columns on a log of released windows, whose sums are kept whole; Newton steps serve none."""
 
 from __future__ import annotations
 

@@ -83,15 +83,9 @@ def estimate_newton(
     hidden = step.hidden & (not start.known)
     spread[hidden] = alone[hidden] = math.inf
     note = _NOTE if not np.any(hidden) else _HIDDEN.format(step.directions, settings.features) + _NOTE
+    facts = settings.names, values, METHOD, spread, note, len(sums), merged.releases, covariance
     return NewtonEstimate(
-        settings.names,
-        values,
-        METHOD,
-        spread,
-        note,
-        len(sums),
-        merged.releases,
-        covariance,
+        *facts,
         beyond=np.abs(left) @ start.beyond + (1.0 - share) * step.beyond,
         alone=alone,
         alone_beyond=np.abs(step.left) @ start.beyond + step.beyond,
@@ -111,10 +105,9 @@ class Slope:
 
 @dataclass(frozen=True)
 class NewtonEstimate(MomentEstimate):
-    """Log odds from Newton steps, with bounds on the second order that a step misses.
+    """Log odds that combine start and step, with bounds on the second order that a step misses.
 
-    The estimate combines start and step. The narrower of two valid intervals is reported: by the combination's error,
-    or by the step's error alone plus the distance between step and combination.
+    The narrower of two valid intervals counts: by the combination's error, or the step's own plus their distance.
     """
 
     beyond: Vector = field(kw_only=True)  # bound on the bias, (p,)
@@ -202,15 +195,8 @@ def _take_step(sums: NewtonSums, target_weight: float, start: _Start, settings: 
     bounds = (settings.single_bound, settings.feature_bound)
     # A row within the bounds of each feature is not scaled down, and its constant is 1.
     whole = settings.constant and bounds[0] ** 2 * p <= bounds[1] ** 2 * (1.0 + 1e-9)
-    scores = Scores.of(
-        sums,
-        values,
-        covariance,
-        people=_with_target(sums, settings),
-        bounds=bounds,
-        target_weight=target_weight,
-        constant=whole,
-    )
+    known = {"people": _with_target(sums, settings), "bounds": bounds}
+    scores = Scores.of(sums, values, covariance, **known, target_weight=target_weight, constant=whole)
     beyond = scores.remainder(inverse, information, bounds)
     hidden = np.einsum("ij,ij->i", vectors[:, lost], vectors[:, lost]) > LOADING
     return _Step(values, left, covariance, beyond, scores, hidden, count)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -18,7 +17,7 @@ from murk.learners.estimates.estimate import Estimate
 from murk.learners.sketches.engine import GramEngine, NewtonEngine, SketchEngine
 from murk.learners.sketches.newton import first_model
 from murk.learners.sketches.protocol import GRAM, NEWTON
-from murk.learners.sketches.settings import GramSettings, NewtonSettings, SketchSettings, check_message, default_rows
+from murk.learners.sketches.settings import GramSettings, NewtonSettings, SketchSettings, default_rows
 from murk.privacy import sketches
 from murk.privacy.sketches import GaussMixMechanism, GramMechanism, Neighbours, NewtonMechanism
 from murk.privacy.sketches.gram import LARGEST_COLUMNS
@@ -28,12 +27,12 @@ from murk.stream.task.task import Task
 
 if TYPE_CHECKING:
     from murk.privacy.noise import NoiseSource
-    from murk.privacy.sketches import Gram, Newton, NewtonAccumulator, Sketch
+    from murk.privacy.sketches import Newton, NewtonAccumulator, Sketch
 
 Settings = SketchSettings | GramSettings | NewtonSettings
 
 
-class WindowProblem(ABC):
+class WindowProblem:
     """Base class of problems in which organisations release windows of records."""
 
     settings: Any
@@ -43,6 +42,7 @@ class WindowProblem(ABC):
     interactive: ClassVar[bool] = False
     learner: ClassVar[Any]  # class of its engines
     adder: ClassVar[str]  # name of the class of its accumulators
+    message: ClassVar[Any]  # class of its releases on a log
 
     @property
     def dimension(self) -> int:
@@ -51,27 +51,30 @@ class WindowProblem(ABC):
         return dimension
 
     @property
-    @abstractmethod
-    def fewest(self) -> int:
-        """Smallest number of records for which the last window of a source is released."""
-
-    @property
-    @abstractmethod
     def rows(self) -> int | None:
         """Number of rows of a mixture; None if nothing is mixed."""
+        return getattr(self.settings, "rows", None)
 
-    @abstractmethod
+    @property
+    def fewest(self) -> int:
+        """Smallest number of records for which the last window of a source is released."""
+        # More rows than records cost time without gain, and fewer records than columns do not determine a fit.
+        return self.rows or int(self.settings.columns)
+
     def check_state(self) -> None:
         """Raise UserError, with a size that fits, if a release is too long for a log."""
+        self.settings.check_message()
 
     def accumulator(self, level: str, noise: NoiseSource | None, window: int) -> Any:
         """Return an accumulator of the rows of a window, at a level."""
         # Loaded on first access: learners do not need it.
         return getattr(sketches, self.adder)(self.mechanisms[level], noise, window)
 
-    @abstractmethod
     def release(self, made: Any, **fields: Any) -> Release:
-        """Return the message of an accumulator's release ``made``; ``fields`` are those common to all releases."""
+        """Return the message of an accumulator's release ``made``, with further fields."""
+        payload = self.message.packed(made.integers)
+        release: Release = self.message(payload=payload, records=made.records, **fields)
+        return release
 
     def engine(self) -> Any:
         """Return a learner of this task's releases, at version 0."""
@@ -102,71 +105,39 @@ class SketchProblem(WindowProblem):
     settings: SketchSettings
     mechanisms: dict[str, GaussMixMechanism]
 
-    kind: ClassVar[str] = "sketch"
-    learner: ClassVar[Any] = SketchEngine
-    adder: ClassVar[str] = "SketchAccumulator"
+    kind = "sketch"
+    learner = SketchEngine
+    adder = "SketchAccumulator"
+    message = SketchRelease
 
-    @property
-    def fewest(self) -> int:
-        """The number of rows of a sketch, as more rows than records cost time without gain."""
-        return self.settings.rows
-
-    @property
-    def rows(self) -> int:
-        """Number of rows of a mixture."""
-        return self.settings.rows
-
-    def check_state(self) -> None:
-        """Raise UserError, with the largest number of rows, if a sketch is too long for a log."""
-        check_message(self.settings.rows, self.settings.columns)
-
-    def release(self, made: Sketch, **fields: Any) -> SketchRelease:
+    def release(self, made: Sketch, **fields: Any) -> Release:
         """Return the message of a sketch."""
-        packed = SketchRelease.packed(made.integers)
-        return SketchRelease(payload=packed, rows=made.rows, records=made.records, spread=made.spread, **fields)
-
-
-class MatrixProblem(WindowProblem):
-    """Base class of problems whose windows release second moments."""
-
-    settings: GramSettings
-    rows: ClassVar[None] = None
-
-    @property
-    def fewest(self) -> int:
-        """The number of columns of a record, as fewer records do not determine a fit."""
-        return self.settings.columns
-
-    def check_state(self) -> None:
-        """Raise UserError, with the largest number of features, if a release is too long for a log."""
-        self.settings.check_message()
+        return super().release(made, rows=made.rows, spread=made.spread, **fields)
 
 
 @dataclass(frozen=True)
-class GramProblem(MatrixProblem):
+class GramProblem(WindowProblem):
     """The second moments of a task's windows."""
 
     settings: GramSettings
     mechanisms: dict[str, GramMechanism]
 
-    kind: ClassVar[str] = GRAM
-    learner: ClassVar[Any] = GramEngine
-    adder: ClassVar[str] = "GramAccumulator"
-
-    def release(self, made: Gram, **fields: Any) -> GramRelease:
-        """Return the message of a Gram matrix."""
-        return GramRelease(payload=GramRelease.packed(made.integers), records=made.records, **fields)
+    kind = GRAM
+    learner = GramEngine
+    adder = "GramAccumulator"
+    message = GramRelease
 
 
 @dataclass(frozen=True)
-class NewtonProblem(MatrixProblem):
+class NewtonProblem(WindowProblem):
     """The Newton steps of a task's windows."""
 
     settings: NewtonSettings
     mechanisms: dict[str, NewtonMechanism]
 
-    kind: ClassVar[str] = NEWTON
-    learner: ClassVar[Any] = NewtonEngine
+    kind = NEWTON
+    learner = NewtonEngine
+    message = NewtonRelease
 
     @property
     def first_part(self) -> GramProblem:
@@ -178,10 +149,9 @@ class NewtonProblem(MatrixProblem):
         mechanism = self.mechanisms[level]
         return sketches.NewtonAccumulator(mechanism, partial(first_model, self.settings, mechanism), noise, window)
 
-    def release(self, made: Newton, **fields: Any) -> NewtonRelease:
+    def release(self, made: Newton, **fields: Any) -> Release:
         """Return the message of a Newton step."""
-        packed = NewtonRelease.packed(made.integers)
-        return NewtonRelease(payload=packed, records=made.records, model=made.model.tolist(), **fields)
+        return super().release(made, model=made.model.tolist(), **fields)
 
 
 def problem_for(task: Task) -> SketchProblem | GramProblem | NewtonProblem:

@@ -117,48 +117,34 @@ class SketchProtocol(TaskProtocol):
 
     def published(self, target: str, guarantee: str) -> dict[tuple[str, ...], Any]:
         """Return the settings of LinearMixing, and the range of the quadratic surrogate for two labels."""
-        shared: dict[tuple[str, ...], Any] = {
-            ("sketch", "method"): FORMER_METHOD,
-            ("sketch", "analysis"): "published",
-            ("sketch", "debiased"): False,
-            ("sketch", "neighbours"): "zero-out",
-            ("learner", "weighting"): "uniform",
-        }
-        return shared if target == "real" else {**shared, ("sketch", "range"): 3.0}
+        own: dict[str, Any] = {"method": FORMER_METHOD, "analysis": "published", "neighbours": "zero-out"}
+        own |= {"debiased": False} if target == "real" else {"debiased": False, "range": 3.0}
+        settings: dict[tuple[str, ...], Any] = {("sketch", key): value for key, value in own.items()}
+        return settings | {("learner", "weighting"): "uniform"}
 
     def check(self, block: Any, target: str) -> None:
         """Check the block's keys against its method and the target."""
         for key in _OF_MIXING if block.method in _KINDS else ():
             if getattr(block, key) != SketchBlock.model_fields[key].default:
-                raise task_error(
-                    f"has no effect with method: {block.method}; remove it, or say method: linear-mixing", "sketch", key
-                )
+                raise _idle(block, key, "linear-mixing")
         if block.rows_per_person is not None and block.person is None:
             raise task_error("needs sketch.person, the column that names people; add it", "sketch", "rows_per_person")
         if block.person is not None and block.method not in _KINDS:
-            raise task_error(
-                f"mixtures ({block.method}) protect a record, not a person with several; say method: moments",
-                "sketch",
-                "person",
-            )
+            words = f"mixtures ({block.method}) protect a record, not a person with several; say method: moments"
+            raise task_error(words, "sketch", "person")
         if block.person is not None and block.person == block.organisation:
             raise task_error("is also the column of organisations; name the column of people", "sketch", "person")
         if block.method == "newton":
             self._check_newton(block, target)
         elif block.first is not None:
-            raise task_error(
-                f"has no effect with method: {block.method}; remove it, or say method: newton", "sketch", "first"
-            )
+            raise _idle(block, "first", "newton")
         if target == "real" and block.range is not None:
             raise task_error("has no effect on a real target; remove it", "sketch", "range")
         if target == "binary" and block.target_bound not in (None, 1.0):
             raise task_error("labels are -1 and +1, and their bound is 1; remove it", "sketch", "target_bound")
         if block.feature_bound is not None and block.feature_bound <= 1.0:
-            raise task_error(
-                f"{block.feature_bound:g} must exceed 1, the constant that every record has; raise it",
-                "sketch",
-                "feature_bound",
-            )
+            words = f"{block.feature_bound:g} must exceed 1, the constant that every record has; raise it"
+            raise task_error(words, "sketch", "feature_bound")
 
     def check_without_features(self, block: Any, target: str) -> None:
         """Check that second moments are released, from which a mean or a share follows."""
@@ -170,17 +156,13 @@ class SketchProtocol(TaskProtocol):
 
     def _check_newton(self, block: Any, target: str) -> None:
         if target != "binary":
-            raise task_error(
-                "newton is for the logistic loss, which needs a binary target; say method: moments", "sketch", "method"
-            )
+            words = "newton is for the logistic loss, which needs a binary target; say method: moments"
+            raise task_error(words, "sketch", "method")
         if block.range is not None:
             raise task_error("has no effect with method: newton; remove it", "sketch", "range")
         if block.first is not None and block.window is not None and block.first >= block.window:
-            raise task_error(
-                f"{block.first} records leave none for the step in a window of {block.window}; lower it",
-                "sketch",
-                "first",
-            )
+            words = f"{block.first} records leave none for the step in a window of {block.window}; lower it"
+            raise task_error(words, "sketch", "first")
 
     def former_settings(self, block: Any, by_rule: Set[str]) -> dict[str, Any]:
         """Return the ``method`` of a log's ``block`` if an earlier version chose it by its default rule."""
@@ -202,6 +184,11 @@ class SketchProtocol(TaskProtocol):
         if block is not None and block.method == "newton":
             return "logistic loss"
         return "least squares" if target == "real" else "quadratic surrogate of the logistic loss"
+
+
+def _idle(block: Any, key: str, method: str) -> Exception:
+    """Return the error for a key that the block's method does not read."""
+    return task_error(f"has no effect with method: {block.method}; remove it, or say method: {method}", "sketch", key)
 
 
 PROTOCOL: Final = SketchProtocol()

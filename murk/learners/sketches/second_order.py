@@ -62,8 +62,8 @@ class Scores:
     ) -> Scores:
         """Return the distributions that the sums of steps to ``values`` with ``covariance`` allow.
 
-        ``people`` is the number of records with a target and its error, ``bounds`` are on a single feature and all
-        together, and ``constant`` tells whether the last feature is 1 in every record that counts.
+        ``people`` is the number of records with a target and its error, ``bounds`` are on a single feature and on all
+        together, and ``constant`` is whether the last feature is 1 in every record that counts.
         """
         p, count = len(values), people[0]
         u, v = _grid((sums.low, sums.high), values, bounds, constant)
@@ -99,17 +99,8 @@ class Scores:
                 mean = known[index] / known[5]
                 likely = likely * np.exp(-((score - mean) ** 2) / 8.0 / max(known[square] / known[5] - mean**2, 1e-6))
         units = np.abs(rows).max(axis=1, initial=1e-12)
-        return cls(
-            u,
-            v,
-            kept * own,
-            likely,
-            count,
-            rows / units[:, None],
-            known / units,
-            np.array(doubt) / count / units,
-            constant,
-        )
+        scaled = rows / units[:, None], known / units, np.array(doubt) / count / units
+        return cls(u, v, kept * own, likely, count, *scaled, constant)
 
     def most(self, cost: Vector) -> float:
         """Return the maximum, over the distributions, of a function's sum over people; infinite if the solver fails."""

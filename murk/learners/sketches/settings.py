@@ -21,6 +21,7 @@ Weighting = Literal["inverse-variance", "uniform"]
 Kind = Literal["real", "binary"]
 
 ROWS = 4096  # default number of rows of a sketch: more are more precise (docs/gaussmix.md), and cost time and memory
+_BOUNDS = ("feature_bound", "target_bound")
 SIGNAL = 0.1  # A person's mean square in a direction, divided by C^2 / d, for which weights balance noise and signal
 
 
@@ -84,17 +85,8 @@ class WindowSettings:
 class GramSettings(WindowSettings):
     """Public settings that decide what is learned from released Gram matrices."""
 
-    digested: ClassVar[tuple[str, ...]] = (
-        "names",
-        "feature_bound",
-        "target_bound",
-        "largest",
-        "kind",
-        "reach",
-        "weighting",
-        "window",
-    )
-    prefix: ClassVar[tuple[str, ...]] = ("gram",)
+    digested: ClassVar[tuple[str, ...]] = ("names", *_BOUNDS, "largest", "kind", "reach", "weighting", "window")
+    prefix = ("gram",)
     release_kind: ClassVar[str] = "gram"
     matrices: ClassVar[int] = 1  # number of matrices in a release
 
@@ -142,10 +134,10 @@ class NewtonSettings(GramSettings):
 
     first: int = 1  # number of records in a window's first part
 
-    digested: ClassVar[tuple[str, ...]] = (*GramSettings.digested, "first")
-    prefix: ClassVar[tuple[str, ...]] = ("newton",)
-    release_kind: ClassVar[str] = "newton"
-    matrices: ClassVar[int] = 2
+    digested = (*GramSettings.digested, "first")
+    prefix = ("newton",)
+    release_kind = "newton"
+    matrices = 2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,18 +147,7 @@ class SketchSettings(WindowSettings):
     rows: int  # k, the number of rows of every sketch
     debiased: bool = True  # False for the paper's estimate
 
-    digested: ClassVar[tuple[str, ...]] = (
-        "names",
-        "rows",
-        "feature_bound",
-        "target_bound",
-        "largest",
-        "kind",
-        "reach",
-        "debiased",
-        "weighting",
-        "window",
-    )
+    digested = ("names", "rows", *_BOUNDS, "largest", "kind", "reach", "debiased", "weighting", "window")
 
     @property
     def dimension(self) -> int:
@@ -189,6 +170,10 @@ class SketchSettings(WindowSettings):
             return 1.0
         return sketch_precision(rows=self.rows, records=records, noise=noise, unit=self.signal)
 
+    def check_message(self) -> None:
+        """Raise UserError, with the largest number of rows that fits, if a sketch is too long for a log."""
+        check_message(self.rows, self.columns)
+
 
 def largest_rows(columns: int) -> int:
     """Return the largest number of rows of a sketch of ``columns`` (with constant and target) that fits one message."""
@@ -199,9 +184,7 @@ def largest_rows(columns: int) -> int:
 
 
 def default_rows(columns: int) -> int:
-    """Return the default number of rows of a sketch: `ROWS`, or as many as fit in a message.
-
-    Raises UserError if not even twice as many rows as columns fit.
+    """Return `ROWS`, or as many as fit in a message; raise UserError if these are below twice the number of columns.
 
     >>> default_rows(7), default_rows(50)
     (4096, 1874)
@@ -217,9 +200,10 @@ def default_rows(columns: int) -> int:
 
 def check_message(rows: int, columns: int) -> None:
     """Raise UserError, with the largest number of rows that fits, if a sketch is too long for a log."""
-    if longest_release("sketch", rows * columns) > MAX_MESSAGE:
+    size = longest_release("sketch", rows * columns)
+    if size > MAX_MESSAGE:
         raise UserError(
-            f"a sketch of rows={rows} and {columns} columns takes {longest_release('sketch', rows * columns):,} bytes, "
-            f"and a message of a log may have at most {MAX_MESSAGE:,}: set rows to {largest_rows(columns)} or fewer, "
-            "and release several windows in place of more rows"
+            f"a sketch of rows={rows} and {columns} columns takes {size:,} bytes, and a message of a log may have at "
+            f"most {MAX_MESSAGE:,}: set rows to {largest_rows(columns)} or fewer, and release several windows in place "
+            "of more rows"
         )

@@ -56,8 +56,8 @@ class GramSolution:
 def solve_gram(sums: GramSums, *, target_weight: float, slope: float, constant: bool = True) -> GramSolution:
     """Return coefficients and their covariance from the sums of any number of windows.
 
-    ``target_weight`` is the factor a of the target with which noise is isotropic, ``slope`` the public scale of
-    coefficients in hidden directions. Without a ``constant``, all records count as having a target.
+    With the target times ``target_weight`` noise is isotropic; ``slope`` is the public scale of hidden coefficients.
+    Without a ``constant``, all records count as having a target.
     """
     p = sums.columns - 1
     unknown = np.full((p, p), math.inf)
@@ -105,8 +105,7 @@ def solve(sums: SketchSums, *, debiased: bool = True, constant: bool = True) -> 
     """Return coefficients and their covariance from the sums of any number of sketches.
 
     The eigenvalues of ``A_xx`` are raised to at least `FLOOR` times ``2 sqrt(p f) + p f / noise``, ``f = sum w^2 v^2 /
-    k``, the range in which those of pure noise fluctuate (Marchenko and Pastur's edges). This shrinks hidden directions
-    to nearly zero.
+    k``, the range of those of pure noise (Marchenko and Pastur's edges), to shrink hidden directions.
 
     With ``u = (-theta, 1)``, ``rho = u'A u / n`` and ``q = u'u`` the covariance is the sandwich ``A_xx^-1 V A_xx^-1``,
     ``V = square A rho + cross (A q + rho I) + floor (q I + theta theta') + sampled rho A / s`` (A per person), the last

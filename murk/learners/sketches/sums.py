@@ -65,8 +65,8 @@ class GramSums(WindowSums):
 
     noise: float = 0.0  # sum w^2 v
 
-    scalars: ClassVar[tuple[str, ...]] = ("people", "noise", "sampled")
-    counts: ClassVar[tuple[str, ...]] = ("releases", "records")
+    scalars = ("people", "noise", "sampled")
+    counts = ("releases", "records")
 
     def add(self, moment: Matrix, *, records: int, noise: float, weight: float) -> None:
         """Add one window: its ``M``, n, v and w."""
@@ -83,9 +83,9 @@ def gram_precision(*, records: int, noise: float, square: float) -> float:
 class NewtonSums(WindowSums):
     """Sums over Newton steps: those of `GramSums` for the first parts, and sums over the steps.
 
-    ``B = (L, b; b', r)`` is the noisy matrix of a step at the model s, with v the noise variance on the diagonal of L.
-    With S the identity above a last row ``(s', 0)``, ``S B S'`` also contains ``L s``, ``s'b`` and ``s'L s``, so steps
-    from different models are one regression.
+    ``B = (L, b; b', r)`` is a step's noisy matrix at the model s, v the noise variance on L's diagonal. With S the
+    identity above a last row ``(s', 0)``, ``S B S'`` also has ``L s``, ``s'b`` and ``s'L s``: all steps are one
+    regression.
     """
 
     noise: float = 0.0  # sum w^2 v of the first parts
@@ -96,7 +96,7 @@ class NewtonSums(WindowSums):
     low: Vector = field(init=False)  # least coefficients of the models, (p,)
     high: Vector = field(init=False)  # largest coefficients of the models, (p,)
 
-    scalars: ClassVar[tuple[str, ...]] = ("people", "noise", "sampled", "stepped", "step_sampled")
+    scalars = ("people", "noise", "sampled", "stepped", "step_sampled")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -176,8 +176,8 @@ class SketchSums(WindowSums):
     floor: float = 0.0  # sum w^2 v^2 / k
     rows: int = 0  # sum k
 
-    scalars: ClassVar[tuple[str, ...]] = ("noise", "people", "square", "cross", "floor", "sampled")
-    counts: ClassVar[tuple[str, ...]] = ("releases", "rows", "records")
+    scalars = ("noise", "people", "square", "cross", "floor", "sampled")
+    counts = ("releases", "rows", "records")
 
     def add(self, moment: Matrix, *, rows: int, records: int, noise: float, weight: float) -> None:
         """Add one sketch: its ``M``, k, n, v and w."""
@@ -190,10 +190,9 @@ class SketchSums(WindowSums):
 
 
 def sketch_precision(*, rows: int, records: int, noise: float, unit: float) -> float:
-    """Return a sketch's weight by public numbers: the inverse variance of its estimate of one person's moment.
+    """Return a sketch's weight by public numbers, ``1 / (1 + n (1 + t)^2 / k)`` with ``t = v / (n m)``.
 
-    It is ``1 / (1 + n (1 + t)^2 / k)`` with ``t = v / (n m)``, the ratio of noise to the people's mean square m in a
-    coordinate. The weight of a whole sketch grows with its people, up to that of its k rows.
+    It is the inverse variance of the estimate of one person's mean square m, for a sketch at most that of its k rows.
     """
     if records == 0:
         return 0.0

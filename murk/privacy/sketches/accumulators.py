@@ -1,8 +1,4 @@
-"""Accumulators of one window: one pass over an organisation's rows, then a single release.
-
-Memory does not grow with the number of rows: a sketch keeps k (p + 1) mixtures and (p + 1)^2 moments, a Gram matrix
-(p + 1)^2 integers. No row is stored. Everything is in memory only and is wiped after the release.
-"""
+"""Accumulators of one window: one pass over an organisation's rows, none of which is stored, then a single release."""
 
 import math
 from collections.abc import Callable, Iterable
@@ -12,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from murk._arrays import Floats, Integers
+from murk._arrays import Floats, Integers, Words
 from murk._jit import jit
 from murk._scratch import copied, empty, keep, numbers_were_used, overwrite_large_numbers, wiped, wiping
 from murk.errors import MurkError
@@ -33,22 +29,20 @@ _REACH = 36
 _ELEVEN = np.uint64(11)
 
 
-def randomly_rounded(values: npt.NDArray[np.float64], words: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
+def randomly_rounded(values: Floats, words: Words) -> Integers:
     """Return integers A with P(A) proportional to exp(-(A - value)^2 / 2 w^2), w = `ROUNDING_WIDTH`, from a word each.
 
-    The error of rounding to the nearest integer depends on the data and is not covered by independent noise. Here the
-    sum of A and discrete Gaussian noise of width S is, within 2^-250, a discrete Gaussian of variance S^2 + w^2 *about
-    the value itself*, which is a randomised rounding of the value plus continuous noise of variance S^2 + w^2 - 9 >
-    S^2. So the integers are a post-processing of the claimed Gaussian noise.
+    The error of rounding to the nearest integer depends on the data and is not covered by independent noise. Here A
+    plus discrete Gaussian noise of width S is, within 2^-250, a discrete Gaussian of variance S^2 + w^2 *about the
+    value itself*: a randomised rounding of the value plus continuous noise of variance S^2 + w^2 - 9 > S^2. So the
+    integers are a post-processing of the claimed Gaussian noise.
 
-    Floating point adds an error: a uniform of 53 bits decides, and the distribution is cut at nine widths, so A has
-    the distribution above within 2^-48 in total variation. In the sum with noise of width S = 2^20, which is nearly
-    constant over a few steps, every outcome within 13 S has its probability to a factor 1 +- 2^-58. An integer thus
-    adds at most 2^-57 = 7e-18 to the log-likelihood ratio of two values: 3e-13 for the 40,960 of a sketch of 4096 rows
-    and ten columns. Values are below 2^62 in size.
+    As a uniform of 53 bits decides, and the distribution is cut at nine widths, A is within 2^-48 of it in total
+    variation. In the sum with noise of width S = 2^20 every outcome within 13 S has its probability to a factor 1 +-
+    2^-58: an integer adds at most 2^-57 = 7e-18 to the log-likelihood ratio of two values, and the 40,960 of 4096 rows
+    and ten columns add 3e-13. Values are below 2^62 in size.
 
-    Reference: Peikert, "An efficient and parallel Gaussian sampler for lattices", 2010, theorem 3.1 (smoothing width
-    3).
+    Reference: Peikert, "An efficient and parallel Gaussian sampler for lattices", 2010, theorem 3.1.
     """
     # All temporaries are in these arrays, which are wiped.
     base, part, other, density = (empty(values.shape) for _ in range(4))
@@ -71,7 +65,7 @@ def randomly_rounded(values: npt.NDArray[np.float64], words: npt.NDArray[np.uint
     return result
 
 
-def _density(x: npt.NDArray[np.float64], out: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+def _density(x: Floats, out: Floats) -> Floats:
     np.multiply(x, x, out=out)
     out *= -0.5 / ROUNDING_WIDTH**2
     return np.exp(out, out=out)
@@ -103,7 +97,7 @@ class Sketch:
         Number of rows, which is public; whether the randomness was simulated, so that the sketch protects nobody.
     """
 
-    integers: npt.NDArray[np.int64] = field(repr=False)
+    integers: Integers = field(repr=False)
     spread: float
     records: int
     simulated: bool
@@ -119,8 +113,7 @@ class SketchAccumulator(WindowAccumulator[Sketch]):
 
     Row i is multiplied by k normals that depend only on the window's key and i, so the sums are the same to the last
     bit however rows are grouped into blocks. With `SecureNoise` the key is fresh and known to nobody; with
-    `SimulatedNoise` it is a function of the seed and the window. An accumulator cannot be copied, pickled or used in a
-    forked process; it is wiped by `release`, by `wipe` and if `add_block` is interrupted. It is thread-safe.
+    `SimulatedNoise` it is a function of the seed and the window.
 
     `release` rounds the smallest eigenvalue in steps of eta / 2^20 (not with ``"mixing"``) and the mixtures in steps of
     std C / 2^20, and adds discrete Gaussian noise of width 2^20.
@@ -161,26 +154,15 @@ class SketchAccumulator(WindowAccumulator[Sketch]):
         self._room = Room.for_entries(k)
         self._drawn, self._inside = np.zeros((ROWS, k)), np.zeros((ROWS, d))
 
-    def _accumulate(self, block: npt.NDArray[np.float64]) -> None:
-        room, mechanism = self._room, self.mechanism
+    def _accumulate(self, block: Floats) -> None:
+        room, bounds = self._room, (self.mechanism.feature_bound, self.mechanism.target_bound)
+        sums = self._mixtures, self._moments, self._carry
         for start in range(0, len(block), room.rows):
             rows = block[start : start + room.rows]
             room.fill(self._key, self._records, len(rows))
-            kernels.accumulate(
-                rows,
-                mechanism.feature_bound,
-                mechanism.target_bound,
-                self._key,
-                self._records,
-                self._mixtures,
-                self._moments,
-                self._carry,
-                room.words,
-                room.counter,
-                room.spare,
-                self._drawn,
-                self._inside,
-            )
+            words, counter, spare = room.words, room.counter, room.spare
+            scratch = self._drawn, self._inside
+            kernels.accumulate(rows, *bounds, self._key, self._records, *sums, words, counter, spare, *scratch)
             self._records += len(rows)
         self._inside.fill(0.0)
 
@@ -241,9 +223,7 @@ class Gram:
 
 
 class GramAccumulator(WindowAccumulator[Gram]):
-    """Sums the outer products of one window's rows in integers, in one pass and O(p^2) memory.
-
-    The sum is exact, so it does not depend on the order of rows or on how they are grouped into blocks.
+    """Sums the outer products of one window's rows exactly, in integers, in one pass and O(p^2) memory.
 
     Parameters
     ----------
@@ -283,18 +263,10 @@ class GramAccumulator(WindowAccumulator[Gram]):
     def _accumulate(self, block: Floats) -> None:
         mechanism, start = self.mechanism, 0
         bounds = mechanism.feature_bound, mechanism.target_bound
+        grid = mechanism.feature_step, mechanism.target_steps, mechanism.feature_square
         while start < len(block):
             rows = block[start : start + _ROWS - self._since]
-            add(
-                rows,
-                *bounds,
-                mechanism.feature_step,
-                mechanism.target_steps,
-                mechanism.feature_square,
-                self._inside,
-                self._row,
-                self._low,
-            )
+            add(rows, bounds, grid, self._inside, self._row, self._low)
             self._since += len(rows)
             self._records += len(rows)
             start += len(rows)
@@ -362,7 +334,7 @@ class Newton:
 class NewtonAccumulator(WindowAccumulator[Newton]):
     """Sums the outer products of a window's first rows, then those of the later rows, transformed at a model.
 
-    It holds two `GramAccumulator`. As soon as the first is full, it is released with noise and wiped; the model is
+    Each part is in a `GramAccumulator`. As soon as the first is full, it is released with noise and wiped; the model is
     computed from that release alone.
 
     Parameters
@@ -448,29 +420,22 @@ class NewtonAccumulator(WindowAccumulator[Newton]):
 
 @jit
 def add(
-    rows: Floats,
-    feature_bound: float,
-    target_bound: float,
-    feature_step: float,
-    target_steps: int,
-    feature_square: int,
-    inside: Floats,
-    row: Integers,
-    sums: Integers,
+    rows: Floats, bounds: tuple[float, float], grid: tuple[float, int, int], kept: Floats, row: Integers, sums: Integers
 ) -> None:
     """Add q q' of each of the rows (m, d) to the upper triangle of ``sums`` (d, d), where q is the row on its grid.
 
-    ``feature_step``, ``target_steps`` and ``feature_square`` are those of a `GramMechanism`: no q exceeds the last two.
-    ``inside`` (1, d) and ``row`` (d,) are scratch space.
+    ``grid`` is the features' step, and bounds on the target and the features' square that no q exceeds
+    (`GramMechanism`). ``kept`` (1, d) and ``row`` (d,) are scratch space.
     """
+    feature_step, target_steps, feature_square = grid
     last = rows.shape[1] - 1
     for r in range(rows.shape[0]):
-        bounded(rows, r, feature_bound, target_bound, inside, 0)
+        bounded(rows, r, bounds[0], bounds[1], kept, 0)
         square = np.int64(0)
         for c in range(last):
-            row[c] = np.int64(np.rint(inside[0, c] / feature_step))
+            row[c] = np.int64(np.rint(kept[0, c] / feature_step))
             square += row[c] * row[c]
-        target = np.int64(np.rint(inside[0, last] / target_bound * target_steps))
+        target = np.int64(np.rint(kept[0, last] / bounds[1] * target_steps))
         if abs(target) > target_steps:
             target = np.int64(math.copysign(target_steps, target))
         row[last] = target
@@ -487,8 +452,8 @@ def add(
 def at_model(rows: Floats, model: Floats, feature_bound: float, edge: float, inside: Floats, out: Floats) -> None:
     """Transform rows (m, d), scaled down to their bounds, at a model (p,) into the first m rows of ``out``.
 
-    That is ``sqrt(h w) x`` and ``sqrt(h / w) ((1 + y) / 2 - q)`` as in `NewtonMechanism`; a row of zeros gives zeros.
-    ``inside`` (1, d) is scratch space.
+    That is ``sqrt(h w) x`` and ``sqrt(h / w) ((1 + y) / 2 - q)`` (`NewtonMechanism`); ``inside`` (1, d) is scratch
+    space.
     """
     last = rows.shape[1] - 1
     for r in range(rows.shape[0]):

@@ -42,10 +42,7 @@ def strongest_replace_one(mechanism: GaussMixMechanism | GramMechanism | NewtonM
 
 
 def any_two_records(guarantee: Guarantee) -> Guarantee:
-    """Convert a guarantee for a record and a blank one to any two records, for every mechanism.
-
-    sqrt 2 times mu (twice rho) for second moments under Gaussian noise; else two steps through the blank record.
-    """
+    """Convert a guarantee for a blank record to any two: sqrt 2 mu, 2 rho, or two steps through the blank record."""
     if isinstance(guarantee, GaussianDP):
         # A little more than the root of 2, because floats may round it down.
         return GaussianDP(math.sqrt(2.0) * (1 + 2.0**-40) * guarantee.mu)

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from murk._arrays import Floats
 from murk.errors import UserError
 from murk.privacy.conversions import gdp_epsilon
 from murk.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, ZeroConcentratedDP
@@ -35,24 +36,19 @@ class GramMechanism:
 
     .. math:: M = \sum_i q_i q_i' + \sigma W, \quad W_{jj} \sim N(0, 1), \quad W_{jl} = W_{lj} \sim N(0, 1/2)
 
-    A row z = (x, y) with ``||x|| <= C_X`` and ``|y| <= C_Y`` (others are scaled down) is first rounded to a grid of
-    integers, q. The target's unit makes its bound C_X / sqrt 2, which balances the noise on X'y with that on X'X. The
-    Frobenius norm of ``q q'`` is ``|q|^2 <= B``, an integer. In the coordinates (diagonal, sqrt 2 times the upper
-    triangle), in which the noise is isotropic, two windows that differ in one row are
-
-    - at most B apart if it is the zero row in one of them (``"zero-out"``),
-    - at most sqrt 2 B apart if it is any other row (``"replace-one"``):
-      ``|q q' - r r'|^2 = |q|^4 + |r|^4 - 2 (q'r)^2``.
-
-    If a person has up to k rows of a window, windows that differ in all of them are at most k times as far apart: the
+    A row z = (x, y) with ``||x|| <= C_X`` and ``|y| <= C_Y`` (others are scaled down) is rounded to a grid of integers,
+    q. The target's unit makes its bound C_X / sqrt 2, which balances the noise on X'y with that on X'X. The Frobenius
+    norm of ``q q'`` is ``|q|^2 <= B``, an integer. In the coordinates (diagonal, sqrt 2 times the upper triangle), in
+    which the noise is isotropic, windows that differ in one row are at most B apart if it is the zero row in one of
+    them (``"zero-out"``), and at most sqrt 2 B if it is any other (``"replace-one"``), as ``|q q' - r r'|^2 = |q|^4 +
+    |r|^4 - 2 (q'r)^2``. Windows that differ in all of a person's up to k rows are at most k times as far apart: the
     noise is k times as large, and the guarantee is for the person.
 
     Everything up to the noise is integer arithmetic. Rounding the sum to the noise's lattice adds at most the square
-    root of the number of coordinates, which is subtracted beforehand. So the guarantee is exact, as for
-    `GaussianMechanism`.
+    root of the number of coordinates, which is subtracted beforehand: the guarantee is exact.
 
     Reference: Dwork, Talwar, Thakurta, Zhang, "Analyze Gauss", 2014; Wang, "Revisiting differentially private linear
-    regression", 2018 (AdaSSP releases the least eigenvalue, too; here the learner accounts for the noise instead).
+    regression", 2018 (AdaSSP also releases the least eigenvalue; here the learner accounts for the noise instead).
 
     Parameters
     ----------
@@ -144,12 +140,12 @@ class GramMechanism:
         return step, step * _ROOT_BELOW
 
     @property
-    def units(self) -> npt.NDArray[np.float64]:
+    def units(self) -> Floats:
         """Factors (d, d) that convert a release to the units of the rows."""
         steps = np.full(self.columns, self.feature_step)
         steps[-1] = self.target_bound / self.target_steps
         diagonal, off_diagonal = self.ratios
-        units: npt.NDArray[np.float64] = np.outer(steps, steps) / float(off_diagonal)
+        units = np.outer(steps, steps) / float(off_diagonal)
         np.fill_diagonal(units, steps * steps / float(diagonal))
         return units
 
@@ -168,11 +164,8 @@ class GramMechanism:
         """Bound on each integer of an honest release, exceeded with probability below 1e-30."""
         return self.largest_window * self.room + TAIL * WIDTH + 64
 
-    def decode(self, integers: npt.ArrayLike) -> npt.NDArray[np.float64]:
-        """Decode the integers of a release to the noisy Gram matrix (d, d) in the units of the rows.
-
-        Raises `UserError` if the number of integers does not fit this mechanism.
-        """
+    def decode(self, integers: npt.ArrayLike) -> Floats:
+        """Decode a release to the noisy Gram matrix (d, d) in the rows' units; raise `UserError` for another size."""
         array = checked_release(integers, self.dimension, f"a Gram matrix of {self.columns} columns")
         matrix = np.zeros((self.columns, self.columns))
         matrix[np.triu_indices(self.columns)] = array.ravel()
@@ -197,9 +190,6 @@ class GramMechanism:
     def replace_one(self) -> Guarantee:
         """Return the guarantee for replaced rows: sqrt 2 times mu, or epsilon at the same delta if that was stated.
 
-        Examples
-        --------
-        >>> from murk.privacy import GaussianDP
         >>> mechanism = GramMechanism.calibrate(GaussianDP(1.0), columns=3, feature_bound=1.0, target_bound=1.0)
         >>> round(mechanism.replace_one().mu, 4)
         1.4142
@@ -238,8 +228,8 @@ class GramMechanism:
     ) -> "GramMechanism":
         """Return the mechanism with the least noise whose releases have ``guarantee``.
 
-        The guarantee is `ApproxDP` with delta above 0 (analytic calibration), `GaussianDP` or `ZeroConcentratedDP`.
-        Raises `UserError` for `PureDP`, which Gaussian noise cannot give, and for budgets that the lattice cannot hold.
+        It is `ApproxDP` with delta above 0 (analytic calibration), `GaussianDP` or `ZeroConcentratedDP`. Raises
+        `UserError` for `PureDP`, which Gaussian noise cannot give, and for budgets that the lattice cannot hold.
         """
         size = _columns(columns)
         noise = GaussianMechanism.calibrate(guarantee, dimension=size * (size + 1) // 2, radius=1.0)

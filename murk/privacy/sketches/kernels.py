@@ -1,9 +1,8 @@
 """Compiled pass over rows: bound each row, mix it into the sketch by normals, add it to the second moment.
 
-Entry (j, row) of the sketching matrix is a standard normal computed from the row's own words, by the ziggurat of 256
-layers (Marsaglia, Tsang 2000) with 52-bit abscissae (Doornik 2005). 98.8% of the draws take one word of the row's
-blocks; the others continue with blocks of that entry alone. So an entry depends only on the key, the row's index, j and
-k. The distribution is that of real-valued normals up to the 53 bits of a float.
+Entry (j, row) of the sketching matrix is a standard normal by the ziggurat of 256 layers (Marsaglia, Tsang 2000) with
+52-bit abscissae (Doornik 2005), up to the 53 bits of a float. 98.8% of the draws take one word of the row's blocks; the
+others continue with blocks of that entry alone. So an entry depends only on the key, the row's index, j and k.
 """
 
 import math
@@ -99,7 +98,7 @@ class Room(NamedTuple):
 def normals(key: Halves, first: int, at: int, words: Words, counter: Halves, spare: Words, out: Floats) -> None:
     """Fill ``out`` (m, k) with the normals of rows ``first``, ``first + 1``, ...
 
-    ``words`` was filled with rows from ``first - at`` on; ``counter`` and ``spare`` are for further words (`Room`).
+    ``words`` has rows from ``first - at`` on; ``counter`` and ``spare`` are for further words (`Room`).
     """
     m, k = out.shape
     per_row = -(-k // WORDS)
@@ -174,8 +173,8 @@ def accumulate(
     """Add m rows (m, d) whose indices in the window begin at ``first``.
 
     ``mixtures`` (d, k) is the transposed sketch so far; ``moments`` and ``carry`` (d, d) are the upper half of the
-    second moment and its compensation. ``words``, ``counter`` and ``spare`` belong to a `normals.Room` filled for these
-    rows; ``drawn`` (ROWS, k) and ``inside`` (ROWS, d) are scratch space.
+    second moment and its compensation. ``words``, ``counter`` and ``spare`` belong to a `Room` filled for these rows;
+    ``drawn`` (ROWS, k) and ``inside`` (ROWS, d) are scratch space.
     """
     for start in range(0, rows.shape[0], ROWS):
         count = min(ROWS, rows.shape[0] - start)
@@ -188,14 +187,7 @@ def accumulate(
 
 # Rows are passed as an array and an index: a view of a row would cost as much as adding it.
 @jit
-def bounded(
-    rows: Floats,
-    i: int,
-    feature_bound: float,
-    target_bound: float,
-    out: Floats,
-    at: int,
-) -> None:
+def bounded(rows: Floats, i: int, feature_bound: float, target_bound: float, out: Floats, at: int) -> None:
     """Copy row i to ``out[at]`` with features and target scaled down to their bounds; zeros if not finite."""
     last = rows.shape[1] - 1
     largest, square = 0.0, 0.0
@@ -225,10 +217,7 @@ def bounded(
 
 @jit
 def mix(drawn: Floats, rows: Floats, mixtures: Floats) -> None:
-    """Add to ``mixtures`` (d, k) the outer products of m rows (m, d) and their normals (m, k), in order.
-
-    Four rows share one read and write of a sum but are added one by one, so grouping does not change the result.
-    """
+    """Add the outer products of m rows (m, d) and normals (m, k) to ``mixtures`` (d, k), in order for any grouping."""
     m, k = drawn.shape
     whole = m - m % 4
     for r in range(0, whole, 4):

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, get_args
 import numpy as np
 import numpy.typing as npt
 
+from murk._arrays import Floats
 from murk.errors import UserError
 from murk.privacy.guarantees import ApproxDP, Guarantee, nearest
 from murk.privacy.mechanisms.base import TAIL, WIDTH, checked_bound, checked_integer, checked_release, plain
@@ -29,10 +30,7 @@ from murk.privacy.sketches.renyi import (
 LARGEST_WINDOW = 2**32
 """Largest number of records in a window; less for more than 64 columns (`GaussMixMechanism.largest_window`)."""
 LEAST_SPREAD = 2.0**-8
-"""Least noise of a sketch, as a standard deviation in units of C.
-
-It hides floating-point rounding if the smallest eigenvalue is so large that no noise is needed.
-"""
+"""Least standard deviation of the noise in units of C: it hides floating-point rounding where no noise is needed."""
 
 _ENTRIES = 2**26
 # Factor by which C exceeds the square root, because rows of exactly that norm may exceed it by rounding.
@@ -46,23 +44,19 @@ class GaussMixMechanism:
     .. math:: M = S Z + \text{std}\, C\, \Xi, \quad S\ k \times n,\ \Xi\ k \times (p+1)\ \text{standard normal}, \quad
         \text{std}^2 = \max(g - \lambda, 0)
 
-    Rows z = (x, y) have ||x|| <= C_X and \|y\| <= C_Y (others are scaled down), so ||z|| <= C. With ``"mixing"`` lambda
-    = 0. With ``"linear-mixing"`` it is a noisy lower bound on the smallest eigenvalue of Z'Z, which is released as the
-    sketch's ``spread``:
+    Rows z = (x, y) have ||x|| <= C_X and \|y\| <= C_Y (others are scaled down), so ||z|| <= C. With ``"mixing"``, or if
+    g <= tau, lambda = 0. Else it is a noisy lower bound on the least eigenvalue of Z'Z, released as ``spread``:
 
     .. math:: \lambda = \max(\lambda_{\min}(Z'Z) / C^2 - \eta (\tau - z), 0), \quad z \sim N(0, 1)
-
-    (lambda = 0 if g <= tau, where the paper's algorithm releases no eigenvalue.)
 
     The guarantee is central: the accumulating party sees the rows, everybody else sees M. **Neighbours** are two
     windows of the same public number of rows that differ in one row: with ``"zero-out"`` it is the zero row in one of
     them, with ``"replace-one"`` any other row. The guarantee is claimed for real-valued normals S, drawn as 64-bit
     floats from a cryptographic stream. The noise on mixtures and eigenvalue has an exact distribution on integers; the
-    mixtures are randomly rounded to integers with floating-point probabilities, within 2^-48 of the exact ones in total
-    variation.
+    random rounding of the mixtures is within 2^-48 of its exact distribution in total variation.
 
-    Reference: Lev, Srinivasan, Shenfeld, Ligett, Sekhari, Wilson, "The Gaussian mixing mechanism", algorithms 1 and 2.
-    In algorithm 1 the noise for g <= tau is printed as g C; it is sqrt(g) C.
+    Reference: Lev, Srinivasan, Shenfeld, Ligett, Sekhari, Wilson, "The Gaussian mixing mechanism", algorithms 1 and 2
+    (which print the noise for g <= tau as g C; it is sqrt(g) C).
 
     Parameters
     ----------
@@ -71,8 +65,7 @@ class GaussMixMechanism:
     feature_bound, target_bound
         C_X and C_Y, public.
     g
-        Lower bound on the noisy second moment's smallest eigenvalue in units of C^2; the noise if lambda is 0.
-        Above 1, or with ``"tight"`` above 2^-16.
+        Lower bound on the noisy second moment's smallest eigenvalue in C^2, above 1 (``"tight"``: above 2^-16).
     eta, tau
         Noise and safety margin of the released eigenvalue (as above); 0 for ``"mixing"``.
     method
@@ -140,9 +133,9 @@ class GaussMixMechanism:
         delta = Fraction(cap_of(self.stated).delta_units, DELTA_UNITS)
         settings = (rational(self.g), rational(self.eta), rational(self.tau))
         if self.analysis != "tight":
-            return total(*settings, self.rows, delta, self.method, neighbours, self.analysis)
+            return total(settings, self.rows, delta, self.method, neighbours, self.analysis)
         claimed = decimal(Fraction(cap_of(self.stated).units, UNITS))
-        return tight.total(*settings, self.rows, delta, self.releases_eigenvalue, neighbours, claimed)
+        return tight.total(settings, self.rows, delta, self.releases_eigenvalue, neighbours, claimed)
 
     @property
     def bound(self) -> float:
@@ -171,10 +164,7 @@ class GaussMixMechanism:
 
     @property
     def guarantees(self) -> tuple[Guarantee, ...]:
-        """The stated guarantee, and truncated concentrated ones, by which several sketches cost less than their sum.
-
-        The Renyi curve ends at an order, so there is no GDP and no zCDP guarantee.
-        """
+        """The stated guarantee, and truncated concentrated ones for composition; there is no GDP or zCDP guarantee."""
         settings = self.g, self.eta, self.tau, self.rows, self.stated.delta, self.releases_eigenvalue, self.neighbours
         return (self.stated, *truncated(*settings))
 
@@ -193,10 +183,7 @@ class GaussMixMechanism:
         return _upwards(max(self.g - max(eigenvalue, 0.0), LEAST_SPREAD**2))
 
     def spacing(self, spread: float) -> float:
-        """Return the width of a lattice step of a sketch with this spread; the noise is 2^20 steps wide.
-
-        Raises `UserError` if no sketch of this mechanism has that spread.
-        """
+        """Return a lattice step's width, 2^-20 of the noise's; raise `UserError` if no sketch has this spread."""
         if not LEAST_SPREAD <= spread <= self.largest_spread:
             raise UserError(
                 f"spread={spread!r}: a sketch with g={self.g!r} has noise between {LEAST_SPREAD!r} and "
@@ -204,29 +191,21 @@ class GaussMixMechanism:
             )
         return spread * self.bound / WIDTH
 
-    def decode(self, integers: npt.ArrayLike, spread: float) -> npt.NDArray[np.float64]:
-        """Decode the integers of a release to a sketch M (k, p + 1) in the units of the rows.
-
-        Raises `UserError` if the number of integers or the spread does not fit this mechanism.
-        """
+    def decode(self, integers: npt.ArrayLike, spread: float) -> Floats:
+        """Decode a release to a sketch M (k, p + 1) in the rows' units; raise `UserError` if it does not fit."""
         what = f"a sketch of {self.rows} rows and {self.columns} columns"
         array = checked_release(integers, self.dimension, what)
-        decoded: npt.NDArray[np.float64] = array.reshape(self.rows, self.columns) * self.spacing(spread)
-        return decoded
+        return np.asarray(array.reshape(self.rows, self.columns) * self.spacing(spread))
 
     def noise_variance(self, spread: float) -> float:
         """Return the variance of noise on an entry of M, to subtract from M'M / k on the diagonal to estimate Z'Z."""
         return (spread * self.bound) ** 2
 
     def replace_one(self) -> ApproxDP:
-        """Return the guarantee for replaced rows: epsilon recomputed at the same delta.
+        """Return the guarantee for replaced rows: epsilon recomputed at the same delta, much less than `two_steps`.
 
         phi(a; k, g) becomes phi(a; k, g) + phi(a; k, -g) (see ``renyi.phi``); the eigenvalue's part stays the same.
-        This is much less than (2 epsilon, (1 + e^epsilon) delta), the guarantee of two zero-out steps.
 
-        Examples
-        --------
-        >>> from murk.privacy import ApproxDP
         >>> mechanism = GaussMixMechanism.calibrate(
         ...     ApproxDP(1.0, 1e-5), rows=100, columns=4, feature_bound=1.0, target_bound=1.0
         ... )
@@ -239,10 +218,7 @@ class GaussMixMechanism:
             return ApproxDP(float_up(self._epsilon("replace-one")), self.stated.delta)
 
     def cost(self, currency: Currency) -> PrivacyLoss:
-        """Return the cost of one sketch to an account.
-
-        Raises `UserError` for any currency but ``"approx"``.
-        """
+        """Return the cost of one sketch to an account; raise `UserError` for any currency but ``"approx"``."""
         if currency != "approx":
             raise UserError(
                 f"a Gaussian sketch has no cost in {currency}: its Renyi divergence is finite up to an order only, so "
@@ -252,20 +228,8 @@ class GaussMixMechanism:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the public parameters as plain data."""
-        return plain(
-            self,
-            "rows",
-            "columns",
-            "feature_bound",
-            "target_bound",
-            "g",
-            "eta",
-            "tau",
-            "method",
-            "neighbours",
-            "analysis",
-            "stated",
-        )
+        sizes, noise = ("rows", "columns", "feature_bound", "target_bound"), ("g", "eta", "tau")
+        return plain(self, *sizes, *noise, "method", "neighbours", "analysis", "stated")
 
     @classmethod
     def calibrate(
@@ -282,8 +246,7 @@ class GaussMixMechanism:
     ) -> "GaussMixMechanism":
         """Return the mechanism with the least noise whose sketches have ``guarantee``, an `ApproxDP`.
 
-        Raises `UserError` for any other guarantee, fewer rows than columns, or a guarantee that no noise up to 1e9 C^2
-        gives.
+        Raises `UserError` for any other, for fewer rows than columns, or if no noise up to 1e9 C^2 gives it.
         """
         k, width = _shape(rows, columns)
         _check_choices(method, neighbours, analysis)

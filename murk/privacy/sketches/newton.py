@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from murk._arrays import Floats
 from murk.errors import UserError
 from murk.privacy.guarantees import Guarantee
 from murk.privacy.mechanisms.base import checked_integer, checked_release
@@ -22,10 +23,7 @@ _EACH, _MOST = 2_500, 10_000
 
 
 def default_first(features: int) -> int:
-    """Return the default number of records of the first part: 2,500 per coefficient, at most 10,000.
-
-    They determine the model well enough that the Newton step from it is small, and leave most records to the step.
-    """
+    """Return the first part's default number of records: 2,500 per coefficient, at most 10,000."""
     return min(_EACH * features, _MOST)
 
 
@@ -41,18 +39,16 @@ class NewtonMechanism:
         q = \frac{1}{1 + e^{-x's}}, \quad w = q (1 - q), \quad h = \min(1, e^{1 - |x's|})
 
     into a second Gram matrix, B, with its own noise. B's block of features is the logistic loss's Hessian at s; its
-    last column is the gradient. The features are at most ``C_X / 2`` long, as ``w <= 1/4``, and the last number is at
-    most ``e^{1/2}``: its square is at most ``h e^{|x's|}``, as ``q^2 / w = q / (1 - q)``. A row of zeros stays zero. As
-    in `GramMechanism`, the bounds are enforced in integers.
+    last column is the gradient. The features are at most ``C_X / 2`` long, as ``w <= 1/4``, and the last number at most
+    ``e^{1/2}``: its square is at most ``h e^{|x's|}``, as ``q^2 / w = q / (1 - q)``. A row of zeros stays zero. The
+    bounds are enforced in integers.
 
     **Guarantee.** Neighbouring windows have the same number of rows and differ in one row at one place: it is a row of
-    zeros in one of them (``"zero-out"``), or any other (``"replace-one"``). By its place, the row is in A or in B in
-    both windows alike. If it is in A, then A is one release of `GramMechanism`, and B given A has the same distribution
-    for both windows: A post-processed with equal rows. If it is in B, A has the same distribution for both, and given A
-    the vector s is fixed and B is one release. In both cases the pair (A, B) discloses what *one* release does, for
-    GDP, zCDP and (epsilon, delta) alike (parallel composition, where the first release chooses the second part). This
-    would not hold if removing a row moved the others up, as A's last row would then come from B; such neighbours are
-    not covered.
+    zeros in one of them (``"zero-out"``), or any other (``"replace-one"``). If it is in A, A is one release of
+    `GramMechanism`, and B given A post-processes it with equal rows. If it is in B, A has the same distribution for
+    both windows, and given A the vector s is fixed and B is one release. So the pair (A, B) discloses what
+    *one* release does, for GDP, zCDP and (epsilon, delta) alike (parallel composition, where the first release chooses
+    the second part). Neighbours in which removing a row moves the others up, and so one from B to A, are not covered.
 
     Reference: McSherry, "Privacy integrated queries", 2009 (parallel composition); Dwork et al., "Analyze Gauss", 2014.
 
@@ -133,11 +129,8 @@ class NewtonMechanism:
         """Return how many records of a window are in A and in B."""
         return min(records, self.first), max(records - self.first, 0)
 
-    def decode(self, integers: npt.ArrayLike) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-        """Decode the integers of a release to A and B, each (d, d), in the units of their rows.
-
-        Raises `UserError` if the number of integers does not fit this mechanism.
-        """
+    def decode(self, integers: npt.ArrayLike) -> tuple[Floats, Floats]:
+        """Decode a release to A and B, each (d, d), in their rows' units; raise `UserError` for another size."""
         array = checked_release(integers, self.dimension, f"a release of {self.columns} columns")
         first, second = np.split(array.ravel(), 2)
         return self.start.decode(first), self.step.decode(second)
@@ -187,12 +180,8 @@ class NewtonMechanism:
         A and k - a in B, together they cost (a^2 + (k - a)^2) / k^2 <= 1 of the budget in mu^2. Raises `UserError` for
         `PureDP`, which Gaussian noise cannot give, and for budgets that the lattice cannot hold.
         """
+        bounds = {"feature_bound": feature_bound, "target_bound": 1.0}
         start = GramMechanism.calibrate(
-            guarantee,
-            columns=columns,
-            feature_bound=feature_bound,
-            target_bound=1.0,
-            neighbours=neighbours,
-            rows_per_person=rows_per_person,
+            guarantee, columns=columns, **bounds, neighbours=neighbours, rows_per_person=rows_per_person
         )
         return cls(start, default_first(columns - 1) if first is None else first)

@@ -1,10 +1,10 @@
 """Guarantees of a Gaussian sketch: Renyi divergences, their conversion, and the least threshold for a guarantee.
 
 Notation of the paper: k sketch rows; data rows of norm at most C; g = (std^2 + lambda_min) / C^2, the smallest
-eigenvalue of the noisy second moment in units of C^2; orders a with 1 < a < g. Every order gives a valid epsilon, so
-the order is searched with floats and only the final figure is computed with 60 digits and rounded against the claim. A
-parameter out of range raises `UserError`. Functions of `Decimal` return upper bounds, tight to 30 digits, and are
-called within `murk.privacy.rounding.precise`.
+eigenvalue of the noisy second moment in units of C^2; orders a with 1 < a < g. Every order gives a valid epsilon: it is
+searched with floats, and the final figure has 60 digits, rounded against the claim. Public functions raise `UserError`
+out of range. Functions of `Decimal` return upper bounds, tight to 30 digits; call them within `precise`. Reference,
+unless another is given: Lev, Srinivasan, Shenfeld, Ligett, Sekhari, Wilson, "The Gaussian mixing mechanism".
 """
 
 import math
@@ -21,6 +21,7 @@ from murk.privacy.rounding import decimal, float_up, gdp_delta_bound, precise, r
 Neighbours = Literal["zero-out", "replace-one"]
 Method = Literal["linear-mixing", "mixing"]
 Analysis = Literal["published", "joint", "tight"]
+Settings = tuple[Fraction, Fraction, Fraction]  # g, eta and tau
 
 EIGENVALUE_SLACK = Fraction(1, 1024)
 """How far floating-point errors may move two neighbours' eigenvalues apart beyond the exact sensitivity, in C^2."""
@@ -29,21 +30,15 @@ MARGIN = Decimal("1e-30")
 # Smaller excesses of m over 1 leave no order worth having.
 _LEAST_EXCESS = Fraction(1, 10**6)
 _WIDTH = 2**20
-_PI = Decimal("3.14159265358979323846264338327950288419716939937510582097494459")
+PI = Decimal("3.14159265358979323846264338327950288419716939937510582097494459")
 _GOLDEN = (math.sqrt(5) - 1) / 2
 
 
 def total(
-    g: Fraction,
-    eta: Fraction,
-    tau: Fraction,
-    rows: int,
-    delta: Fraction,
-    method: Method,
-    neighbours: Neighbours,
-    analysis: Analysis,
+    settings: Settings, rows: int, delta: Fraction, method: Method, neighbours: Neighbours, analysis: Analysis
 ) -> Decimal:
     """Return the epsilon of a mechanism with these settings; infinite if tau is too small for delta."""
+    g, eta, tau = settings
     if method == "mixing":
         return sketch(g, rows, delta, neighbours)
     if analysis == "joint":
@@ -87,11 +82,9 @@ def joint(eta: Fraction, tau: Fraction, g: Fraction, rows: int, delta: Fraction,
 
 
 def tail(tau: Decimal) -> Decimal:
-    """Return a bound on P(z > tau), z discrete Gaussian of width S in steps of 1/S: the normal tail and one more step.
-
-    The sum over steps exceeds the integral by at most one term, and the normaliser is at least S sqrt(2 pi).
-    """
-    density = (-tau * tau / 2).exp() / (2 * _PI).sqrt()
+    """Return a bound on P(z > tau), z discrete Gaussian in steps of 2^-20: the normal tail and at most one term."""
+    # The sum over steps exceeds the integral by at most one term, and the normaliser is at least S sqrt(2 pi).
+    density = (-tau * tau / 2).exp() / (2 * PI).sqrt()
     return density * (1 / tau + Decimal(1) / _WIDTH) * (1 + MARGIN)
 
 
@@ -128,19 +121,19 @@ def curve(order: Decimal, rows: int, g: Decimal, neighbours: Neighbours) -> Deci
 def truncated(
     g: float, eta: float, tau: float, rows: int, delta: float, eigenvalue: bool, neighbours: Neighbours
 ) -> tuple[TruncatedCDP, ...]:
-    r"""Return truncated concentrated guarantees of a sketch, for composition; ``eigenvalue`` is whether it is released.
+    r"""Return truncated concentrated guarantees of a sketch, for composition; ``eigenvalue``: whether it is released.
 
     .. math:: \rho = \frac{\varphi(\omega; k, m)}{\omega}
         \left[+ \frac{1}{2 \eta^2}\right] \left[+ \frac{k}{2} \left(\log(1 + 1/m') - \frac{1}{m' + 1}\right)\right]
 
     with omega the best order for 1, 4, ..., 256 sketches together at the given delta. phi(a) / a increases in a, since
     a log(1 - 1/m) - log(1 - a/m) is a (a - 1) times the integral of u / ((1 - u)(1 - a u)) over u up to 1/m. Without an
-    eigenvalue m = g + 1 and m' = g (see `tight`), and there is no delta. With it, the event z > Z is left out of the
-    first distribution (`joint_epsilon`), whose probability for so many sketches is a tenth of the given delta; then m =
-    m' = g + eta (tau - Z). The last term is for replaced rows: what enters has a log(1 + t) - log(1 + a t) = a (a - 1)
-    times the integral of u / ((1 + u)(1 + a u)) over u up to t = 1/m', so that its share of rho is largest for a = 1.
+    eigenvalue m = g + 1, m' = g (see `tight`), and there is no delta. With it, m = m' = g + eta (tau - Z): the event
+    z > Z is left out, whose probability for so many sketches is a tenth of delta (`joint_epsilon`). The last term is
+    for replaced rows: what enters has a log(1 + t) - log(1 + a t) = a (a - 1) times the integral of u / ((1 + u)(1 + a
+    u)) over u up to t = 1/m', so that its share of rho is largest for a = 1.
 
-    Reference: The Gaussian mixing mechanism, lemma 1; Bun, Dwork, Rothblum, Steinke 2018 (truncated CDP).
+    Reference: lemma 1; Bun, Dwork, Rothblum, Steinke 2018 (truncated CDP).
     """
     claims = []
     with precise():
@@ -165,11 +158,7 @@ def truncated(
 
 
 def best_order(g: float, rows: int, delta: float, neighbours: Neighbours, rho: float) -> float:
-    """Return the order in (1, g) with the least epsilon, by floats.
-
-    The search is over a = 1 + (g - 1) / (1 + e^-u) for u in a bounded interval, so every point is inside (1, g), where
-    the divergence is finite.
-    """
+    """Return the order with the least epsilon by floats: a = 1 + (g - 1) / (1 + e^-u) is in (1, g) for every u."""
 
     def order(u: float) -> float:
         return 1 + (g - 1) / (1 + math.exp(-u))
@@ -211,13 +200,10 @@ def phi(order: float, rows: int, g: float, neighbours: Neighbours = "zero-out") 
 
     .. math:: \varphi(a; k, g) = \frac{k a}{2(a-1)} \log(1 - 1/g) - \frac{k}{2(a-1)} \log(1 - a/g)
 
-    for zero-out neighbours, a row against the zero row. For replace-one neighbours, a row against any other, the same
-    expression with -g in place of g is added. (With S the noisy second moment of the first data, x the row that leaves
-    and y the row that enters, the divergence depends only on x'S^-1 x, y'S^-1 y <= 1/g and (x'S^-1 y)^2. It increases
-    in the first two and decreases in the third, so it is largest at 1/g, 1/g and 0, where the determinants factor.)
-    Raises `UserError` if the order is not in (1, g), where the divergence is infinite.
-
-    Reference: Lev, Srinivasan, Shenfeld, Ligett, Sekhari, Wilson, "The Gaussian mixing mechanism", lemma 1.
+    for a row against the zero row. For a row against any other (replace-one) the same with -g for g is added: with S
+    the noisy second moment, the divergence depends only on x'S^-1 x, y'S^-1 y <= 1/g and (x'S^-1 y)^2, increases in the
+    first two and decreases in the third, so it is largest at 1/g, 1/g and 0, where the determinants factor. Raises
+    `UserError` if the order is not in (1, g), where the divergence is infinite. Reference: lemma 1.
 
     >>> round(phi(5.0, 100, 40.0), 4)
     0.0868
@@ -233,7 +219,7 @@ def mixing_epsilon(g: float, rows: int, delta: float, neighbours: Neighbours = "
 
     .. math:: \epsilon = \min_{1 < a < g} \varphi(a; k, g) + \log(1 - 1/a) - \frac{\log(a \delta)}{a - 1}
 
-    Reference: The Gaussian mixing mechanism, lemma 1; Canonne, Kamath, Steinke 2020, proposition 12 (conversion).
+    Reference: lemma 1; Canonne, Kamath, Steinke 2020, proposition 12 (conversion).
 
     >>> round(mixing_epsilon(35.17, 100, 1e-5), 3)
     1.0
@@ -246,10 +232,9 @@ def mixing_epsilon(g: float, rows: int, delta: float, neighbours: Neighbours = "
 def eigenvalue_epsilon(eta: float, delta: float) -> float:
     """Return the epsilon at delta / 3 of the released eigenvalue, with noise eta C^2 and sensitivity C^2; rounded up.
 
-    The published sqrt(2 log(3.75 / delta)) / eta is used where the exact Gaussian curve confirms it (including the
-    lattice and floating point); it is proved only for epsilon <= 1, and beyond about 8 it is wrong. Elsewhere the
-    figure is mu^2 / 2 + mu sqrt(2 log(1.5 / delta)), mu = 1 / eta, which always holds because delta(epsilon) <=
-    Phi(mu/2 - epsilon/mu) and Phi(-z) <= exp(-z^2 / 2) / 2.
+    The published sqrt(2 log(3.75 / delta)) / eta, proved for epsilon <= 1 and wrong beyond about 8, where the exact
+    Gaussian curve confirms it (lattice and floats included). Else mu^2 / 2 + mu sqrt(2 log(1.5 / delta)), mu = 1 / eta,
+    which always holds: delta(epsilon) <= Phi(mu/2 - epsilon/mu), and Phi(-z) <= exp(-z^2 / 2) / 2.
 
     >>> round(eigenvalue_epsilon(8.533, 1e-5), 4)
     0.5938
@@ -266,14 +251,11 @@ def modified_epsilon(eta: float, g: float, rows: int, delta: float, neighbours: 
     .. math:: \tilde\epsilon = \frac{\sqrt{2 \log(3.75/\delta)}}{\eta} + \min_{1 < a < g} \varphi(a; k, g)
         + \frac{\log(3/\delta) + (a-1) \log(1 - 1/a) - \log a}{a - 1}
 
-    A third of delta is for the eigenvalue, a third for the sketch, a third for an overestimated eigenvalue. Replacing a
-    row moves the smallest eigenvalue no further than dropping it (both neighbours' lie within C^2 above that of the
-    shared rows), so only phi differs between the neighbours. The first term is `eigenvalue_epsilon`.
+    A third of delta is for the eigenvalue (whose term is `eigenvalue_epsilon`), a third for the sketch, a third for an
+    overestimated eigenvalue. Replacing a row moves the smallest eigenvalue no further than dropping it (both
+    neighbours' lie within C^2 above that of the shared rows), so only phi differs. Reference: theorem 1.
 
-    Reference: The Gaussian mixing mechanism, theorem 1.
-
-    >>> g = 85.33
-    >>> round(modified_epsilon(g / 10, g, 100, 1e-5), 4)
+    >>> round(modified_epsilon(8.533, 85.33, 100, 1e-5), 4)
     1.0
     """
     _check(g, rows, delta)
@@ -287,8 +269,7 @@ def sheffet_threshold(epsilon: float, delta: float, rows: int) -> float:
 
     .. math:: \frac{4}{\epsilon} (\sqrt{2 k \log(8/\delta)} + 2 \log(8/\delta))
 
-    Reference: Sheffet, "Differentially private ordinary least squares", ICML 2017, algorithm 1 (as algorithm 4 of the
-    paper).
+    Reference: Sheffet, "Differentially private ordinary least squares", ICML 2017, algorithm 1.
 
     >>> round(sheffet_threshold(1.0, 1e-5, 100), 1)
     317.3
@@ -299,18 +280,12 @@ def sheffet_threshold(epsilon: float, delta: float, rows: int) -> float:
 
 @lru_cache(maxsize=1024)
 def smallest_threshold(
-    epsilon: float,
-    delta: float,
-    rows: int,
-    method: Method = "linear-mixing",
-    neighbours: Neighbours = "zero-out",
+    epsilon: float, delta: float, rows: int, method: Method = "linear-mixing", neighbours: Neighbours = "zero-out"
 ) -> float:
-    """Return the least g > 5/2 with which a sketch of k rows is (epsilon, delta)-DP.
+    """Return the least g > 5/2 with which a sketch of k rows is (epsilon, delta)-DP (algorithm 2).
 
     With ``"linear-mixing"`` the eigenvalue is released with eta = g / sqrt(k) (`modified_epsilon`); with ``"mixing"``
     it is not (`mixing_epsilon`). Raises `UserError` if no g up to 1e9 is enough.
-
-    Reference: The Gaussian mixing mechanism, algorithm 2.
 
     >>> round(smallest_threshold(1.0, 1e-5, 100), 2), round(smallest_threshold(1.0, 1e-5, 100, "mixing"), 2)
     (85.33, 35.17)
@@ -335,12 +310,9 @@ def joint_epsilon(
     .. math:: \epsilon = \min_{1 < a < g} \frac{a}{2 \eta^2} + \varphi(a; k, g) + \log(1 - 1/a)
         - \frac{\log(a (\delta - \delta_\tau))}{a - 1}, \qquad \delta_\tau \ge P(z > \tau)
 
-    The Renyi divergences of eigenvalue and sketch add. The event that the eigenvalue is overestimated depends on z
-    alone and is left out of the first neighbour's distribution. For every other value of the eigenvalue lemma 1 holds,
-    so the sum bounds the moment of order a of the rest, as the conversion needs. Raises `UserError` unless
-    P(z > tau) is below delta.
-
-    Reference: Not in the paper; the ingredients are its lemma 1, and Bun and Steinke 2016 for the sum.
+    Not in the paper: the divergences of eigenvalue and sketch add (Bun and Steinke 2016). The event that the eigenvalue
+    is overestimated depends on z alone and is left out of the first neighbour's distribution. For all other values
+    lemma 1 holds, so the sum bounds the moment of the rest. Raises `UserError` unless P(z > tau) is below delta.
 
     >>> round(joint_epsilon(6.2, 4.7, 45.0, 100, 1e-5), 3)
     1.001
@@ -411,8 +383,7 @@ def _search(epsilon_of: Callable[[float], Decimal], epsilon: float, delta: float
 def two_steps(guarantee: ApproxDP) -> ApproxDP:
     """Convert any zero-out (epsilon, delta) guarantee to replaced rows: (2 epsilon, (1 + e^epsilon) delta).
 
-    Replacing a row is dropping it and adding another. `GaussMixMechanism.replace_one` gives a better bound. Raises
-    `UserError` if the restated delta reaches 1.
+    `GaussMixMechanism.replace_one` gives a better bound. Raises `UserError` if the restated delta reaches 1.
 
     >>> two_steps(ApproxDP(1.0, 1e-5))
     ApproxDP(epsilon=2.0, delta=3.7182818284590455e-05)

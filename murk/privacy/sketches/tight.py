@@ -21,9 +21,8 @@ of variance m against m - 1,
 
 .. math:: m = \max(L, 0) + 1 + \max(g - \max(u, 0), 0).
 
-Its moment rho(m) = exp((a - 1) D_a) decreases in m, so it increases in u. Leave the event z > Z out of the first
-distribution and subtract its probability from delta. With P and Q the distributions of the cut u, the moment of order a
-of the pair is
+Its moment rho(m) = exp((a - 1) D_a) decreases in m, so it increases in u. Leave z > Z out of the first distribution,
+and its probability out of delta. With P and Q the distributions of the cut u, the moment of order a of the pair is
 
 .. math:: F(L, D) = P_0^a Q_0^{1-a} \rho(m_0) + e^{a (a-1) D^2 / 2 \eta^2} \int_{u > 0} N(u; L + a D - \eta\tau, \eta^2)
     \rho(m(u)) du.
@@ -41,8 +40,6 @@ of the pair is
 
 Integrals are sums over cells with the moment at the worse end. Each cell's share of the discrete Gaussian distribution
 is at most the normal one plus one lattice step. Floats are used: all terms are positive, and 1e-9 is added.
-
-`mixing_noise`, `replaced_noise` and `settings` find the least noise with which a sketch has a guarantee.
 """
 
 import math
@@ -56,19 +53,18 @@ import numpy as np
 from murk._arrays import Floats
 from murk.errors import UserError
 from murk.privacy.rounding import decimal, float_down, precise, rational
+from murk.privacy.sketches import renyi
 from murk.privacy.sketches.renyi import (
     EIGENVALUE_SLACK,
     MARGIN,
+    PI,
     Neighbours,
-    joint,
+    Settings,
     joint_settings,
     least,
     quantile,
-    steps,
-    tail,
 )
 
-_PI = Decimal("3.14159265358979323846264338327950288419716939937510582097494459")
 _STEP = 2.0**-20
 _CELL, _COARSE = 2.0**-6, 2.0**-3
 _FIRST = -9.0
@@ -80,7 +76,7 @@ SHARE = 10
 @lru_cache(maxsize=64)
 def _gamma(rows: int) -> Decimal:
     """Return Gamma(k/2 + 1); call within `precise`."""
-    value, start = (Decimal(1), Decimal(1)) if rows % 2 == 0 else (_PI.sqrt() / 2, Decimal("1.5"))
+    value, start = (Decimal(1), Decimal(1)) if rows % 2 == 0 else (PI.sqrt() / 2, Decimal("1.5"))
     while start <= Decimal(rows) / 2:
         value *= start
         start += 1
@@ -152,16 +148,10 @@ def replaced(noise: Decimal, rows: int, delta: Decimal) -> Decimal:
 
 
 def total(
-    g: Fraction,
-    eta: Fraction,
-    tau: Fraction,
-    rows: int,
-    delta: Fraction,
-    eigenvalue: bool,
-    neighbours: Neighbours,
-    claimed: Decimal,
+    settings: Settings, rows: int, delta: Fraction, eigenvalue: bool, neighbours: Neighbours, claimed: Decimal
 ) -> Decimal:
     """Return the epsilon of a mechanism with these settings (``claimed`` if that holds); call within `precise`."""
+    g, eta, tau = settings
     part = decimal(delta)
     if not eigenvalue:
         if neighbours == "zero-out":
@@ -169,25 +159,22 @@ def total(
         return replaced(decimal(g), rows, part)
     epsilon = linear_epsilon(eta, tau, g, rows, delta, neighbours)
     # The joint analysis of the same settings is valid, too: take the smaller figure.
-    return epsilon if epsilon <= claimed or g <= 1 else min(epsilon, joint(eta, tau, g, rows, delta, neighbours))
+    return epsilon if epsilon <= claimed or g <= 1 else min(epsilon, renyi.joint(eta, tau, g, rows, delta, neighbours))
 
 
 def linear_epsilon(
     eta: Fraction, tau: Fraction, g: Fraction, rows: int, delta: Fraction, neighbours: Neighbours
 ) -> Decimal:
-    """Return the epsilon of linear mixing, integrated over the eigenvalue's noise; for replaced rows by `bounds.joint`.
-
-    Infinite if no order is possible. Call within `precise`.
-    """
+    """Return the epsilon of linear mixing, infinite without an order; for replaced rows by `renyi.joint`."""
     reach = quantile(float(delta) / SHARE)
     if neighbours == "replace-one":
         # The event left out is z > Z, not z > tau, which lowers g by eta (Z - tau).
         lowered = g + eta * (tau - rational(reach))
         if lowered <= 1:
             return Decimal("Infinity")
-        return joint(eta, rational(reach), lowered, rows, delta, neighbours)
-    left = float_down(Fraction(decimal(delta) - tail(Decimal(reach))))
-    epsilon = _linear(float(g), float(eta), float(tau), steps(eta) * _STEP * float(eta), rows, left, reach)
+        return renyi.joint(eta, rational(reach), lowered, rows, delta, neighbours)
+    left = float_down(Fraction(decimal(delta) - renyi.tail(Decimal(reach))))
+    epsilon = _linear(float(g), float(eta), float(tau), renyi.steps(eta) * _STEP * float(eta), rows, left, reach)
     return Decimal(epsilon) if math.isfinite(epsilon) else Decimal("Infinity")
 
 
@@ -230,10 +217,9 @@ def reverse(order: float, rows: int, m: Floats) -> Floats:
 
 
 def log_moment(order: float, g: float, eta: float, tau: float, d: float, rows: int, reach: float) -> float:
-    """Return the logarithm of a bound on the moment of order a over all windows (see the module).
+    """Return the logarithm of a bound on the moment of order a over all windows (see the module; ``reach`` is Z).
 
-    The order is in (1, 1 + g - d + eta (tau - reach)); d is the eigenvalue's sensitivity, and reach is Z, above which z
-    is left out.
+    The order is in (1, 1 + g - d + eta (tau - reach)), d the eigenvalue's sensitivity.
     """
     a, highest = order, 1 + g + eta * tau
     there = _worst_case(a, g, eta, tau, d, rows, reach, _CELL)
@@ -339,10 +325,7 @@ _TAU = 3.0
 
 @lru_cache(maxsize=1024)
 def mixing_noise(epsilon: float, delta: float, rows: int) -> float:
-    """Return the least noise, a multiple of 2^-12, with which mixing is (epsilon, delta)-DP for zero-out neighbours.
-
-    Raises `UserError` if no noise up to 1e9 C^2 is enough.
-    """
+    """Return the least noise with which mixing is (epsilon, delta)-DP, zero-out; raise `UserError` beyond 1e9."""
     with precise():
         target, part = decimal(rational(epsilon)), decimal(rational(delta))
 
@@ -368,9 +351,9 @@ def replaced_noise(epsilon: float, delta: float, rows: int) -> float:
 def settings(epsilon: float, delta: float, rows: int) -> tuple[float, float, float]:
     """Return settings (g, eta, tau) of linear mixing for zero-out neighbours with little noise for every eigenvalue.
 
-    eta is g / sqrt(k) times a power of sqrt 2, and tau is 3 or exceeded with a tenth of delta. The pair that minimizes
-    4 g + eta tau is chosen: three times the noise of a window with eigenvalue 0, plus the eigenvalue that needs no
-    noise. No eigenvalue is released where mixing needs no more noise than tau.
+    eta is g / sqrt(k) times a power of sqrt 2, tau is 3 or exceeded with a tenth of delta. The pair with the least 4 g
+    + eta tau is chosen: three times the noise at eigenvalue 0, plus the eigenvalue that needs no noise. No eigenvalue
+    is released where mixing needs no more noise than tau.
     """
     alone = mixing_noise(epsilon, delta, rows)
     if alone <= _TAU:

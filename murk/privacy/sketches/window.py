@@ -56,11 +56,11 @@ class WindowAccumulator(ABC, Generic[Released]):
 
     @wiped
     def add_block(self, rows: npt.ArrayLike) -> None:
-        """Add rows (m, p + 1): features, then the target.
+        """Add rows (m, p + 1), features and then the target; every row counts.
 
-        Every row counts. A row beyond a bound is scaled down to it; a row with a NaN or an infinite value becomes a row
-        of zeros. The number of such rows is not recorded. Raises `UserError` if the shape does not fit, a value is not
-        a number, the window is full, or it was released.
+        A row beyond a bound is scaled down to it, and one with a NaN or an infinite value becomes zeros; their number
+        is not recorded. Raises `UserError` for a wrong shape, a value that is no number, a full window or a released
+        one.
         """
         self._add(self._block(rows))
 
@@ -81,8 +81,7 @@ class WindowAccumulator(ABC, Generic[Released]):
     def release(self) -> Released:
         """Release a summary of all rows so far, once; the accumulator is wiped, even on error.
 
-        Raises `UserError` if it was released before. Raises `MurkError` if the summary cannot be computed; the window
-        is lost.
+        Raises `UserError` if it was released before, `MurkError` if the summary fails: the window is lost.
         """
         self._check()
         try:

@@ -18,13 +18,17 @@ from murk.learners.core.curves import LINKS, LOSSES
 from murk.learners.core.design import released_sum
 from murk.learners.estimates.estimate import PublicCovariates
 from murk.learners.estimates.line import LineEstimate
-from murk.learners.moments.fit import DELTA, LEAST_SQUARES, Response, fit
+from murk.learners.moments.fit import DELTA, LEAST_SQUARES, MomentModel, Response
 from murk.learners.moments.mechanism import Level, calibrated
 from murk.learners.moments.statistics import Statistics, balanced
 from murk.learners.moments.sums import MomentSums, Private, design_of, private_share
 from murk.privacy import ApproxDP, GaussianDP
 
 BINARY, OWN = Response(0.0, 1.0), Response(-1.0, 1.0)
+
+
+def fit(sums, layout, *model, **more):
+    return MomentModel(*model, **more).fit(sums, layout)
 
 
 def exact(layout, X, y, noise=0.0, rng=None):
