@@ -96,7 +96,7 @@ def nothing():
     """The same server, which reads each body and answers 202: the peer."""
     import uvicorn
 
-    from murk.gateway.limits import connection
+    from murk.gateway.connection import connection
 
     async def application(scope, receive, send):
         while (await receive()).get("more_body"):

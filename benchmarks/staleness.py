@@ -83,8 +83,8 @@ def fold(real, whole, X, y, at, seed, levels, reals, wholes, history, first):
     ``history`` is a ring that reaches back far enough; ``first`` releases were learned before.
     """
     d = whole[k.DIMENSION]
-    theta, average, a, b, mean_at, mean_gradient = k.state_views(real, whole)
-    _, z, g, noise, payload = k.record_views(real, whole)
+    state = k.state_views(real, whole)
+    theta, (_, z, g, noise, payload, _) = state[0], k.record_views(real, whole)
     coins = np.zeros(3, dtype=np.uint64)
     size = history.shape[0]
     for j in range(d):
@@ -98,7 +98,7 @@ def fold(real, whole, X, y, at, seed, levels, reals, wholes, history, first):
         lattice.randomize(level[0], g, row[0], row[1], level[1], np.uint64(level[2]), noise, coins, payload)
         lattice.decode(level[0], payload, row[2], g)
         whole[k.AGE] = first + i - at[i]
-        k.apply(whole, real, theta, average, a, b, mean_at, mean_gradient, old, g, row[3])
+        k.apply(whole, real, state, old, g, row[3])
         for j in range(d):
             history[(first + i + 1) % size, j] = theta[j]
 

@@ -71,7 +71,7 @@ class Gateway:
         try:
             import uvicorn
 
-            from murk.gateway.limits import connection
+            from murk.gateway.connection import connection
         except ModuleNotFoundError as error:
             raise UserError(
                 'a gateway needs uvicorn and httptools: install them with pip install "murk[gateway]"',

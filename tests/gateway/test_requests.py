@@ -5,6 +5,8 @@ import json
 import secrets
 import socket
 import ssl
+import subprocess
+import sys
 import threading
 import time
 import urllib.request
@@ -17,7 +19,7 @@ from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from murk.errors import MurkError, UserError
-from murk.gateway import app, appending, limits
+from murk.gateway import app, appending, connection, limits
 from murk.gateway.app import STATUS_OF, Settings, split
 from murk.gateway.limits import RateLimit
 from murk.learners.problem import problem_for
@@ -424,8 +426,8 @@ def test_a_token_is_needed_where_one_is_set(tmp_path):
 @pytest.fixture
 def hasty(tmp_path, monkeypatch):
     """A gateway that waits for half a second where it otherwise waits for ten."""
-    monkeypatch.setattr(limits, "HEADER_SECONDS", 0.5)
-    monkeypatch.setattr(limits, "ANSWER_SECONDS", 1.0)
+    monkeypatch.setattr(connection, "HEADER_SECONDS", 0.5)
+    monkeypatch.setattr(connection, "ANSWER_SECONDS", 1.0)
     monkeypatch.setattr(app, "BODY_SECONDS", 0.5)
     of = task()
     with serving(announced(tmp_path, of), settings=OPEN, connections=20) as gateway:
@@ -493,8 +495,23 @@ def test_requests_that_are_no_http_are_refused(hasty):
         assert client.get("/healthz").status == 200
 
 
+def test_without_its_extra_the_cure_is_named(tmp_path):
+    code = """if True:
+        import sys
+        sys.modules["uvicorn"] = None
+        from murk.gateway.server import Gateway
+        from murk.stream import open_log
+        with open_log(sys.argv[1]) as log:
+            Gateway(log, log.registered_task())
+    """
+    done = subprocess.run([sys.executable, "-c", code, announced(tmp_path, task())], capture_output=True, text=True)
+    assert (
+        'UserError: a gateway needs uvicorn and httptools: install them with pip install "murk[gateway]"' in done.stderr
+    )
+
+
 def test_there_are_so_many_connections_and_no_more(hasty, monkeypatch):
-    monkeypatch.setattr(limits, "HEADER_SECONDS", 5.0)
+    monkeypatch.setattr(connection, "HEADER_SECONDS", 5.0)
     _, gateway = hasty
     others = [socket.create_connection((gateway.host, gateway.port)) for _ in range(20)]
     assert raw(gateway.url, b"GET /healthz HTTP/1.1\r\nhost: a\r\n\r\n").startswith((b"HTTP/1.1 503", b""))
@@ -559,7 +576,7 @@ def test_trailers_are_bounded_and_not_kept(hasty):
     assert raw(gateway.url, chunked, b"\r\n2;x=", *[b"a" * 9_000] * 2, pause=0.05).startswith(b"HTTP/1.1 431")
     # No trailer becomes a header: the application would see it.
     assert gateway.appending.counts.accepted == before
-    kept = limits.Connection.__new__(limits.Connection)
+    kept = connection.Connection.__new__(connection.Connection)
     kept.headers, kept._waiting = [], False
     kept.on_header(b"authorization", b"x")
     assert kept.headers == []

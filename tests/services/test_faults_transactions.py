@@ -11,7 +11,7 @@ from kafka import TopicPartition
 from murk.learners.problem import problem_for
 from murk.stream import open_log
 from murk.stream.log.base import DeadLetter, UnreachableError
-from murk.stream.log.kafka import log as kafka_log
+from murk.stream.log.kafka import transactions
 from murk.stream.log.kafka.connection.clients import TRANSACTION_MS
 from murk.stream.worker.worker import Worker
 from tests.services.clients import KafkaProducer
@@ -58,7 +58,7 @@ def left_open(broker, tmp_path):
 @pytest.mark.parametrize("arrived", [True, False])
 def test_whoever_heard_nothing_of_a_task_that_they_announced_looks_again(broker, monkeypatch, arrived):
     """No answer to a commit says nothing of what became of it; no answer twice is an error."""
-    task, put_document, calls = stock(2, 1000)[0], kafka_log.put_document, []
+    task, put_document, calls = stock(2, 1000)[0], transactions.put_document, []
 
     def unheard(*what):
         calls.append(what)
@@ -67,7 +67,7 @@ def test_whoever_heard_nothing_of_a_task_that_they_announced_looks_again(broker,
         if len(calls) == 1:
             raise UnreachableError("no answer")
 
-    monkeypatch.setattr(kafka_log, "put_document", unheard)
+    monkeypatch.setattr(transactions, "put_document", unheard)
     with open_log(f"{broker.url}/f{uuid.uuid4().hex[:12]}") as log:
         log.register_task(task.document())
         assert log.document() == task.document()
@@ -76,7 +76,7 @@ def test_whoever_heard_nothing_of_a_task_that_they_announced_looks_again(broker,
     def never(*what):
         raise UnreachableError("no answer")
 
-    monkeypatch.setattr(kafka_log, "put_document", never)
+    monkeypatch.setattr(transactions, "put_document", never)
     with open_log(f"{broker.url}/f{uuid.uuid4().hex[:12]}") as log:
         with pytest.raises(UnreachableError, match="no answer"):
             log.register_task(task.document())

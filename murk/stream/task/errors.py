@@ -1,5 +1,6 @@
 """Errors of task files: the place, the value and the remedy."""
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, Final
@@ -51,19 +52,8 @@ _MESSAGES: Final = {
     "string_too_long": "is longer than {max_length} characters; shorten it",
 }
 
-# Tags of unions, which pydantic includes in an error's location although they are not keys.
-TAGS: Final = {
-    "<date>",
-    "<number>",
-    "<categories>",
-    "<binary>",
-    "<classes>",
-    "<real>",
-    "<word>",
-    "<schedule>",
-    "<named>",
-    "<grid>",
-}
+# A tag of a union, which pydantic includes in an error's location although it is not a key.
+_TAG: Final = re.compile("<[a-z]+>")
 
 
 def shown(value: object, limit: int = 60) -> str:
@@ -123,7 +113,7 @@ def user_error(error: ValidationError, source: str, lines: Mapping[Path, int]) -
 
 def _mistake(details: ErrorDetails, source: str, lines: Mapping[Path, int]) -> str:
     context: dict[str, Any] = details.get("ctx", {})
-    path: Path = tuple(part for part in details["loc"] if part not in TAGS)
+    path: Path = tuple(part for part in details["loc"] if not _TAG.fullmatch(str(part)))
     path += tuple(context.get("at", ()))
     line = _line(path, lines)
     where = (f"{source}, line {line}" if line else source, *([path_text(path)] if path else ()))

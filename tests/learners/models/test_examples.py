@@ -201,6 +201,12 @@ def test_a_state_goes_on_with_the_same_model_alone():
             made_of(other).load_state_dict(whole.state_dict())
 
 
+def test_a_mistake_within_the_target_is_located():
+    with pytest.raises(UserError, match=r"line 1: target\.positive: ") as refused:
+        Model.parse("{name: m, target: {name: region, positive: [south]}}")
+    assert "<" not in str(refused.value)
+
+
 @pytest.mark.parametrize(
     ("name", "model", "words"),
     [
