@@ -18,7 +18,7 @@ from murk.learners.sketches.engine import GramEngine, NewtonEngine, SketchEngine
 from murk.learners.sketches.newton import first_model
 from murk.learners.sketches.protocol import GRAM, NEWTON
 from murk.learners.sketches.settings import GramSettings, NewtonSettings, SketchSettings, default_rows
-from murk.privacy import sketches
+from murk.privacy import cap_of, cost_in, sketches
 from murk.privacy.sketches import GaussMixMechanism, GramMechanism, Neighbours, NewtonMechanism
 from murk.privacy.sketches.gram import LARGEST_COLUMNS
 from murk.privacy.sketches.newton import default_first
@@ -177,10 +177,20 @@ def problem_for(task: Task) -> SketchProblem | GramProblem | NewtonProblem:
             # Before a mechanism raises a less helpful error.
             settings.check_message()
         people = block.most_rows
-        return {
+        made = {
             level: calibrate(settings, guarantee, neighbours=block.neighbours, mixing=mixing, rows_per_person=people)
             for level, guarantee in task.privacy.levels.items()
         }
+        cap = task.privacy.per_person
+        if cap is not None and cap.kind == "tcdp":
+            for level, mechanism in made.items():
+                cost = cost_in(mechanism, cap_of(cap).currency)
+                if not cost <= cap_of(cap):
+                    raise UserError(
+                        f"privacy.per_person: a cap of {cap_of(cap)} allows no window at level {level!r}, which costs "
+                        f"{cost}; raise it, or drop the level"
+                    )
+        return made
 
     if block.method == "newton":
         del shared["target_bound"], shared["reach"]

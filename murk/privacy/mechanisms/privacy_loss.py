@@ -1,19 +1,26 @@
 """Privacy loss in integer units, caps rounded down and costs up, so that a ledger compares without rounding."""
 
 import math
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from fractions import Fraction
-from typing import Literal, get_args
+from functools import lru_cache
+from typing import TYPE_CHECKING, Literal, cast, get_args
 
 from murk.errors import UserError
 from murk.privacy.explain import number
-from murk.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, PureDP, ZeroConcentratedDP
+from murk.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, PureDP, TruncatedCDP, ZeroConcentratedDP
 from murk.privacy.rounding import decimal, float_up, log_odds_bounds, precise, pure_mu_bound, rational
 
+if TYPE_CHECKING:
+    from murk.privacy.mechanisms.base import Costed
+
 Currency = Literal["gdp", "rho", "epsilon", "approx"]
+_TRUNCATED = "tcdp:"  # before the omega of a truncated currency
 
 UNITS = 10**12
 """Units in a mu^2, a rho or an epsilon of 1."""
@@ -25,16 +32,16 @@ DELTA_UNITS = 10**15
 class PrivacyLoss:
     """An amount of privacy loss, as a cap or as a cost.
 
-    Amounts of one currency add and compare by ``<=`` (for ``approx``: in epsilon and in delta).
+    Amounts of one currency add and compare by ``<=`` (with a delta: in both figures).
 
     Parameters
     ----------
     currency
         ``"gdp"`` (mu^2; pure counts with mu = 2 Phi^-1(e^epsilon / (1 + e^epsilon))), ``"rho"`` (zero-concentrated; GDP
-        counts as mu^2 / 2, pure as epsilon^2 / 2), ``"epsilon"`` (pure, by addition) or ``"approx"`` ((epsilon, delta),
-        by addition).
+        counts as mu^2 / 2, pure as epsilon^2 / 2), ``"epsilon"`` (pure, by addition), ``"approx"`` ((epsilon, delta),
+        by addition) or ``"tcdp:8.0"`` ((rho, delta) of `TruncatedCDP` with omega = 8, by addition).
     units, delta_units
-        mu^2, rho or epsilon in 1e-12; delta in 1e-15, which is 0 unless the currency is ``"approx"``.
+        mu^2, rho or epsilon in 1e-12; delta in 1e-15, which is 0 unless the currency has a delta.
 
     Examples
     --------
@@ -46,19 +53,19 @@ class PrivacyLoss:
     False
     """
 
-    currency: Currency
+    currency: str
     units: int
     delta_units: int = 0
 
     def __post_init__(self) -> None:
-        if self.currency not in get_args(Currency):
-            known = ", ".join(get_args(Currency))
+        if self.currency not in get_args(Currency) and self._omega is None:
+            known = ", ".join((*get_args(Currency), f"{_TRUNCATED}OMEGA"))
             raise UserError(f"unknown currency {self.currency!r}; use one of {known}")
         for name in ("units", "delta_units"):
             value = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool) or value < 0:
                 raise UserError(f"an amount's {name} is a non-negative integer, got {value!r}")
-        if self.delta_units and self.currency != "approx":
+        if self.delta_units and self.currency != "approx" and self._omega is None:
             raise UserError(f"an amount in {self.currency} has no delta, got {self.delta_units} units of it")
 
     def _check_currency(self, other: "PrivacyLoss") -> None:
@@ -79,6 +86,14 @@ class PrivacyLoss:
             return NotImplemented
         return PrivacyLoss(self.currency, self.units * count, self.delta_units * count)
 
+    def __floordiv__(self, cost: "PrivacyLoss") -> int:
+        """Return how many releases of this cost a cap of this amount allows."""
+        if not isinstance(cost, PrivacyLoss):
+            return NotImplemented
+        self._check_currency(cost)
+        pairs = (self.units, cost.units), (self.delta_units, cost.delta_units)
+        return min((amount // each for amount, each in pairs if each), default=sys.maxsize)
+
     def __le__(self, other: "PrivacyLoss") -> bool:
         if not isinstance(other, PrivacyLoss):
             return NotImplemented
@@ -96,7 +111,11 @@ class PrivacyLoss:
     def to_dict(self) -> dict[str, dict[str, float]]:
         """Return rounded parameters as plain data, like a guarantee's: ``{"gdp": {"mu": 1.0}}``."""
         kind = {"rho": "zcdp", "epsilon": "pure"}.get(self.currency, self.currency)
-        return {kind: self._figures()}
+        return {kind if self._omega is None else TruncatedCDP.kind: self._figures()}
+
+    @property
+    def _omega(self) -> float | None:
+        return _omega_of(self.currency)
 
     def _figures(self) -> dict[str, float]:
         loss = self.units / UNITS
@@ -104,6 +123,8 @@ class PrivacyLoss:
             return {"mu": math.sqrt(loss)}
         if self.currency == "approx":
             return {"epsilon": loss, "delta": self.delta_units / DELTA_UNITS}
+        if self._omega is not None:
+            return {"rho": loss, "omega": self._omega, "delta": self.delta_units / DELTA_UNITS}
         return {self.currency: loss}
 
     def _written(self, write: Callable[[float], str]) -> str:
@@ -144,8 +165,8 @@ def gdp_figure(claims: Iterable[Guarantee]) -> int | None:
 def cap_of(guarantee: Guarantee) -> PrivacyLoss:
     """Convert a guarantee to the cap of an account, rounded down.
 
-    GDP becomes ``gdp``, zCDP ``rho``, pure ``epsilon``, (epsilon, delta) ``approx``. A release calibrated to a
-    guarantee fits under the cap of that guarantee. Raises `UserError` if it is not a guarantee that Murk knows.
+    GDP becomes ``gdp``, zCDP ``rho``, pure ``epsilon``, (epsilon, delta) ``approx``, truncated CDP ``tcdp:OMEGA``. A
+    release calibrated to a guarantee fits under its cap. Raises `UserError` if Murk does not know the guarantee.
 
     Examples
     --------
@@ -161,7 +182,95 @@ def cap_of(guarantee: Guarantee) -> PrivacyLoss:
         return PrivacyLoss("epsilon", floor_units(guarantee.epsilon))
     if isinstance(guarantee, ApproxDP):
         return PrivacyLoss("approx", floor_units(guarantee.epsilon), floor_units(guarantee.delta, DELTA_UNITS))
+    if isinstance(guarantee, TruncatedCDP):
+        currency = f"{_TRUNCATED}{guarantee.omega!r}"
+        return PrivacyLoss(currency, floor_units(guarantee.rho), floor_units(guarantee.delta, DELTA_UNITS))
     raise UserError(f"not a guarantee: {guarantee!r}; use PureDP, ApproxDP, GaussianDP or ZeroConcentratedDP")
+
+
+def _omega_of(currency: str) -> float | None:
+    """Return omega of a truncated currency, None of any other; each omega has one spelling."""
+    with suppress(ValueError, UserError):
+        omega = TruncatedCDP(0.0, float(currency.removeprefix(_TRUNCATED))).omega
+        return omega if currency == f"{_TRUNCATED}{omega!r}" else None
+    return None
+
+
+@lru_cache(maxsize=4096)
+def truncated_cost(claims: tuple[Guarantee, ...], currency: str) -> tuple[int, int] | None:
+    """Return the least (rho, delta) for orders up to a truncated currency's omega, in units, rounded up.
+
+    None if the claims bound no order, or fewer. For a rho that bounds all orders, delta is 0; else it is the truncated
+    guarantee with the least omega that suffices.
+    """
+    costs: list[tuple[float, int, int]] = []
+    for claim in claims:
+        if isinstance(claim, TruncatedCDP):
+            costs.append((claim.omega, ceil_units(rational(claim.rho)), ceil_units(rational(claim.delta), DELTA_UNITS)))
+            continue
+        with suppress(UserError):
+            costs.append((math.inf, ceil_units(rational(getattr(claim.to("zcdp"), "rho"))), 0))  # noqa: B009
+    omega = _omega_of(currency)
+    assert omega is not None
+    least = min((cost for cost in costs if cost[0] >= omega), default=None)
+    return None if least is None else least[1:]
+
+
+def cost_in(release: "Costed", currency: str) -> PrivacyLoss:
+    """Return the cost of a mechanism's release in a cap's currency, rounded up.
+
+    In a truncated one, all mechanisms with a rho have a cost, and mixtures whose Renyi divergence is bounded for all
+    orders up to omega. Raises `UserError`, with the reason, for others.
+
+    >>> from murk.privacy import GaussianDP, TruncatedCDP, calibrate
+    >>> noise = calibrate("gaussian", GaussianDP(0.5), dimension=3, radius=1.0)
+    >>> cost_in(noise, cap_of(TruncatedCDP(1.0, 8.0)).currency)
+    PrivacyLoss(currency='tcdp:8.0', units=125000000000, delta_units=0)
+    """
+    if _omega_of(currency) is None:
+        return release.cost(cast(Currency, currency))
+    cost = truncated_cost(release.guarantees, currency)
+    if cost is not None:
+        return PrivacyLoss(currency, *cost)
+    most = max((claim.omega for claim in release.guarantees if isinstance(claim, TruncatedCDP)), default=None)
+    raise UserError(
+        f"a release by {release.kind!r} has no cost in {currency}: "
+        + (
+            "it has only an (epsilon, delta) guarantee, which bounds no Renyi divergence; give the account a cap in "
+            "approx: {epsilon: ..., delta: ...}"
+            if most is None
+            else f"its Renyi divergence is bounded for orders up to {most!r} only; give the cap no larger omega"
+        )
+    )
+
+
+def truncated_cap(release: "Costed", count: int, *, delta: float) -> TruncatedCDP:
+    """Return the cap that allows ``count`` releases and converts to the least epsilon at ``delta``.
+
+    Raises `UserError` if the mechanism has no such cost, or no delta is left.
+
+    >>> from murk.privacy import ApproxDP, GaussMixMechanism
+    >>> window = GaussMixMechanism.calibrate(
+    ...     ApproxDP(1.0, 1e-6), rows=100, columns=4, feature_bound=1.0, target_bound=1.0, method="mixing"
+    ... )
+    >>> cap = truncated_cap(window, 16, delta=1e-6)
+    >>> round(cap.rho, 4), round(cap.omega, 3), round(cap.to("approx", delta=1e-6).epsilon, 2)
+    (0.2747, 7.182, 3.73)
+    """
+    omegas = [claim.omega for claim in release.guarantees if isinstance(claim, TruncatedCDP)]
+    caps: list[tuple[float, float, TruncatedCDP]] = []
+    for omega in omegas or [2.0**power for power in range(2, 11)]:
+        total = cost_in(release, f"{_TRUNCATED}{omega!r}") * count
+        shares = Fraction(total.units, UNITS), Fraction(total.delta_units, DELTA_UNITS)
+        with suppress(UserError):
+            cap = TruncatedCDP(float_up(shares[0]), omega, float_up(shares[1]))
+            caps.append((getattr(cap.to("approx", delta=delta), "epsilon"), omega, cap))  # noqa: B009
+    if not caps:
+        raise UserError(
+            f"{count} releases by {release.kind!r} have no joint truncated guarantee at delta={delta:g}: give a larger "
+            "delta, or fewer releases"
+        )
+    return min(caps)[-1]
 
 
 def epsilon_units(guarantee: Guarantee) -> int:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from decimal import ROUND_CEILING, Decimal
 from fractions import Fraction
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -185,4 +185,4 @@ class RandomizedResponse(OddsMechanism):
 def _fits(classes: int, other: int, unit: int, cap: PrivacyLoss, fewer: int) -> bool:
     """Return whether ``fewer`` units less than ``other`` words for each other category keep a release within a cap."""
     threshold = _WORDS - (classes - 1) * (other - fewer * unit)
-    return RandomizedResponse(classes, threshold).cost(cap.currency) <= cap
+    return RandomizedResponse(classes, threshold).cost(cast(Currency, cap.currency)) <= cap
