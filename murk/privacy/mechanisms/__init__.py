@@ -1,11 +1,12 @@
 """Mechanisms: frozen public descriptions of how a release is randomized."""
 
 from murk.privacy.mechanisms.base import WIDTH, Costed, Mechanism, Randomizer
+from murk.privacy.mechanisms.caps import cost_in, truncated_cap
 from murk.privacy.mechanisms.composite import CompositeMechanism, divided
 from murk.privacy.mechanisms.gaussian import GaussianMechanism
 from murk.privacy.mechanisms.l2ball import L2BallMechanism
 from murk.privacy.mechanisms.laplace import LaplaceMechanism
-from murk.privacy.mechanisms.privacy_loss import Amount, Currency, PrivacyLoss, cap_of, cost_in, truncated_cap
+from murk.privacy.mechanisms.privacy_loss import Amount, Currency, PrivacyLoss, cap_of
 from murk.privacy.mechanisms.privunit import PrivUnitMechanism
 from murk.privacy.mechanisms.randomized_response import RandomizedResponse
 from murk.privacy.mechanisms.registry import BEST, KINDS, VECTOR_MECHANISMS, calibrate, former_kind

@@ -8,19 +8,15 @@ from contextlib import suppress
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from fractions import Fraction
-from functools import lru_cache
-from typing import TYPE_CHECKING, Literal, cast, get_args
+from typing import Literal, get_args
 
 from murk.errors import UserError
 from murk.privacy.explain import number
 from murk.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, PureDP, TruncatedCDP, ZeroConcentratedDP
 from murk.privacy.rounding import decimal, float_up, log_odds_bounds, precise, pure_mu_bound, rational
 
-if TYPE_CHECKING:
-    from murk.privacy.mechanisms.base import Costed
-
 Currency = Literal["gdp", "rho", "epsilon", "approx"]
-_TRUNCATED = "tcdp:"  # before the omega of a truncated currency
+TRUNCATED = "tcdp:"  # before the omega of a truncated currency
 
 UNITS = 10**12
 """Units in a mu^2, a rho or an epsilon of 1."""
@@ -59,7 +55,7 @@ class PrivacyLoss:
 
     def __post_init__(self) -> None:
         if self.currency not in get_args(Currency) and self._omega is None:
-            known = ", ".join((*get_args(Currency), f"{_TRUNCATED}OMEGA"))
+            known = ", ".join((*get_args(Currency), f"{TRUNCATED}OMEGA"))
             raise UserError(f"unknown currency {self.currency!r}; use one of {known}")
         for name in ("units", "delta_units"):
             value = getattr(self, name)
@@ -115,7 +111,7 @@ class PrivacyLoss:
 
     @property
     def _omega(self) -> float | None:
-        return _omega_of(self.currency)
+        return omega_of(self.currency)
 
     def _figures(self) -> dict[str, float]:
         loss = self.units / UNITS
@@ -183,94 +179,24 @@ def cap_of(guarantee: Guarantee) -> PrivacyLoss:
     if isinstance(guarantee, ApproxDP):
         return PrivacyLoss("approx", floor_units(guarantee.epsilon), floor_units(guarantee.delta, DELTA_UNITS))
     if isinstance(guarantee, TruncatedCDP):
-        currency = f"{_TRUNCATED}{guarantee.omega!r}"
+        currency = f"{TRUNCATED}{guarantee.omega!r}"
         return PrivacyLoss(currency, floor_units(guarantee.rho), floor_units(guarantee.delta, DELTA_UNITS))
     raise UserError(f"not a guarantee: {guarantee!r}; use PureDP, ApproxDP, GaussianDP or ZeroConcentratedDP")
 
 
-def _omega_of(currency: str) -> float | None:
+def budget_of(guarantee: Guarantee) -> PrivacyLoss:
+    """Return `cap_of` a guarantee to which a release can be calibrated; raise `UserError` for a `TruncatedCDP`."""
+    if isinstance(guarantee, TruncatedCDP):
+        raise UserError(f"{guarantee!r} is for caps of several releases: give each release another kind of guarantee")
+    return cap_of(guarantee)
+
+
+def omega_of(currency: str) -> float | None:
     """Return omega of a truncated currency, None of any other; each omega has one spelling."""
     with suppress(ValueError, UserError):
-        omega = TruncatedCDP(0.0, float(currency.removeprefix(_TRUNCATED))).omega
-        return omega if currency == f"{_TRUNCATED}{omega!r}" else None
+        omega = TruncatedCDP(0.0, float(currency.removeprefix(TRUNCATED))).omega
+        return omega if currency == f"{TRUNCATED}{omega!r}" else None
     return None
-
-
-@lru_cache(maxsize=4096)
-def truncated_cost(claims: tuple[Guarantee, ...], currency: str) -> tuple[int, int] | None:
-    """Return the least (rho, delta) for orders up to a truncated currency's omega, in units, rounded up.
-
-    None if the claims bound no order, or fewer. For a rho that bounds all orders, delta is 0; else it is the truncated
-    guarantee with the least omega that suffices.
-    """
-    costs: list[tuple[float, int, int]] = []
-    for claim in claims:
-        if isinstance(claim, TruncatedCDP):
-            costs.append((claim.omega, ceil_units(rational(claim.rho)), ceil_units(rational(claim.delta), DELTA_UNITS)))
-            continue
-        with suppress(UserError):
-            costs.append((math.inf, ceil_units(rational(getattr(claim.to("zcdp"), "rho"))), 0))  # noqa: B009
-    omega = _omega_of(currency)
-    assert omega is not None
-    least = min((cost for cost in costs if cost[0] >= omega), default=None)
-    return None if least is None else least[1:]
-
-
-def cost_in(release: "Costed", currency: str) -> PrivacyLoss:
-    """Return the cost of a mechanism's release in a cap's currency, rounded up.
-
-    In a truncated one, all mechanisms with a rho have a cost, and mixtures whose Renyi divergence is bounded for all
-    orders up to omega. Raises `UserError`, with the reason, for others.
-
-    >>> from murk.privacy import GaussianDP, TruncatedCDP, calibrate
-    >>> noise = calibrate("gaussian", GaussianDP(0.5), dimension=3, radius=1.0)
-    >>> cost_in(noise, cap_of(TruncatedCDP(1.0, 8.0)).currency)
-    PrivacyLoss(currency='tcdp:8.0', units=125000000000, delta_units=0)
-    """
-    if _omega_of(currency) is None:
-        return release.cost(cast(Currency, currency))
-    cost = truncated_cost(release.guarantees, currency)
-    if cost is not None:
-        return PrivacyLoss(currency, *cost)
-    most = max((claim.omega for claim in release.guarantees if isinstance(claim, TruncatedCDP)), default=None)
-    raise UserError(
-        f"a release by {release.kind!r} has no cost in {currency}: "
-        + (
-            "it has only an (epsilon, delta) guarantee, which bounds no Renyi divergence; give the account a cap in "
-            "approx: {epsilon: ..., delta: ...}"
-            if most is None
-            else f"its Renyi divergence is bounded for orders up to {most!r} only; give the cap no larger omega"
-        )
-    )
-
-
-def truncated_cap(release: "Costed", count: int, *, delta: float) -> TruncatedCDP:
-    """Return the cap that allows ``count`` releases and converts to the least epsilon at ``delta``.
-
-    Raises `UserError` if the mechanism has no such cost, or no delta is left.
-
-    >>> from murk.privacy import ApproxDP, GaussMixMechanism
-    >>> window = GaussMixMechanism.calibrate(
-    ...     ApproxDP(1.0, 1e-6), rows=100, columns=4, feature_bound=1.0, target_bound=1.0, method="mixing"
-    ... )
-    >>> cap = truncated_cap(window, 16, delta=1e-6)
-    >>> round(cap.rho, 4), round(cap.omega, 3), round(cap.to("approx", delta=1e-6).epsilon, 2)
-    (0.2747, 7.182, 3.73)
-    """
-    omegas = [claim.omega for claim in release.guarantees if isinstance(claim, TruncatedCDP)]
-    caps: list[tuple[float, float, TruncatedCDP]] = []
-    for omega in omegas or [2.0**power for power in range(2, 11)]:
-        total = cost_in(release, f"{_TRUNCATED}{omega!r}") * count
-        shares = Fraction(total.units, UNITS), Fraction(total.delta_units, DELTA_UNITS)
-        with suppress(UserError):
-            cap = TruncatedCDP(float_up(shares[0]), omega, float_up(shares[1]))
-            caps.append((getattr(cap.to("approx", delta=delta), "epsilon"), omega, cap))  # noqa: B009
-    if not caps:
-        raise UserError(
-            f"{count} releases by {release.kind!r} have no joint truncated guarantee at delta={delta:g}: give a larger "
-            "delta, or fewer releases"
-        )
-    return min(caps)[-1]
 
 
 def epsilon_units(guarantee: Guarantee) -> int:
@@ -279,7 +205,7 @@ def epsilon_units(guarantee: Guarantee) -> int:
     Pure and (epsilon, delta): epsilon. zCDP: sqrt(2 rho). GDP: log(Phi(mu/2) / Phi(-mu/2)), and at most mu, so that it
     also fits under rho = mu^2 / 2 (which matters above mu = 4.6).
     """
-    cap = cap_of(guarantee)
+    cap = budget_of(guarantee)
     if cap.currency == "gdp":
         with precise():
             root = decimal(Fraction(cap.units, UNITS)).sqrt() * (1 - Decimal("1e-50"))

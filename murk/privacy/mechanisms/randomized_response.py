@@ -18,7 +18,7 @@ from murk.privacy.mechanisms.privacy_loss import (
     Currency,
     OddsMechanism,
     PrivacyLoss,
-    cap_of,
+    budget_of,
     ceil_units,
     epsilon_units,
 )
@@ -175,7 +175,7 @@ class RandomizedResponse(OddsMechanism):
             other = int(exact.to_integral_value(rounding=ROUND_CEILING))
         if size > 2 and isinstance(guarantee, GaussianDP | ZeroConcentratedDP):
             unit = 1 + other // 2**24
-            other -= unit * largest_integer(partial(_fits, size, other, unit, cap_of(guarantee)), other // unit)
+            other -= unit * largest_integer(partial(_fits, size, other, unit, budget_of(guarantee)), other // unit)
         threshold = _WORDS - (size - 1) * other
         if threshold <= other:
             raise UserError(f"RandomizedResponse: {guarantee!r} is too small for {size} classes; give a larger budget")

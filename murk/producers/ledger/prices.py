@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from murk._sqlite import Database
 from murk.errors import MurkError, UserError
 from murk.privacy import Currency, PrivacyLoss, guarantee_from_dict
-from murk.privacy.mechanisms.privacy_loss import truncated_cost
+from murk.privacy.mechanisms.caps import truncated_cost
 from murk.stream.task.shuffle import CentralGuarantee
 
 if TYPE_CHECKING:
