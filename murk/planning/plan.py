@@ -23,7 +23,6 @@ from murk.planning.choice import EQUAL, recommend
 from murk.planning.forecast import Forecast, as_written, budget_words
 from murk.planning.outlook import what_if_rare
 from murk.privacy import Accountant, ApproxDP, cap_of, cost_in, truncated_cap
-from murk.privacy.explain import number
 from murk.privacy.mechanisms.base import Costed
 from murk.stream.task.data.coding import of_interest
 from murk.stream.task.errors import nearest
@@ -371,19 +370,14 @@ def _windows(task: Task) -> Iterator[str]:
     if isinstance(guarantee, ApproxDP) and (whole is None or whole.kind != "tcdp"):
         with suppress(UserError):
             further = truncated_cap(mechanism, _WINDOWS, delta=guarantee.delta).as_yaml()
-            yield (
-                f"privacy: {{per_person: {further}}} allows an organisation {_WINDOWS} windows"
-                f"{_joint(mechanism, _WINDOWS)}."
-            )
+            words = f"allows an organisation {_WINDOWS} windows{_joint(mechanism, _WINDOWS)}."
+            yield f"privacy: {{per_person: {further}}} {words}"
 
 
 def _joint(mechanism: Costed, count: int) -> str:
     delta = float(getattr(mechanism.guarantee, "delta", 0.0))
     joint = Accountant().compose(mechanism, count).strongest(delta, 2 * count * delta)
-    if joint is None:
-        return ""
-    figures = joint.to_dict()[joint.kind].items()
-    return f"; together they disclose {', '.join(f'{name} = {number(value)}' for name, value in figures)}"
+    return "" if joint is None else f"; together they disclose {cap_of(joint).rounded()}"
 
 
 def _effect(population: Population) -> float:

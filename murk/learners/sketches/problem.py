@@ -181,15 +181,12 @@ def problem_for(task: Task) -> SketchProblem | GramProblem | NewtonProblem:
             level: calibrate(settings, guarantee, neighbours=block.neighbours, mixing=mixing, rows_per_person=people)
             for level, guarantee in task.privacy.levels.items()
         }
-        cap = task.privacy.per_person
-        if cap is not None and cap.kind == "tcdp":
+        if (whole := task.privacy.per_person) is not None and whole.kind == "tcdp":
+            cap = cap_of(whole)
             for level, mechanism in made.items():
-                cost = cost_in(mechanism, cap_of(cap).currency)
-                if not cost <= cap_of(cap):
-                    raise UserError(
-                        f"privacy.per_person: a cap of {cap_of(cap)} allows no window at level {level!r}, which costs "
-                        f"{cost}; raise it, or drop the level"
-                    )
+                if not (cost := cost_in(mechanism, cap.currency)) <= cap:
+                    why = f"allows no window at level {level!r}, which costs {cost}; raise it, or drop the level"
+                    raise UserError(f"privacy.per_person: a cap of {cap} {why}")
         return made
 
     if block.method == "newton":

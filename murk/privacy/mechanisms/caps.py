@@ -47,32 +47,31 @@ def cost_in(release: Costed, currency: str) -> PrivacyLoss:
     In a truncated one, all mechanisms with a rho have a cost, and mixtures whose Renyi divergence is bounded for all
     orders up to omega. Raises `UserError`, with the reason, for others.
 
-    >>> from murk.privacy import GaussianDP, TruncatedCDP, calibrate
+    >>> from murk.privacy import GaussianDP, TruncatedCDP, calibrate, cap_of
     >>> noise = calibrate("gaussian", GaussianDP(0.5), dimension=3, radius=1.0)
-    >>> cost_in(noise, cap_of(TruncatedCDP(1.0, 8.0)).currency)
-    PrivacyLoss(currency='tcdp:8.0', units=125000000000, delta_units=0)
+    >>> cost_in(noise, cap_of(TruncatedCDP(1.0, 8.0)).currency).rounded()
+    'rho = 0.125, omega = 8, delta = 0'
     """
     if omega_of(currency) is None:
         return release.cost(cast(Currency, currency))
     cost = truncated_cost(release.guarantees, currency)
     if cost is not None:
         return PrivacyLoss(currency, *cost)
-    most = max((claim.omega for claim in release.guarantees if isinstance(claim, TruncatedCDP)), default=None)
-    raise UserError(
-        f"a release by {release.kind!r} has no cost in {currency}: "
-        + (
-            "it has only an (epsilon, delta) guarantee, which bounds no Renyi divergence; give the account a cap in "
-            "approx: {epsilon: ..., delta: ...}"
-            if most is None
-            else f"its Renyi divergence is bounded for orders up to {most!r} only; give the cap no larger omega"
-        )
-    )
+    reason = "it has only an (epsilon, delta) guarantee, which bounds no Renyi divergence; give a cap in approx instead"
+    if omegas := [claim.omega for claim in release.guarantees if isinstance(claim, TruncatedCDP)]:
+        reason = f"its Renyi divergence is bounded for orders up to {max(omegas)!r} only; give the cap no larger omega"
+    raise UserError(f"a release by {release.kind!r} has no cost in {currency}: {reason}")
 
 
 def truncated_cap(release: Costed, count: int, *, delta: float) -> TruncatedCDP:
     """Return the cap that allows ``count`` releases and converts to the least epsilon at ``delta``.
 
-    Raises `UserError` if the mechanism has no such cost, or no delta is left.
+    With rho_i, delta_i of the releases up to omega, a ledger keeps sum rho_i <= rho and sum delta_i <= delta, which
+    makes them a `TruncatedCDP` also if they are chosen in view of earlier ones. Raises `UserError` if the mechanism has
+    no such cost, or no delta is left.
+
+    Reference: Feldman, Zrnic, "Individual privacy accounting via a Renyi filter", 2021; Whitehouse, Ramdas, Rogers, Wu,
+    "Fully adaptive composition in differential privacy", 2023.
 
     >>> from murk.privacy import ApproxDP, GaussMixMechanism
     >>> window = GaussMixMechanism.calibrate(
@@ -80,7 +79,7 @@ def truncated_cap(release: Costed, count: int, *, delta: float) -> TruncatedCDP:
     ... )
     >>> cap = truncated_cap(window, 16, delta=1e-6)
     >>> round(cap.rho, 4), round(cap.omega, 3), round(cap.to("approx", delta=1e-6).epsilon, 2)
-    (0.2747, 7.182, 3.73)
+    (0.2731, 7.177, 3.73)
     """
     omegas = [claim.omega for claim in release.guarantees if isinstance(claim, TruncatedCDP)]
     caps: list[tuple[float, float, TruncatedCDP]] = []
@@ -91,8 +90,6 @@ def truncated_cap(release: Costed, count: int, *, delta: float) -> TruncatedCDP:
             cap = TruncatedCDP(float_up(shares[0]), omega, float_up(shares[1]))
             caps.append((getattr(cap.to("approx", delta=delta), "epsilon"), omega, cap))  # noqa: B009
     if not caps:
-        raise UserError(
-            f"{count} releases by {release.kind!r} have no joint truncated guarantee at delta={delta:g}: give a larger "
-            "delta, or fewer releases"
-        )
+        what = f"{count} releases by {release.kind!r} have no joint truncated guarantee at delta={delta:g}"
+        raise UserError(f"{what}: give a larger delta, or fewer releases")
     return min(caps)[-1]

@@ -54,14 +54,14 @@ class PrivacyLoss:
     delta_units: int = 0
 
     def __post_init__(self) -> None:
-        if self.currency not in get_args(Currency) and self._omega is None:
+        if self.currency not in get_args(Currency) and omega_of(self.currency) is None:
             known = ", ".join((*get_args(Currency), f"{TRUNCATED}OMEGA"))
             raise UserError(f"unknown currency {self.currency!r}; use one of {known}")
         for name in ("units", "delta_units"):
             value = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool) or value < 0:
                 raise UserError(f"an amount's {name} is a non-negative integer, got {value!r}")
-        if self.delta_units and self.currency != "approx" and self._omega is None:
+        if self.delta_units and self.currency != "approx" and omega_of(self.currency) is None:
             raise UserError(f"an amount in {self.currency} has no delta, got {self.delta_units} units of it")
 
     def _check_currency(self, other: "PrivacyLoss") -> None:
@@ -107,11 +107,7 @@ class PrivacyLoss:
     def to_dict(self) -> dict[str, dict[str, float]]:
         """Return rounded parameters as plain data, like a guarantee's: ``{"gdp": {"mu": 1.0}}``."""
         kind = {"rho": "zcdp", "epsilon": "pure"}.get(self.currency, self.currency)
-        return {kind if self._omega is None else TruncatedCDP.kind: self._figures()}
-
-    @property
-    def _omega(self) -> float | None:
-        return omega_of(self.currency)
+        return {kind if omega_of(self.currency) is None else TruncatedCDP.kind: self._figures()}
 
     def _figures(self) -> dict[str, float]:
         loss = self.units / UNITS
@@ -119,8 +115,8 @@ class PrivacyLoss:
             return {"mu": math.sqrt(loss)}
         if self.currency == "approx":
             return {"epsilon": loss, "delta": self.delta_units / DELTA_UNITS}
-        if self._omega is not None:
-            return {"rho": loss, "omega": self._omega, "delta": self.delta_units / DELTA_UNITS}
+        if (omega := omega_of(self.currency)) is not None:
+            return {"rho": loss, "omega": omega, "delta": self.delta_units / DELTA_UNITS}
         return {self.currency: loss}
 
     def _written(self, write: Callable[[float], str]) -> str:
