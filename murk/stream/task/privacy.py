@@ -72,15 +72,10 @@ def _guarantee(value: Any, kinds: Mapping[str, Sequence[str]] = PARAMETERS) -> G
         raise task_error(str(error), kind) from None
 
 
-_PLAIN: Final = PlainSerializer(lambda guarantee: guarantee.to_dict(), return_type=dict[str, dict[str, float]])
-AGuarantee = Annotated[
-    Guarantee, PlainValidator(_guarantee, json_schema_input_type=dict[str, dict[str, float]]), _PLAIN
-]
-ACap = Annotated[
-    Guarantee,
-    PlainValidator(partial(_guarantee, kinds=_OF_CAPS), json_schema_input_type=dict[str, dict[str, float]]),
-    _PLAIN,
-]
+_JSON: Final = dict[str, dict[str, float]]
+_PLAIN: Final = PlainSerializer(lambda guarantee: guarantee.to_dict(), return_type=_JSON)
+AGuarantee = Annotated[Guarantee, PlainValidator(_guarantee, json_schema_input_type=_JSON), _PLAIN]
+ACap = Annotated[Guarantee, PlainValidator(partial(_guarantee, kinds=_OF_CAPS), json_schema_input_type=_JSON), _PLAIN]
 
 
 def _mechanism(value: Any) -> Any:
