@@ -161,7 +161,8 @@ _POPULATION = (
         "--lifetime",
         type=guarantee,
         metavar="GUARANTEE",
-        help="Cap of a person over all tasks in the ledger: gdp:MU, zcdp:RHO, pure:E or approx:E,DELTA.",
+        help="Cap of a person over all tasks in the ledger: gdp:MU, zcdp:RHO, pure:E, approx:E,DELTA or "
+        "tcdp:RHO,OMEGA,DELTA.",
     ),
     click.option("--person", metavar="COLUMN", help="Column of people's names.  [default: a row is a person]"),
     click.option(

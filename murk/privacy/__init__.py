@@ -27,6 +27,8 @@ from murk.privacy.mechanisms import (
     RandomizedResponse,
     calibrate,
     cap_of,
+    cost_in,
+    truncated_cap,
 )
 from murk.privacy.sketches import GaussMixMechanism, GramMechanism, NewtonMechanism
 
@@ -47,7 +49,8 @@ __all__ = ["Accountant", "in_parallel"]
 __all__ += ["ApproxDP", "GaussianDP", "Guarantee", "PureDP", "TruncatedCDP", "ZeroConcentratedDP"]
 __all__ += ["guarantee_from_dict", "guarantee_from_text"]
 __all__ += ["Amount", "CompositeMechanism", "Currency", "GaussianMechanism", "L2BallMechanism", "LaplaceMechanism"]
-__all__ += ["Mechanism", "PrivUnitMechanism", "PrivacyLoss", "RandomizedResponse", "calibrate", "cap_of"]
+__all__ += ["Mechanism", "PrivUnitMechanism", "PrivacyLoss", "RandomizedResponse", "calibrate", "cap_of", "cost_in"]
+__all__ += ["truncated_cap"]
 __all__ += ["NoiseSource", "OpenDPNoise", "SecureNoise", "SimulatedNoise"]
 __all__ += ["GaussMixMechanism", "Gram", "GramAccumulator", "GramMechanism", "Newton", "NewtonAccumulator"]
 __all__ += ["NewtonMechanism", "Sketch", "SketchAccumulator"]

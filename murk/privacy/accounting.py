@@ -66,7 +66,7 @@ class Accountant:
 
     Mechanisms may be chosen in view of earlier releases if their guarantees are fixed in advance. If the guarantees
     themselves depend on earlier releases, keep to a cap in mu^2 (Smith, Thakurta, "Fully adaptive composition for
-    Gaussian differential privacy", 2022), rho, epsilon or (epsilon, delta).
+    Gaussian differential privacy", 2022), rho, epsilon, (epsilon, delta), or truncated rho and delta at one omega.
 
     >>> account = Accountant().compose(GaussianDP(1.0), count=4)
     >>> account.spent("gdp")

@@ -130,6 +130,8 @@ def _describe_tcdp(rho: float, omega: float, delta: float) -> str:
         "but for an event of probability delta, what is released tells any two possible records apart by at most rho "
         "times alpha in Renyi divergence of every order alpha up to omega. "
         + _adversary(max_attack_accuracy("tcdp", rho=rho, omega=omega, delta=delta), found)
+        + f" It is also (epsilon, delta) = ({number(zcdp_epsilon(rho, _DELTA, omega))}, {number(delta + _DELTA)})-"
+        "differential privacy."
     )
 
 

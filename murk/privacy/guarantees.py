@@ -3,7 +3,7 @@
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, dataclass, fields
 from typing import ClassVar, Literal, NoReturn
 
 from murk.errors import UserError
@@ -13,7 +13,7 @@ from murk.privacy.rounding import float_down, float_up, rational, require
 Kind = Literal["pure", "approx", "gdp", "zcdp", "tcdp"]
 
 KINDS: dict[str, str] = {"pure": "PureDP", "approx": "ApproxDP", "gdp": "GaussianDP", "zcdp": "ZeroConcentratedDP"}
-"""Kinds that can be asked for; a `TruncatedCDP` is only what a mechanism has."""
+"""Kinds that a release can be asked for; a `TruncatedCDP` is what mixtures have, and a cap of several releases."""
 
 # Larger values guarantee nothing, and their integer units would overflow a ledger's 64 bits.
 _LARGEST = {"epsilon": 1e6, "mu": 1e3, "rho": 1e6, "omega": 1e12}
@@ -71,6 +71,11 @@ class Guarantee(ABC):
     def to_dict(self) -> dict[str, dict[str, float]]:
         """Return plain data, as in a task file: ``{"gdp": {"mu": 1.0}}``."""
         return {self.kind: self._figures}
+
+    def as_yaml(self) -> str:
+        """Return the guarantee as a line of a task file: ``{gdp: {mu: 1.0}}``."""
+        figures = ", ".join(f"{name}: {_as_yaml(value)}" for name, value in self._figures.items())
+        return f"{{{self.kind}: {{{figures}}}}}"
 
     def implies(self, other: "Guarantee") -> bool:
         """Return whether this guarantee implies ``other``."""
@@ -281,8 +286,9 @@ class TruncatedCDP(Guarantee):
     .. math:: \int_E P^{\alpha} Q^{1 - \alpha} \le e^{(\alpha - 1) \rho \alpha} \quad\text{for } 1 < \alpha < \omega
 
     P and Q are the distributions of the release for two records, and E is an event with P(E) at least 1 - delta.
-    Of several releases rho and delta add, and the smallest omega remains. No task can ask for it: it is a further
-    guarantee of mixtures, whose Renyi divergence is finite up to an order only.
+    Of several releases rho and delta add, and the smallest omega remains. No release can be asked for it: it is a
+    further guarantee of mixtures, whose Renyi divergence is finite up to an order only. Caps can be stated in it, for
+    any release with a rho for orders up to omega.
 
     Reference: Bun, Dwork, Rothblum, Steinke, "Composable and versatile privacy via truncated CDP", STOC 2018; Bun,
     Steinke 2016, section 8 (delta).
@@ -327,8 +333,8 @@ def guarantee_from_dict(data: object) -> Guarantee:
     """Read a guarantee from plain data, as in a task file.
 
     One of ``{"pure": {"epsilon": e}}``, ``{"approx": {"epsilon": e, "delta": d}}``, ``{"gdp": {"mu": m}}``, ``{"zcdp":
-    {"rho": r}}``, ``{"tcdp": {"rho": r, "omega": w, "delta": d}}`` (in ledgers). Raises `UserError` for anything else,
-    and for zeros, under which nothing could be released.
+    {"rho": r}}``, ``{"tcdp": {"rho": r, "omega": w, "delta": d}}`` (of caps and in ledgers; delta is 0 by default).
+    Raises `UserError` for anything else, and for zeros, under which nothing could be released.
 
     >>> guarantee_from_dict({"gdp": {"mu": 1.0}})
     GaussianDP(mu=1.0)
@@ -348,11 +354,11 @@ def guarantee_from_dict(data: object) -> Guarantee:
     for name in parameters:
         if name not in names:
             raise UserError(f"{kind}: unknown key {name!r}{nearest(name, names)}; it takes {', '.join(names)}")
-    missing = [name for name in names if name not in parameters]
+    missing = [name for name, field in names.items() if name not in parameters and field.default is MISSING]
     if missing:
         raise UserError(f"{kind}: {missing[0]} is missing; it takes {', '.join(names)}")
     guarantee = cls(**parameters)
-    if all(getattr(guarantee, name) == 0 for name in names):
+    if all(getattr(guarantee, name) == 0 for name in names if name != "omega"):
         raise UserError(f"{kind}: {parameters!r} allows no release at all; give a number above 0")
     return guarantee
 
@@ -364,11 +370,13 @@ def guarantee_from_text(text: str) -> Guarantee:
     (GaussianDP(mu=2.0), ApproxDP(epsilon=1.0, delta=1e-06))
     """
     kind, _, figures = text.partition(":")
-    names = [field.name for field in fields(_CLASSES[kind])] if kind in KINDS else None  # type: ignore[arg-type]
+    names = [field.name for field in fields(_CLASSES[kind])] if kind in _CLASSES else None  # type: ignore[arg-type]
     try:
         values = [float(figure) for figure in figures.split(",")]
     except ValueError:
         values = []
     if names is None or len(values) != len(names):
-        raise UserError(f"{text!r} is not a guarantee: write gdp:2, zcdp:0.5, pure:1 or approx:1,1e-6")
+        raise UserError(
+            f"{text!r} is not a guarantee: write gdp:2, zcdp:0.5, pure:1 or approx:1,1e-6 (caps: tcdp:0.3,8,0)"
+        )
     return guarantee_from_dict({kind: dict(zip(names, values, strict=True))})

@@ -25,6 +25,7 @@ from murk.privacy import (
     PrivacyLoss,
     RandomizedResponse,
     cap_of,
+    cost_in,
 )
 from murk.privacy.mechanisms import KINDS as MECHANISMS
 from murk.privacy.noise import Purpose, SecureNoise, SimulatedNoise, below, identifiers
@@ -128,7 +129,7 @@ class Policy:
             if cap is None:
                 continue
             try:
-                cost = mechanism.cost(cap.currency)
+                cost = cost_in(mechanism, cap.currency)
             except UserError as error:
                 return f"the policy's cap {scope} ({cap}) cannot be applied to it: {error}"
             if not cost <= cap:

@@ -157,7 +157,7 @@ def test_windows_beyond_the_cap(folder: Path) -> None:
     world(folder, task=TASK.replace("  per_person: {approx: {epsilon: 5.0, delta: 5.0e-6}}\n", ""))
     found = run(folder)
     assert (found["windows"], found["refusals"], found["records_released"]) == (1, 2, 500)
-    assert "per_person: {approx: {epsilon: 10, delta: 1e-05}}" in found["refusal"]
+    assert "per_person: {tcdp: {rho: " in found["refusal"]
     plain = murk("run", "task.yaml", "--source", "people.csv", "--seed", 1, folder=folder)
     assert "2 windows refused: " in plain.out
     assert "One window an organisation, at its level." in plain.out

@@ -18,7 +18,7 @@ from murk.learners.sketches.engine import GramEngine, NewtonEngine, SketchEngine
 from murk.learners.sketches.newton import first_model
 from murk.learners.sketches.protocol import GRAM, NEWTON
 from murk.learners.sketches.settings import GramSettings, NewtonSettings, SketchSettings, default_rows
-from murk.privacy import sketches
+from murk.privacy import cap_of, cost_in, sketches
 from murk.privacy.sketches import GaussMixMechanism, GramMechanism, Neighbours, NewtonMechanism
 from murk.privacy.sketches.gram import LARGEST_COLUMNS
 from murk.privacy.sketches.newton import default_first
@@ -177,10 +177,17 @@ def problem_for(task: Task) -> SketchProblem | GramProblem | NewtonProblem:
             # Before a mechanism raises a less helpful error.
             settings.check_message()
         people = block.most_rows
-        return {
+        made = {
             level: calibrate(settings, guarantee, neighbours=block.neighbours, mixing=mixing, rows_per_person=people)
             for level, guarantee in task.privacy.levels.items()
         }
+        if (whole := task.privacy.per_person) is not None and whole.kind == "tcdp":
+            cap = cap_of(whole)
+            for level, mechanism in made.items():
+                if not (cost := cost_in(mechanism, cap.currency)) <= cap:
+                    why = f"allows no window at level {level!r}, which costs {cost}; raise it, or drop the level"
+                    raise UserError(f"privacy.per_person: a cap of {cap} {why}")
+        return made
 
     if block.method == "newton":
         del shared["target_bound"], shared["reach"]

@@ -1,6 +1,7 @@
 """Mechanisms: frozen public descriptions of how a release is randomized."""
 
 from murk.privacy.mechanisms.base import WIDTH, Costed, Mechanism, Randomizer
+from murk.privacy.mechanisms.caps import cost_in, truncated_cap
 from murk.privacy.mechanisms.composite import CompositeMechanism, divided
 from murk.privacy.mechanisms.gaussian import GaussianMechanism
 from murk.privacy.mechanisms.l2ball import L2BallMechanism
@@ -29,6 +30,8 @@ __all__ = [
     "Randomizer",
     "calibrate",
     "cap_of",
+    "cost_in",
     "divided",
     "former_kind",
+    "truncated_cap",
 ]

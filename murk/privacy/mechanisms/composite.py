@@ -19,7 +19,7 @@ from murk.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, PureDP, Zer
 from murk.privacy.mechanisms.base import checked_block, checked_indices, plain
 from murk.privacy.mechanisms.gaussian import GaussianMechanism
 from murk.privacy.mechanisms.payload_limits import Reach, gaussian_square
-from murk.privacy.mechanisms.privacy_loss import DELTA_UNITS, UNITS, Currency, PrivacyLoss, cap_of
+from murk.privacy.mechanisms.privacy_loss import DELTA_UNITS, UNITS, Currency, PrivacyLoss, budget_of
 from murk.privacy.mechanisms.randomized_response import RandomizedResponse
 from murk.privacy.rounding import decimal, float_down, gdp_delta_bound, precise, rational
 
@@ -86,13 +86,13 @@ class CompositeMechanism:
         if not isinstance(stated, ApproxDP):
             raise UserError(f"stated={stated!r} must be an ApproxDP guarantee")
         added = self._added()
-        if added is not None and added <= cap_of(stated):
+        if added is not None and added <= budget_of(stated):
             return True
         together = self._account().spent("gdp")
         if not isinstance(together, GaussianDP):
             return False
         # Check the amount that an account is charged, which is rounded down, with every rounding against the claim.
-        cap = cap_of(stated)
+        cap = budget_of(stated)
         with precise():
             delta = gdp_delta_bound(rational(together.mu), Fraction(cap.units, UNITS))
             return delta <= decimal(Fraction(cap.delta_units, DELTA_UNITS))
@@ -218,7 +218,7 @@ class CompositeMechanism:
         Raises `UserError` if a part has no cost in this currency.
         """
         if currency == "approx" and self.stated is not None:
-            return cap_of(self.stated)
+            return budget_of(self.stated)
         return reduce(add, (part.cost(currency) for part in self.parts))
 
     def to_dict(self) -> dict[str, Any]:
@@ -251,7 +251,7 @@ def divided(guarantee: Guarantee, share: float, *, label: bool) -> tuple[Guarant
     if not 0.0 < share < 1.0:
         raise UserError(f"split={share!r} is not between 0 and 1; 0.5 gives features and target equal shares")
     part = rational(share)
-    cap = cap_of(guarantee)
+    cap = budget_of(guarantee)
     if isinstance(guarantee, PureDP) or (cap.currency == "approx" and cap.delta_units == 0):
         raise UserError(f"a release with Gaussian noise cannot have {guarantee!r}; use approx (delta > 0), gdp or zcdp")
     if isinstance(guarantee, ApproxDP):

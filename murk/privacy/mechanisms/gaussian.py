@@ -13,7 +13,7 @@ from murk.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, PureDP, Zer
 from murk.privacy.mechanisms.base import TAIL, WIDTH, AdditiveMechanism, check_steps, checked_shape
 from murk.privacy.mechanisms.lattice import GAUSSIAN
 from murk.privacy.mechanisms.payload_limits import Reach, gaussian_square
-from murk.privacy.mechanisms.privacy_loss import DELTA_UNITS, UNITS, Currency, PrivacyLoss, cap_of, ceil_units
+from murk.privacy.mechanisms.privacy_loss import DELTA_UNITS, UNITS, Currency, PrivacyLoss, budget_of, ceil_units
 from murk.privacy.rounding import decimal, float_up, gdp_delta_bound, largest_integer, precise
 
 Method = Literal["analytic", "classic"]
@@ -68,7 +68,7 @@ class GaussianMechanism(AdditiveMechanism):
         if self.stated is not None:
             if not isinstance(self.stated, ApproxDP):
                 raise UserError(f"stated={self.stated!r} must be an ApproxDP guarantee")
-            cap = cap_of(self.stated)
+            cap = budget_of(self.stated)
             if not _within(self.steps, cap.units, cap.delta_units):
                 raise UserError(f"{self.stated!r} does not hold with steps={self.steps}; calibrate to it instead")
 
@@ -133,7 +133,7 @@ class GaussianMechanism(AdditiveMechanism):
                     f"a Gaussian mechanism of mu={self.guarantee.mu:.6g} has many (epsilon, delta), none of which is "
                     "stated; state the level as approx: {epsilon: ..., delta: ...}, or cap by gdp or zcdp"
                 )
-            return cap_of(self.stated)
+            return budget_of(self.stated)
         raise UserError(f"unknown currency {currency!r}; use one of gdp, rho, epsilon, approx")
 
     @classmethod
@@ -172,7 +172,7 @@ def _within(steps: int, epsilon_units: int, delta_units: int) -> bool:
 
 
 def _steps(guarantee: Guarantee, method: Method) -> int:
-    cap = cap_of(guarantee)
+    cap = budget_of(guarantee)
     if isinstance(guarantee, PureDP):
         raise UserError(
             f"Gaussian noise cannot give {guarantee!r}: rare outcomes change the odds by more than any e^epsilon; "

@@ -1,8 +1,10 @@
 """Privacy loss in integer units, caps rounded down and costs up, so that a ledger compares without rounding."""
 
 import math
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from fractions import Fraction
@@ -10,10 +12,11 @@ from typing import Literal, get_args
 
 from murk.errors import UserError
 from murk.privacy.explain import number
-from murk.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, PureDP, ZeroConcentratedDP
+from murk.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, PureDP, TruncatedCDP, ZeroConcentratedDP
 from murk.privacy.rounding import decimal, float_up, log_odds_bounds, precise, pure_mu_bound, rational
 
 Currency = Literal["gdp", "rho", "epsilon", "approx"]
+TRUNCATED = "tcdp:"  # before the omega of a truncated currency
 
 UNITS = 10**12
 """Units in a mu^2, a rho or an epsilon of 1."""
@@ -25,16 +28,16 @@ DELTA_UNITS = 10**15
 class PrivacyLoss:
     """An amount of privacy loss, as a cap or as a cost.
 
-    Amounts of one currency add and compare by ``<=`` (for ``approx``: in epsilon and in delta).
+    Amounts of one currency add and compare by ``<=`` (with a delta: in both figures).
 
     Parameters
     ----------
     currency
         ``"gdp"`` (mu^2; pure counts with mu = 2 Phi^-1(e^epsilon / (1 + e^epsilon))), ``"rho"`` (zero-concentrated; GDP
-        counts as mu^2 / 2, pure as epsilon^2 / 2), ``"epsilon"`` (pure, by addition) or ``"approx"`` ((epsilon, delta),
-        by addition).
+        counts as mu^2 / 2, pure as epsilon^2 / 2), ``"epsilon"`` (pure, by addition), ``"approx"`` ((epsilon, delta),
+        by addition) or ``"tcdp:8.0"`` ((rho, delta) of `TruncatedCDP` with omega = 8, by addition).
     units, delta_units
-        mu^2, rho or epsilon in 1e-12; delta in 1e-15, which is 0 unless the currency is ``"approx"``.
+        mu^2, rho or epsilon in 1e-12; delta in 1e-15, which is 0 unless the currency has a delta.
 
     Examples
     --------
@@ -46,19 +49,19 @@ class PrivacyLoss:
     False
     """
 
-    currency: Currency
+    currency: str
     units: int
     delta_units: int = 0
 
     def __post_init__(self) -> None:
-        if self.currency not in get_args(Currency):
-            known = ", ".join(get_args(Currency))
+        if self.currency not in get_args(Currency) and omega_of(self.currency) is None:
+            known = ", ".join((*get_args(Currency), f"{TRUNCATED}OMEGA"))
             raise UserError(f"unknown currency {self.currency!r}; use one of {known}")
         for name in ("units", "delta_units"):
             value = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool) or value < 0:
                 raise UserError(f"an amount's {name} is a non-negative integer, got {value!r}")
-        if self.delta_units and self.currency != "approx":
+        if self.delta_units and self.currency != "approx" and omega_of(self.currency) is None:
             raise UserError(f"an amount in {self.currency} has no delta, got {self.delta_units} units of it")
 
     def _check_currency(self, other: "PrivacyLoss") -> None:
@@ -79,6 +82,14 @@ class PrivacyLoss:
             return NotImplemented
         return PrivacyLoss(self.currency, self.units * count, self.delta_units * count)
 
+    def __floordiv__(self, cost: "PrivacyLoss") -> int:
+        """Return how many releases of this cost a cap of this amount allows."""
+        if not isinstance(cost, PrivacyLoss):
+            return NotImplemented
+        self._check_currency(cost)
+        pairs = (self.units, cost.units), (self.delta_units, cost.delta_units)
+        return min((amount // each for amount, each in pairs if each), default=sys.maxsize)
+
     def __le__(self, other: "PrivacyLoss") -> bool:
         if not isinstance(other, PrivacyLoss):
             return NotImplemented
@@ -96,7 +107,7 @@ class PrivacyLoss:
     def to_dict(self) -> dict[str, dict[str, float]]:
         """Return rounded parameters as plain data, like a guarantee's: ``{"gdp": {"mu": 1.0}}``."""
         kind = {"rho": "zcdp", "epsilon": "pure"}.get(self.currency, self.currency)
-        return {kind: self._figures()}
+        return {kind if omega_of(self.currency) is None else TruncatedCDP.kind: self._figures()}
 
     def _figures(self) -> dict[str, float]:
         loss = self.units / UNITS
@@ -104,6 +115,8 @@ class PrivacyLoss:
             return {"mu": math.sqrt(loss)}
         if self.currency == "approx":
             return {"epsilon": loss, "delta": self.delta_units / DELTA_UNITS}
+        if (omega := omega_of(self.currency)) is not None:
+            return {"rho": loss, "omega": omega, "delta": self.delta_units / DELTA_UNITS}
         return {self.currency: loss}
 
     def _written(self, write: Callable[[float], str]) -> str:
@@ -144,8 +157,8 @@ def gdp_figure(claims: Iterable[Guarantee]) -> int | None:
 def cap_of(guarantee: Guarantee) -> PrivacyLoss:
     """Convert a guarantee to the cap of an account, rounded down.
 
-    GDP becomes ``gdp``, zCDP ``rho``, pure ``epsilon``, (epsilon, delta) ``approx``. A release calibrated to a
-    guarantee fits under the cap of that guarantee. Raises `UserError` if it is not a guarantee that Murk knows.
+    GDP becomes ``gdp``, zCDP ``rho``, pure ``epsilon``, (epsilon, delta) ``approx``, truncated CDP ``tcdp:OMEGA``. A
+    release calibrated to a guarantee fits under its cap. Raises `UserError` if Murk does not know the guarantee.
 
     Examples
     --------
@@ -161,7 +174,25 @@ def cap_of(guarantee: Guarantee) -> PrivacyLoss:
         return PrivacyLoss("epsilon", floor_units(guarantee.epsilon))
     if isinstance(guarantee, ApproxDP):
         return PrivacyLoss("approx", floor_units(guarantee.epsilon), floor_units(guarantee.delta, DELTA_UNITS))
+    if isinstance(guarantee, TruncatedCDP):
+        currency = f"{TRUNCATED}{guarantee.omega!r}"
+        return PrivacyLoss(currency, floor_units(guarantee.rho), floor_units(guarantee.delta, DELTA_UNITS))
     raise UserError(f"not a guarantee: {guarantee!r}; use PureDP, ApproxDP, GaussianDP or ZeroConcentratedDP")
+
+
+def budget_of(guarantee: Guarantee) -> PrivacyLoss:
+    """Return `cap_of` a guarantee to which a release can be calibrated; raise `UserError` for a `TruncatedCDP`."""
+    if isinstance(guarantee, TruncatedCDP):
+        raise UserError(f"{guarantee!r} is for caps of several releases: give each release another kind of guarantee")
+    return cap_of(guarantee)
+
+
+def omega_of(currency: str) -> float | None:
+    """Return omega of a truncated currency, None of any other; each omega has one spelling."""
+    with suppress(ValueError, UserError):
+        omega = TruncatedCDP(0.0, float(currency.removeprefix(TRUNCATED))).omega
+        return omega if currency == f"{TRUNCATED}{omega!r}" else None
+    return None
 
 
 def epsilon_units(guarantee: Guarantee) -> int:
@@ -170,7 +201,7 @@ def epsilon_units(guarantee: Guarantee) -> int:
     Pure and (epsilon, delta): epsilon. zCDP: sqrt(2 rho). GDP: log(Phi(mu/2) / Phi(-mu/2)), and at most mu, so that it
     also fits under rho = mu^2 / 2 (which matters above mu = 4.6).
     """
-    cap = cap_of(guarantee)
+    cap = budget_of(guarantee)
     if cap.currency == "gdp":
         with precise():
             root = decimal(Fraction(cap.units, UNITS)).sqrt() * (1 - Decimal("1e-50"))

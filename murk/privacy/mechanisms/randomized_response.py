@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from decimal import ROUND_CEILING, Decimal
 from fractions import Fraction
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +19,7 @@ from murk.privacy.mechanisms.privacy_loss import (
     Currency,
     OddsMechanism,
     PrivacyLoss,
-    cap_of,
+    budget_of,
     ceil_units,
     epsilon_units,
 )
@@ -182,7 +182,7 @@ class RandomizedResponse(OddsMechanism):
             other = int(exact.to_integral_value(rounding=ROUND_CEILING))
         if size > 2 and isinstance(guarantee, GaussianDP | ZeroConcentratedDP):
             unit = 1 + other // 2**24
-            other -= unit * largest_integer(partial(_fits, size, other, unit, cap_of(guarantee)), other // unit)
+            other -= unit * largest_integer(partial(_fits, size, other, unit, budget_of(guarantee)), other // unit)
         threshold = _WORDS - (size - 1) * other
         if threshold <= other:
             raise UserError(f"RandomizedResponse: {guarantee!r} is too small for {size} classes; give a larger budget")
@@ -192,4 +192,4 @@ class RandomizedResponse(OddsMechanism):
 def _fits(classes: int, other: int, unit: int, cap: PrivacyLoss, fewer: int) -> bool:
     """Return whether ``fewer`` units less than ``other`` words for each other category keep a release within a cap."""
     threshold = _WORDS - (classes - 1) * (other - fewer * unit)
-    return RandomizedResponse(classes, threshold).cost(cap.currency) <= cap
+    return RandomizedResponse(classes, threshold).cost(cast(Currency, cap.currency)) <= cap

@@ -2,8 +2,9 @@
 
 import math
 
+from murk.privacy.conversions import zcdp_delta
 from murk.privacy.explain import number
-from murk.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, ZeroConcentratedDP
+from murk.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, TruncatedCDP, ZeroConcentratedDP
 from murk.privacy.sketches.gram import GramMechanism
 from murk.privacy.sketches.mechanism import GaussMixMechanism
 from murk.privacy.sketches.newton import NewtonMechanism
@@ -48,6 +49,10 @@ def any_two_records(guarantee: Guarantee) -> Guarantee:
         return GaussianDP(math.sqrt(2.0) * (1 + 2.0**-40) * guarantee.mu)
     if isinstance(guarantee, ZeroConcentratedDP):
         return ZeroConcentratedDP(2.0 * guarantee.rho)
+    if isinstance(guarantee, TruncatedCDP):
+        rho, omega, own = guarantee.rho, guarantee.omega, guarantee.delta
+        curve = (ApproxDP(k / 8, min(own + zcdp_delta(rho, k / 8, omega), _ALL)) for k in range(25))
+        return min((any_two_records(point) for point in curve), key=lambda point: point.max_attack_accuracy)
     epsilon, delta = getattr(guarantee, "epsilon"), getattr(guarantee, "delta", 0.0)  # noqa: B009
     return ApproxDP(2.0 * epsilon, min((1.0 + math.exp(min(epsilon, 700.0))) * delta, _ALL))
 
@@ -59,9 +64,9 @@ def against_a_blank_record(guarantee: Guarantee, rows: int = 1) -> str:
         whose = f"a person's records of the window together (at most {rows})"
         it, blank = "the person's records", "blank ones"
     if not isinstance(guarantee, ApproxDP):
-        [(name, value)] = guarantee.to_dict()[guarantee.kind].items()
+        figures = ", ".join(f"{name} = {value:.10g}" for name, value in guarantee.to_dict()[guarantee.kind].items())
         return (
-            f"For {whose}, {name} = {value:.10g}: anyone who knows all other records and sees what is released "
+            f"For {whose}, {figures}: anyone who knows all other records and sees what is released "
             f"tells {it} from {blank} (all zeros) in at most "
             f"{100 * guarantee.max_attack_accuracy:.2f}% of cases, where guessing has 50%. The organisation that holds "
             "the records is trusted with them."

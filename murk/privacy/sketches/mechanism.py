@@ -222,7 +222,8 @@ class GaussMixMechanism:
         if currency != "approx":
             raise UserError(
                 f"a Gaussian sketch has no cost in {currency}: its Renyi divergence is finite up to an order only, so "
-                "it has no GDP or zCDP guarantee; give the account a cap in approx: {epsilon: ..., delta: ...}"
+                "it has no GDP or zCDP guarantee; give the account a cap in approx: {epsilon: ..., delta: ...} or "
+                "tcdp: {rho: ..., omega: ..., delta: ...}"
             )
         return cap_of(self.stated)
 

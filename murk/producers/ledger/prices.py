@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from murk._sqlite import Database
 from murk.errors import MurkError, UserError
 from murk.privacy import Currency, PrivacyLoss, guarantee_from_dict
+from murk.privacy.mechanisms.caps import truncated_cost
 from murk.stream.task.shuffle import CentralGuarantee
 
 if TYPE_CHECKING:
@@ -87,10 +88,12 @@ class Price:
         """The columns of `Charge.row`."""
         return self.level, self.mechanism, self.description, self.rho, self.epsilon, self.approx, self.delta, self.gdp
 
-    def cost(self, currency: Currency) -> tuple[int, int] | None:
+    def cost(self, currency: str) -> tuple[int, int] | None:
         """Return the cost of one release in a currency as (units, delta units); None without a valid bound."""
         if currency == "approx":
             return None if self.approx is None or self.delta is None else (self.approx, self.delta)
+        if currency not in CURRENCIES:
+            return truncated_cost(self.guarantees, currency)
         units: int | None = getattr(self, currency)
         return None if units is None else (units, 0)
 
@@ -117,7 +120,7 @@ class Promise:
 
     task: int
     level: str
-    currency: Currency
+    currency: str
     units: int
     delta_units: int
 

@@ -241,7 +241,9 @@ def describe_together(statuses: Sequence[CapStatus], who: str = "person") -> lis
         spent, told, owner = _spent_words(one), "", "a person"
         uncapped = "; no cap over all tasks (--lifetime)" if one.cap is None else ""
         if one.cap is not None:
-            cap = str(one.cap) if one.spent is None or one.cap.currency == "approx" else str(one.cap).split(" = ")[1]
+            cap = str(one.cap)
+            if one.spent is not None and "," not in cap:
+                cap = cap.split(" = ")[1]
             spent = f"{spent} of {cap}"
         if who != "person":
             owner = "an organisation's account"

@@ -21,7 +21,7 @@ from pydantic import (
 from murk._lazy import LazyLevels, bounding, map_levels
 from murk.errors import UserError
 from murk.privacy.guarantees import Guarantee, guarantee_from_dict
-from murk.privacy.mechanisms import BEST, KINDS, Currency, Mechanism, PrivacyLoss, calibrate, cap_of, former_kind
+from murk.privacy.mechanisms import BEST, KINDS, Mechanism, PrivacyLoss, calibrate, cap_of, cost_in, former_kind
 from murk.stream.messages.releases import LEVEL_PATTERN
 from murk.stream.task.block import Block, Number
 from murk.stream.task.errors import nearest, shown, task_error
@@ -38,6 +38,7 @@ RATIO: Final = 1.0199  # of neighbouring points: 1.02 with the rounding to six d
 _MECHANISMS: Final = (BEST, *KINDS)
 _NAMED: Final = ", ".join(f"`{kind}`" for kind in KINDS[:-1]) + f" and `{KINDS[-1]}`"
 PARAMETERS: Final = {"pure": ("epsilon",), "approx": ("epsilon", "delta"), "gdp": ("mu",), "zcdp": ("rho",)}
+_OF_CAPS: Final = {**PARAMETERS, "tcdp": ("rho", "omega", "delta")}
 if TYPE_CHECKING:
     _Mechanism = str
 else:
@@ -45,15 +46,15 @@ else:
 EXAMPLE: Final = "{gdp: {mu: 1.0}}"
 
 
-def _guarantee(value: Any) -> Guarantee:
+def _guarantee(value: Any, kinds: Mapping[str, Sequence[str]] = PARAMETERS) -> Guarantee:
     if isinstance(value, Guarantee):
         return value
     if not isinstance(value, dict) or len(value) != 1:
-        raise task_error(f"{shown(value)} is not a guarantee; write one of {', '.join(PARAMETERS)}, as in {EXAMPLE}")
+        raise task_error(f"{shown(value)} is not a guarantee; write one of {', '.join(kinds)}, as in {EXAMPLE}")
     [(kind, parameters)] = value.items()
-    if kind not in PARAMETERS:
-        raise task_error(f"unknown key; {nearest(kind, PARAMETERS)}", kind)
-    known = PARAMETERS[kind]
+    if kind not in kinds:
+        raise task_error(f"unknown key; {nearest(kind, kinds)}", kind)
+    known = kinds[kind]
     if not isinstance(parameters, dict):
         example = ", ".join(f"{name}: ..." for name in known)
         raise task_error(f"{shown(parameters)} is not a mapping; write {{{kind}: {{{example}}}}}", kind)
@@ -63,7 +64,7 @@ def _guarantee(value: Any) -> Guarantee:
         if isinstance(number, bool) or not isinstance(number, int | float):
             raise task_error(f"{shown(number)} is not a number", kind, name)
     for name in known:
-        if name not in parameters:
+        if name not in parameters and (kind, name) != ("tcdp", "delta"):
             raise task_error("missing, and required", kind, name)
     try:
         return guarantee_from_dict({kind: {name: float(number) + 0.0 for name, number in parameters.items()}})
@@ -71,11 +72,10 @@ def _guarantee(value: Any) -> Guarantee:
         raise task_error(str(error), kind) from None
 
 
-AGuarantee = Annotated[
-    Guarantee,
-    PlainValidator(_guarantee, json_schema_input_type=dict[str, dict[str, float]]),
-    PlainSerializer(lambda guarantee: guarantee.to_dict(), return_type=dict[str, dict[str, float]]),
-]
+_JSON: Final = dict[str, dict[str, float]]
+_PLAIN: Final = PlainSerializer(lambda guarantee: guarantee.to_dict(), return_type=_JSON)
+AGuarantee = Annotated[Guarantee, PlainValidator(_guarantee, json_schema_input_type=_JSON), _PLAIN]
+ACap = Annotated[Guarantee, PlainValidator(partial(_guarantee, kinds=_OF_CAPS), json_schema_input_type=_JSON), _PLAIN]
 
 
 def _mechanism(value: Any) -> Any:
@@ -94,8 +94,8 @@ def filled_in(privacy: Any, protocol: object, released: str | None = None) -> An
     levels = privacy.get("levels")
     guarantees = [privacy.get("guarantee"), *(levels.values() if isinstance(levels, dict) else ())]
     kinds = {kind for guarantee in guarantees for kind in _kinds(guarantee)}
-    # Pure mechanisms cost more under a cap in gdp or zcdp.
-    costly = "approx" in kinds and _kinds(privacy.get("per_person")) & {"gdp", "zcdp"}
+    # Pure mechanisms cost more under a cap in gdp, zcdp or tcdp.
+    costly = "approx" in kinds and _kinds(privacy.get("per_person")) & {"gdp", "zcdp", "tcdp"}
     if costly or not kinds & {"pure", "approx"} or protocol not in PROTOCOLS:
         return privacy
     is_offered = BEST in PROTOCOLS[protocol].offer_of(released).mechanisms
@@ -106,7 +106,7 @@ def _kinds(guarantee: Any) -> set[str]:
     return {kind for kind in guarantee if isinstance(kind, str)} if isinstance(guarantee, dict) else set()
 
 
-def _own_cost(guarantee: Guarantee, currency: Currency) -> PrivacyLoss:
+def _own_cost(guarantee: Guarantee, currency: str) -> PrivacyLoss:
     cost = cap_of(guarantee)
     if cost.currency != currency:
         raise UserError(f"a release costs {cost}, and the cap is in {currency}; write the cap like the guarantee")
@@ -177,16 +177,17 @@ class PrivacyBlock(Block):
         description="further levels by name, at most 16; `default` is `guarantee`. Or `{from: 0.25, to: 4}`: a grid of "
         "budgets in the guarantee's parameter, in steps below 2%, for people with budgets of their own",
     )
-    per_person: AGuarantee | None = Field(
+    per_person: ACap | None = Field(
         default=None,
         description="a person's cap for this task; `null`: one release at their level. A release costs mu^2 under "
         "gdp (a pure one mu = 2 Phi^-1(e^epsilon / (1 + e^epsilon))), rho under zcdp (mu^2/2; a pure "
-        "one epsilon^2/2)",
+        "one epsilon^2/2). `{tcdp: {rho: , omega: , delta: 0}}` is for mixtures: a release costs the rho and delta "
+        "of its Renyi divergence for orders up to omega",
     )
     mechanism: Annotated[_Mechanism, BeforeValidator(_mechanism)] | None = Field(
         default=None,
         description=f"`best` is the one of smallest variance that gives the guarantee, of {_NAMED}; `null`: gaussian "
-        "for gdp and zcdp, and for approx where `per_person` is in gdp or zcdp; else `best`",
+        "for gdp and zcdp, and for approx where `per_person` is in gdp, zcdp or tcdp; else `best`",
     )
 
     calibration: Literal["analytic", "classic"] = Field(
@@ -317,11 +318,12 @@ class PrivacyBlock(Block):
                 why = f"cannot give {guarantee.kind}: {offer.why_no_other}; it can give {', '.join(offer.guarantees)}"
                 raise task_error(f"protocol: {protocol.name} {why}", *at)
             if offer.mechanisms:
-                self._check_cap(level, self._calibrate(offer.mechanisms, guarantee, dimension, at).cost)
+                made = self._calibrate(offer.mechanisms, guarantee, dimension, at)
+                self._check_cap(level, partial(cost_in, made))
             elif self.mechanism is not None:
                 raise task_error(f"has no effect with protocol: {protocol.name}; remove it", "mechanism")
-            else:
-                # A sketch costs its guarantee, in the guarantee's own currency only.
+            elif self.per_person is None or self.per_person.kind != "tcdp":
+                # A sketch costs its guarantee, in the guarantee's own currency; in tcdp its problem knows the cost.
                 self._check_cap(level, partial(_own_cost, guarantee))
 
     def _check_classic(self, able: Sequence[str], released: str) -> None:
@@ -362,12 +364,12 @@ class PrivacyBlock(Block):
         why = f"cannot give privacy.{'.'.join(at)}: {reason} (those that can: {', '.join(able)})"
         raise task_error(f"{self.mechanism!r} {why}", "mechanism")
 
-    def _check_cap(self, level: str, cost_in: Callable[[Currency], PrivacyLoss]) -> None:
+    def _check_cap(self, level: str, cost_of: Callable[[str], PrivacyLoss]) -> None:
         if self.per_person is None:
             return
         try:
             cap = cap_of(self.per_person)
-            cost = cost_in(cap.currency)
+            cost = cost_of(cap.currency)
         except UserError as error:
             raise task_error(f"cannot cap level {level!r}: {error}", "per_person") from None
         if not cost <= cap:

@@ -166,7 +166,7 @@ class TestBudget:
             fill(world.producer)
             reason = world.producer.add(Untouchable()).reason
         assert "the cap for this task has epsilon = 0," in reason
-        assert "privacy.per_person: {approx: {epsilon: 10, delta: 1e-05}}" in reason
+        assert "privacy.per_person: {tcdp: {rho: " in reason
         assert "sketch.window" in reason
 
     def test_windows_together_cost_less_than_their_sum_at_the_delta_of_one(self, world: SketchWorld) -> None:
