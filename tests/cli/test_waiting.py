@@ -76,6 +76,22 @@ def test_learn_waits_whatever_call_meets_a_log_that_is_away(away):
     assert "murk: waiting: the log cannot be reached (join) [MURK-LOG-002]\n" in done.stderr
 
 
+def test_the_report_at_the_end_waits_for_the_log(away):
+    left = ["first", "second"]
+
+    def call(name):
+        if name == "checkpoint" and left:
+            raise UnreachableError(f"the log cannot be reached ({left.pop()})")
+
+    away.call = call
+    command = ["learn", "--log", "sqlite:///log.db", "--json", "--idle", "0"]
+    assert isinstance(CliRunner().invoke(cli, command).exception, UnreachableError)
+    done = CliRunner().invoke(cli, [*command, "--wait"])
+    assert done.exit_code == 0, done.output
+    assert not left
+    assert json.loads(done.stdout)["task"] == "third-child"
+
+
 def test_monitor_waits_whatever_call_meets_a_log_that_is_away(away, monkeypatch):
     def stop(*arguments):
         raise KeyboardInterrupt

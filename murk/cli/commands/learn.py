@@ -14,7 +14,7 @@ import click
 from murk.cli.interrupts import between_steps
 from murk.cli.logs import logging_options, say, start_logging
 from murk.cli.metrics import learner_metrics, metrics_port
-from murk.cli.options import as_json, begin_on, estimates, existing_log, idle, wait_for_task
+from murk.cli.options import as_json, begin_on, estimates, existing_log, idle, patiently, wait_for_task
 from murk.cli.output import progress
 from murk.errors import UserError
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 _SHORTEST, _LONGEST, _SHARE = 0.005, 0.2, 0.05
 """Bounds in seconds of the pause while nothing arrives, and its share of the time since something last arrived."""
+_PATIENCE = 10.0  # seconds for which --wait waits for an unreachable log at the final report
 MOST_DESCRIPTORS = 65_536  # limit of file descriptors that a learner requests; it needs about ten per chain
 COLLECT = (100_000, 20, 100)
 """Thresholds of Python's garbage collector, which would otherwise scan thousands of short-lived messages repeatedly."""
@@ -124,7 +125,10 @@ def command(
                         shown = moment
             if asked():
                 say("stopped", INFO)
-        found = report_log(task, log, seconds=time.monotonic() - start, advise=advise, live=True)
+        seconds = time.monotonic() - start
+        found = patiently(
+            _PATIENCE if wait else 0.0, lambda: report_log(task, log, seconds=seconds, advise=advise, live=True)
+        )
     print_result(found, as_json=as_json)
 
 
