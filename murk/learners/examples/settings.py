@@ -60,7 +60,7 @@ def target_scale(square: float) -> float:
 class ExampleSettings:
     """Public settings of what is released and how it is learned; `settle` fills in ``truncation`` and ``radius``."""
 
-    target: Literal["binary", "real"]
+    target: Literal["binary", "real", "classes"]
     names: tuple[str, ...]  # coded features in their fixed order, the constant last
     square: float  # public bound on ||x||^2, the constant's 1 included
     boxed: bool = True  # whether each feature is also projected to [-1, 1]
@@ -82,8 +82,13 @@ class ExampleSettings:
     kind: str | None = None  # mechanism; by default the best for outer products, else Gaussian
     corrected: bool = True  # False to learn from releases as if they were the records
     cells: Cells | None = None  # the combinations of values that `release: cells` releases
+    labels: tuple[str, ...] = ()  # names of several classes
 
     def __post_init__(self) -> None:
+        if self.target == "classes" and not self.cells:
+            raise UserError(
+                f"release={self.release!r} serves two classes; several are learned from release='cells' and loss='log'"
+            )
         losses.check_loss(self.loss, self.target)
         check_choices(
             self,
@@ -145,6 +150,16 @@ class ExampleSettings:
         return len(self.names)
 
     @cached_property
+    def coefficients(self) -> tuple[str, ...]:
+        """Names of the reported coefficients: of features, or ``class:feature``."""
+        return tuple(f"{label}:{name}" for label in self.labels for name in self.names) or self.names
+
+    @property
+    def size(self) -> int:
+        """Number d of learned coefficients: those of the features, for each contrast of several classes."""
+        return self.features * max(len(self.labels) - 1, 1)
+
+    @cached_property
     def dimension(self) -> int:
         """Number of integers in a release."""
         if self.outer:
@@ -198,11 +213,11 @@ class ExampleSettings:
     def digest(self) -> str:
         """Fingerprint of the settings: states load, and chains merge, only between equal ones."""
         # Later settings enter only if they differ from their default, so that older states still load.
-        added = ("intercept", "intervals", "kind", "corrected", "cells")
+        added = ("intercept", "intervals", "kind", "corrected", "cells", "labels")
         parts = [repr(getattr(self, each.name)) for each in fields(self) if each.name not in added]
         parts += [] if self.intercept else ["no intercept"]
         parts += [] if self.corrected else ["uncorrected"]
-        parts += [repr(self.cells)] if self.cells else []
+        parts += [repr(each) for each in (self.cells, self.labels) if each]
         return hashlib.sha256("|".join(parts).encode()).hexdigest()[:16]
 
     def mechanism(self, guarantee: Guarantee) -> ExampleMechanism:

@@ -325,7 +325,8 @@ def check_protocol(
         )
     if target.kind not in protocol.targets:
         raise task_error(
-            f"{name} learns binary or real targets, not {target.kind!r}; use scores, gradients or moments", "protocol"
+            f"{name} learns binary or real targets, not {target.kind!r}; use scores, gradients, moments or examples",
+            "protocol",
         )
     if target.missing_share is not None:
         raise task_error(
