@@ -303,8 +303,8 @@ class CellEngine(NeverPublished, RecordEngine):
 
     def admits(self, releases: Sequence[ExampleRelease]) -> bool:
         """Return whether `admit` accepts all these releases."""
-        rows = block_of(releases).rows(1)
-        return bool(((rows >= 0) & (rows < len(self._losses))).all())
+        most = len(self._losses) - 1
+        return all(0 <= rows.min() and rows.max() <= most for rows in block_of(releases).split("level").values())
 
     @in_turn
     def learn_releases(self, releases: Sequence[ExampleRelease]) -> None:
