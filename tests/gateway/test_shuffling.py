@@ -94,7 +94,9 @@ def test_nothing_acknowledged_is_lost_repeated_or_split(tmp_path):
             watch.log = log
             before, patience = len(devices.acknowledged), time.monotonic() + 300.0
             # Every other life ends soon after a crowd has left, however quick the devices are.
-            while len(devices.acknowledged) < before + CROWD or (life % 2 == 0 and max(watch.sizes, default=0) == crowds):
+            while len(devices.acknowledged) < before + CROWD or (
+                life % 2 == 0 and max(watch.sizes, default=0) == crowds
+            ):
                 assert process.poll() is None, "the gateway ended by itself"
                 assert time.monotonic() < patience
                 time.sleep(0.01)
