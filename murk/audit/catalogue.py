@@ -110,7 +110,7 @@ def _tasks() -> Iterator[tuple[str, str]]:
             block = f"examples: {{release: {release}}}\n"
             yield f"examples {release}, {name}", _people("examples", target, _MU) + block
     few = _FEATURES.replace("{name: age, low: 20, high: 60}, ", "")
-    for name, target in (("label", _BINARY), ("real", _REAL)):
+    for name, target in (("label", _BINARY), ("real", _REAL), ("classes", _CLASSES)):
         for guarantee in (_MU, _PURE):
             text = _people("examples", target, guarantee).replace(_FEATURES, few)
             yield f"examples cells, {name}, {guarantee[1:4]}", f"{text}examples: {{release: cells, grid: 3}}\n"

@@ -304,7 +304,7 @@ class CellEngine(NeverPublished, RecordEngine):
     def admits(self, releases: Sequence[ExampleRelease]) -> bool:
         """Return whether `admit` accepts all these releases."""
         most = len(self._losses) - 1
-        return all(0 <= rows.min() and rows.max() <= most for rows in block_of(releases).split("level").values())
+        return all(rows.min() >= 0 and rows.max() <= most for rows in block_of(releases).split("level").values())
 
     @in_turn
     def learn_releases(self, releases: Sequence[ExampleRelease]) -> None:

@@ -44,6 +44,10 @@ _UNIT = 2.0**-53
 _ELEVEN = np.uint64(11)
 
 
+def _other(labelled: bool) -> str:
+    return "protocol: scores" if labelled else "another release"
+
+
 @dataclass(frozen=True)
 class Column:
     """Values of one column: ``points`` are its codes (k, w), at the coded features from ``start`` on."""
@@ -126,7 +130,7 @@ class Cells:
             raise UserError(
                 f"release='cells': {sizes} values of the columns and {self.target} of the target make {self.classes:,} "
                 f"combinations, and at most {MOST_CELLS:,} can be learned: give fewer features or categories, a "
-                "smaller grid, or another release (docs/iwp-sgd.md)"
+                f"smaller grid, or {_other(self.labelled)} (docs/iwp-sgd.md)"
             )
 
     @classmethod
@@ -146,7 +150,8 @@ class Cells:
             if size is None and grid is None:
                 raise UserError(
                     f"features: {feature.name!r} is a number, and cells have finitely many values: say examples: "
-                    "{release: cells, grid: 5} to round it to 5 values (best to all that it has), or another release"
+                    "{release: cells, grid: 5} to round it to 5 values (best to all that it has), or "
+                    + _other(isinstance(task.target, ClassTarget))
                 )
             make = Column.of_categories if size is not None and size > 2 else Column.of_number
             columns.append(make(start, size or grid or 2, indicated=indicated))

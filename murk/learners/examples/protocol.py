@@ -200,8 +200,8 @@ class ExamplesProtocol(TaskProtocol):
         """Check that the loss fits the target, and that the release fits the loss."""
         if target == "classes" and block.release != CELLS:
             raise task_error(
-                f"{block.release} serves binary and real targets; for several classes say release: cells, or "
-                "protocol: scores",
+                f"{block.release} has one number for the target, which is a label or a real one; for several classes "
+                "say release: cells, or protocol: scores",
                 "examples",
                 "release",
             )

@@ -43,6 +43,7 @@ def released(release: str | None, loss: str, guarantees: Iterable[Guarantee] = (
 
 
 _TYPICAL_SQUARE = 0.25  # ``||theta||^2`` for which `target_scale` is optimal
+_MOST_OF_CLASSES = 512  # a Newton step takes time in proportion to the cube
 _FAR = 20.0  # default radius of coefficients from cells
 AVERAGING = {None: k.NO_AVERAGE, "polyak": k.POLYAK, "polynomial-decay": k.POLYNOMIAL_DECAY}
 
@@ -87,7 +88,13 @@ class ExampleSettings:
     def __post_init__(self) -> None:
         if self.target == "classes" and not self.cells:
             raise UserError(
-                f"release={self.release!r} serves two classes; several are learned from release='cells' and loss='log'"
+                f"release={self.release!r} has one number for the target, which serves two classes; for more give "
+                "release='cells' and loss='log', or use ScoreClassifier"
+            )
+        if self.labels and self.size > _MOST_OF_CLASSES:
+            raise UserError(
+                f"{len(self.labels)} classes and {self.features:,} coded features make {self.size:,} coefficients, and "
+                f"at most {_MOST_OF_CLASSES} can be learned from cells: give fewer features, categories or classes"
             )
         losses.check_loss(self.loss, self.target)
         check_choices(

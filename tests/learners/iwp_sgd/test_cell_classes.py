@@ -278,7 +278,7 @@ def test_the_audit_finds_the_guarantee():
 @pytest.mark.parametrize(
     ("block", "words"),
     [
-        ("{release: outer}", "outer serves binary and real targets; for several classes say release: cells"),
+        ("{release: outer}", "outer has one number for the target, .* for several classes say release: cells"),
         ("{loss: quadratic}", "'quadratic' is not a loss of a classes target"),
         ("{truncation: 2}", "no effect with release: cells"),
     ],
@@ -286,12 +286,20 @@ def test_the_audit_finds_the_guarantee():
 def test_what_several_classes_cannot_have_is_refused(block, words):
     with pytest.raises(UserError, match=words):
         task(block=block)
+    for feature, remedy in (
+        ("{name: age, low: 0, high: 9}", "'age' is a number, .*grid: 5.* or protocol: scores"),
+        (f"{{name: town, categories: {list(range(700))}}}", "at most 4,096 .* or protocol: scores"),
+        (f"{{name: town, categories: {list(range(400))}}}", "804 coefficients, and at most 512"),
+    ):
+        text = TEXT.replace("{{name: sex, categories: [f, m]}}", feature.replace("{", "{{").replace("}", "}}"))
+        with pytest.raises(UserError, match=remedy):
+            problem_for(Task.parse(text.format("{}", "{pure: {epsilon: 1}}")))
 
 
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"release": "outer"}, "release='outer' serves two classes"),
+        ({"release": "outer"}, "release='outer' has one number for the target"),
         ({"loss": "quadratic"}, "not a loss of a classes target"),
         ({"classes": ("a", "b", "b")}, "at least two distinct labels"),
     ],

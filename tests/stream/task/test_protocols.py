@@ -366,7 +366,7 @@ def test_a_log_that_was_begun_with_mixing_goes_on_with_it() -> None:
             [],
             "learns binary or real targets, not 'classes'; use scores, gradients, moments or examp",
         ),
-        ("examples", SOFTMAX, ["examples: {release: outer}"], "examples.release: outer serves binary and real targets"),
+        ("examples", SOFTMAX, ["examples: {release: outer}"], "examples.release: outer has one number for the target"),
         ("examples", LOGISTIC, ["examples: {loss: squared}"], "examples.loss: 'squared' is not a loss of a binary"),
         ("examples", HUBER, ["examples: {loss: probit}"], "examples.loss: 'probit' is not a loss of a real target"),
         (
