@@ -203,13 +203,22 @@ class CellEstimate(Estimate):
     """An estimate with average effects on the probability (of each of several classes), if it is of log odds."""
 
     average: Floats | None = None
-    average_error: Floats | None = None
+    average_covariance: Floats | None = None
 
     def effects(self, level: float = 0.95) -> tuple[Floats, Floats] | None:
         """Return average marginal effects on the probability and half-widths, of the log loss."""
-        if self.average is None or self.average_error is None:
+        if self.average is None or self.average_covariance is None:
             return None
-        return self.average, NormalDist().inv_cdf(0.5 + level / 2.0) * self.average_error
+        errors = np.sqrt(np.maximum(np.diag(self.average_covariance), 0.0))
+        return self.average, NormalDist().inv_cdf(0.5 + level / 2.0) * errors
+
+    def combined_effect(self, weights: Floats, level: float = 0.95) -> tuple[float, float] | None:
+        """Return a weighted sum of `effects` and its half-width, by their covariance."""
+        if self.average is None or self.average_covariance is None:
+            return None
+        used = np.flatnonzero(weights)
+        variance = float(weights[used] @ self.average_covariance[np.ix_(used, used)] @ weights[used])
+        return float(weights @ self.average), NormalDist().inv_cdf(0.5 + level / 2.0) * math.sqrt(max(variance, 0.0))
 
     @property
     def effects_note(self) -> str:
@@ -413,7 +422,7 @@ def estimate(engines: Sequence[CellEngine]) -> Estimate:
     zero, none = np.zeros(len(names)), np.full(len(names), math.inf)
     found = CellEstimate(names, zero, SANDWICH, none, "none: nothing was learned yet", len(engines), n)
     if settings.loss == "log":
-        found = replace(found, average=zero, average_error=none)
+        found = replace(found, average=zero, average_covariance=np.diag(none))
     if n == 0:
         return found
     sums = CellSums(sum(each.sums.cells for each in engines), sum(each.sums.totals for each in engines))  # type: ignore[arg-type]
@@ -431,8 +440,9 @@ def estimate(engines: Sequence[CellEngine]) -> Estimate:
     pulled = fit.slope @ inverse
     covariance = shown @ sums.covariance(pulled) @ shown.T
     if settings.loss == "log":
-        average, error = (each[-len(names) :] for each in _average_effects(sums, fitted, fit.theta, pulled @ back.T))
-        found = replace(found, average=average, average_error=error)
+        average, moved = _average_effects(sums, fitted, fit.theta, pulled @ back.T)
+        covariances = sums.covariance(moved[:, -len(names) :])
+        found = replace(found, average=average[-len(names) :], average_covariance=covariances)
     note = (
         f"noise moves the mean Hessian by about {fit.noise / fit.values[0]:.0%} of its smallest eigenvalue; from "
         f"{1 / TRUST:.0%} on there is no interval (docs/iwp-sgd.md)"
@@ -443,11 +453,11 @@ def estimate(engines: Sequence[CellEngine]) -> Estimate:
 
 
 def _average_effects(sums: CellSums, loss: CellLoss, theta: Floats, pulled: Floats) -> tuple[Floats, Floats]:
-    """Return the mean of ``p_k (b_kj - sum_l p_l b_lj)`` over people with a target, (K p,), and its errors.
+    """Return the mean of ``p_k (b_kj - sum_l p_l b_lj)`` over people with a target, (K p,), and each cell's influence.
 
     ``p_k`` is the probability of class k with the coefficients ``b_k``, and ``pulled`` each cell's gradient in the
-    metric of the inverse Hessian. Errors are the delta method's: with ``v_kj = b_kj - sum_l p_l b_lj``, derivatives in
-    ``b_ai`` are ``p_k [(1[k = a] - p_a) (v_kj x_i + 1[i = j]) - p_a v_aj x_i]``.
+    metric of the inverse Hessian. By the delta method, with ``v_kj = b_kj - sum_l p_l b_lj``, derivatives in ``b_ai``
+    are ``p_k [(1[k = a] - p_a) (v_kj x_i + 1[i = j]) - p_a v_aj x_i]``.
     """
     X, chances, p = loss.table.X, loss.chances(theta), loss.settings.features
     known = ~np.isnan(loss.table.y) * 1.0
@@ -462,7 +472,7 @@ def _average_effects(sums: CellSums, loss: CellLoss, theta: Floats, pulled: Floa
         own, other = weight * ((k == a) - chances[:, a]), weight * chances[:, a]
         turned[k, :, a] = (own[:, None] * apart[:, k] - other[:, None] * apart[:, a]).T @ X + own.sum() * np.eye(p)
     moved = (each - np.outer(known, mean)) / mass - pulled @ turned.reshape(mean.size, mean.size).T
-    return mean, np.sqrt(np.maximum(np.diag(sums.covariance(moved)), 0.0))
+    return mean, moved
 
 
 def _influence(engines: Sequence[CellEngine], sums: CellSums, fit: CellFit) -> Influence:

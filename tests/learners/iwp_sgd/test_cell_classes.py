@@ -128,9 +128,9 @@ def world(rare=0.05):
 
 @pytest.mark.parametrize("budget", [PureDP(3.0), GaussianDP(2.0)])
 def test_intervals_and_effects_cover_on_a_hard_task(budget):
-    """200 replications of 9 coefficients and 6 effects: within 3.7 standard errors of 95% each.
+    """200 replications of 9 coefficients, 6 effects and a difference of two: within 3.7 standard errors of 95% each.
 
-    False alarms: 15 x 2e-4 = 3e-3 in all for each budget, before any correlation. The twin's intervals, of half the
+    False alarms: 16 x 2e-4 = 3.5e-3 in all for each budget, before any correlation. The twin's intervals, of half the
     standard error, cover about 67%.
     """
     known = world()
@@ -144,18 +144,22 @@ def test_intervals_and_effects_cover_on_a_hard_task(budget):
     def shares_at(moved):
         return known.shares @ class_probabilities((known.X + moved) @ theta.T, loss.basis)
 
+    # A category against another is a difference of effects, whose covariance counts.
+    apart = np.eye(9)[0] - np.eye(9)[1]
     step = 1e-5
     slopes = [(shares_at(step * axis) - shares_at(-step * axis)) / (2 * step) for axis in np.eye(3)[:2]]
     truth = np.concatenate([(loss.basis @ theta).ravel(), np.array(slopes).T.ravel()])
-    rng, hits, half = np.random.default_rng(12), np.zeros(15), np.zeros(15)
+    truth = np.append(truth, slopes[0][0] - slopes[1][0])
+    rng, hits, half = np.random.default_rng(12), np.zeros(16), np.zeros(16)
     own = [3 * k + j for k in range(3) for j in range(2)]
     for _ in range(200):
         engine.sums = CellSums(np.zeros_like(engine.sums.cells), np.zeros_like(engine.sums.totals))
         engine.add(mechanism, rng.multinomial(200_000, released / released.sum()))
         found = engine.estimate()
         average, reach = found.effects()
-        off = np.abs(np.concatenate([found.values, average[own]]) - truth)
-        width = np.concatenate([found.half_widths(), reach[own]])
+        difference, wide = found.combined_effect(apart)
+        off = np.abs(np.concatenate([found.values, average[own], [difference]]) - truth)
+        width = np.concatenate([found.half_widths(), reach[own], [wide]])
         hits, half = hits + (off < width), half + (off < width / 2)
     error = math.sqrt(0.95 * 0.05 / 200)
     assert np.all(np.abs(hits / 200 - 0.95) < 3.7 * error), hits
@@ -254,6 +258,12 @@ def test_a_run_reports_each_class_and_predicts(tmp_path):
     assert effect["unit"] == "bike: region: south against north"
     assert effect["interval"][0] > 0.02
     assert len(result.report["contrasts"]) == 3
+    bike = result.report["contrasts"][2]
+    # The difference of two effects is tested by its own error, not by the sum of theirs.
+    assert bike["average_effect_interval"][0] > 0.0
+    low, high = bike["average_effect_interval"]
+    ends = [result.report["average_effects"][f"bike:region={each}"]["interval"] for each in ("south", "east")]
+    assert high - low < 0.85 * sum(most - least for least, most in ends)
     shares = result.predict([{"sex": "f", "region": "north"}])[0]
     assert shares.sum() == pytest.approx(1.0)
     assert shares[1] == shares.max()
