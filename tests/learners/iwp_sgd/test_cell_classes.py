@@ -264,6 +264,7 @@ def test_a_run_reports_each_class_and_predicts(tmp_path):
     low, high = bike["average_effect_interval"]
     ends = [result.report["average_effects"][f"bike:region={each}"]["interval"] for each in ("south", "east")]
     assert high - low < 0.85 * sum(most - least for least, most in ends)
+    assert "points" in str(result).partition("Contrasts")[2].partition("\n")[2].partition("\n")[0]
     shares = result.predict([{"sex": "f", "region": "north"}])[0]
     assert shares.sum() == pytest.approx(1.0)
     assert shares[1] == shares.max()
