@@ -86,15 +86,15 @@ A release never has more privacy loss than its guarantee: calibration rounds tow
 |---|---|---|---|
 | `gradients` | by each person, at the newest model | all | [LDP-SGD](ldp-sgd.md) |
 | `scores` | by each person, at the model of an epoch | all | [scores](scores.md) |
-| `examples` | by each person, once | all (pure only for outer products) | [IWP-SGD](iwp-sgd.md) |
+| `examples` | by each person, once | all (pure only for outer products and cells) | [IWP-SGD](iwp-sgd.md) |
 | `moments` | by each person, once | all | [public-data GLM](public-glm.md) |
 | `sketch` | by each organisation, once a window | approx; `moments` also gdp, zcdp | [GaussMix](gaussmix.md) |
 
 A task accepts only the block of its own protocol. Of the keys of `learner`, `examples` use `step`, `averaging`,
 `weighting` and `radius`, and `sketch` uses `weighting`. `moments` and `sketch` accept `radius`, and ignore it. `scores`
-accept none. `examples` and `sketch` learn a binary or a real target, the others also several classes. Of these,
-`scores` and `moments` learn log odds with public covariates, else average effects. Keys that contradict `as_published:
-true` are refused.
+accept none. `sketch` learns a binary or a real target, the others also several classes. Of these, `scores` and
+`moments` learn log odds with public covariates, else average effects; `examples` learn both, by `release: cells`.
+Keys that contradict `as_published: true` are refused.
 
 ## Public covariates
 

@@ -110,7 +110,7 @@ def _tasks() -> Iterator[tuple[str, str]]:
         text = _people("examples", target, _PURE, "laplace")
         yield f"examples joint, {name}, laplace", f"{text}examples: {{release: joint}}\n"
     few = _FEATURES.replace("{name: age, low: 20, high: 60}, ", "")
-    for name, target in (("label", _BINARY), ("real", _REAL)):
+    for name, target in (("label", _BINARY), ("real", _REAL), ("classes", _CLASSES)):
         for guarantee in (_MU, _PURE):
             text = _people("examples", target, guarantee).replace(_FEATURES, few)
             yield f"examples cells, {name}, {guarantee[1:4]}", f"{text}examples: {{release: cells, grid: 3}}\n"

@@ -17,7 +17,7 @@ from murk.errors import MurkError, UserError
 from murk.learners.core.design import Population, Records
 from murk.learners.estimates.estimate import Estimate
 from murk.learners.estimates.looks import nominal_level
-from murk.learners.estimates.units import units
+from murk.learners.estimates.units import effect_units
 from murk.learners.problem import plausible, problem_for
 from murk.learners.results.numbers import rounded
 from murk.learners.results.report import average_effects
@@ -173,7 +173,7 @@ class _Draws:
         settled = spread is not None and spread <= _UNSETTLED
         halves, effects = self._medians(self.halves), self._medians(self.effects)
         # No effects at all are empty, not infinite.
-        stated = dict(zip(of_interest(units(task)), effects.tolist(), strict=True)) if len(effects) else {}
+        stated = dict(zip(of_interest(effect_units(task)), effects.tolist(), strict=True)) if len(effects) else {}
         return Forecast(
             self.people,
             dict(zip(self.names, halves.tolist(), strict=True)),
@@ -219,12 +219,12 @@ def budget_words(task: Task, level: str = DEFAULT_LEVEL) -> str:
 def _effects(task: Task, estimate: Estimate, level: float) -> Floats:
     """Return half-widths of average effects of interest; empty where reports have none."""
     if not task.features:
-        factors = [unit.factor for unit in units(task).values()]
+        factors = [unit.factor for unit in effect_units(task).values()]
         return np.asarray(estimate.half_widths(level) * factors, dtype=np.float64)
-    reported = average_effects(task.coefficient_scale, units(task), estimate, level)
+    reported = average_effects(task.coefficient_scale, effect_units(task), estimate, level)
     if reported is None:
         return np.zeros(0)
-    ends = (reported[name]["interval"] for name in of_interest(units(task)))
+    ends = (reported[name]["interval"] for name in of_interest(effect_units(task)))
     return np.array([(high - low) / 2.0 for low, high in ends])
 
 
@@ -237,7 +237,7 @@ def _per_deviation(task: Task, population: Population, effects: Mapping[str, flo
     # A real target's coded range is 2.
     points = (50.0 if task.target.kind == "real" else 100.0) * spreads / coding.unit_factors
     # Each class has an effect of every feature, in order.
-    indices = {name: index % coding.size for index, name in enumerate(units(task))}
+    indices = {name: index % coding.size for index, name in enumerate(effect_units(task))}
     return {name: half * float(points[indices[name]]) for name, half in effects.items()}
 
 
@@ -294,7 +294,7 @@ def check_half_widths(task: Task, within: Mapping[str | None, float]) -> list[st
 
     Raises UserError for a wanted half-width that is not above 0, or of a feature that the task does not have.
     """
-    names = of_interest(units(task))
+    names = of_interest(effect_units(task))
     for name, value in within.items():
         if name is not None and name not in names:
             known = ", ".join(names) or "none, as log odds of classes have no units"

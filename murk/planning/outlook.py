@@ -5,7 +5,7 @@ from typing import Final
 
 from murk.errors import UserError
 from murk.learners.core.design import Effects, designs, rate_of
-from murk.learners.estimates.units import units
+from murk.learners.estimates.units import effect_units
 from murk.planning.forecast import WIDEST, Forecast, budget_words, forecast
 from murk.stream.task.data.features import CategoryFeature, RealTarget
 from murk.stream.task.privacy import DEFAULT_LEVEL, MOST_LEVELS
@@ -92,7 +92,7 @@ def outlook(task: Task, people: int, level: str = DEFAULT_LEVEL, rate: float | N
     whose shares are unknown. ``rate`` is the share of positive targets, by default the task's or else a half. Public
     covariates must be resolved.
     """
-    levels, unit_of = task.privacy.levels, units(task)
+    levels, unit_of = task.privacy.levels, effect_units(task)
     shares = dict.fromkeys(levels, 1.0) if level == "lot" else {level: 1.0}
     # All levels of a grid take too long.
     if people < 1 or not shares.keys() <= levels.keys() or len(shares) > MOST_LEVELS + 1:

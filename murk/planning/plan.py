@@ -14,7 +14,7 @@ from murk.learners.core.design import Effects, Population, designs, rate_of
 from murk.learners.estimates.effects import mean_slope
 from murk.learners.estimates.estimate import People
 from murk.learners.estimates.looks import fixed_only
-from murk.learners.estimates.units import units
+from murk.learners.estimates.units import effect_units
 from murk.learners.results.numbers import many
 from murk.learners.results.plot import GREY, INK, figure
 from murk.learners.sketches.problem import problem_for as sketch_problem_for
@@ -95,7 +95,7 @@ class Plan:
     @property
     def units(self) -> dict[str, str]:
         """Feature to the unit of its average effect, in words (without features, of means); empty for contrasts."""
-        known = units(self.task)
+        known = effect_units(self.task)
         return {name: known[name].label for name in of_interest(known)}
 
     @property

@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from murk.cli.commands.shuffle import command as shuffle_command
+from murk.learners.problem import problem_for
 from murk.learners.results.html import result_html
 from murk.learners.results.report import report_log
 from murk.monitoring import Monitor
@@ -17,6 +18,7 @@ from murk.stream import Task
 from murk.stream.log.base import CrowdMark, UnreachableError
 from murk.stream.log.open import open_log
 from murk.stream.log.sqlite import SqliteLog
+from murk.stream.messages.wire import Block
 from tests.cli.harness import finish, murk, start, world
 
 TASK = """
@@ -82,20 +84,31 @@ def test_everybody_is_forwarded_in_crowds(folder, forwarded):
     both_in_order(learned.out)
 
 
-def test_cells_are_shuffled(tmp_path):
-    text = TASK.replace("epsilon: 0.5, delta", "epsilon: 2.0, delta")
-    text += "protocol: examples\nexamples: {release: cells, loss: log, grid: 3}\n"
+def test_cells_of_several_classes_are_shuffled_from_devices_to_the_estimate(tmp_path):
+    """What is learned are the sent cells, in another order: the same multiset, and the same estimate."""
+    text = TASK.replace('kind: binary, positive: "yes", negative: "no"', 'kind: classes, classes: ["no", "yes"]')
+    text = text.replace("epsilon: 0.5, delta", "epsilon: 2.0, delta") + "protocol: examples\nexamples: {grid: 3}\n"
     folder = world(tmp_path, rows=600, task=text)
     sent = ("produce", "task.yaml", "--source", "people.csv", "--log", "sqlite:///in.db", "--ledger", "l.db")
     assert murk(*sent, folder=folder).status == 0
     with open_log(f"sqlite:///{folder}/in.db") as intake:
         given = [each.payload[0] for each in intake.releases()]
-    assert json.loads(shuffle(folder, "--json").out)["released"] >= 500
+        task = Task.from_document(intake.document())
+    done = shuffle(folder, "--json")
+    assert json.loads(done.out)["released"] >= 500
     with open_log(f"sqlite:///{folder}/out.db") as log:
-        found = [each.payload[0] for each in log.releases()]
+        forwarded = list(log.releases())
+    found = [each.payload[0] for each in forwarded]
     assert Counter(found) <= Counter(given)
     assert found != given[: len(found)]
-    assert murk("learn", "--log", "sqlite:///out.db", "--idle", "0.2", folder=folder).status == 0
+    assert len(given) == 600
+    learned = json.loads(murk("learn", "--log", "sqlite:///out.db", "--idle", "0.2", "--json", folder=folder).out)
+    problem = problem_for(task)
+    engine = problem.engine()
+    engine.learn_releases(Block(forwarded))
+    assert learned["releases"] == len(found)
+    assert list(learned["coefficients"].values()) == pytest.approx(engine.estimate().values, abs=1e-9)
+    assert set(learned["coefficients"]) == {f"{k}:{j}" for k in ("no", "yes") for j in task.coding.names}
 
 
 def test_status_page_and_notebook_state_both(folder, forwarded):

@@ -109,7 +109,7 @@ def command(
     """
     from murk.cli.report import promises
     from murk.learners.core.design import Effects, effect_of
-    from murk.learners.estimates.units import units
+    from murk.learners.estimates.units import effect_units, units
     from murk.planning.plan import FACTORS, PEOPLE, plan, size
     from murk.producers.populations.public_sample import public_covariates
 
@@ -121,7 +121,9 @@ def command(
     stated = [effect_of(text, units(task)) for text in effects]
     # In the first table's units: percentage points for probabilities.
     points = 1.0 if task.target.kind == "real" else 100.0
-    wanted = {name: value / points for name, value in (effect_of(text, units(task), "half-width") for text in errors)}
+    wanted = {
+        name: value / points for name, value in (effect_of(text, effect_units(task), "half-width") for text in errors)
+    }
     assumed = Effects(
         next((value for name, value in stated if name is None), None),
         {name: value for name, value in stated if name is not None},

@@ -122,11 +122,9 @@ def weights_of(task: Task, names: tuple[str, ...], block: ContrastBlock, label: 
 
 def _average_effect(task: Task, estimate: Estimate, weights: Vector, level: float) -> Interval | None:
     """Return the average effect of a contrast and its half-width; None where it is unknown."""
-    used = np.flatnonzero(weights[0])
-    own = estimate.effects(1.0 - (1.0 - level) / len(used))
+    own = estimate.combined_effect(weights[0], level)
     if own is not None:
-        values, halves = own
-        return float(weights[0] @ values), float(np.abs(weights[0, used]) @ halves[used])
+        return own
     if task.coefficient_scale == "log odds":
         pair = marginal_differences(estimate, weights, level)
         return None if pair is None else (float(pair[0][0]), float(pair[1][0]))

@@ -204,6 +204,12 @@ class Estimate:
         """Return average marginal effects on the probability and half-widths, if the method estimates them itself."""
         return None
 
+    def combined_effect(self, weights: Floats, level: float = 0.95) -> tuple[float, float] | None:
+        """Return a weighted sum of `effects` and its half-width, here by simultaneous intervals (Bonferroni)."""
+        used = np.flatnonzero(weights)
+        own = self.effects(1.0 - (1.0 - level) / len(used))
+        return None if own is None else (float(weights @ own[0]), float(np.abs(weights[used]) @ own[1][used]))
+
     @property
     def effects_note(self) -> str:
         """Definition of average effects that do not follow from the coefficients; else empty."""

@@ -54,6 +54,12 @@ def units(task: Task) -> dict[str, Unit]:
     return _units(task, task.coefficient_scale, *_in_units(task))
 
 
+def effect_units(task: Task) -> dict[str, Unit]:
+    """Return the units of average effects: those of coefficients, or of chances beside log odds of classes."""
+    beside = PROTOCOLS[task.protocol].estimates_effects
+    return units(task) or (_units(task, "probability", 1.0, 0.0) if beside else {})
+
+
 def units_beside(task: Task, scale: Scale) -> dict[str, Unit]:
     """Return the units for a learner of features that a task's `Encoder` codes, and of targets in their own units."""
     factor, shift = (0.5, 0.5) if scale == "probability" else (1.0, 0.0)

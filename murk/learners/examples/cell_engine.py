@@ -13,6 +13,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import product
 from statistics import NormalDist
 from typing import Any
 
@@ -22,12 +24,13 @@ from murk._arrays import Floats, Integers
 from murk._lazy import bounding
 from murk._scratch import keep, wiped
 from murk._turns import Turns, in_turn
+from murk.learners.core.coordinates import contrasts
 from murk.learners.core.engine import NeverPublished
 from murk.learners.core.in_place import Held, RecordEngine
 from murk.learners.core.options import chosen_noise, levels_of
 from murk.learners.estimates.estimate import Estimate
 from murk.learners.estimates.forgers import Influence
-from murk.learners.estimates.links import logistic
+from murk.learners.estimates.links import class_probabilities, logistic
 from murk.learners.examples import losses
 from murk.learners.examples.cells import CellMechanism, CellTable, cell_vectors
 from murk.learners.examples.inference import SANDWICH
@@ -47,6 +50,7 @@ _BLOCK = 4096
 _GROWTH = 8
 _STEPS = 50
 _CLOSE = 1e-10
+_OF_CLASSES = "mean changes of each class's probability by the softmax model; over the classes they add up to 0"
 
 
 @dataclass(frozen=True)
@@ -67,13 +71,6 @@ class CellSums:
         crossed = np.outer(self.cells[THIRD] @ values, total)
         square = (values * self.cells[SECOND][:, None]).T @ values - crossed - crossed.T
         square += self.totals[SHIFTS] * np.outer(total, total) - self.totals[SQUARES] * np.outer(mean, mean)
-        return np.asarray(square / self.totals[WEIGHT] ** 2)
-
-    def variances(self, values: Floats) -> Floats:
-        """Return the diagonal of `covariance`."""
-        total, mean = values.sum(axis=0), self.shares @ values
-        square = self.cells[SECOND] @ values**2 - 2.0 * (self.cells[THIRD] @ values) * total
-        square += self.totals[SHIFTS] * total**2 - self.totals[SQUARES] * mean**2
         return np.asarray(square / self.totals[WEIGHT] ** 2)
 
 
@@ -105,30 +102,56 @@ class CellLoss:
     table: CellTable
     settings: ExampleSettings
 
+    @cached_property
+    def basis(self) -> Floats:
+        """Map from rows of coefficients to a score for each class, (K, c); for two labels these are 0 and z."""
+        labels = self.settings.labels
+        return contrasts(len(labels)) if labels else np.array([[0.0], [1.0]])
+
+    def chances(self, theta: Floats) -> Floats:
+        """Return the probabilities of the classes in each cell, (classes, K)."""
+        return class_probabilities(self.table.X @ theta.reshape(-1, self.settings.features).T, self.basis)
+
     def at(self, theta: Floats) -> tuple[Floats, Floats, Floats]:
-        """Return the loss (classes,) of each cell, its gradient (classes, p) and its factor of ``x x'`` (classes,)."""
+        """Return each cell's loss (classes,), gradient (classes, d), and factor (classes, c, c) of ``x x'``.
+
+        The d coefficients are c rows of p: one row, or for K classes the K - 1 contrasts A, with scores ``B A x``.
+        """
         X, y = self.table.X, np.nan_to_num(self.table.y)
         known = ~np.isnan(self.table.y)
-        z = X @ theta
-        if self.settings.loss in ("quadratic", "squared"):
-            loss, slope, bend = 0.5 * (z - y) ** 2, z - y, np.ones(len(z))
+        if self.settings.labels:
+            chances, own, basis = self.chances(theta), np.eye(len(self.basis))[y.astype(int)], self.basis
+            loss = -np.log(np.maximum((chances * own).sum(axis=1), 1e-300))
+            slope, mean = (chances - own) @ basis, chances @ basis
+            bend = np.einsum("nk,ka,kb->nab", chances, basis, basis) - mean[:, :, None] * mean[:, None, :]
         else:
-            loss, slope, bend = _BY_MARGIN[self.settings.loss](y * z)
-            # A missing value of a feature that is a model's target is 0.
-            slope, bend = y * slope, y * y * bend
-        return loss * known, (slope * known)[:, None] * X, bend * known
+            z = X @ theta
+            if self.settings.loss in ("quadratic", "squared"):
+                loss, slope, bend = 0.5 * (z - y) ** 2, z - y, np.ones(len(z))
+            else:
+                loss, slope, bend = _BY_MARGIN[self.settings.loss](y * z)
+                # A missing value of a feature that is a model's target is 0.
+                slope, bend = y * slope, y * y * bend
+            slope, bend = slope[:, None], bend[:, None, None]
+        gradient = (slope * known[:, None])[:, :, None] * X[:, None, :]
+        return loss * known, gradient.reshape(len(X), -1), bend * known[:, None, None]
+
+    def hessian(self, shares: Floats, bend: Floats) -> Floats:
+        """Return the sum of the cells' Hessians with weights ``shares``, (d, d)."""
+        X, rows = self.table.X, range(bend.shape[1])
+        return np.block([[(X * (shares * bend[:, a, b])[:, None]).T @ X for b in rows] for a in rows])
 
     def minimise(self, shares: Floats, ridge: float, start: Floats) -> tuple[Floats, bool]:
         """Minimise the mean loss by damped Newton steps; return the last point and whether it is a minimum."""
         theta, free = start.copy(), self.free
         for _ in range(_STEPS):
             _, slope, bend = self.at(theta)
-            matrix = self._mixed(shares * bend) + ridge * np.eye(len(theta))
-            values, vectors = np.linalg.eigh(matrix[:free, :free])
+            matrix = self.hessian(shares, bend) + ridge * np.eye(len(theta))
+            values, vectors = np.linalg.eigh(matrix[np.ix_(free, free)])
             if not values[0] > 0.0:
                 return theta, False
             step = np.zeros(len(theta))
-            step[:free] = (vectors / values) @ (vectors.T @ (shares @ slope + ridge * theta)[:free])
+            step[free] = (vectors / values) @ (vectors.T @ (shares @ slope + ridge * theta)[free])
             length = float(np.linalg.norm(step))
             theta = theta - step * min(1.0, 1.0 / max(length, 1e-300))
             if length < _CLOSE:
@@ -136,34 +159,31 @@ class CellLoss:
         return theta, False
 
     @property
-    def free(self) -> int:
-        """Number of learned coefficients."""
-        return self.settings.features - (not self.settings.intercept)
+    def free(self) -> Integers:
+        """Places of the learned coefficients."""
+        p = self.settings.features
+        learned = np.arange(p) < p - (not self.settings.intercept)
+        return np.flatnonzero(np.tile(learned, self.basis.shape[1]))
 
     def fit(self, sums: CellSums) -> CellFit:
         """Return the fit: the minimum of the estimated loss, or that of the shares without negative ones."""
-        ridge, shares = self.settings.regularization, sums.shares
-        positive, p = np.maximum(shares, 0.0), self.settings.features
-        start, _ = self.minimise(positive / positive.sum(), max(ridge, 1e-3), np.zeros(p))
+        ridge, shares, d = self.settings.regularization, sums.shares, self.settings.size
+        positive = np.maximum(shares, 0.0)
+        start, _ = self.minimise(positive / positive.sum(), max(ridge, 1e-3), np.zeros(d))
         theta, found = self.minimise(shares, ridge, start)
         if not found:
             theta = start * min(1.0, (self.settings.radius or math.inf) / max(float(np.linalg.norm(start)), 1e-300))
         _, slope, bend = self.at(theta)
-        mean = self._mixed(shares * bend)
-        values, vectors = np.linalg.eigh((mean + ridge * np.eye(p))[: self.free, : self.free])
-        # About how far noise moves eigenvalues: 2 sqrt(p) times the error of one entry.
-        noise = 2.0 * math.sqrt(self._variance(sums, bend, mean) / p)
-        return CellFit(theta, slope, bend, values, vectors, noise, found and bool(values[0] > TRUST * noise))
-
-    def _mixed(self, weights: Floats) -> Floats:
-        return np.asarray((self.table.X * weights[:, None]).T @ self.table.X)
-
-    def _variance(self, sums: CellSums, bend: Floats, mean: Floats) -> float:
-        """Return the sum of `CellSums.variances` of the mean Hessian's entries, without a Hessian of each cell."""
-        total, crossed = self._mixed(bend), self._mixed(sums.cells[THIRD] * bend)
-        square = sums.cells[SECOND] @ (bend * (self.table.X**2).sum(axis=1)) ** 2 - 2.0 * (crossed * total).sum()
-        square += sums.totals[SHIFTS] * (total**2).sum() - sums.totals[SQUARES] * (mean**2).sum()
-        return max(float(square), 0.0) / float(sums.totals[WEIGHT]) ** 2
+        mean, total, crossed = (self.hessian(each, bend) for each in (shares, np.ones(len(bend)), sums.cells[THIRD]))
+        values, vectors = np.linalg.eigh((mean + ridge * np.eye(d))[np.ix_(self.free, self.free)])
+        sizes = (bend**2).sum(axis=(1, 2)) * (self.table.X**2).sum(axis=1) ** 2
+        # The summed variance of the mean Hessian's entries, as in `CellSums.covariance`.
+        square = float(sums.cells[SECOND] @ sizes) - 2.0 * float((crossed * total).sum())
+        square += sums.totals[SHIFTS] * float((total**2).sum()) - sums.totals[SQUARES] * float((mean**2).sum())
+        # About how far noise moves eigenvalues: 2 sqrt(d) times the error of one entry.
+        noise = 2.0 * math.sqrt(max(square, 0.0) / d) / float(sums.totals[WEIGHT])
+        turns = math.sqrt(float(sizes.max())), float(np.linalg.norm(total))
+        return CellFit(theta, slope, turns, values, vectors, noise, found and bool(values[0] > TRUST * noise))
 
 
 @dataclass(frozen=True)
@@ -171,8 +191,8 @@ class CellFit:
     """Coefficients fitted to sums."""
 
     theta: Floats
-    slope: Floats  # gradient of each cell's loss (classes, p)
-    bend: Floats  # factor of ``x x'`` in its Hessian (classes,)
+    slope: Floats  # gradient of each cell's loss (classes, d)
+    turns: tuple[float, float]  # largest norm of a cell's Hessian, and the norm of the sum of all
     values: Floats  # eigenvalues of the mean Hessian
     vectors: Floats  # its eigenvectors
     noise: float  # about how far noise moves these eigenvalues
@@ -181,16 +201,30 @@ class CellFit:
 
 @dataclass(frozen=True)
 class CellEstimate(Estimate):
-    """An estimate with average effects on the probability, if it is of log odds."""
+    """An estimate with average effects on the probability (of each of several classes), if it is of log odds."""
 
     average: Floats | None = None
-    average_error: Floats | None = None
+    average_covariance: Floats | None = None
 
     def effects(self, level: float = 0.95) -> tuple[Floats, Floats] | None:
         """Return average marginal effects on the probability and half-widths, of the log loss."""
-        if self.average is None or self.average_error is None:
+        if self.average is None or self.average_covariance is None:
             return None
-        return self.average, NormalDist().inv_cdf(0.5 + level / 2.0) * self.average_error
+        errors = np.sqrt(np.maximum(np.diag(self.average_covariance), 0.0))
+        return self.average, NormalDist().inv_cdf(0.5 + level / 2.0) * errors
+
+    def combined_effect(self, weights: Floats, level: float = 0.95) -> tuple[float, float] | None:
+        """Return a weighted sum of `effects` and its half-width, by their covariance."""
+        if self.average is None or self.average_covariance is None:
+            return None
+        used = np.flatnonzero(weights)
+        variance = float(weights[used] @ self.average_covariance[np.ix_(used, used)] @ weights[used])
+        return float(weights @ self.average), NormalDist().inv_cdf(0.5 + level / 2.0) * math.sqrt(max(variance, 0.0))
+
+    @property
+    def effects_note(self) -> str:
+        """The definition of average effects of several classes."""
+        return _OF_CLASSES if self.average is not None and ":" in self.names[-1] else ""
 
 
 class CellEngine(NeverPublished, RecordEngine):
@@ -215,7 +249,7 @@ class CellEngine(NeverPublished, RecordEngine):
         self._turns = Turns()
         self._noise = chosen_noise(seed, noise)
         self.sums = CellSums(np.zeros((3, settings.cells.classes)), np.zeros(TOTALS))
-        self.reference = np.zeros(settings.features)
+        self.reference = np.zeros(settings.size)
         self._next = FIRST_REFRESH
         self._hold(Held(None), None)
         self._look()
@@ -239,7 +273,7 @@ class CellEngine(NeverPublished, RecordEngine):
     @property
     def coefficients(self) -> int:
         """Number of coefficients."""
-        return self.settings.features
+        return len(self.settings.coefficients)
 
     @property
     def iterate(self) -> Floats:
@@ -370,7 +404,7 @@ class CellEngine(NeverPublished, RecordEngine):
             check_header(state, self.settings.digest, "dimension", p)
             sums = CellSums(unpack(state["cells"], 3 * classes).reshape(3, -1), unpack(state["totals"], TOTALS))
             following = count_of(state["next_refresh"], "next_refresh")
-            reference = unpack(state["reference"], p)
+            reference = unpack(state["reference"], self.settings.size)
         self.sums, self.reference = sums, reference
         self._next = max(following, self.n_releases + 1)
         self._look()
@@ -385,13 +419,17 @@ def estimate(engines: Sequence[CellEngine]) -> Estimate:
     """Return the joint estimate of one or more chains with the same settings."""
     first = engines[0]
     settings, fitted = first.settings, first._loss
-    n, p = sum(engine.n_releases for engine in engines), settings.features
-    none = np.full(p, math.inf)
+    n, names = sum(engine.n_releases for engine in engines), settings.coefficients
+    zero, none = np.zeros(len(names)), np.full(len(names), math.inf)
+    found = CellEstimate(names, zero, SANDWICH, none, "none: nothing was learned yet", len(engines), n)
+    if settings.loss == "log":
+        found = replace(found, average=zero, average_covariance=np.diag(none))
     if n == 0:
-        note = "none: nothing was learned yet"
-        return CellEstimate(settings.names, np.zeros(p), SANDWICH, none, note, len(engines), 0)
+        return found
     sums = CellSums(sum(each.sums.cells for each in engines), sum(each.sums.totals for each in engines))  # type: ignore[arg-type]
     fit = fitted.fit(sums)
+    back = np.kron(fitted.basis, np.eye(settings.features))
+    shown = back[-len(names) :]
     if not fit.determined:
         why = (
             f"The smallest eigenvalue of their mean Hessian is {fit.values[0]:.3g}, and noise alone moves it by about "
@@ -403,47 +441,56 @@ def estimate(engines: Sequence[CellEngine]) -> Estimate:
                 "regularization if the features separate the labels"
             )
         note = f"none: these releases do not determine the coefficients. {why}"
-        return CellEstimate(settings.names, fit.theta, SANDWICH, none, note, len(engines), n)
-    inverse = np.zeros((p, p))
-    inverse[: fitted.free, : fitted.free] = (fit.vectors / fit.values) @ fit.vectors.T
+        return replace(found, values=shown @ fit.theta, note=note)
+    inverse = np.zeros((settings.size, settings.size))
+    inverse[np.ix_(fitted.free, fitted.free)] = (fit.vectors / fit.values) @ fit.vectors.T
     pulled = fit.slope @ inverse
-    covariance = sums.covariance(pulled)
-    estimate = CellEstimate(
-        settings.names,
-        fit.theta,
-        SANDWICH,
-        np.sqrt(np.maximum(np.diag(covariance), 0.0)),
+    covariance = shown @ sums.covariance(pulled) @ shown.T
+    if settings.loss == "log":
+        average, moved = _average_effects(sums, fitted, fit.theta, pulled @ back.T)
+        covariances = sums.covariance(moved[:, -len(names) :])
+        found = replace(found, average=average[-len(names) :], average_covariance=covariances)
+    note = (
         f"noise moves the mean Hessian by about {fit.noise / fit.values[0]:.0%} of its smallest eigenvalue; from "
-        f"{1 / TRUST:.0%} on there is no interval (docs/iwp-sgd.md)",
-        len(engines),
-        n,
-        covariance,
-        influence=_influence(engines, sums, fit, fitted.table),
+        f"{1 / TRUST:.0%} on there is no interval (docs/iwp-sgd.md)"
     )
-    if settings.loss != "log":
-        return estimate
-    average, error = _average_effects(sums, fitted.table, fit, pulled)
-    return replace(estimate, average=average, average_error=error)
+    spread = np.sqrt(np.maximum(np.diag(covariance), 0.0))
+    values, influence = shown @ fit.theta, _influence(engines, sums, fit)
+    return replace(found, values=values, spread=spread, note=note, covariance=covariance, influence=influence)
 
 
-def _average_effects(sums: CellSums, table: CellTable, fit: CellFit, pulled: Floats) -> tuple[Floats, Floats]:
-    """Return ``theta_j S``, with S the mean slope of the probability over people with a target, and its errors."""
-    known = np.nan_to_num(table.y) ** 2  # 0 for a missing value of a feature that is a model's target
+def _average_effects(sums: CellSums, loss: CellLoss, theta: Floats, pulled: Floats) -> tuple[Floats, Floats]:
+    """Return the mean of ``p_k (b_kj - sum_l p_l b_lj)`` over people with a target, (K p,), and each cell's influence.
+
+    ``p_k`` is the probability of class k with the coefficients ``b_k``, and ``pulled`` each cell's gradient in the
+    metric of the inverse Hessian. By the delta method, with ``v_kj = b_kj - sum_l p_l b_lj``, derivatives in ``b_ai``
+    are ``p_k [(1[k = a] - p_a) (v_kj x_i + 1[i = j]) - p_a v_aj x_i]``.
+    """
+    X, chances, p = loss.table.X, loss.chances(theta), loss.settings.features
+    y = loss.table.y
+    # 0 also for a missing value of a feature that is a model's target.
+    known = ~np.isnan(y) * 1.0 if loss.settings.labels else np.nan_to_num(y) ** 2
     mass = float(sums.shares @ known)
-    slope = float(sums.shares @ fit.bend) / mass
-    turned = (sums.shares * fit.bend * (1.0 - 2.0 * logistic(table.X @ fit.theta))) @ table.X / mass
-    moved = np.outer((fit.bend - slope * known) / mass - pulled @ turned, fit.theta) - slope * pulled
-    return slope * fit.theta, np.sqrt(np.maximum(sums.variances(moved), 0.0))
+    rows = loss.basis @ theta.reshape(-1, p)
+    apart = rows - (chances @ rows)[:, None, :]
+    each = (chances[:, :, None] * apart).reshape(len(X), -1) * known[:, None]
+    mean, labels = sums.shares @ each / mass, range(len(rows))
+    turned = np.empty((len(rows), p, len(rows), p))
+    for k, a in product(labels, labels):
+        weight = sums.shares * known * chances[:, k] / mass
+        own, other = weight * ((k == a) - chances[:, a]), weight * chances[:, a]
+        turned[k, :, a] = (own[:, None] * apart[:, k] - other[:, None] * apart[:, a]).T @ X + own.sum() * np.eye(p)
+    moved = (each - np.outer(known, mean)) / mass - pulled @ turned.reshape(mean.size, mean.size).T
+    return mean, moved
 
 
-def _influence(engines: Sequence[CellEngine], sums: CellSums, fit: CellFit, table: CellTable) -> Influence:
+def _influence(engines: Sequence[CellEngine], sums: CellSums, fit: CellFit) -> Influence:
     """Return a bound on how far one forged cell moves an estimate: its pull, and its Hessian, at the estimate."""
     meat = float(np.linalg.eigvalsh(sums.covariance(fit.slope))[0]) * sums.totals[WEIGHT] ** 2
     if not meat > 0.0:
         return Influence(math.inf, math.inf)
     pull, pulls = float(np.linalg.norm(fit.slope, axis=1).max()), float(np.linalg.norm(fit.slope.sum(axis=0)))
-    turn = float((fit.bend * (table.X**2).sum(axis=1)).max())
-    turns = float(np.linalg.norm((table.X * fit.bend[:, None]).T @ table.X))
+    turn, turns = fit.turns
     moved = turned = 0.0
     for gain, other, weight in map(_weights, bounding(engines[0].mechanisms).values()):
         moved = max(moved, weight * gain * (pull + other * pulls))

@@ -18,7 +18,7 @@ Source: Kairouz, Bonawitz, Ramage, "Discrete distribution estimation under local
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -33,7 +33,7 @@ from murk.privacy.mechanisms.base import Wrapped
 from murk.privacy.mechanisms.payload_limits import Reach
 from murk.privacy.noise import NoiseSource, Purpose
 from murk.stream.task.data.coding import PARTS
-from murk.stream.task.data.features import INDICATOR, CategoryFeature, DateFeature
+from murk.stream.task.data.features import INDICATOR, CategoryFeature, ClassTarget, DateFeature
 from murk.stream.task.task import Task
 
 if TYPE_CHECKING:
@@ -42,6 +42,10 @@ if TYPE_CHECKING:
 MOST_CELLS = 4096
 _UNIT = 2.0**-53
 _ELEVEN = np.uint64(11)
+
+
+def _other(labelled: bool) -> str:
+    return "protocol: scores" if labelled else "another release"
 
 
 @dataclass(frozen=True)
@@ -118,6 +122,7 @@ class Cells:
     columns: tuple[Column, ...]
     features: int  # number p of coded features, the constant included
     target: int = 2  # number of values of the target, from -1 to 1
+    labelled: bool = field(default=False, repr=False)  # whether these are several classes, coded by position
 
     def __post_init__(self) -> None:
         if self.classes > MOST_CELLS:
@@ -125,14 +130,14 @@ class Cells:
             raise UserError(
                 f"release='cells': {sizes} values of the columns and {self.target} of the target make {self.classes:,} "
                 f"combinations, and at most {MOST_CELLS:,} can be learned: give fewer features or categories, a "
-                "smaller grid, or another release (docs/iwp-sgd.md)"
+                f"smaller grid, or {_other(self.labelled)} (docs/iwp-sgd.md)"
             )
 
     @classmethod
-    def of_numbers(cls, names: int, grid: int | None, *, real: bool) -> Cells:
+    def of_numbers(cls, names: int, grid: int | None, *, real: bool, labels: int = 0) -> Cells:
         """Return the cells of ``names`` features that are numbers, by default with the two values -1 and 1."""
         columns = tuple(Column.of_number(i, grid or 2) for i in range(names))
-        return cls(columns, names + 1, (grid or 2) if real else 2)
+        return cls(columns, names + 1, labels or ((grid or 2) if real else 2), bool(labels))
 
     @classmethod
     def of_task(cls, task: Task, grid: int | None) -> Cells:
@@ -145,7 +150,8 @@ class Cells:
             if size is None and grid is None:
                 raise UserError(
                     f"features: {feature.name!r} is a number, and cells have finitely many values: say examples: "
-                    "{release: cells, grid: 5} to round it to 5 values (best to all that it has), or another release"
+                    "{release: cells, grid: 5} to round it to 5 values (best to all that it has), or "
+                    + _other(isinstance(task.target, ClassTarget))
                 )
             make = Column.of_categories if size is not None and size > 2 else Column.of_number
             columns.append(make(start, size or grid or 2, indicated=indicated))
@@ -161,7 +167,9 @@ class Cells:
                     add(len(PARTS[part]) or None, indicated and part == feature.parts[-1])
             else:
                 add(None, indicated)
-        return cls(tuple(columns), task.coding.size, (grid or 2) if task.target.kind == "real" else 2)
+        labels = len(task.target.classes) if isinstance(task.target, ClassTarget) else 0
+        values = labels or ((grid or 2) if task.target.kind == "real" else 2)
+        return cls(tuple(columns), task.coding.size, values, bool(labels))
 
     @property
     def classes(self) -> int:
@@ -182,8 +190,8 @@ class Cells:
 
     @cached_property
     def y(self) -> Floats:
-        """Target of each cell in [-1, 1], (classes,); NaN in the last one."""
-        values = np.linspace(-1.0, 1.0, self.target)
+        """Target of each cell in [-1, 1], or the position of its class, (classes,); NaN in the last one."""
+        values = np.arange(self.target) if self.labelled else np.linspace(-1.0, 1.0, self.target)
         return np.append(np.tile(values, (self.classes - 1) // self.target), math.nan)
 
     def shares(self, vectors: Floats) -> Floats:
@@ -195,8 +203,10 @@ class Cells:
         return np.column_stack([found * known[:, None], ~known])
 
     def _each(self, vectors: Floats) -> list[Floats]:
-        target = Column.of_number(vectors.shape[1] - 1, self.target)
-        return [column.shares(vectors) for column in (*self.columns, target)]
+        found = [column.shares(vectors) for column in self.columns]
+        if self.labelled:
+            return [*found, keep(vectors[:, -1:] == np.arange(self.target))]
+        return [*found, Column.of_number(vectors.shape[1] - 1, self.target).shares(vectors)]
 
     @wiped
     def drawn(self, vectors: Floats, words: npt.NDArray[np.uint64]) -> Integers:
@@ -281,13 +291,15 @@ class CellTable:
         """Return the table of the task's own columns, or of a model's."""
         if columns is None:
             return cls(cells.X, cells.y)
-        both = np.column_stack([cells.X, cells.y])
+        # Behind the features each class's indicator, the last class first: see `Columns.places`.
+        labels = np.arange(cells.target)[::-1] if cells.labelled else np.zeros(0)
+        both = np.column_stack([cells.X, np.where(cells.y[:, None] == labels, 1.0, -1.0), cells.y])
         X, y = both[:, list(columns.places)], columns.sign * both[:, columns.aim]
         return cls(np.nan_to_num(X), np.where(np.isnan(cells.y), math.nan, y))
 
 
 def cell_vectors(X: Floats, y: Floats, features: int, target: str) -> Floats:
-    """Return vectors (x, y) of coded records, the constant last or left out; labels become -1 and 1."""
+    """Return vectors (x, y) of coded records, the constant last or left out; two labels become -1 and 1."""
     vectors = empty((len(X), features + 1))
     vectors[:, : features - 1], vectors[:, features - 1], vectors[:, features] = X[:, : features - 1], 1.0, y
     if target == "binary":

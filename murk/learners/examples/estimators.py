@@ -6,27 +6,29 @@ import math
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple, replace
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from river import base
 
 from murk._arrays import Floats
 from murk.errors import UserError
+from murk.learners.core.coordinates import contrasts
 from murk.learners.core.estimator import (
     LabelEstimator,
     Record,
     SGDEstimator,
     TargetEstimator,
     published,
+    several_labels,
     step_setting,
     two_chances,
-    two_labels,
 )
 from murk.learners.core.options import Averaging, InverseScalingStep, Weighting
 from murk.learners.core.parameters import check_choices, documented
 from murk.learners.core.values import number, target
 from murk.learners.estimates.estimate import Estimate
+from murk.learners.estimates.links import class_probabilities
 from murk.learners.examples import cell_engine
 from murk.learners.examples import layout as k
 from murk.learners.examples.cells import Cells
@@ -114,8 +116,9 @@ class IWPSGD(SGDEstimator):
     inputs: Literal["records", "released"]
     corrected: bool
 
-    _target: ClassVar[Literal["binary", "real"]]
+    _target: Literal["binary", "real", "classes"]
     _target_unit = 1.0
+    _labels: tuple[str, ...] = ()  # the classes, if there are more than two
 
     def _prepare(self, former: str | None = None) -> None:
         """Check the arguments and initialize; ``former`` is the default release of an earlier version."""
@@ -140,7 +143,7 @@ class IWPSGD(SGDEstimator):
     def _made_settings(self, coded: tuple[str, ...]) -> ExampleSettings:
         budgets = (self.budget, *(self.levels or {}).values())
         guarantees = [budget for budget in budgets if isinstance(budget, Guarantee)]
-        real = self._target == "real"
+        real, labels = self._target == "real", self._labels
         release = released(self.release or self._former, self.loss, guarantees, len(coded) - 1)
         return ExampleSettings(
             target=self._target,
@@ -153,7 +156,10 @@ class IWPSGD(SGDEstimator):
             polish=(len(coded) <= POLISHED or release in ("outer", "cells")) if self.polish is None else self.polish,
             unit=self._target_unit,
             kind=self.mechanism,
-            cells=Cells.of_numbers(len(coded) - 1, self.grid, real=real) if release == "cells" else None,
+            cells=Cells.of_numbers(len(coded) - 1, self.grid, real=real, labels=len(labels))
+            if release == "cells"
+            else None,
+            labels=labels,
             **{name: getattr(self, name) for name in _SETTINGS},
         )
 
@@ -302,6 +308,8 @@ class IWPSGD(SGDEstimator):
 
     def linear_coefficients(self) -> tuple[dict[Any, float], float]:
         """Return the coefficients by feature, and the constant, that ``predict_one`` uses, for coded targets."""
+        if self._labels:
+            raise UserError("several classes have no single line of coefficients: see coefficients() and unbiased_loss")
         if self._engine is None:
             return {}, 0.0
         *slopes, constant = self._engine.reference.tolist()
@@ -315,8 +323,12 @@ class IWPSGD(SGDEstimator):
         return found
 
     def _linear(self, rows: Floats) -> Floats:
-        """Return scores of rows of features without the constant."""
-        return np.asarray(np.column_stack([rows, np.ones(len(rows))]) @ self._require().reference)
+        """Return scores (m,), or (m, c) of contrasts of several classes, of rows of features without the constant."""
+        theta = self._require().reference
+        return np.asarray(
+            np.column_stack([rows, np.ones(len(rows))])
+            @ (theta.reshape(-1, rows.shape[1] + 1).T if self._labels else theta)
+        )
 
 
 @documented
@@ -330,7 +342,8 @@ class IWPSGDClassifier(IWPSGD, LabelEstimator, base.MiniBatchClassifier):
     Parameters
     ----------
     classes
-        The two labels, the positive one last. Any other label counts as missing: the mechanism then randomizes zeros.
+        The two labels, the positive one last; or more, with ``release="cells"`` and ``loss="log"``, whose coefficients
+        ``"class:feature"`` add up to 0. Any other label counts as missing: the mechanism then randomizes zeros.
     release
         ``"outer"``: the outer product of the direction of (x, y) with itself, for the fit weighted by
         ``1/(1 + |x|^2)``; the default for the quadratic loss. ``"directions"``: ``y x / |x|`` and ``1 / |x|``, for the
@@ -339,7 +352,8 @@ class IWPSGDClassifier(IWPSGD, LabelEstimator, base.MiniBatchClassifier):
         ``"cells"``: the combination of all values, in randomized response; for every loss, with features of few values.
     loss
         ``"quadratic"`` (valid for any noise; fits a line through labels of -1 and +1), ``"probit"`` (exact in a ball
-        that shrinks with the noise; logits), ``"exponential"``, or ``"log"`` (truncated).
+        that shrinks with the noise; logits), ``"exponential"``, or ``"log"`` (truncated, but exact with cells; for more
+        than two classes that of softmax).
     truncation
         K of the log loss; by default the best of 1, 2, 3 by the paper's criterion.
     radius
@@ -363,7 +377,6 @@ class IWPSGDClassifier(IWPSGD, LabelEstimator, base.MiniBatchClassifier):
     True
     """
 
-    _target = "binary"
     classes: Sequence[Any]
     truncation: int | None
 
@@ -397,7 +410,9 @@ class IWPSGDClassifier(IWPSGD, LabelEstimator, base.MiniBatchClassifier):
         noise: NoiseSource | None = None,
     ) -> None:
         self._keep(locals())
-        self._codes = two_labels(classes)
+        self._codes = several_labels(classes)
+        self._labels = tuple(map(str, classes)) if len(classes) > 2 else ()
+        self._target = "classes" if self._labels else "binary"
         self._prepare()
 
     @classmethod
@@ -412,7 +427,7 @@ class IWPSGDClassifier(IWPSGD, LabelEstimator, base.MiniBatchClassifier):
 
     def _scale(self) -> Scale:
         scales: dict[str, Scale] = {"log": "log odds", "quadratic": "probability"}
-        return scales.get(self.loss, "own")
+        return "own" if self._labels else scales.get(self.loss, "own")
 
     def _released_target(self, x: Record, y: Any) -> float:
         return float(y) if getattr(x, "directed", False) else 2.0 * self._coded_one(y) - 1.0
@@ -421,6 +436,8 @@ class IWPSGDClassifier(IWPSGD, LabelEstimator, base.MiniBatchClassifier):
         return self.classes[1 if target > 0 else 0]
 
     def _chances(self, rows: Floats) -> Floats:
+        if self._labels:
+            return class_probabilities(self._linear(rows), contrasts(len(self._labels)))
         return two_chances(probabilities(self.loss, self._linear(rows)))
 
     @classmethod
@@ -430,6 +447,8 @@ class IWPSGDClassifier(IWPSGD, LabelEstimator, base.MiniBatchClassifier):
         yield {"budget": PureDP(epsilon=2.0), "seed": 1}
         yield {"budget": PureDP(epsilon=4.0), "release": "cells", "loss": "log", "seed": 1}
         yield {"budget": PureDP(epsilon=8.0), "release": "joint", "mechanism": "laplace", "loss": "log", "seed": 1}
+        several = (False, True, "unknown")
+        yield {"budget": PureDP(epsilon=4.0), "classes": several, "release": "cells", "loss": "log", "seed": 1}
         yield {"budget": GaussianDP(mu=4.0), "seed": 1}
         yield {"budget": ApproxDP(epsilon=2.0, delta=1e-5), "loss": "quadratic", "release": "separate", "seed": 1}
 

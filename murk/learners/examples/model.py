@@ -41,8 +41,8 @@ from murk.learners.examples.directions import ExampleDirections
 from murk.learners.examples.engine import IWPEngine, engine_of
 from murk.learners.examples.inference import WEIGHTED
 from murk.learners.examples.losses import Noise
-from murk.learners.examples.problem import CellProblem, ExampleProblem, check_size, settings_of
-from murk.learners.examples.protocol import DIRECTED, LOSSES
+from murk.learners.examples.problem import CellProblem, ExampleProblem, check_size, labels_of, settings_of
+from murk.learners.examples.protocol import BY_RULE, DIRECTED, LOSSES
 from murk.learners.examples.settings import ExampleMechanism, ExampleSettings, settle
 from murk.privacy import CompositeMechanism, GaussianMechanism, LaplaceMechanism
 from murk.stream.messages.releases import ExampleRelease
@@ -145,7 +145,7 @@ def part_of(model: Model, task: Task, columns: Columns, whole: ExampleProblem | 
     model.refuse_beyond(_KEYS, task.protocol, _LEARNER)
     released, own = whole.settings, columns.own_target
     kind = columns.target.kind
-    loss = model.loss or ("quadratic" if kind == "binary" else "squared")
+    loss = model.loss or BY_RULE[kind]
     _check_served(model, task, columns, released, loss)
     block = {key: getattr(model, key) for key in _KEYS} | {"loss": loss}
     if isinstance(whole, CellProblem):
@@ -205,15 +205,16 @@ def _of_cells(model: Model, task: Task, columns: Columns, whole: CellProblem, bl
     assert cells is not None
     model.refuse_beyond(("loss", "intercept", "regularization"), task.protocol, ("radius",))
     derived = task_of(model, task, columns, {**block, "release": "cells", "grid": task.block.grid})
-    names, kind = tuple(derived.coding.names), columns.target.kind
+    names = tuple(derived.coding.names)
     values = {key: getattr(model, key) for key in ("intercept", "regularization")}
     values |= {"radius": model.learner.radius}
     settings = replace(
         released,
-        target="binary" if kind == "binary" else "real",
+        target=columns.target.kind,
         names=names,
         square=derived.coding.largest_square,
         loss=block["loss"],
+        labels=labels_of(derived),
         **values,
     )
     note = "" if columns.own_target else f"; of people whose {task.target.name} is known"

@@ -17,10 +17,12 @@ from murk.learners.examples import layout as k
 from murk.learners.examples.cells import Cells, CellTable, cell_vectors
 from murk.learners.examples.outer import to_units
 from murk.learners.examples.polish import triangle
+from murk.learners.examples.protocol import BY_RULE
 from murk.learners.examples.settings import POLISHED, ExampleMechanism, ExampleSettings, released, settle
 from murk.privacy.guarantees import Guarantee
 from murk.stream.messages.codec import MAX_MESSAGE, MAX_STATE, longest_release
 from murk.stream.messages.state import trail_bytes
+from murk.stream.task.data.features import ClassTarget
 from murk.stream.task.task import Task
 
 if TYPE_CHECKING:
@@ -127,15 +129,20 @@ def check_size(settings: ExampleSettings) -> None:
         )
 
 
+def labels_of(task: Task) -> tuple[str, ...]:
+    """Return the names of a task's classes if it has a target of several, else none."""
+    return tuple(task.target.classes) if isinstance(task.target, ClassTarget) else ()
+
+
 def settings_of(task: Task) -> ExampleSettings:
     """Return a resolved task's settings, before `settle`."""
     block, learner, coding = task.block, task.learner, task.coding
-    if block is None or task.target.kind not in ("binary", "real"):
-        raise UserError(f"the task {task.name!r} does not release examples of a binary or real target")
+    if block is None:
+        raise UserError(f"the task {task.name!r} does not release examples")
     step = learner.step
-    default = "quadratic" if task.target.kind == "binary" else "squared"
+    default = BY_RULE[task.target.kind]
     return ExampleSettings(
-        target="binary" if task.target.kind == "binary" else "real",
+        target=task.target.kind,
         names=tuple(coding.names),
         square=coding.largest_square,
         release=block.release or released(None, block.loss or default, task.privacy.levels.values(), coding.size - 1),
@@ -147,6 +154,7 @@ def settings_of(task: Task) -> ExampleSettings:
         calibration=task.privacy.calibration,
         cells=Cells.of_task(task, block.grid) if block.release == "cells" else None,
         kind=task.privacy.mechanism if block.release == "joint" else None,
+        labels=labels_of(task),
         **{name: getattr(block, name) for name in ("intercept", "split", "truncation", "regularization", "batch")},
         **{name: getattr(learner, name) for name in ("radius", "averaging", "weighting")},
     )

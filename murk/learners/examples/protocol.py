@@ -23,8 +23,12 @@ ROWS_OF_EACH: Final = 20  # Least number of public rows for each coefficient to 
 LOUD: Final = 2.0  # Largest mu at which directions of labels are fitted with public rows
 BinaryLoss = Literal["probit", "quadratic", "exponential", "log"]
 # Losses by kind of target.
-LOSSES: Final[dict[str, tuple[str, ...]]] = {"binary": get_args(BinaryLoss), "real": ("squared",)}
-_BY_RULE: Final = {"binary": "quadratic", "real": "squared"}
+LOSSES: Final[dict[str, tuple[str, ...]]] = {
+    "binary": get_args(BinaryLoss),
+    "classes": ("log",),
+    "real": ("squared",),
+}
+BY_RULE: Final = {"binary": "quadratic", "classes": "log", "real": "squared"}
 FORMER_RELEASES: Final = ("joint", "directions")  # Default releases of earlier versions
 
 
@@ -55,7 +59,7 @@ class ExamplesBlock(Block):
     loss: Literal[BinaryLoss, "squared"] | None = Field(
         default=None,
         description="`quadratic`, `probit`, `exponential` or `log` (truncated for Gaussian noise) for a binary target, "
-        "`squared` for a real one; `null`: quadratic or squared",
+        "`log` (softmax) for classes, `squared` for a real one; `null`: quadratic, log or squared",
     )
     truncation: Annotated[Integer, Field(ge=1, le=3)] | None = Field(
         default=None,
@@ -141,6 +145,7 @@ class ExamplesProtocol(TaskProtocol):
     name = "examples"
     rank = 4
     block = ExamplesBlock
+    targets = ("binary", "classes", "real")
     releases = "example"
     # Learning inverts Gaussian smoothing.
     offer = Offer(
@@ -152,6 +157,7 @@ class ExamplesProtocol(TaskProtocol):
     )
     learner_keys = ("step", "averaging", "weighting", "radius")
     estimates_loss = True
+    estimates_effects = True
     classic = ("example", JOINT)
     left_open: ClassVar[Mapping[str, tuple[str, ...]]] = {
         "loss": ("log", "quadratic"),
@@ -171,8 +177,10 @@ class ExamplesProtocol(TaskProtocol):
     def fill_in(self, block: Mapping[str, Any], target: str, task: Mapping[str, Any]) -> dict[str, Any]:
         """Fill in an omitted loss, by the kind of target, and an omitted release, the one with the least noise."""
         filled = dict(block)
-        if target in _BY_RULE and filled.get("loss") is None:
-            filled["loss"] = _BY_RULE[target]
+        if target in BY_RULE and filled.get("loss") is None:
+            filled["loss"] = BY_RULE[target]
+        if target == "classes" and filled.get("release") is None:
+            filled["release"] = CELLS
         if filled.get("release") is None:
             levels = _guarantees(task.get("privacy"))
             label, rows = target == "binary", _rows(task.get("public"))
@@ -194,6 +202,13 @@ class ExamplesProtocol(TaskProtocol):
 
     def check(self, block: Any, target: str) -> None:
         """Check that the loss fits the target, and that the release fits the loss."""
+        if target == "classes" and block.release != CELLS:
+            raise task_error(
+                f"{block.release} has one number for the target, which is a label or a real one; for several classes "
+                "say release: cells, or protocol: scores",
+                "examples",
+                "release",
+            )
         losses = LOSSES[target]
         if block.loss not in losses:
             words = f"{block.loss!r} is not a loss of a {target} target; {nearest(str(block.loss), losses)}"
@@ -226,11 +241,15 @@ class ExamplesProtocol(TaskProtocol):
         return {"release": block.release} if "release" in by_rule and block.release in FORMER_RELEASES else {}
 
     def scale(self, block: Any, target: str) -> Scale:
-        """Return "log odds" for the log loss, "probability" or "slope" for quadratic losses, else "own"."""
+        """Return "log odds" for two labels' log loss, "probability" or "slope" for quadratic losses, else "own"."""
+        if target == "classes":
+            return "own"
         return {"log": "log odds", "quadratic": "probability", "squared": "slope"}.get(block.loss, "own")  # type: ignore[return-value]
 
     def model(self, block: Any, target: str) -> str:
         """Return the loss and its weight."""
+        if target == "classes":
+            return "softmax"
         return f"{block.loss} loss" + {OUTER: " over 1 + |x|^2", "directions": " over |x|^2"}.get(block.release, "")
 
 

@@ -50,6 +50,7 @@ def released(release: str | None, loss: str, guarantees: Iterable[Guarantee] = (
 
 
 _TYPICAL_SQUARE = 0.25  # ``||theta||^2`` for which `target_scale` is optimal
+_MOST_OF_CLASSES = 512  # a Newton step takes time in proportion to the cube
 _FAR = 20.0  # default radius of coefficients from cells
 AVERAGING = {None: k.NO_AVERAGE, "polyak": k.POLYAK, "polynomial-decay": k.POLYNOMIAL_DECAY}
 
@@ -67,7 +68,7 @@ def target_scale(square: float) -> float:
 class ExampleSettings:
     """Public settings of what is released and how it is learned; `settle` fills in ``truncation`` and ``radius``."""
 
-    target: Literal["binary", "real"]
+    target: Literal["binary", "real", "classes"]
     names: tuple[str, ...]  # coded features in their fixed order, the constant last
     square: float  # public bound on ||x||^2, the constant's 1 included
     boxed: bool = True  # whether each feature is also projected to [-1, 1]
@@ -89,8 +90,19 @@ class ExampleSettings:
     kind: str | None = None  # mechanism; by default the best for outer products, else Gaussian; laplace also for joint
     corrected: bool = True  # False to learn from releases as if they were the records
     cells: Cells | None = None  # the combinations of values that `release: cells` releases
+    labels: tuple[str, ...] = ()  # names of several classes
 
     def __post_init__(self) -> None:
+        if self.target == "classes" and not self.cells:
+            raise UserError(
+                f"release={self.release!r} has one number for the target, which serves two classes; for more give "
+                "release='cells' and loss='log', or use ScoreClassifier"
+            )
+        if self.labels and self.size > _MOST_OF_CLASSES:
+            raise UserError(
+                f"{len(self.labels)} classes and {self.features:,} coded features make {self.size:,} coefficients, and "
+                f"at most {_MOST_OF_CLASSES} can be learned from cells: give fewer features, categories or classes"
+            )
         losses.check_loss(self.loss, self.target)
         check_choices(
             self,
@@ -164,6 +176,16 @@ class ExampleSettings:
         return len(self.names)
 
     @cached_property
+    def coefficients(self) -> tuple[str, ...]:
+        """Names of the reported coefficients: of features, or ``class:feature``."""
+        return tuple(f"{label}:{name}" for label in self.labels for name in self.names) or self.names
+
+    @property
+    def size(self) -> int:
+        """Number d of learned coefficients: those of the features, for each contrast of several classes."""
+        return self.features * max(len(self.labels) - 1, 1)
+
+    @cached_property
     def dimension(self) -> int:
         """Number of integers in a release."""
         if self.outer:
@@ -222,11 +244,11 @@ class ExampleSettings:
     def digest(self) -> str:
         """Fingerprint of the settings: states load, and chains merge, only between equal ones."""
         # Later settings enter only if they differ from their default, so that older states still load.
-        added = ("intercept", "intervals", "kind", "corrected", "cells")
+        added = ("intercept", "intervals", "kind", "corrected", "cells", "labels")
         parts = [repr(getattr(self, each.name)) for each in fields(self) if each.name not in added]
         parts += [] if self.intercept else ["no intercept"]
         parts += [] if self.corrected else ["uncorrected"]
-        parts += [repr(self.cells)] if self.cells else []
+        parts += [repr(each) for each in (self.cells, self.labels) if each]
         parts += ["laplace"] if self.laplace else []
         return hashlib.sha256("|".join(parts).encode()).hexdigest()[:16]
 

@@ -15,7 +15,15 @@ from murk.learners.estimates.drift import CurvePoint, Drift, columns, drift_of, 
 from murk.learners.estimates.effects import marginal_effects
 from murk.learners.estimates.estimate import Estimate
 from murk.learners.estimates.looks import Looks, Valid, looks_of
-from murk.learners.estimates.units import Unit, Units, coded_unit, fits_probabilities, on_logit_scale, units
+from murk.learners.estimates.units import (
+    Unit,
+    Units,
+    coded_unit,
+    effect_units,
+    fits_probabilities,
+    on_logit_scale,
+    units,
+)
 from murk.learners.problem import Problem, plausible, problem_for
 from murk.learners.results.diagnosis import Advise, describe_forgers, describe_missing, diagnose_task
 from murk.learners.results.predictions import describe_prediction
@@ -213,9 +221,16 @@ def cost_of_forgetting(task: Task) -> str | None:
 
 
 def report_estimate(
-    estimate: Estimate, scale: Scale, units: Units, level: float, *, forecast: bool = True, looks: Looks | None = None
+    estimate: Estimate,
+    scale: Scale,
+    units: Units,
+    level: float,
+    *,
+    effects: Units | None = None,
+    forecast: bool = True,
+    looks: Looks | None = None,
 ) -> dict[str, Any]:
-    """Return the part of a report about coefficients, in natural ``units`` where known.
+    """Return the part of a report about coefficients, in natural ``units`` where known; ``effects`` of average effects.
 
     ``forecast=False`` skips a slow forecast; ``looks`` are those for which intervals hold at ``level``, by default one.
     """
@@ -237,7 +252,7 @@ def report_estimate(
             **held,
         },
         "per_unit": per_unit(units, estimate, nominal),
-        "average_effects": average_effects(scale, units, estimate, nominal),
+        "average_effects": average_effects(scale, effects or units, estimate, nominal),
         "effects_note": estimate.effects_note,
         "not_learned": list(needs) or estimate.not_learned(nominal),
         "needed": needs,
@@ -287,7 +302,7 @@ def report_log(
         "chances": fits_probabilities(shown),
         **more,
         **counts,
-        **report_estimate(estimate, scale, units(shown), level, looks=held),
+        **report_estimate(estimate, scale, units(shown), level, effects=effect_units(shown), looks=held),
         "drift": None if drift is None else drift.to_dict(),
         "forget": describe_forgetting(task.forget, estimate),
         **({"history": columns(points, estimate.names)} if history else {}),

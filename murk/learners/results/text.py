@@ -189,18 +189,19 @@ def contrast_table(report: Mapping[str, Any]) -> Iterator[Block]:
     if not contrasts:
         return
     rows, odds = [], report["odds_ratios"]
+    averaged = odds or report["chances"] or report.get("effects_note")
     for each in contrasts:
         value, ends = (each["odds_ratio"], each["odds_ratio_interval"]) if odds else (each["value"], each["interval"])
         learned = math.isfinite(sum(each["interval"]))
         row = [each["name"], *([number(value), span(*ends)] if learned else [NOT_LEARNED, ""])]
-        if odds or report["chances"]:
+        if averaged:
             average, (low, high) = each["average_effect"], each["average_effect_interval"] or (-math.inf, math.inf)
             known = average is not None and math.isfinite(low + high)
             row += [number(100.0 * average), span(low, high, 100.0)] if known else [NOT_LEARNED, ""]
         row += ["-", "-"] if each["p_value"] is None else [f"{each['p_value']:.2g}", f"{each['e_value']:.3g}"]
         rows.append(row)
     interval = interval_words(report)
-    points = ["points", interval] if odds or report["chances"] else []
+    points = ["points", interval] if averaged else []
     tested = any(each["p_value"] is not None for each in contrasts)
     yield Paragraph("")
     title = "Contrasts" + (": p-values and e-values hold at every look" if tested else ", without a valid p-value")

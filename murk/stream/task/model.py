@@ -1,7 +1,7 @@
 """Models: what is learned from a log's releases besides the task's own fit, at no further cost to anybody's budget."""
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
@@ -26,7 +26,7 @@ from murk.stream.task.learner import LearnerBlock
 from murk.stream.task.task import Task, canonical_json, check_name
 from murk.stream.task.yaml import read_file, read_yaml
 
-OWN: Final = -1  # place of the task's target among its coded columns
+OWN: Final = -1  # place of the task's target among its coded columns; the indicator of its class k is at -2 - k
 
 
 class TargetColumn(Block):
@@ -145,19 +145,19 @@ class Columns:
 
     features: tuple[Feature, ...]
     target: Target
-    places: tuple[int, ...]  # place of each coded feature, the constant last, among the task's; `OWN` for its target
-    aim: int  # place of the coded target; `OWN` for the task's
+    places: tuple[int, ...]  # place of each coded feature, the constant last, among the task's; see `OWN`
+    aim: int  # place of the coded target; see `OWN`
     sign: int  # -1 if the first of two categories is the positive one, else 1
 
     @property
     def own_target(self) -> bool:
         """Whether the target is the task's."""
-        return self.aim == OWN
+        return self.aim <= OWN
 
     @property
     def uses_own_target(self) -> bool:
         """Whether the task's target is a feature."""
-        return OWN in self.places
+        return min(self.places) <= OWN
 
 
 def columns_of(model: Model, task: Task) -> Columns:
@@ -174,11 +174,16 @@ def columns_of(model: Model, task: Task) -> Columns:
             raise model.refuse("features", f"the task {task.name!r} has no column but the target {target.name!r}")
     if target.name in names:
         raise model.refuse("features", f"{shown(target.name)} is the target, which cannot predict itself; remove it")
-    features = tuple(_feature(model, known[name]) for name in names)
+    features = tuple(_feature(known[name]) for name in names)
     coded, places = task.coding.names, []
     of_feature = {feature.name: task.coding.names_of(index) for index, feature in enumerate(task.features)}
     for name in names:
-        places += [OWN] if name == task.target.name else [coded.index(each) for each in of_feature[name]]
+        if name != task.target.name:
+            places += [coded.index(each) for each in of_feature[name]]
+        elif isinstance(task.target, ClassTarget):
+            places += [OWN - 1 - k for k in range(1, len(task.target.classes))]
+        else:
+            places += [OWN]
     return Columns(features, target, (*places, coded.index(INTERCEPT)), aim, sign)
 
 
@@ -203,7 +208,11 @@ def _target(model: Model, task: Task, known: Mapping[str, Feature | Target]) -> 
     if isinstance(column, RealTarget):
         return column, OWN, 1
     if isinstance(column, ClassTarget):
-        raise model.refuse("target", f"{shown(name)} has several classes, which this release does not serve")
+        if positive is None:
+            return column, OWN, 1
+        _check_category(model, positive, name, column.classes)
+        target = BinaryTarget(name=name, kind="binary", positive=positive)
+        return target, OWN - 1 - column.classes.index(positive), 1
     if isinstance(column, DateFeature):
         raise model.refuse("target", f"{shown(name)} is a date, which can be a feature only")
     coded = task.coding.names
@@ -214,9 +223,7 @@ def _target(model: Model, task: Task, known: Mapping[str, Feature | Target]) -> 
         served = ", ".join(f"{{name: {name}, positive: {each}}}" for each in others)
         raise model.refuse("target", f"{shown(name)} has several categories; learn one against the rest: {served}")
     positive = others[0] if positive is None else positive
-    if positive not in column.categories:
-        words = f"{shown(positive)} is not a category of {name!r}; {nearest(positive, column.categories)}"
-        raise model.refuse("target.positive", words)
+    _check_category(model, positive, name, column.categories)
     if len(others) == 1:
         negative = others[0] if positive == first else first
         target = BinaryTarget(name=name, kind="binary", positive=positive, negative=negative)
@@ -230,14 +237,20 @@ def _target(model: Model, task: Task, known: Mapping[str, Feature | Target]) -> 
     return BinaryTarget(name=name, kind="binary", positive=positive), coded.index(f"{name}={positive}"), 1
 
 
-def _feature(model: Model, column: Feature | Target) -> Feature:
+def _check_category(model: Model, positive: str, name: str, known: Sequence[str]) -> None:
+    if positive not in known:
+        words = f"{shown(positive)} is not a category of {name!r}; {nearest(positive, known)}"
+        raise model.refuse("target.positive", words)
+
+
+def _feature(column: Feature | Target) -> Feature:
     if isinstance(column, RealTarget):
         return NumberFeature(name=column.name, low=column.low, high=column.high)
     if isinstance(column, BinaryTarget):
         other = f"not {column.positive}" if column.negative is None else column.negative
         return CategoryFeature(name=column.name, categories=(other, column.positive))
     if isinstance(column, ClassTarget):
-        raise model.refuse("features", f"{shown(column.name)}, the task's target, has several classes; remove it")
+        return CategoryFeature(name=column.name, categories=column.classes)
     return column
 
 

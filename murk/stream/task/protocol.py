@@ -57,6 +57,7 @@ class TaskProtocol(ABC):
     # Keys of `published` that the paper leaves open, with the words that it allows; any numbers.
     left_open: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     estimates_loss: ClassVar[bool] = False  # whether its learner estimates its loss without bias from releases alone
+    estimates_effects: ClassVar[bool] = False  # whether average effects of classes beside their log odds
 
     def release_kind(self, block: Any) -> str:
         """Return the kind of release of a task with this block."""

@@ -311,7 +311,7 @@ class Task(_ProtocolBlocks):
                 words = f"{self.objective!r} {idle}, whose own block says what is learned; remove it"
                 raise task_error(words, "objective")
             if target.kind not in protocol.targets:
-                able = "use scores, gradients or moments"
+                able = "use scores, gradients, moments or examples"
                 raise task_error(f"{name} learns binary or real targets, not {target.kind!r}; {able}", "protocol")
             if target.missing_share is not None:
                 raise task_error(f"{idle}; remove it, or say protocol: gradients", "target", "missing_share")

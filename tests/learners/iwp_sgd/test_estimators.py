@@ -133,7 +133,7 @@ def test_what_it_refuses():
     with pytest.raises(UserError, match="not a guarantee"):
         IWPSGDRegressor(budget=1.0, target_bound=1.0)
     with pytest.raises(UserError, match="two distinct labels"):
-        IWPSGDClassifier(budget=GaussianDP(1.0), classes=[1, 2, 3])
+        IWPSGDClassifier(budget=GaussianDP(1.0), classes=[1, 1])
     for bad in ({"bound": 0.0}, {"bound": math.inf}, {"inputs": "raw"}, {"step": 3}, {"loss": "squared"}):
         with pytest.raises(UserError):
             IWPSGDClassifier(budget=GaussianDP(1.0), **bad)

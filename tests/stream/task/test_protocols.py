@@ -360,7 +360,13 @@ def test_a_log_that_was_begun_with_mixing_goes_on_with_it() -> None:
         ("moments", LOGISTIC, ["forget: 24000"], "new task for each period, or say protocol: scores"),
         ("sketch", LOGISTIC, ["forget: 24000"], "forget: 24,000 has no effect with protocol: sketch"),
         ("gradients", LOGISTIC, ["scores: {exponent: 1}"], "scores: has no effect with protocol: gradients"),
-        ("examples", SOFTMAX, [], "learns binary or real targets, not 'classes'"),
+        (
+            "sketch",
+            SOFTMAX,
+            [],
+            "learns binary or real targets, not 'classes'; use scores, gradients, moments or examp",
+        ),
+        ("examples", SOFTMAX, ["examples: {release: outer}"], "examples.release: outer has one number for the target"),
         ("examples", LOGISTIC, ["examples: {loss: squared}"], "examples.loss: 'squared' is not a loss of a binary"),
         ("examples", HUBER, ["examples: {loss: probit}"], "examples.loss: 'probit' is not a loss of a real target"),
         (
