@@ -139,6 +139,9 @@ class Broker:
     def freeze(self) -> None:
         """Let it hang: connections stay open and nobody answers."""
         self._signal(signal.SIGSTOP)
+        if self._child is not None:
+            # Until the last of its threads has stopped.
+            os.waitid(os.P_PID, self._child.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def thaw(self) -> None:
         """Let a frozen broker go on."""
