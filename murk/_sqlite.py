@@ -27,6 +27,7 @@ _ERRORS = (sqlite3.Error, UnicodeDecodeError)
 _SIZED = (bytes, str)
 _FETCH = 32  # rows fetched at once within a budget of bytes
 _LEAST_BYTES = 512  # SQLite's smallest page
+_WAL_BYTES = 2**22  # size at which the write-ahead log is copied into the file
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +40,7 @@ class FileKind:
     tables: str  # statements that create its tables, other than ``meta``
     earlier: tuple[int, ...] = ()  # earlier versions that can be read
     identity: str = "identity"  # key of the file's random identity in ``meta``
+    page_bytes: int = 4096  # size of a page of a new file: large ones suit large writes
 
 
 def make_tables(connection: sqlite3.Connection, tables: str) -> None:
@@ -240,11 +242,13 @@ class Database:
         if self._is_empty():
             if not create:
                 raise UserError(f"{self.path} is empty, not a {self.kind.noun}: check the path", code="MURK-FILE-002")
+            self._connection.execute(f"PRAGMA page_size = {self.kind.page_bytes}")
             self._use_wal()
             self._fill()
         self._verify()
         if create:
             self._use_wal()
+            self._connection.execute(f"PRAGMA wal_autocheckpoint = {_WAL_BYTES // self._pragma('page_size')}")
 
     def _is_empty(self) -> bool:
         count = self._connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]

@@ -31,7 +31,7 @@ from murk.stream.messages.columns import HEAD, Columns, Layout, merge
 from murk.stream.messages.packed import Packed
 
 _KEPT_MODELS = 8  # relayed models whose late answers are still taken
-_PART = 64  # releases of a part of a complete crowd, on average: about a page of the file
+_PART = 64  # releases of a part of a complete crowd, on average: a page of the file or less
 _PARTS = (
     256  # parts read at once, in place of a statement that stays open, and so that a crowd need not fit into memory
 )
@@ -70,7 +70,13 @@ TABLES, SEEN_TABLES = (
     Path(__file__).with_name(name).read_text(encoding="utf-8") for name in ("tables.sql", "seen.sql")
 )
 STORE_FILE = FileKind(
-    "shuffler's store", int.from_bytes(b"MShf"), 3, f"{TABLES}\n{SEEN_TABLES}", earlier=(2,), identity="id"
+    "shuffler's store",
+    int.from_bytes(b"MShf"),
+    3,
+    f"{TABLES}\n{SEEN_TABLES}",
+    earlier=(2,),
+    identity="id",
+    page_bytes=2**14,
 )
 RELEASED, CROWDS, DROPPED, DUPLICATES = "released", "crowds", "dropped", "duplicates"
 ALL = -1  # place of counts that belong to no partition

@@ -149,9 +149,10 @@ def test_processes_killed_at_random_moments(tmp_path):
 
 def test_a_full_disk_changes_nothing(tmp_path):
     """The shuffler stops with an error that says so, and the next one continues."""
-    task = make_task()
+    crowd = 10 * CROWD
+    task = make_task(crowd)
     with logs(tmp_path, task) as (intake, log):
-        intake.append([(0, message(task, i)) for i in range(CROWD)])
+        intake.append([(0, message(task, i)) for i in range(crowd)])
         with shuffler(tmp_path, intake, log, task) as one:
             pages = log._database._connection.execute("PRAGMA page_count").fetchone()[0]
             log._database._connection.execute(f"PRAGMA max_page_count = {pages}")
@@ -161,8 +162,8 @@ def test_a_full_disk_changes_nothing(tmp_path):
         log._database._connection.execute(f"PRAGMA max_page_count = {10 * pages}")
         with shuffler(tmp_path, intake, log, task) as one:
             drain(one)
-            assert one.totals.released == CROWD
-        assert sorted(numbers(log)) == list(range(CROWD))
+            assert one.totals.released == crowd
+        assert sorted(numbers(log)) == list(range(crowd))
 
 
 def test_a_crowds_times_are_those_of_its_append(tmp_path):

@@ -59,7 +59,7 @@ def upgrade(connection: sqlite3.Connection) -> None:
 
 
 TABLES = Path(__file__).with_name("tables.sql").read_text(encoding="utf-8")
-LOG_FILE = FileKind("log", int.from_bytes(b"MLog"), VERSION, TABLES, earlier=(1,))
+LOG_FILE = FileKind("log", int.from_bytes(b"MLog"), VERSION, TABLES, earlier=(1,), page_bytes=2**14)
 
 
 def pack(values: Sequence[bytes]) -> Iterator[tuple[int, bytes]]:

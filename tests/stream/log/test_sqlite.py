@@ -21,7 +21,7 @@ from murk.stream.log import sqlite
 from murk.stream.log import sqlite as batches
 from murk.stream.log.base import DeadLetter
 from murk.stream.log.open import open_log
-from murk.stream.log.sqlite import SqliteLog
+from murk.stream.log.sqlite import LOG_FILE, SqliteLog
 from tests.stream.harness import make_task, message, read_all, spoil
 from tests.stream.processes import Start, at_once, fill, finish
 
@@ -121,8 +121,9 @@ def test_damage_within_a_file_is_noticed_and_nothing_is_overwritten(path: Path, 
     log.append([(0, message(task, i)) for i in range(500)])
     log.close()
     data = bytearray(path.read_bytes())
-    for page in range(5, len(data) // 4096):
-        data[page * 4096 : (page + 1) * 4096] = b"\xa5" * 4096
+    size = LOG_FILE.page_bytes
+    for page in range(5, len(data) // size):
+        data[page * size : (page + 1) * size] = b"\xa5" * size
     path.write_bytes(data)
     with SqliteLog(path) as damaged:
         with pytest.raises(UserError, match=r"is damaged.*restore it from a copy"):
