@@ -14,7 +14,6 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import product
 from statistics import NormalDist
 from typing import Any
 
@@ -113,17 +112,18 @@ class CellLoss:
         return class_probabilities(self.table.X @ theta.reshape(-1, self.settings.features).T, self.basis)
 
     def at(self, theta: Floats) -> tuple[Floats, Floats, Floats]:
-        """Return each cell's loss (classes,), gradient (classes, d), and factor (classes, c, c) of ``x x'``.
+        """Return each cell's loss (classes,), gradient (classes, d), and what `hessian` takes from it.
 
-        The d coefficients are c rows of p: one row, or for K classes the K - 1 contrasts A, with scores ``B A x``.
+        The d coefficients are c rows of p: one row, or for K classes the K - 1 contrasts A, with scores ``B A x``. A
+        Hessian takes the factor of ``x x'`` (classes,), or the probabilities (classes, K): factors of every two
+        contrasts would not fit into memory.
         """
         X, y = self.table.X, np.nan_to_num(self.table.y)
         known = ~np.isnan(self.table.y)
         if self.settings.labels:
             chances, own, basis = self.chances(theta), np.eye(len(self.basis))[y.astype(int)], self.basis
             loss = -np.log(np.maximum((chances * own).sum(axis=1), 1e-300))
-            slope, mean = (chances - own) @ basis, chances @ basis
-            bend = np.einsum("nk,ka,kb->nab", chances, basis, basis) - mean[:, :, None] * mean[:, None, :]
+            slope, bend = (chances - own) @ basis, chances * known[:, None]
         else:
             z = X @ theta
             if self.settings.loss in ("quadratic", "squared"):
@@ -132,14 +132,33 @@ class CellLoss:
                 loss, slope, bend = _BY_MARGIN[self.settings.loss](y * z)
                 # A missing value of a feature that is a model's target is 0.
                 slope, bend = y * slope, y * y * bend
-            slope, bend = slope[:, None], bend[:, None, None]
+            slope, bend = slope[:, None], bend * known
         gradient = (slope * known[:, None])[:, :, None] * X[:, None, :]
-        return loss * known, gradient.reshape(len(X), -1), bend * known[:, None, None]
+        return loss * known, gradient.reshape(len(X), -1), bend
 
     def hessian(self, shares: Floats, bend: Floats) -> Floats:
         """Return the sum of the cells' Hessians with weights ``shares``, (d, d)."""
-        X, rows = self.table.X, range(bend.shape[1])
-        return np.block([[(X * (shares * bend[:, a, b])[:, None]).T @ X for b in rows] for a in rows])
+        X, p = self.table.X, self.settings.features
+        if not self.settings.labels:
+            return np.asarray((X * (shares * bend)[:, None]).T @ X)
+        # With G of rows (p_1 x', ..., p_K x') it is diag_k(X' p_k X) - G' G, in the coordinates of contrasts.
+        stacked = (bend[:, :, None] * X[:, None, :]).reshape(len(X), -1)
+        weighted = stacked * shares[:, None]
+        whole = -(stacked.T @ weighted).reshape(len(self.basis), p, -1, p)
+        each = np.arange(len(self.basis))
+        whole[each, :, each] += (weighted.T @ X).reshape(-1, p, p)
+        turned = np.tensordot(self.basis, whole, (0, 0))
+        return np.asarray(
+            np.tensordot(turned, self.basis, (2, 0)).transpose(0, 1, 3, 2).reshape(2 * [self.settings.size])
+        )
+
+    def turns(self, bend: Floats) -> Floats:
+        """Return the squared norm of each cell's Hessian, (classes,)."""
+        square = bend**2
+        if self.settings.labels:
+            # That of diag(p) - p p', as contrasts are orthonormal.
+            square = (square * (1.0 - 2.0 * bend)).sum(axis=1) + square.sum(axis=1) ** 2
+        return np.asarray(square * (self.table.X**2).sum(axis=1) ** 2)
 
     def minimise(self, shares: Floats, ridge: float, start: Floats) -> tuple[Floats, bool]:
         """Minimise the mean loss by damped Newton steps; return the last point and whether it is a minimum."""
@@ -176,7 +195,7 @@ class CellLoss:
         _, slope, bend = self.at(theta)
         mean, total, crossed = (self.hessian(each, bend) for each in (shares, np.ones(len(bend)), sums.cells[THIRD]))
         values, vectors = np.linalg.eigh((mean + ridge * np.eye(d))[np.ix_(self.free, self.free)])
-        sizes = (bend**2).sum(axis=(1, 2)) * (self.table.X**2).sum(axis=1) ** 2
+        sizes = self.turns(bend)
         # The summed variance of the mean Hessian's entries, as in `CellSums.covariance`.
         square = float(sums.cells[SECOND] @ sizes) - 2.0 * float((crossed * total).sum())
         square += sums.totals[SHIFTS] * float((total**2).sum()) - sums.totals[SQUARES] * float((mean**2).sum())
@@ -474,12 +493,14 @@ def _average_effects(sums: CellSums, loss: CellLoss, theta: Floats, pulled: Floa
     rows = loss.basis @ theta.reshape(-1, p)
     apart = rows - (chances @ rows)[:, None, :]
     each = (chances[:, :, None] * apart).reshape(len(X), -1) * known[:, None]
-    mean, labels = sums.shares @ each / mass, range(len(rows))
-    turned = np.empty((len(rows), p, len(rows), p))
-    for k, a in product(labels, labels):
-        weight = sums.shares * known * chances[:, k] / mass
-        own, other = weight * ((k == a) - chances[:, a]), weight * chances[:, a]
-        turned[k, :, a] = (own[:, None] * apart[:, k] - other[:, None] * apart[:, a]).T @ X + own.sum() * np.eye(p)
+    mean, labels = sums.shares @ each / mass, np.arange(len(rows))
+    weights = (sums.shares * known / mass)[:, None]
+    stacked = (chances[:, :, None] * X[:, None, :]).reshape(len(X), -1)
+    crossed = ((each * weights).T @ stacked).reshape(len(rows), p, len(rows), p)
+    turned = -crossed - crossed.transpose(2, 1, 0, 3)
+    turned[labels, :, labels] += ((each * weights).T @ X).reshape(-1, p, p)
+    shifts = np.diag((chances * weights).sum(axis=0)) - (chances * weights).T @ chances
+    turned += shifts[:, None, :, None] * np.eye(p)[:, None, :]
     moved = (each - np.outer(known, mean)) / mass - pulled @ turned.reshape(mean.size, mean.size).T
     return mean, moved
 
