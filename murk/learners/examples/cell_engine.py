@@ -107,6 +107,11 @@ class CellLoss:
         labels = self.settings.labels
         return contrasts(len(labels)) if labels else np.array([[0.0], [1.0]])
 
+    @property
+    def named(self) -> Floats:
+        """The rows of `basis` whose coefficients have names: all, or that of the positive label; others are 0."""
+        return self.basis if self.settings.labels else self.basis[1:]
+
     def chances(self, theta: Floats) -> Floats:
         """Return the probabilities of the classes in each cell, (classes, K)."""
         return class_probabilities(self.table.X @ theta.reshape(-1, self.settings.features).T, self.basis)
@@ -142,7 +147,7 @@ class CellLoss:
         if not self.settings.labels:
             return np.asarray((X * (shares * bend)[:, None]).T @ X)
         # With G of rows (p_1 x', ..., p_K x') it is diag_k(X' p_k X) - G' G, in the coordinates of contrasts.
-        stacked = (bend[:, :, None] * X[:, None, :]).reshape(len(X), -1)
+        stacked = _beside(bend, X)
         weighted = stacked * shares[:, None]
         whole = -(stacked.T @ weighted).reshape(len(self.basis), p, -1, p)
         each = np.arange(len(self.basis))
@@ -447,8 +452,7 @@ def estimate(engines: Sequence[CellEngine]) -> Estimate:
         return found
     sums = CellSums(sum(each.sums.cells for each in engines), sum(each.sums.totals for each in engines))  # type: ignore[arg-type]
     fit = fitted.fit(sums)
-    back = np.kron(fitted.basis, np.eye(settings.features))
-    shown = back[-len(names) :]
+    shown = np.kron(fitted.named, np.eye(settings.features))
     if not fit.determined:
         why = (
             f"The smallest eigenvalue of their mean Hessian is {fit.values[0]:.3g}, and noise alone moves it by about "
@@ -466,9 +470,8 @@ def estimate(engines: Sequence[CellEngine]) -> Estimate:
     pulled = fit.slope @ inverse
     covariance = shown @ sums.covariance(pulled) @ shown.T
     if settings.loss == "log":
-        average, moved = _average_effects(sums, fitted, fit.theta, pulled @ back.T)
-        covariances = sums.covariance(moved[:, -len(names) :])
-        found = replace(found, average=average[-len(names) :], average_covariance=covariances)
+        average, moved = _average_effects(sums, fitted, fit.theta, pulled)
+        found = replace(found, average=average, average_covariance=sums.covariance(moved))
     note = (
         f"noise moves the mean Hessian by about {fit.noise / fit.values[0]:.0%} of its smallest eigenvalue; from "
         f"{1 / TRUST:.0%} on there is no interval (docs/iwp-sgd.md)"
@@ -479,30 +482,36 @@ def estimate(engines: Sequence[CellEngine]) -> Estimate:
 
 
 def _average_effects(sums: CellSums, loss: CellLoss, theta: Floats, pulled: Floats) -> tuple[Floats, Floats]:
-    """Return the mean of ``p_k (b_kj - sum_l p_l b_lj)`` over people with a target, (K p,), and each cell's influence.
+    """Return the mean of ``p_k v_kj`` over people with a target, by named coefficient, and each cell's influence.
 
-    ``p_k`` is the probability of class k with the coefficients ``b_k``, and ``pulled`` each cell's gradient in the
-    metric of the inverse Hessian. By the delta method, with ``v_kj = b_kj - sum_l p_l b_lj``, derivatives in ``b_ai``
-    are ``p_k [(1[k = a] - p_a) (v_kj x_i + 1[i = j]) - p_a v_aj x_i]``.
+    ``p_k`` is the probability of class k, ``v_kj = b_kj - sum_l p_l b_lj`` with the coefficients ``b = B A``, and
+    ``pulled`` each cell's gradient in the metric of the inverse Hessian. By the delta method, with ``m = p B``,
+    derivatives in ``A_ci`` are ``p_k [(B_kc - m_c) (v_kj x_i + 1[i = j]) - x_i sum_l p_l v_lj B_lc]``.
     """
-    X, chances, p = loss.table.X, loss.chances(theta), loss.settings.features
-    y = loss.table.y
+    X, basis, p = loss.table.X, loss.named, loss.settings.features
+    y, chances = loss.table.y, loss.chances(theta)[:, -len(basis) :]
     # 0 also for a missing value of a feature that is a model's target.
     known = ~np.isnan(y) * 1.0 if loss.settings.labels else np.nan_to_num(y) ** 2
     mass = float(sums.shares @ known)
-    rows = loss.basis @ theta.reshape(-1, p)
-    apart = rows - (chances @ rows)[:, None, :]
-    each = (chances[:, :, None] * apart).reshape(len(X), -1) * known[:, None]
-    mean, labels = sums.shares @ each / mass, np.arange(len(rows))
+    rows, middle = basis @ theta.reshape(-1, p), chances @ basis
+    each = chances[:, :, None] * (rows - (chances @ rows)[:, None, :]) * known[:, None, None]
+    crossed = np.tensordot(each, basis, (1, 0)).transpose(0, 2, 1).reshape(len(X), -1)
+    each = each.reshape(len(X), -1)
+    mean = sums.shares @ each / mass
     weights = (sums.shares * known / mass)[:, None]
-    stacked = (chances[:, :, None] * X[:, None, :]).reshape(len(X), -1)
-    crossed = ((each * weights).T @ stacked).reshape(len(rows), p, len(rows), p)
-    turned = -crossed - crossed.transpose(2, 1, 0, 3)
-    turned[labels, :, labels] += ((each * weights).T @ X).reshape(-1, p, p)
-    shifts = np.diag((chances * weights).sum(axis=0)) - (chances * weights).T @ chances
+    shape, weighted, likely = (len(basis), p, -1, p), each * weights, chances * weights
+    turned = -(_beside(likely, X).T @ crossed).reshape(shape).transpose(0, 3, 2, 1)
+    turned -= (weighted.T @ _beside(middle, X)).reshape(shape)
+    turned += (weighted.T @ X).reshape(len(basis), p, 1, p) * basis[:, None, :, None]
+    shifts = likely.sum(axis=0)[:, None] * basis - likely.T @ middle
     turned += shifts[:, None, :, None] * np.eye(p)[:, None, :]
-    moved = (each - np.outer(known, mean)) / mass - pulled @ turned.reshape(mean.size, mean.size).T
+    moved = (each - np.outer(known, mean)) / mass - pulled @ turned.reshape(mean.size, -1).T
     return mean, moved
+
+
+def _beside(factors: Floats, X: Floats) -> Floats:
+    """Return the rows of X times each of a row's factors, one beside the other."""
+    return np.asarray((factors[:, :, None] * X[:, None, :]).reshape(len(X), -1))
 
 
 def _influence(engines: Sequence[CellEngine], sums: CellSums, fit: CellFit) -> Influence:

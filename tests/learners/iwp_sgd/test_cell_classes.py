@@ -146,6 +146,27 @@ def world(rare=0.05):
     return Records(X, np.repeat(np.arange(3.0), 4), (shares[:, None] * chances).T.ravel())
 
 
+def test_two_labels_take_no_more_memory_for_several_classes():
+    """Average effects of 500 categories take 40 MB; with coefficients of both labels they took 80 MB."""
+    block = "{release: cells, loss: log, regularization: 0.01}"
+    text = TEXT.format(block, "{pure: {epsilon: 8}}").replace(
+        "classes, classes: [car, bus, bike]", "binary, positive: bus"
+    )
+    text = text.replace("  - {name: sex, categories: [f, m]}\n", "")
+    towns = [f"r{place}" for place in range(500)]
+    engine = problem_for(Task.parse(text.replace("[north, east, south]", str(towns)))).engine()
+    counts = np.random.default_rng(1).integers(10**13 - 10**6, 10**13 + 10**6, engine.settings.cells.classes)
+    engine.add(engine.mechanisms["default"], counts)
+    tracemalloc.start()
+    try:
+        found = engine.estimate()
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert np.isfinite(found.effects()[1]).all()
+    assert peak < 55e6, peak
+
+
 def test_a_learner_pickled_before_there_were_several_classes_begins():
     model = IWPSGDClassifier(budget=PureDP(3.0), release="cells", loss="log", seed=1)
     for name in ("_target", "_labels"):
