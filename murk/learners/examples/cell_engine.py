@@ -14,7 +14,6 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import product
 from statistics import NormalDist
 from typing import Any
 
@@ -108,22 +107,28 @@ class CellLoss:
         labels = self.settings.labels
         return contrasts(len(labels)) if labels else np.array([[0.0], [1.0]])
 
+    @property
+    def named(self) -> Floats:
+        """The rows of `basis` whose coefficients have names: all, or that of the positive label; others are 0."""
+        return self.basis if self.settings.labels else self.basis[1:]
+
     def chances(self, theta: Floats) -> Floats:
         """Return the probabilities of the classes in each cell, (classes, K)."""
         return class_probabilities(self.table.X @ theta.reshape(-1, self.settings.features).T, self.basis)
 
     def at(self, theta: Floats) -> tuple[Floats, Floats, Floats]:
-        """Return each cell's loss (classes,), gradient (classes, d), and factor (classes, c, c) of ``x x'``.
+        """Return each cell's loss (classes,), gradient (classes, d), and what `hessian` takes from it.
 
-        The d coefficients are c rows of p: one row, or for K classes the K - 1 contrasts A, with scores ``B A x``.
+        The d coefficients are c rows of p: one row, or for K classes the K - 1 contrasts A, with scores ``B A x``. A
+        Hessian takes the factor of ``x x'`` (classes,), or the probabilities (classes, K): factors of every two
+        contrasts would not fit into memory.
         """
         X, y = self.table.X, np.nan_to_num(self.table.y)
         known = ~np.isnan(self.table.y)
         if self.settings.labels:
             chances, own, basis = self.chances(theta), np.eye(len(self.basis))[y.astype(int)], self.basis
             loss = -np.log(np.maximum((chances * own).sum(axis=1), 1e-300))
-            slope, mean = (chances - own) @ basis, chances @ basis
-            bend = np.einsum("nk,ka,kb->nab", chances, basis, basis) - mean[:, :, None] * mean[:, None, :]
+            slope, bend = (chances - own) @ basis, chances * known[:, None]
         else:
             z = X @ theta
             if self.settings.loss in ("quadratic", "squared"):
@@ -132,14 +137,33 @@ class CellLoss:
                 loss, slope, bend = _BY_MARGIN[self.settings.loss](y * z)
                 # A missing value of a feature that is a model's target is 0.
                 slope, bend = y * slope, y * y * bend
-            slope, bend = slope[:, None], bend[:, None, None]
+            slope, bend = slope[:, None], bend * known
         gradient = (slope * known[:, None])[:, :, None] * X[:, None, :]
-        return loss * known, gradient.reshape(len(X), -1), bend * known[:, None, None]
+        return loss * known, gradient.reshape(len(X), -1), bend
 
     def hessian(self, shares: Floats, bend: Floats) -> Floats:
         """Return the sum of the cells' Hessians with weights ``shares``, (d, d)."""
-        X, rows = self.table.X, range(bend.shape[1])
-        return np.block([[(X * (shares * bend[:, a, b])[:, None]).T @ X for b in rows] for a in rows])
+        X, p = self.table.X, self.settings.features
+        if not self.settings.labels:
+            return np.asarray((X * (shares * bend)[:, None]).T @ X)
+        # With G of rows (p_1 x', ..., p_K x') it is diag_k(X' p_k X) - G' G, in the coordinates of contrasts.
+        stacked = _beside(bend, X)
+        weighted = stacked * shares[:, None]
+        whole = -(stacked.T @ weighted).reshape(len(self.basis), p, -1, p)
+        each = np.arange(len(self.basis))
+        whole[each, :, each] += (weighted.T @ X).reshape(-1, p, p)
+        turned = np.tensordot(self.basis, whole, (0, 0))
+        return np.asarray(
+            np.tensordot(turned, self.basis, (2, 0)).transpose(0, 1, 3, 2).reshape(2 * [self.settings.size])
+        )
+
+    def turns(self, bend: Floats) -> Floats:
+        """Return the squared norm of each cell's Hessian, (classes,)."""
+        square = bend**2
+        if self.settings.labels:
+            # That of diag(p) - p p', as contrasts are orthonormal.
+            square = (square * (1.0 - 2.0 * bend)).sum(axis=1) + square.sum(axis=1) ** 2
+        return np.asarray(square * (self.table.X**2).sum(axis=1) ** 2)
 
     def minimise(self, shares: Floats, ridge: float, start: Floats) -> tuple[Floats, bool]:
         """Minimise the mean loss by damped Newton steps; return the last point and whether it is a minimum."""
@@ -176,7 +200,7 @@ class CellLoss:
         _, slope, bend = self.at(theta)
         mean, total, crossed = (self.hessian(each, bend) for each in (shares, np.ones(len(bend)), sums.cells[THIRD]))
         values, vectors = np.linalg.eigh((mean + ridge * np.eye(d))[np.ix_(self.free, self.free)])
-        sizes = (bend**2).sum(axis=(1, 2)) * (self.table.X**2).sum(axis=1) ** 2
+        sizes = self.turns(bend)
         # The summed variance of the mean Hessian's entries, as in `CellSums.covariance`.
         square = float(sums.cells[SECOND] @ sizes) - 2.0 * float((crossed * total).sum())
         square += sums.totals[SHIFTS] * float((total**2).sum()) - sums.totals[SQUARES] * float((mean**2).sum())
@@ -428,8 +452,7 @@ def estimate(engines: Sequence[CellEngine]) -> Estimate:
         return found
     sums = CellSums(sum(each.sums.cells for each in engines), sum(each.sums.totals for each in engines))  # type: ignore[arg-type]
     fit = fitted.fit(sums)
-    back = np.kron(fitted.basis, np.eye(settings.features))
-    shown = back[-len(names) :]
+    shown = np.kron(fitted.named, np.eye(settings.features))
     if not fit.determined:
         why = (
             f"The smallest eigenvalue of their mean Hessian is {fit.values[0]:.3g}, and noise alone moves it by about "
@@ -447,9 +470,8 @@ def estimate(engines: Sequence[CellEngine]) -> Estimate:
     pulled = fit.slope @ inverse
     covariance = shown @ sums.covariance(pulled) @ shown.T
     if settings.loss == "log":
-        average, moved = _average_effects(sums, fitted, fit.theta, pulled @ back.T)
-        covariances = sums.covariance(moved[:, -len(names) :])
-        found = replace(found, average=average[-len(names) :], average_covariance=covariances)
+        average, moved = _average_effects(sums, fitted, fit.theta, pulled)
+        found = replace(found, average=average, average_covariance=sums.covariance(moved))
     note = (
         f"noise moves the mean Hessian by about {fit.noise / fit.values[0]:.0%} of its smallest eigenvalue; from "
         f"{1 / TRUST:.0%} on there is no interval (docs/iwp-sgd.md)"
@@ -460,28 +482,36 @@ def estimate(engines: Sequence[CellEngine]) -> Estimate:
 
 
 def _average_effects(sums: CellSums, loss: CellLoss, theta: Floats, pulled: Floats) -> tuple[Floats, Floats]:
-    """Return the mean of ``p_k (b_kj - sum_l p_l b_lj)`` over people with a target, (K p,), and each cell's influence.
+    """Return the mean of ``p_k v_kj`` over people with a target, by named coefficient, and each cell's influence.
 
-    ``p_k`` is the probability of class k with the coefficients ``b_k``, and ``pulled`` each cell's gradient in the
-    metric of the inverse Hessian. By the delta method, with ``v_kj = b_kj - sum_l p_l b_lj``, derivatives in ``b_ai``
-    are ``p_k [(1[k = a] - p_a) (v_kj x_i + 1[i = j]) - p_a v_aj x_i]``.
+    ``p_k`` is the probability of class k, ``v_kj = b_kj - sum_l p_l b_lj`` with the coefficients ``b = B A``, and
+    ``pulled`` each cell's gradient in the metric of the inverse Hessian. By the delta method, with ``m = p B``,
+    derivatives in ``A_ci`` are ``p_k [(B_kc - m_c) (v_kj x_i + 1[i = j]) - x_i sum_l p_l v_lj B_lc]``.
     """
-    X, chances, p = loss.table.X, loss.chances(theta), loss.settings.features
-    y = loss.table.y
+    X, basis, p = loss.table.X, loss.named, loss.settings.features
+    y, chances = loss.table.y, loss.chances(theta)[:, -len(basis) :]
     # 0 also for a missing value of a feature that is a model's target.
     known = ~np.isnan(y) * 1.0 if loss.settings.labels else np.nan_to_num(y) ** 2
     mass = float(sums.shares @ known)
-    rows = loss.basis @ theta.reshape(-1, p)
-    apart = rows - (chances @ rows)[:, None, :]
-    each = (chances[:, :, None] * apart).reshape(len(X), -1) * known[:, None]
-    mean, labels = sums.shares @ each / mass, range(len(rows))
-    turned = np.empty((len(rows), p, len(rows), p))
-    for k, a in product(labels, labels):
-        weight = sums.shares * known * chances[:, k] / mass
-        own, other = weight * ((k == a) - chances[:, a]), weight * chances[:, a]
-        turned[k, :, a] = (own[:, None] * apart[:, k] - other[:, None] * apart[:, a]).T @ X + own.sum() * np.eye(p)
-    moved = (each - np.outer(known, mean)) / mass - pulled @ turned.reshape(mean.size, mean.size).T
+    rows, middle = basis @ theta.reshape(-1, p), chances @ basis
+    each = chances[:, :, None] * (rows - (chances @ rows)[:, None, :]) * known[:, None, None]
+    crossed = np.tensordot(each, basis, (1, 0)).transpose(0, 2, 1).reshape(len(X), -1)
+    each = each.reshape(len(X), -1)
+    mean = sums.shares @ each / mass
+    weights = (sums.shares * known / mass)[:, None]
+    shape, weighted, likely = (len(basis), p, -1, p), each * weights, chances * weights
+    turned = -(_beside(likely, X).T @ crossed).reshape(shape).transpose(0, 3, 2, 1)
+    turned -= (weighted.T @ _beside(middle, X)).reshape(shape)
+    turned += (weighted.T @ X).reshape(len(basis), p, 1, p) * basis[:, None, :, None]
+    shifts = likely.sum(axis=0)[:, None] * basis - likely.T @ middle
+    turned += shifts[:, None, :, None] * np.eye(p)[:, None, :]
+    moved = (each - np.outer(known, mean)) / mass - pulled @ turned.reshape(mean.size, -1).T
     return mean, moved
+
+
+def _beside(factors: Floats, X: Floats) -> Floats:
+    """Return the rows of X times each of a row's factors, one beside the other."""
+    return np.asarray((factors[:, :, None] * X[:, None, :]).reshape(len(X), -1))
 
 
 def _influence(engines: Sequence[CellEngine], sums: CellSums, fit: CellFit) -> Influence:

@@ -116,7 +116,7 @@ class IWPSGD(SGDEstimator):
     inputs: Literal["records", "released"]
     corrected: bool
 
-    _target: Literal["binary", "real", "classes"]
+    _target: Literal["binary", "real", "classes"] = "binary"
     _target_unit = 1.0
     _labels: tuple[str, ...] = ()  # the classes, if there are more than two
 

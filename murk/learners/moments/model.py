@@ -18,6 +18,7 @@ from murk.learners.moments.fit import Fit, MomentModel, fit_private
 from murk.learners.moments.problem import MomentProblem, response_of
 from murk.learners.moments.statistics import Statistics
 from murk.learners.moments.sums import MomentSums, Private
+from murk.stream.task.data.features import ClassTarget
 from murk.stream.task.model import Columns, Model, task_of
 from murk.stream.task.task import Task
 
@@ -61,10 +62,12 @@ def part_of(model: Model, task: Task, columns: Columns, whole: Any) -> Part:
     model.refuse_beyond(("loss", "link", "solver"), task.protocol)
     others = ", ".join(feature.name for feature in task.features)
     if not isinstance(whole, MomentProblem):
+        able = "moments: {release: observed} in a task serves any of its features"
+        if isinstance(task.target, ClassTarget):
+            able = "examples: {release: cells} in a task serves any of its columns, also several classes"
         raise model.refuse(
             "name",
-            f"the log of {task.name!r} releases directions of its own target, which serve no other model; moments: "
-            "{release: observed} in a task serves any of its features",
+            f"the log of {task.name!r} releases directions of its own target, which serve no other model; {able}",
         )
     if not whole.layout.constant:
         raise model.refuse("name", f"the log of {task.name!r} has no constant (moments.intercept: false)")
