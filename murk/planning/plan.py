@@ -337,14 +337,21 @@ def remarks(found: Plan) -> Iterator[str]:
             f"Everybody is assumed to have the budget of privacy.guarantee ({budget_words(found.task)}); people choose "
             f"on the grid of {privacy.range_words}. For the least that can be learned, state the smallest budget."
         )
+    windows: list[str] = []
     if found.task.of_organisations:
-        yield from _windows(found.task)
+        try:
+            windows += _windows(found.task)
+        except UserError as error:
+            windows.append(f"{own}: {error}.")
+    yield from windows
     cells = [one for one in found.cells if one.design == first]
     for protocol in found.protocols:
         # Give the reason for the largest number of people at the largest budget.
         without = [one for one in cells if one.protocol == protocol]
         if without and not any(math.isfinite(one.points) for one in without):
-            yield f"{protocol}: {why_not(max(without, key=lambda one: (one.people, one.budget)))}."
+            reason = f"{protocol}: {why_not(max(without, key=lambda one: (one.people, one.budget)))}."
+            if reason not in windows:
+                yield reason
     wide = [
         one.people
         for one in cells

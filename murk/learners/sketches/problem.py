@@ -184,7 +184,11 @@ def problem_for(task: Task) -> SketchProblem | GramProblem | NewtonProblem:
         if (whole := task.privacy.per_person) is not None and whole.kind == "tcdp":
             cap = cap_of(whole)
             for level, mechanism in made.items():
-                if not (cost := cost_in(mechanism, cap.currency)) <= cap:
+                try:
+                    cost = cost_in(mechanism, cap.currency)
+                except UserError as error:
+                    raise UserError(f"privacy.per_person: cannot cap level {level!r}: {error}") from None
+                if not cost <= cap:
                     why = f"allows no window at level {level!r}, which costs {cost}; raise it, or drop the level"
                     raise UserError(f"privacy.per_person: a cap of {cap} {why}")
         return made
