@@ -2,6 +2,7 @@
 
 import math
 import random
+import re
 from functools import cache
 
 import numpy as np
@@ -35,7 +36,7 @@ from murk.privacy.sketches.explain import against_a_blank_record, any_two_record
 from murk.producers import Ledger, Policy
 from murk.producers.ledger.names import ReleaseRequests
 from murk.producers.ledger.prices import Charge
-from murk.producers.sketches import sketch_problem_for
+from murk.producers.sketches import remedy, sketch_problem_for
 from murk.stream import Task
 from tests.producers.sketches.organisations import TEXT, WINDOW, SketchWorld, coded
 
@@ -341,6 +342,18 @@ def test_a_plan_suggests_a_cap():
         assert cap_of(cap) // cost_in(mechanism, cap_of(cap).currency) == 16
     [words, _] = remarks_of(sketches("{approx: {epsilon: 3, delta: 1.0e-5}}"))
     assert "A cap of epsilon = 3, delta = 1e-05 allows an organisation 3 windows of epsilon = 1" in words
+
+
+def test_a_suggested_cap_allows_windows_at_every_level():
+    """A looser level has no cost at the omega that is best for the default one."""
+    text = TEXT.replace("strict: {approx: {epsilon: 0.5", "open: {approx: {epsilon: 6.0") + MIXTURES
+    task = Task.parse(text).with_simulated(True)
+    assert not [one for one in remarks_of(task) if "tcdp" in one]
+    assert "per_person: {approx: {epsilon: 10, delta: 1e-05}}" in remedy(task, "default")
+    for level in ("default", "open"):
+        found = re.search(r"per_person: (\{.*\}\}), or", remedy(task, level)).group(1)
+        capped = Task.parse(text.replace("privacy:\n", f"privacy:\n  per_person: {found}\n")).with_simulated(True)
+        assert set(sketch_problem_for(capped).mechanisms) == {"default", "open"}
 
 
 def test_a_plan_says_why_there_is_no_window():
