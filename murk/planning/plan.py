@@ -18,11 +18,12 @@ from murk.learners.estimates.units import effect_units
 from murk.learners.results.numbers import many
 from murk.learners.results.plot import GREY, INK, figure
 from murk.learners.sketches.problem import problem_for as sketch_problem_for
+from murk.learners.sketches.problem import windows_cap
 from murk.planning import forecast as forecasting
 from murk.planning.choice import EQUAL, recommend
 from murk.planning.forecast import Forecast, as_written, budget_words
 from murk.planning.outlook import what_if_rare
-from murk.privacy import Accountant, ApproxDP, cap_of, cost_in, truncated_cap
+from murk.privacy import Accountant, ApproxDP, cap_of, cost_in
 from murk.privacy.mechanisms.base import Costed
 from murk.stream.task.data.coding import of_interest
 from murk.stream.task.errors import nearest
@@ -337,14 +338,21 @@ def remarks(found: Plan) -> Iterator[str]:
             f"Everybody is assumed to have the budget of privacy.guarantee ({budget_words(found.task)}); people choose "
             f"on the grid of {privacy.range_words}. For the least that can be learned, state the smallest budget."
         )
+    windows: list[str] = []
     if found.task.of_organisations:
-        yield from _windows(found.task)
+        try:
+            windows += _windows(found.task)
+        except UserError as error:
+            windows.append(f"{own}: {error}.")
+    yield from windows
     cells = [one for one in found.cells if one.design == first]
     for protocol in found.protocols:
         # Give the reason for the largest number of people at the largest budget.
         without = [one for one in cells if one.protocol == protocol]
         if without and not any(math.isfinite(one.points) for one in without):
-            yield f"{protocol}: {why_not(max(without, key=lambda one: (one.people, one.budget)))}."
+            reason = f"{protocol}: {why_not(max(without, key=lambda one: (one.people, one.budget)))}."
+            if reason not in windows:
+                yield reason
     wide = [
         one.people
         for one in cells
@@ -361,7 +369,8 @@ def remarks(found: Plan) -> Iterator[str]:
 
 def _windows(task: Task) -> Iterator[str]:
     """Yield how many windows an organisation's cap allows, or a cap for several at less than the sum of their costs."""
-    mechanism, guarantee = sketch_problem_for(task).mechanisms["default"], task.privacy.guarantee
+    mechanisms, guarantee = sketch_problem_for(task).mechanisms, task.privacy.guarantee
+    mechanism = mechanisms["default"]
     if (whole := task.privacy.per_person) is not None:
         cap = cap_of(whole)
         cost = cost_in(mechanism, cap.currency)
@@ -369,7 +378,7 @@ def _windows(task: Task) -> Iterator[str]:
         yield f"A cap of {cap} allows an organisation {many(count, 'window')} of {cost}{_joint(mechanism, count)}."
     if isinstance(guarantee, ApproxDP) and (whole is None or whole.kind != "tcdp"):
         with suppress(UserError):
-            further = truncated_cap(mechanism, _WINDOWS, delta=guarantee.delta).as_yaml()
+            further = windows_cap(mechanisms, "default", _WINDOWS, guarantee.delta).as_yaml()
             words = f"allows an organisation {_WINDOWS} windows{_joint(mechanism, _WINDOWS)}."
             yield f"privacy: {{per_person: {further}}} {words}"
 

@@ -2,12 +2,13 @@
 
 import math
 from collections.abc import Callable
-from decimal import ROUND_CEILING, Context, Decimal
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 
 from murk.privacy.conversions import gdp_epsilon, zcdp_delta, zcdp_epsilon
 
 _FALSE_ALARMS = 0.05
 _FOUR_DIGITS, _FORGIVEN = Context(prec=4, rounding=ROUND_CEILING), 1 - Decimal("1e-9")
+_FOUR_DOWN = Context(prec=4, rounding=ROUND_FLOOR)
 _NORMAL_95 = 1.6448536269514722
 _DELTA = 1e-5  # at which the epsilon of other kinds of guarantee is stated
 
@@ -16,6 +17,11 @@ def number(value: float) -> str:
     """Format a parameter of a guarantee with four digits, rounded up (with a tolerance of 1e-9 for floating point)."""
     # Use decimals, because floats have no powers of ten small enough for the smallest figures.
     return f"{float(_FOUR_DIGITS.create_decimal(Decimal(value) * _FORGIVEN)):.4g}"
+
+
+def order(omega: float) -> str:
+    """Format the omega of a truncated guarantee with four digits, rounded down: the guarantee is for fewer orders."""
+    return f"{float(_FOUR_DOWN.create_decimal(repr(omega))):.4g}"
 
 
 def percent(probability: float) -> str:

@@ -16,7 +16,7 @@ import numpy as np
 from murk._arrays import Floats
 from murk._scratch import keep, wiped
 from murk.errors import MurkError, UserError
-from murk.privacy import ApproxDP, truncated_cap
+from murk.privacy import ApproxDP
 from murk.privacy.noise import identifiers
 from murk.producers.ledger.names import Key, ReleaseRequests, name_of, person_name
 from murk.producers.producer import Releaser, WindowReceipt
@@ -70,6 +70,8 @@ def index_of(organisation: str, key: Key, source: str | None) -> int:
 
 def remedy(task: Task, level: str) -> str:
     """Return what to do if another window would exceed an organisation's cap for a task."""
+    from murk.learners.sketches.problem import windows_cap
+
     guarantee = task.privacy.levels[level]
     # Ten windows compose to sqrt(10) mu in GDP, and to ten times the budget otherwise, if not in tcdp to less.
     share = math.sqrt(10) * (1 + 1e-6) if guarantee.kind == "gdp" else 10
@@ -77,7 +79,7 @@ def remedy(task: Task, level: str) -> str:
     cap = f"{{{guarantee.kind}: {{{amounts}}}}}"
     with suppress(UserError):
         if isinstance(guarantee, ApproxDP):
-            cap = truncated_cap(sketch_problem_for(task).mechanisms[level], 10, delta=guarantee.delta).as_yaml()
+            cap = windows_cap(sketch_problem_for(task).mechanisms, level, 10, guarantee.delta).as_yaml()
     return (
         "the costs of windows add up: allow an organisation ten windows, for example, with privacy.per_person: "
         f"{cap}, or use larger windows (sketch.window)"

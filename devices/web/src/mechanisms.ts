@@ -43,6 +43,7 @@ export function capOf(guarantee: Guarantee): Loss {
   const kind = entry?.[0] as keyof typeof CURRENCIES;
   const names = Object.hasOwn(NAMES, kind) ? NAMES[kind] : undefined;
   const values = entry?.[1] ?? {};
+  if (entry && !other && !names) refuse(`guarantees in ${kind} are not known to this device`);
   if (other || !names || Object.keys(values).sort().join() !== [...names].sort().join()) refuse("not a guarantee");
   for (const name of names) {
     const value = values[name];

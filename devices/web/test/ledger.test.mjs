@@ -463,6 +463,9 @@ test("bounds and parts of a guarantee that Python refuses are refused", () => {
     for (const kind of ["laplace", "l2-ball", "privunit"])
       assert.throws(() => murk.calibrate(kind, { currency: "epsilon", units, delta: 0n }, 3, 1), { reason: "guarantee" });
   }
+  const tcdp = { rho: 0.3, omega: 8, delta: 0 }; // for caps of Gaussian mixtures
+  assert.throws(() => murk.capOf({ tcdp }), { reason: "guarantee", message: "guarantees in tcdp are not known to this device" });
+  for (const both of [{}, { tcdp, gdp: { mu: 1 } }]) assert.throws(() => murk.capOf(both), { message: "not a guarantee" });
   for (const delta of [1, 1.5, -1e-9]) assert.throws(() => murk.capOf({ approx: { epsilon: 1, delta } }), { reason: "guarantee" });
 });
 

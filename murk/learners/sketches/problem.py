@@ -18,7 +18,7 @@ from murk.learners.sketches.engine import GramEngine, NewtonEngine, SketchEngine
 from murk.learners.sketches.newton import first_model
 from murk.learners.sketches.protocol import GRAM, NEWTON
 from murk.learners.sketches.settings import GramSettings, NewtonSettings, SketchSettings, default_rows
-from murk.privacy import cap_of, cost_in, sketches
+from murk.privacy import Guarantee, cap_of, cost_in, sketches, truncated_cap
 from murk.privacy.sketches import GaussMixMechanism, GramMechanism, Neighbours, NewtonMechanism
 from murk.privacy.sketches.gram import LARGEST_COLUMNS
 from murk.privacy.sketches.newton import default_first
@@ -154,6 +154,26 @@ class NewtonProblem(WindowProblem):
         return super().release(made, model=made.model.tolist(), **fields)
 
 
+def check_cap(mechanisms: Mapping[str, Any], whole: Guarantee) -> None:
+    """Raise `UserError` if a cap allows no window at one of the levels."""
+    cap = cap_of(whole)
+    for level, mechanism in mechanisms.items():
+        try:
+            cost = cost_in(mechanism, cap.currency)
+        except UserError as error:
+            raise UserError(f"privacy.per_person: cannot cap level {level!r}: {error}") from None
+        if not cost <= cap:
+            why = f"allows no window at level {level!r}, which costs {cost}; raise it, or drop the level"
+            raise UserError(f"privacy.per_person: a cap of {cap} {why}")
+
+
+def windows_cap(mechanisms: Mapping[str, Any], level: str, count: int, delta: float) -> Guarantee:
+    """Return a cap in tcdp for so many windows at a level; raise `UserError` if another level could not have it."""
+    cap = truncated_cap(mechanisms[level], count, delta=delta)
+    check_cap(mechanisms, cap)
+    return cap
+
+
 def problem_for(task: Task) -> SketchProblem | GramProblem | NewtonProblem:
     """Return the problem of a task to which organisations release, or raise UserError if it has no mechanism."""
     block, coding, binary = task.block, task.coding, task.target.kind == "binary"
@@ -182,11 +202,7 @@ def problem_for(task: Task) -> SketchProblem | GramProblem | NewtonProblem:
             for level, guarantee in task.privacy.levels.items()
         }
         if (whole := task.privacy.per_person) is not None and whole.kind == "tcdp":
-            cap = cap_of(whole)
-            for level, mechanism in made.items():
-                if not (cost := cost_in(mechanism, cap.currency)) <= cap:
-                    why = f"allows no window at level {level!r}, which costs {cost}; raise it, or drop the level"
-                    raise UserError(f"privacy.per_person: a cap of {cap} {why}")
+            check_cap(made, whole)
         return made
 
     if block.method == "newton":

@@ -2,6 +2,7 @@
 
 import math
 from contextlib import suppress
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 from functools import lru_cache
 from typing import cast
@@ -18,7 +19,10 @@ from murk.privacy.mechanisms.privacy_loss import (
     ceil_units,
     omega_of,
 )
-from murk.privacy.rounding import float_up, rational
+from murk.privacy.rounding import decimal, rational, require
+
+_UP, _DOWN = Context(prec=6, rounding=ROUND_CEILING), Context(prec=6, rounding=ROUND_FLOOR)
+_APART = Decimal("1e-6")  # relative; an omega is found with floats, whose functions differ between machines by less
 
 
 @lru_cache(maxsize=4096)
@@ -67,8 +71,9 @@ def truncated_cap(release: Costed, count: int, *, delta: float) -> TruncatedCDP:
     """Return the cap that allows ``count`` releases and converts to the least epsilon at ``delta``.
 
     With rho_i, delta_i of the releases up to omega, a ledger keeps sum rho_i <= rho and sum delta_i <= delta, which
-    makes them a `TruncatedCDP` also if they are chosen in view of earlier ones. Raises `UserError` if the mechanism has
-    no such cost, or no delta is left.
+    makes them a `TruncatedCDP` also if they are chosen in view of earlier ones. The cap has six digits, rounded so that
+    it allows the releases on every machine; above 50,000, it may allow a few more. Raises `UserError` if the mechanism
+    has no such cost, no delta is left, or an argument is out of range.
 
     Reference: Feldman, Zrnic, "Individual privacy accounting via a Renyi filter", 2021; Whitehouse, Ramdas, Rogers, Wu,
     "Fully adaptive composition in differential privacy", 2023.
@@ -81,13 +86,19 @@ def truncated_cap(release: Costed, count: int, *, delta: float) -> TruncatedCDP:
     >>> round(cap.rho, 4), round(cap.omega, 3), round(cap.to("approx", delta=1e-6).epsilon, 2)
     (0.2731, 7.177, 3.73)
     """
-    omegas = [claim.omega for claim in release.guarantees if isinstance(claim, TruncatedCDP)]
+    if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+        raise UserError(f"count={count!r} is not a positive integer")
+    require("delta", delta, positive=True, below=1.0)
+    found = [claim.omega for claim in release.guarantees if isinstance(claim, TruncatedCDP)]
+    least = (float(_DOWN.create_decimal(Decimal(each) * (1 - _APART))) for each in found)
+    omegas = [omega for omega in least if omega > 1]
     caps: list[tuple[float, float, TruncatedCDP]] = []
     for omega in omegas or [2.0**power for power in range(2, 11)]:
         total = cost_in(release, f"{TRUNCATED}{omega!r}") * count
         shares = Fraction(total.units, UNITS), Fraction(total.delta_units, DELTA_UNITS)
+        rho, own = (float(_UP.create_decimal(decimal(share) * (1 + _APART))) for share in shares)
         with suppress(UserError):
-            cap = TruncatedCDP(float_up(shares[0]), omega, float_up(shares[1]))
+            cap = TruncatedCDP(rho, omega, own)
             caps.append((getattr(cap.to("approx", delta=delta), "epsilon"), omega, cap))  # noqa: B009
     if not caps:
         what = f"{count} releases by {release.kind!r} have no joint truncated guarantee at delta={delta:g}"

@@ -11,7 +11,7 @@ from fractions import Fraction
 from typing import Literal, get_args
 
 from murk.errors import UserError
-from murk.privacy.explain import number
+from murk.privacy.explain import number, order
 from murk.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, PureDP, TruncatedCDP, ZeroConcentratedDP
 from murk.privacy.rounding import decimal, float_up, log_odds_bounds, precise, pure_mu_bound, rational
 
@@ -98,11 +98,11 @@ class PrivacyLoss:
 
     def __str__(self) -> str:
         """Return the parameters with all digits: ``mu = 1``, ``epsilon = 1, delta = 1e-06``."""
-        return self._written("{:.15g}".format)
+        return self._written("{:.15g}".format, lambda omega: repr(omega).removesuffix(".0"))
 
     def rounded(self) -> str:
-        """Return the parameters with four digits, rounded up."""
-        return self._written(number)
+        """Return the parameters with four digits, rounded up (omega: down)."""
+        return self._written(number, order)
 
     def to_dict(self) -> dict[str, dict[str, float]]:
         """Return rounded parameters as plain data, like a guarantee's: ``{"gdp": {"mu": 1.0}}``."""
@@ -119,8 +119,9 @@ class PrivacyLoss:
             return {"rho": loss, "omega": omega, "delta": self.delta_units / DELTA_UNITS}
         return {self.currency: loss}
 
-    def _written(self, write: Callable[[float], str]) -> str:
-        return ", ".join(f"{name} = {write(value)}" for name, value in self._figures().items())
+    def _written(self, write: Callable[[float], str], write_omega: Callable[[float], str]) -> str:
+        figures = self._figures().items()
+        return ", ".join(f"{name} = {(write_omega if name == 'omega' else write)(value)}" for name, value in figures)
 
 
 Amount = PrivacyLoss

@@ -52,6 +52,8 @@ def _guarantee(value: Any, kinds: Mapping[str, Sequence[str]] = PARAMETERS) -> G
     if not isinstance(value, dict) or len(value) != 1:
         raise task_error(f"{shown(value)} is not a guarantee; write one of {', '.join(kinds)}, as in {EXAMPLE}")
     [(kind, parameters)] = value.items()
+    if kind in _OF_CAPS and kind not in kinds:
+        raise task_error(f"only privacy.per_person can be in {kind}; write one of {', '.join(kinds)}", kind)
     if kind not in kinds:
         raise task_error(f"unknown key; {nearest(kind, kinds)}", kind)
     known = kinds[kind]
