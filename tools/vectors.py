@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 
 from murk.errors import UserError
+from murk.learners.examples.problem import CellProblem
 from murk.learners.problem import person_problem_for
 from murk.privacy.noise import Purpose, SimulatedNoise, below, identifiers
 from murk.stream.log.base import FIRST_CHAIN, truncate_time
@@ -178,8 +179,11 @@ def _task(draw: random.Random, protocol: str, number: int) -> Task:
             task = Task.parse(json.dumps(content))
             if public:
                 task = task.with_public(*_covariates(draw, task))
-            person_problem_for(task)
+            problem = person_problem_for(task)
         except UserError:
+            continue
+        # The device refuses combinations of values.
+        if isinstance(problem, CellProblem):
             continue
         return task
 

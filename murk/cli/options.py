@@ -89,7 +89,7 @@ estimates = click.option(
 idle = click.option(
     "--idle", type=click.FloatRange(0), metavar="SECONDS", help="Stop when nothing has arrived for this long."
 )
-wait_for_task = click.option("--wait", is_flag=True, help="Wait for the log and its task if they do not exist yet.")
+wait_for_task = click.option("--wait", is_flag=True, help="Wait for a log or task that is missing or unreachable.")
 
 
 def make_public(function: F) -> F:

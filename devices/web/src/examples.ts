@@ -87,6 +87,7 @@ export function examples(task: Task, p: number): Protocol {
   const { target } = task;
   const block = task.examples as { release: string; split: number };
   const label = target.kind === "binary";
+  if (block.release === "cells") throw new Refused("task", "examples released as cells are not known to this device");
   if (!label && target.kind !== "real") throw new Refused("task", "examples have a binary or a real target");
   secondMoment(task, p); // only checks the covariates
   const square = p;
@@ -97,11 +98,12 @@ export function examples(task: Task, p: number): Protocol {
   const mechanism = (cap: Loss, guarantee: Guarantee): Randomizer => {
     const { release } = block;
     if (release === "outer") return outerBest(kindFor(task, cap), cap, p + 1);
+    if (release === "joint") {
+      const radius = form === "product" ? Math.sqrt(square) : Math.sqrt(inner * inner + scale * scale);
+      return calibrate(task.privacy.mechanism ?? "gaussian", cap, p, radius);
+    }
     if (isPure(cap)) throw new Refused("guarantee", "Gaussian noise has no pure guarantee");
     if (release === "directions") return directions(cap, p);
-    if (release === "joint") {
-      return calibrate("gaussian", cap, p, form === "product" ? Math.sqrt(square) : Math.sqrt(inner * inner + scale * scale));
-    }
     if (release !== "separate" || p < 2) throw new Refused("task", `the task's release ${release} is not known`);
     const [first, second] = divided(guarantee, cap, block.split, label);
     const features = calibrate("gaussian", first, p - 1, inner);

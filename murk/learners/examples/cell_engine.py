@@ -171,11 +171,20 @@ class CellLoss:
         for _ in range(_STEPS):
             _, slope, bend = self.at(theta)
             matrix = self.hessian(shares, bend) + ridge * np.eye(len(theta))
-            values, vectors = np.linalg.eigh(matrix[np.ix_(free, free)])
-            if not values[0] > 0.0:
-                return theta, False
-            step = np.zeros(len(theta))
-            step[free] = (vectors / values) @ (vectors.T @ (shares @ slope + ridge * theta)[free])
+            step, pull = np.zeros(len(theta)), (shares @ slope + ridge * theta)[free]
+            if self.settings.labels:
+                own = matrix[np.ix_(free, free)]
+                try:
+                    # It decides definiteness much faster than eigenvalues, of which there are hundreds.
+                    np.linalg.cholesky(own)
+                    step[free] = np.linalg.solve(own, pull)
+                except np.linalg.LinAlgError:
+                    return theta, False
+            else:
+                values, vectors = np.linalg.eigh(matrix[np.ix_(free, free)])
+                if not values[0] > 0.0:
+                    return theta, False
+                step[free] = (vectors / values) @ (vectors.T @ pull)
             length = float(np.linalg.norm(step))
             theta = theta - step * min(1.0, 1.0 / max(length, 1e-300))
             if length < _CLOSE:
