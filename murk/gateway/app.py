@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
 from email.message import Message
-from functools import cached_property
+from functools import cache, cached_property, lru_cache
 from hashlib import sha256
 from ipaddress import IPv4Network, IPv6Network
 from typing import Annotated, Any, Final
@@ -165,7 +165,7 @@ class Door:
             return
         self.requests[answer.within or answer.status] += 1
         named = {**_SAFE, **answer.fields, **self._allowed(headers)}
-        lines = [(name.lower().encode(), value.encode("latin-1")) for name, value in named.items()]
+        lines = [_line(*each) for each in named.items()]
         await send({"type": "http.response.start", "status": answer.status, "headers": lines})
         await send({"type": "http.response.body", "body": answer.body})
 
@@ -394,6 +394,11 @@ _CLOSE: Final = {"Connection": "close"}
 _READ: Final = frozenset((b"authorization", b"content-length", b"content-type", b"host", b"if-none-match", b"origin"))
 
 
+@lru_cache(256)
+def _line(name: str, value: str) -> tuple[bytes, bytes]:
+    return name.lower().encode(), value.encode("latin-1")
+
+
 async def _settled(work: Awaitable[Answer]) -> Answer:
     """Return an answer, that to a refused or failed request too."""
     try:
@@ -432,12 +437,19 @@ def _json(status: int, content: object, **headers: str) -> Answer:
     return Answer(status, msgspec.json.encode(content), headers=headers)
 
 
+@cache
+def _accepted(number: int) -> Answer:
+    return _json(202, {"accepted": number, "refused": []})
+
+
 def _outcome(outcomes: Sequence[str | None]) -> Answer:
     """Return the answer to a request from the outcome of each release: None if durable, else why refused."""
+    if not any(outcomes):
+        return _accepted(len(outcomes))
     refused = [{"index": index, "reason": reason} for index, reason in enumerate(outcomes) if reason is not None]
     content: dict[str, object] = {"accepted": len(outcomes) - len(refused), "refused": refused}
     if len(refused) < len(outcomes):
-        return _json(207 if refused else 202, content)
+        return _json(207, content)
     statuses = {STATUS_OF[one["reason"]] for one in refused}  # type: ignore[index]
     return _json(statuses.pop() if len(statuses) == 1 else 422, {"error": refused[0]["reason"], **content})
 

@@ -3,12 +3,14 @@
 import secrets
 from collections.abc import Sequence
 from hashlib import blake2b
-from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
+from ipaddress import IPv4Network, IPv6Network, ip_address
+from socket import AF_INET, AF_INET6, inet_pton
 from time import monotonic
 
 HEADER_BYTES = 16 * 2**10  # largest size of a request's line and headers
 MINUTE = 60.0
 PREFIXES = 65_536  # number of address prefixes that are counted separately in a minute; all further ones share a count
+_MAPPED = bytes(10) + b"\xff\xff"  # of an IPv4 address in IPv6
 
 
 class RateLimit:
@@ -29,13 +31,13 @@ class RateLimit:
 
     def wait(self, address: str, number: int = 1, counted: int = 0) -> float:
         """Count requests beyond those ``counted``; return 0 if allowed, else the seconds until the client may retry."""
-        parsed = _parsed(address)
-        if not self._rate or (parsed is not None and any(parsed in network for network in self._free)):
+        packed = _packed(address)
+        if not self._rate or (packed and any(ip_address(packed) in network for network in self._free)):
             return 0.0
         now = monotonic()
         if now >= self._end:
             self._counts, self._key, self._end = {}, secrets.token_bytes(16), now + MINUTE
-        name = blake2b(_prefix(parsed), digest_size=8, key=self._key).digest()
+        name = blake2b(packed[: 6 if len(packed) > 4 else 3], digest_size=8, key=self._key).digest()
         most = self._rate
         if name not in self._counts and len(self._counts) >= PREFIXES:
             name, most = b"", self._rate * 16
@@ -47,15 +49,12 @@ class RateLimit:
         return 0.0
 
 
-def _parsed(address: str) -> IPv4Address | IPv6Address | None:
+def _packed(address: str) -> bytes:
+    """Return the bytes of an address, of an IPv4 address also where IPv6 maps it; none of an invalid one."""
     try:
-        parsed = ip_address(address.partition("%")[0])
-    except ValueError:
-        return None
-    return (parsed.ipv4_mapped or parsed) if isinstance(parsed, IPv6Address) else parsed
-
-
-def _prefix(address: IPv4Address | IPv6Address | None) -> bytes:
-    if address is None:
+        if ":" not in address:
+            return inet_pton(AF_INET, address)
+        packed = inet_pton(AF_INET6, address.partition("%")[0])
+    except (OSError, ValueError):
         return b""
-    return address.packed[:6] if isinstance(address, IPv6Address) else address.packed[:3]
+    return packed.removeprefix(_MAPPED)
