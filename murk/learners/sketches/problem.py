@@ -18,11 +18,12 @@ from murk.learners.sketches.engine import GramEngine, NewtonEngine, SketchEngine
 from murk.learners.sketches.newton import first_model
 from murk.learners.sketches.protocol import GRAM, NEWTON
 from murk.learners.sketches.settings import GramSettings, NewtonSettings, SketchSettings, default_rows
-from murk.privacy import Guarantee, cap_of, cost_in, sketches, truncated_cap
+from murk.privacy import Guarantee, sketches, truncated_cap
 from murk.privacy.sketches import GaussMixMechanism, GramMechanism, Neighbours, NewtonMechanism
 from murk.privacy.sketches.gram import LARGEST_COLUMNS
 from murk.privacy.sketches.newton import default_first
 from murk.stream.messages.releases import GramRelease, NewtonRelease, Release, SketchRelease
+from murk.stream.task.privacy import check_cap
 from murk.stream.task.task import Task
 
 if TYPE_CHECKING:
@@ -152,19 +153,6 @@ class NewtonProblem(WindowProblem):
     def release(self, made: Newton, **fields: Any) -> Release:
         """Return the message of a Newton step."""
         return super().release(made, model=made.model.tolist(), **fields)
-
-
-def check_cap(mechanisms: Mapping[str, Any], whole: Guarantee) -> None:
-    """Raise `UserError` if a cap allows no window at one of the levels."""
-    cap = cap_of(whole)
-    for level, mechanism in mechanisms.items():
-        try:
-            cost = cost_in(mechanism, cap.currency)
-        except UserError as error:
-            raise UserError(f"privacy.per_person: cannot cap level {level!r}: {error}") from None
-        if not cost <= cap:
-            why = f"allows no window at level {level!r}, which costs {cost}; raise it, or drop the level"
-            raise UserError(f"privacy.per_person: a cap of {cap} {why}")
 
 
 def windows_cap(mechanisms: Mapping[str, Any], level: str, count: int, delta: float) -> Guarantee:

@@ -21,7 +21,7 @@ from pydantic import (
 from murk._lazy import LazyLevels, bounding, map_levels
 from murk.errors import UserError
 from murk.privacy.guarantees import Guarantee, guarantee_from_dict
-from murk.privacy.mechanisms import BEST, KINDS, Mechanism, PrivacyLoss, calibrate, cap_of, cost_in, former_kind
+from murk.privacy.mechanisms import BEST, KINDS, Costed, Mechanism, PrivacyLoss, calibrate, cap_of, cost_in, former_kind
 from murk.stream.messages.releases import LEVEL_PATTERN
 from murk.stream.task.block import Block, Number
 from murk.stream.task.errors import nearest, shown, task_error
@@ -113,6 +113,25 @@ def _own_cost(guarantee: Guarantee, currency: str) -> PrivacyLoss:
     if cost.currency != currency:
         raise UserError(f"a release costs {cost}, and the cap is in {currency}; write the cap like the guarantee")
     return cost
+
+
+def _refusal(whole: Guarantee, level: str, cost_of: Callable[[str], PrivacyLoss]) -> str:
+    """Return why a cap allows no release at a level; empty if it does."""
+    try:
+        cap = cap_of(whole)
+        cost = cost_of(cap.currency)
+    except UserError as error:
+        return f"cannot cap level {level!r}: {error}"
+    if cost <= cap:
+        return ""
+    return f"a cap of {cap} allows no release at level {level!r}, which costs {cost}; raise it, or drop the level"
+
+
+def check_cap(mechanisms: Mapping[str, Costed], whole: Guarantee) -> None:
+    """Raise `UserError` if a cap allows no release at one of the levels."""
+    for level, mechanism in bounding(mechanisms).items():
+        if why := _refusal(whole, level, partial(cost_in, mechanism)):
+            raise UserError(f"privacy.per_person: {why}")
 
 
 class LevelGrid(Block):
@@ -324,8 +343,9 @@ class PrivacyBlock(Block):
                 self._check_cap(level, partial(cost_in, made))
             elif self.mechanism is not None:
                 raise task_error(f"has no effect with protocol: {protocol.name}; remove it", "mechanism")
-            elif self.per_person is None or self.per_person.kind != "tcdp":
-                # A sketch costs its guarantee, in the guarantee's own currency; in tcdp its problem knows the cost.
+            elif protocol.of_organisations and (self.per_person is None or self.per_person.kind != "tcdp"):
+                # A sketch costs its guarantee, in the guarantee's own currency; of other mechanisms of a protocol's
+                # own, and in tcdp, its problem knows the cost.
                 self._check_cap(level, partial(_own_cost, guarantee))
 
     def _check_classic(self, able: Sequence[str], released: str) -> None:
@@ -367,13 +387,5 @@ class PrivacyBlock(Block):
         raise task_error(f"{self.mechanism!r} {why}", "mechanism")
 
     def _check_cap(self, level: str, cost_of: Callable[[str], PrivacyLoss]) -> None:
-        if self.per_person is None:
-            return
-        try:
-            cap = cap_of(self.per_person)
-            cost = cost_of(cap.currency)
-        except UserError as error:
-            raise task_error(f"cannot cap level {level!r}: {error}", "per_person") from None
-        if not cost <= cap:
-            why = f"allows no release at level {level!r}, which costs {cost}; raise it, or drop the level"
-            raise task_error(f"a cap of {cap} {why}", "per_person")
+        if self.per_person is not None and (why := _refusal(self.per_person, level, cost_of)):
+            raise task_error(why, "per_person")

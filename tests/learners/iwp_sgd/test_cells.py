@@ -416,3 +416,26 @@ def test_cells_cost_their_guarantee_and_old_hashes_stay():
     assert problem_for(own).mechanisms["default"].cost("epsilon").units <= 4 * 10**12
     with pytest.raises(UserError, match="no effect with protocol"):
         task(guarantee="{pure: {epsilon: 1}}, mechanism: laplace")
+
+
+@pytest.mark.parametrize(
+    ("cap", "currency"),
+    [
+        ("{pure: {epsilon: %s}}", "epsilon"),
+        ("{approx: {epsilon: %s, delta: 1.0e-6}}", "epsilon"),
+        # Costs under gdp count mu squared.
+        ("{gdp: {mu: %s}}", "gdp"),
+        ("{zcdp: {rho: %s}}", "rho"),
+        ("{tcdp: {rho: %s, omega: 5, delta: 0}}", "rho"),
+    ],
+)
+def test_a_cap_in_any_currency_counts_what_a_cell_costs(cap, currency):
+    cost = 1e-12 * RandomizedResponse.calibrate(PureDP(epsilon=4.0), classes=73).cost(currency).units
+    cost = math.sqrt(cost) if currency == "gdp" else cost
+    for factor, enough in (0.999, False), (1.001, True):
+        given = task(guarantee=f"{{pure: {{epsilon: 4}}}}, per_person: {cap % (factor * cost)}")
+        if enough:
+            assert problem_for(given).settings.cells.classes == 73
+        else:
+            with pytest.raises(UserError, match=r"per_person: a cap of .* allows no release at level 'default'"):
+                problem_for(given)

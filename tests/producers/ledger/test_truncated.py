@@ -387,7 +387,7 @@ def test_tasks_with_wrong_caps_are_refused():
         match=r"guarantee.tcdp: only privacy.per_person can be in tcdp; write one of pure, approx, gdp, zcdp$",
     ):
         Task.parse(PEOPLE.replace("approx: {epsilon: 1.0, delta: 1.0e-6}", "tcdp: {rho: 1.0, omega: 5.0}") % "null")
-    with pytest.raises(UserError, match=r"allows no window at level 'default', which costs rho = "):
+    with pytest.raises(UserError, match=r"allows no release at level 'default', which costs rho = "):
         sketch_problem_for(sketches("{tcdp: {rho: 1.0e-6, omega: 5.0}}"))
     with pytest.raises(UserError, match=r"^privacy.per_person: cannot cap level 'default': .* the cap no larger omega"):
         sketch_problem_for(sketches("{tcdp: {rho: 1.0, omega: 50.0}}"))
