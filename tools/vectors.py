@@ -127,7 +127,8 @@ def _settings(draw: random.Random, protocol: str, target: str) -> dict[str, Any]
     if protocol == "examples":
         release = draw.choice([None, "outer", "directions", "joint", "separate"])
         split = {"split": draw.choice([0.05, 0.5, 0.95])} if release == "separate" else {}
-        return {"examples": {"release": release, **split}}
+        further = {"for": ["quadratic"]} if target == "binary" and draw.random() < 0.2 else {}
+        return {"examples": {"release": release, **further, **split}}
     return {"moments": {"release": draw.choice(["observed", "joint", "separate", "directions"])}}
 
 

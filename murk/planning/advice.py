@@ -63,7 +63,7 @@ def _changes(
     """Yield each change in words, with its task, population and number of people."""
     kind = "records" if task.of_organisations else "people"
     for changed in PROTOCOLS[task.protocol].alternatives(task.block, task.target.kind):
-        settings = task.block.model_dump(mode="json") | changed
+        settings = task.block.model_dump(mode="json", by_alias=True) | changed
         with suppress(UserError):
             yield as_written(task.protocol, changed), task.with_protocol(task.protocol, **settings), population, people
     if not task.of_organisations:

@@ -301,7 +301,7 @@ def _by_alternative(task: Task, cells: Sequence[Cell], people: int, design: Popu
         try:
             block = (task if name == task.protocol else task.with_protocol(name)).block
             for changed in PROTOCOLS[name].alternatives(block, task.target.kind):
-                other = task.with_protocol(name, **(block.model_dump(mode="json") | changed))
+                other = task.with_protocol(name, **(block.model_dump(mode="json", by_alias=True) | changed))
                 [found] = _cells(other, name, [people], 1.0, design, draws)
                 if EQUAL * found.points < min(own):
                     words += f"; with {as_written(name, changed)} {found.points:.2g} points"

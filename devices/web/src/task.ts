@@ -140,7 +140,7 @@ const OF_BLOCK: Record<string, string> = {
 };
 const OF_PROTOCOL: Record<string, string> = {
   scores: "effects exponent models",
-  examples: "batch intercept loss polish regularization release split truncation",
+  examples: "batch for intercept loss polish regularization release split truncation",
   moments: "covariance design link loss release repair solver",
   gradients: "",
 };

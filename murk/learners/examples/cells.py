@@ -28,6 +28,7 @@ import numpy.typing as npt
 from murk._arrays import Floats, Integers
 from murk._scratch import empty, keep, wiped
 from murk.errors import UserError
+from murk.learners.examples.protocol import MOST_CELLS
 from murk.privacy import Guarantee, RandomizedResponse
 from murk.privacy.mechanisms.base import Wrapped
 from murk.privacy.mechanisms.payload_limits import Reach
@@ -39,7 +40,6 @@ from murk.stream.task.task import Task
 if TYPE_CHECKING:
     from murk.stream.task.model import Columns
 
-MOST_CELLS = 4096
 _UNIT = 2.0**-53
 _ELEVEN = np.uint64(11)
 

@@ -236,7 +236,7 @@ def _check_served(model: Model, task: Task, columns: Columns, released: ExampleS
             raise model.refuse(
                 "loss",
                 f"the log releases {what}, which serve linear fits only ({linear}), of any of its columns; {loss} "
-                "needs examples: {release: joint} in the task, from its first release on",
+                f"needs examples: {{for: [{loss}]}} in the task, from its first release on",
             )
         return
     if columns.uses_own_target:

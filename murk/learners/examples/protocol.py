@@ -17,6 +17,7 @@ CELLS: Final = "cells"  # Learning uses only the shares of released combinations
 _OF_CELLS: Final = Offer((), ALL_GUARANTEES)  # randomized response alone
 JOINT: Final = "joint"
 _OF_JOINT: Final = Offer(("gaussian", "laplace"), ALL_GUARANTEES)
+MOST_CELLS: Final = 4096
 _MOST_OUTER = 64
 LARGEST_OUTER: Final = 3.0  # Largest mu of Gaussian noise at which outer products need no more people than directions
 ROWS_OF_EACH: Final = 20  # Least number of public rows for each coefficient to fit directions of labels with them
@@ -60,6 +61,12 @@ class ExamplesBlock(Block):
         default=None,
         description="`quadratic`, `probit`, `exponential` or `log` (truncated for Gaussian noise) for a binary target, "
         "`log` (softmax) for classes, `squared` for a real one; `null`: quadratic, log or squared",
+    )
+    serves: tuple[Literal[BinaryLoss, "squared"], ...] = Field(
+        default=(),
+        alias="for",
+        description="losses of further [models](models.md) of the log, besides `loss`: the default `release` is then "
+        "the one with the least noise that serves all of them",
     )
     truncation: Annotated[Integer, Field(ge=1, le=3)] | None = Field(
         default=None,
@@ -129,6 +136,15 @@ def _guarantees(privacy: object) -> list[object]:
     return [default, *found]
 
 
+def _cells(task: Mapping[str, Any]) -> float:
+    """Return the number of combinations of a label and a task file's categories; infinite with other features."""
+    features, count = task.get("features"), 2.0
+    for feature in features if isinstance(features, list) else ():
+        own = feature.get("categories") if isinstance(feature, dict) else None
+        count *= len(own) + (feature.get("missing") == "indicator") if isinstance(own, list) else math.inf
+    return count
+
+
 def _rows(public: object) -> float:
     """Return a task's number of public rows; infinite for a file, whose number of rows is unknown until it is read."""
     if not isinstance(public, dict):
@@ -181,6 +197,12 @@ class ExamplesProtocol(TaskProtocol):
             filled["loss"] = BY_RULE[target]
         if target == "classes" and filled.get("release") is None:
             filled["release"] = CELLS
+        further = filled.get("for")
+        others = [each for each in further if each not in DIRECTED] if isinstance(further, list | tuple) else []
+        if others and filled.get("release") is None and target in BY_RULE:
+            # The one with less noise, where it is possible.
+            possible = filled.get("grid") is not None or _cells(task) <= MOST_CELLS
+            filled["release"] = CELLS if possible else JOINT
         if filled.get("release") is None:
             levels = _guarantees(task.get("privacy"))
             label, rows = target == "binary", _rows(task.get("public"))
@@ -210,9 +232,10 @@ class ExamplesProtocol(TaskProtocol):
                 "release",
             )
         losses = LOSSES[target]
-        if block.loss not in losses:
-            words = f"{block.loss!r} is not a loss of a {target} target; {nearest(str(block.loss), losses)}"
-            raise task_error(words, "examples", "loss")
+        for key, loss in [("loss", block.loss), *(("for", each) for each in block.serves)]:
+            if loss not in losses:
+                words = f"{loss!r} is not a loss of a {target} target; {nearest(str(loss), losses)}"
+                raise task_error(words, "examples", key)
         if block.truncation is not None and block.loss != "log":
             raise task_error(f"has no effect with loss: {block.loss}; remove it", "examples", "truncation")
         if block.split != ExamplesBlock.model_fields["split"].default and block.release != "separate":
@@ -225,9 +248,10 @@ class ExamplesProtocol(TaskProtocol):
                     raise task_error("has no effect with release: cells; remove it", "examples", key)
         elif block.grid is not None:
             raise task_error(f"has no effect with release: {block.release}; remove it", "examples", "grid")
-        if block.release in (OUTER, "directions") and block.loss not in DIRECTED:
+        others = [each for each in (block.loss, *block.serves) if each not in DIRECTED]
+        if block.release in (OUTER, "directions") and others:
             linear = " and ".join(DIRECTED)
-            words = f"{block.release} is for the {linear} losses only, not {block.loss}; say release: joint"
+            words = f"{block.release} is for the {linear} losses only, not {others[0]}; say release: joint"
             raise task_error(words, "examples", "release")
 
     def alternatives(self, block: Any, target: str) -> Sequence[dict[str, Any]]:

@@ -51,6 +51,7 @@ ADDED: Final[dict[tuple[str, str], object]] = {
     ("sketch", "debiased"): True,
     ("examples", "intercept"): True,
     ("examples", "grid"): None,
+    ("examples", "for"): [],
     ("sketch", "first"): None,
     ("sketch", "person"): None,
     ("sketch", "rows_per_person"): None,

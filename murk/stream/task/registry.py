@@ -191,7 +191,7 @@ def former_defaults(task: Any, carried: Any, by_rule: Set[str]) -> dict[str, Any
         block, former = getattr(task, name), getattr(carried, name)
         kept = {} if block is None or former is None else PROTOCOLS[name].former_settings(former, by_rule)
         if kept:
-            changes[name] = block.model_dump(mode="json") | kept
+            changes[name] = block.model_dump(mode="json", by_alias=True) | kept
     if "protocol" in by_rule and carried.protocol == FORMER_PROTOCOL != task.protocol:
         # Take the step settings of the log's task, since the rules for the new default protocol fill in none.
         learner = carried.learner.model_dump(mode="json")

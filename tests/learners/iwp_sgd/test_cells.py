@@ -439,3 +439,37 @@ def test_a_cap_in_any_currency_counts_what_a_cell_costs(cap, currency):
         else:
             with pytest.raises(UserError, match=r"per_person: a cap of .* allows no release at level 'default'"):
                 problem_for(given)
+
+
+@pytest.mark.parametrize(
+    ("block", "release"),
+    [
+        ("{for: [log], grid: 5}", "cells"),
+        ("{for: [quadratic, probit], grid: 5}", "cells"),
+        # A number without a grid has too many values.
+        ("{for: [log]}", "joint"),
+        ("{for: [quadratic]}", "outer"),
+        ("{for: [log], release: joint}", "joint"),
+    ],
+)
+def test_the_release_serves_the_losses_of_further_models(block, release):
+    given = task(guarantee="{gdp: {mu: 1}}", block=block)
+    assert given.block.release == release
+    assert given.block.loss == "quadratic"
+    model = Model.parse("name: later\nfeatures: [sex]\nloss: log\n")
+    if release == "outer":
+        with pytest.raises(UserError, match=r"log needs examples: \{for: \[log\]\} in the task"):
+            model_problem_for(model, given)
+    else:
+        model_problem_for(model, given)
+
+
+def test_a_release_that_does_not_serve_a_loss_is_refused():
+    for block, words in [
+        ("{for: [log], release: outer}", "outer is for the quadratic and squared losses only, not log"),
+        ("{for: [squared]}", "for: 'squared' is not a loss of a binary target"),
+    ]:
+        with pytest.raises(UserError, match=words):
+            task(block=block)
+    # It is part of the hash only where it is given.
+    assert task(block="{for: []}").hash == task(block="{}").hash != task(block="{for: [quadratic]}").hash

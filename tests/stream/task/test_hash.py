@@ -267,6 +267,7 @@ OTHERS: dict[type[Block], dict[str, Any]] = {
         "intercept": False,
         "split": 0.6,
         "loss": {SEVERAL: {"loss": "exponential"}},
+        "for": ["quadratic"],
         "truncation": 2,
         "regularization": 0.1,
         "batch": 8,
