@@ -31,7 +31,7 @@ from murk.learners.estimates.estimate import Estimate
 from murk.learners.estimates.forgers import Influence
 from murk.learners.estimates.links import class_probabilities, logistic
 from murk.learners.examples import losses
-from murk.learners.examples.cells import CellMechanism, CellTable, cell_vectors
+from murk.learners.examples.cells import CellMechanism, CellTable, cell_vectors, note_of
 from murk.learners.examples.inference import SANDWICH
 from murk.learners.examples.polish import FIRST_REFRESH, TRUST
 from murk.learners.examples.settings import ExampleSettings
@@ -49,7 +49,6 @@ _BLOCK = 4096
 _GROWTH = 8
 _STEPS = 50
 _CLOSE = 1e-10
-_NAMED = 3
 _OF_CLASSES = "mean changes of each class's probability by the softmax model; over the classes they add up to 0"
 
 
@@ -484,23 +483,11 @@ def estimate(engines: Sequence[CellEngine]) -> Estimate:
         found = replace(found, average=average, average_covariance=sums.covariance(moved))
     note = (
         f"noise moves the mean Hessian by about {fit.noise / fit.values[0]:.0%} of its smallest eigenvalue; from "
-        f"{1 / TRUST:.0%} on there is no interval (docs/iwp-sgd.md){_rounding(settings.names, fitted.table.rounded)}"
+        f"{1 / TRUST:.0%} on there is no interval (docs/iwp-sgd.md){note_of(settings.names, fitted.table.rounded)}"
     )
     spread = np.sqrt(np.maximum(np.diag(covariance), 0.0))
     values, influence = shown @ fit.theta, _influence(engines, sums, fit)
     return replace(found, values=values, spread=spread, note=note, covariance=covariance, influence=influence)
-
-
-def _rounding(names: Sequence[str], rounded: Sequence[tuple[int, int]]) -> str:
-    """Say which features devices round to a grid, since their coefficients are those of the rounded values."""
-    if not rounded:
-        return ""
-    shown = ", ".join(f"{names[at]} to {grid} values" for at, grid in rounded[:_NAMED])
-    more = f" and {len(rounded) - _NAMED} more features" if len(rounded) > _NAMED else ""
-    return (
-        f"; devices round {shown}{more}: if people's values lie between these, coefficients and intervals are those of "
-        "the rounded values, often much nearer 0"
-    )
 
 
 def _average_effects(sums: CellSums, loss: CellLoss, theta: Floats, pulled: Floats) -> tuple[Floats, Floats]:

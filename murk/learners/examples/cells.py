@@ -18,6 +18,7 @@ Source: Kairouz, Bonawitz, Ramage, "Discrete distribution estimation under local
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar
@@ -38,6 +39,7 @@ from murk.stream.task.model import OWN, Columns
 from murk.stream.task.task import Task
 
 MOST_CELLS = 4096
+_NAMED = 3
 _UNIT = 2.0**-53
 _ELEVEN = np.uint64(11)
 
@@ -306,6 +308,18 @@ class CellTable:
         found = ((at, grids.get(place % both.shape[1], 0)) for at, place in enumerate(columns.places))
         rounded = tuple((at, grid) for at, grid in found if grid)
         return cls(np.nan_to_num(X), np.where(np.isnan(cells.y), math.nan, y), rounded)
+
+
+def note_of(names: Sequence[str], rounded: Sequence[tuple[int, int]]) -> str:
+    """Say which features devices round to a grid, since their coefficients are those of the rounded values."""
+    if not rounded:
+        return ""
+    shown = ", ".join(f"{names[at]} to {grid} values" for at, grid in rounded[:_NAMED])
+    more = f" and {len(rounded) - _NAMED} more features" if len(rounded) > _NAMED else ""
+    return (
+        f"; devices round {shown}{more}: if people's values lie between these, coefficients and intervals are those of "
+        "the rounded values, often much nearer 0"
+    )
 
 
 def cell_vectors(X: Floats, y: Floats, features: int, target: str) -> Floats:

@@ -395,7 +395,11 @@ def test_a_plan_names_cells_where_they_are_clearly_better_and_not_else():
     few = Task.parse("name: few\n" + text.format(LABEL, 4))
     words = [plan(few, people=[20_000], budgets=[1.0], protocols=["examples"], draws=1).to_dict()]
     named = few.with_protocol("examples", release="cells")
+    number = Task.parse("name: number\n" + text.format(LABEL, 4).replace("categories: [m, f]", "low: 0, high: 9"))
+    number = number.with_protocol("examples", release="cells", grid=4)
+    assert "round sex to 4 values" in json.dumps(plan(number, people=[9], budgets=[1.0], draws=1).to_dict()["notes"])
     words.append(plan(named, people=[20_000], budgets=[1.0], protocols=["examples"], draws=1).to_dict())
+    assert "round" not in json.dumps(words[-1]["notes"])
     assert ["with examples: {release: cells}" in json.dumps(each) for each in words] == [True, False]
 
 
