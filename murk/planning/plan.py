@@ -15,6 +15,8 @@ from murk.learners.estimates.effects import mean_slope
 from murk.learners.estimates.estimate import People
 from murk.learners.estimates.looks import fixed_only
 from murk.learners.estimates.units import effect_units
+from murk.learners.examples.cells import CellTable, note_of
+from murk.learners.examples.problem import settings_of
 from murk.learners.results.numbers import many
 from murk.learners.results.plot import GREY, INK, figure
 from murk.learners.sketches.problem import problem_for as sketch_problem_for
@@ -345,6 +347,9 @@ def remarks(found: Plan) -> Iterator[str]:
         except UserError as error:
             windows.append(f"{own}: {error}.")
     yield from windows
+    released = settings_of(found.task) if own == "examples" else None
+    if released and released.cells and (note := note_of(released.names, CellTable.of(released.cells).rounded)):
+        yield f"examples: {note.removeprefix('; ')}. Half-widths do not show this bias (docs/iwp-sgd.md)."
     cells = [one for one in found.cells if one.design == first]
     for protocol in found.protocols:
         # Give the reason for the largest number of people at the largest budget.

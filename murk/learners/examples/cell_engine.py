@@ -31,7 +31,7 @@ from murk.learners.estimates.estimate import Estimate
 from murk.learners.estimates.forgers import Influence
 from murk.learners.estimates.links import class_probabilities, logistic
 from murk.learners.examples import losses
-from murk.learners.examples.cells import CellMechanism, CellTable, cell_vectors
+from murk.learners.examples.cells import CellMechanism, CellTable, cell_vectors, note_of
 from murk.learners.examples.inference import SANDWICH
 from murk.learners.examples.polish import FIRST_REFRESH, TRUST
 from murk.learners.examples.settings import ExampleSettings
@@ -483,7 +483,7 @@ def estimate(engines: Sequence[CellEngine]) -> Estimate:
         found = replace(found, average=average, average_covariance=sums.covariance(moved))
     note = (
         f"noise moves the mean Hessian by about {fit.noise / fit.values[0]:.0%} of its smallest eigenvalue; from "
-        f"{1 / TRUST:.0%} on there is no interval (docs/iwp-sgd.md)"
+        f"{1 / TRUST:.0%} on there is no interval (docs/iwp-sgd.md){note_of(settings.names, fitted.table.rounded)}"
     )
     spread = np.sqrt(np.maximum(np.diag(covariance), 0.0))
     values, influence = shown @ fit.theta, _influence(engines, sums, fit)

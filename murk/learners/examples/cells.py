@@ -18,9 +18,10 @@ Source: Kairouz, Bonawitz, Ramage, "Discrete distribution estimation under local
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -35,11 +36,10 @@ from murk.privacy.mechanisms.payload_limits import Reach
 from murk.privacy.noise import NoiseSource, Purpose
 from murk.stream.task.data.coding import PARTS
 from murk.stream.task.data.features import INDICATOR, CategoryFeature, ClassTarget, DateFeature
+from murk.stream.task.model import OWN, Columns
 from murk.stream.task.task import Task
 
-if TYPE_CHECKING:
-    from murk.stream.task.model import Columns
-
+_NAMED = 3
 _UNIT = 2.0**-53
 _ELEVEN = np.uint64(11)
 
@@ -56,24 +56,27 @@ class Column:
     points: tuple[tuple[float, ...], ...]
     is_number: bool = True  # whether a code between two points is rounded to one of them
     indicated: bool = False  # whether the last point is that of a missing value, which the last code indicates
+    rounded: bool = field(default=False, repr=False)  # whether values may lie between two points
 
     @classmethod
-    def of_number(cls, start: int, grid: int, *, indicated: bool = False) -> Column:
+    def of_number(cls, start: int, grid: int, *, indicated: bool = False, rounded: bool = False) -> Column:
         """Return the column of a number on an even grid over [-1, 1]; of two categories with ``grid`` 2."""
         codes: list[tuple[float, ...]] = [(2.0 * i / (grid - 1) - 1.0,) for i in range(grid)]
-        return cls._with_missing(start, codes, True, indicated)
+        return cls._with_missing(start, codes, True, indicated, rounded)
 
     @classmethod
     def of_categories(cls, start: int, size: int, *, indicated: bool = False) -> Column:
         """Return the column of three or more categories."""
         codes = [tuple(1.0 if i == j else -1.0 for j in range(1, size)) for i in range(size)]
-        return cls._with_missing(start, codes, False, indicated)
+        return cls._with_missing(start, codes, False, indicated, False)
 
     @classmethod
-    def _with_missing(cls, start: int, codes: list[tuple[float, ...]], number: bool, indicated: bool) -> Column:
+    def _with_missing(
+        cls, start: int, codes: list[tuple[float, ...]], number: bool, indicated: bool, rounded: bool
+    ) -> Column:
         if indicated:
             codes = [*((*code, -1.0) for code in codes), (*(0.0 for _ in codes[0]), 1.0)]
-        return cls(start, tuple(codes), number, indicated)
+        return cls(start, tuple(codes), number, indicated, rounded)
 
     @property
     def width(self) -> int:
@@ -136,7 +139,7 @@ class Cells:
     @classmethod
     def of_numbers(cls, names: int, grid: int | None, *, real: bool, labels: int = 0) -> Cells:
         """Return the cells of ``names`` features that are numbers, by default with the two values -1 and 1."""
-        columns = tuple(Column.of_number(i, grid or 2) for i in range(names))
+        columns = tuple(Column.of_number(i, grid or 2, rounded=True) for i in range(names))
         return cls(columns, names + 1, labels or ((grid or 2) if real else 2), bool(labels))
 
     @classmethod
@@ -153,8 +156,11 @@ class Cells:
                     "{release: cells, grid: 5} to round it to 5 values (best to all that it has), or "
                     + _other(isinstance(task.target, ClassTarget))
                 )
-            make = Column.of_categories if size is not None and size > 2 else Column.of_number
-            columns.append(make(start, size or grid or 2, indicated=indicated))
+            if size is not None and size > 2:
+                columns.append(Column.of_categories(start, size, indicated=indicated))
+            else:
+                number = size or grid or 2
+                columns.append(Column.of_number(start, number, indicated=indicated, rounded=size is None))
             start += columns[-1].width
 
         for feature in task.features:
@@ -285,17 +291,35 @@ class CellTable:
 
     X: Floats
     y: Floats
+    rounded: tuple[tuple[int, int], ...] = ()  # places of coded features that devices round, and how many values
 
     @classmethod
-    def of(cls, cells: Cells, columns: Columns | None = None) -> CellTable:
-        """Return the table of the task's own columns, or of a model's."""
+    def of(cls, cells: Cells, columns: Columns | None = None, *, real: bool = False) -> CellTable:
+        """Return the table of the task's own columns, or of a model's; ``real`` if the task's target is."""
+        grids = {column.start: len(column.points) - column.indicated for column in cells.columns if column.rounded}
         if columns is None:
-            return cls(cells.X, cells.y)
+            return cls(cells.X, cells.y, tuple(grids.items()))
         # Behind the features each class's indicator, the last class first: see `Columns.places`.
         labels = np.arange(cells.target)[::-1] if cells.labelled else np.zeros(0)
         both = np.column_stack([cells.X, np.where(cells.y[:, None] == labels, 1.0, -1.0), cells.y])
         X, y = both[:, list(columns.places)], columns.sign * both[:, columns.aim]
-        return cls(np.nan_to_num(X), np.where(np.isnan(cells.y), math.nan, y))
+        if real:
+            grids[OWN % both.shape[1]] = cells.target
+        found = ((at, grids.get(place % both.shape[1], 0)) for at, place in enumerate(columns.places))
+        rounded = tuple((at, grid) for at, grid in found if grid)
+        return cls(np.nan_to_num(X), np.where(np.isnan(cells.y), math.nan, y), rounded)
+
+
+def note_of(names: Sequence[str], rounded: Sequence[tuple[int, int]]) -> str:
+    """Say which features devices round to a grid, since their coefficients are those of the rounded values."""
+    if not rounded:
+        return ""
+    shown = ", ".join(f"{names[at]} to {grid} values" for at, grid in rounded[:_NAMED])
+    more = f" and {len(rounded) - _NAMED} more features" if len(rounded) > _NAMED else ""
+    return (
+        f"; devices round {shown}{more}: if people's values lie between these, coefficients and intervals are those of "
+        "the rounded values, often much nearer 0"
+    )
 
 
 def cell_vectors(X: Floats, y: Floats, features: int, target: str) -> Floats:

@@ -218,7 +218,8 @@ def _of_cells(model: Model, task: Task, columns: Columns, whole: CellProblem, bl
         **values,
     )
     note = "" if columns.own_target else f"; of people whose {task.target.name} is known"
-    problem = CellProblem(settle(settings, whole.mechanisms), whole.mechanisms, CellTable.of(cells, columns))
+    table = CellTable.of(cells, columns, real=task.target.kind == "real")
+    problem = CellProblem(settle(settings, whole.mechanisms), whole.mechanisms, table)
     return Part(derived, problem, all_numbers, note)
 
 

@@ -171,7 +171,7 @@ def _narrow(extent: Extent, indices: Mapping[str, int], categories: Mapping[str,
         share = (1.0 - math.sqrt(max(1.0 - deviation**2, 0.0))) / 2.0
         if share < _RARE:
             rare = categories[name][int(extent.mean[index] > 0.0)]
-            reasons.append(Reason("rare", (name,), f"few people, some {_percent(share)}, have {rare}"))
+            reasons.append(Reason("rare", (name,), f"few people have {rare}"))
     narrow = {name: share for name, share in filled.items() if share < _FILLED}
     if narrow:
         each = ", ".join(f"{_percent(share)} of {name}" for name, share in narrow.items())

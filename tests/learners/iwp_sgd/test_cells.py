@@ -300,6 +300,29 @@ def test_models_of_the_log_and_the_forecast():
     assert found.values[0] > 2.0 * found.spread[0] > 0  # women are ill more often
 
 
+def test_a_note_names_the_numbers_that_devices_round_also_in_models():
+    """Rounding a number that lies between values of the grid adds an error to it, which shrinks its coefficient."""
+    own = task(REAL, "{gdp: {mu: 6}}", "{release: cells, grid: 2}")
+    own_problem = problem_for(own)
+    classes = own_problem.settings.cells.classes
+    counts = np.bincount(np.random.default_rng(1).integers(0, classes - 1, 50_000), minlength=classes)
+
+    def note(problem):
+        engine = problem.engine()
+        getattr(engine, "own", engine).add(own_problem.mechanisms["default"], counts)
+        return problem.estimate([engine]).note
+
+    assert "devices round dose to 2 values: if people's values lie between" in note(own_problem)
+    words = {
+        "{name: by-days, features: [days, sex], target: dose}": "devices round days to 2 values: ",
+        "{name: by-sex, features: [sex, site], target: dose}": "",
+    }
+    for text, named in words.items():
+        found = note(model_problem_for(Model.parse(text), own))
+        assert named in found
+        assert bool(named) == ("round" in found)
+
+
 def test_the_audit_finds_the_guarantee_and_the_exact_mu():
     for guarantee in ("{gdp: {mu: 2}}", "{pure: {epsilon: 1}}"):
         [case] = cases_of(task(guarantee=guarantee))
@@ -372,7 +395,11 @@ def test_a_plan_names_cells_where_they_are_clearly_better_and_not_else():
     few = Task.parse("name: few\n" + text.format(LABEL, 4))
     words = [plan(few, people=[20_000], budgets=[1.0], protocols=["examples"], draws=1).to_dict()]
     named = few.with_protocol("examples", release="cells")
+    number = Task.parse("name: number\n" + text.format(LABEL, 4).replace("categories: [m, f]", "low: 0, high: 9"))
+    number = number.with_protocol("examples", release="cells", grid=4)
+    assert "round sex to 4 values" in json.dumps(plan(number, people=[9], budgets=[1.0], draws=1).to_dict()["notes"])
     words.append(plan(named, people=[20_000], budgets=[1.0], protocols=["examples"], draws=1).to_dict())
+    assert "round" not in json.dumps(words[-1]["notes"])
     assert ["with examples: {release: cells}" in json.dumps(each) for each in words] == [True, False]
 
 
