@@ -170,6 +170,7 @@ def _narrow(extent: Extent, indices: Mapping[str, int], categories: Mapping[str,
         # Share of the rarer of two values that are 2 apart.
         share = (1.0 - math.sqrt(max(1.0 - deviation**2, 0.0))) / 2.0
         if share < _RARE:
+            # No figure, as the moments may be of people weighted by the length of their features.
             rare = categories[name][int(extent.mean[index] > 0.0)]
             reasons.append(Reason("rare", (name,), f"few people have {rare}"))
     narrow = {name: share for name, share in filled.items() if share < _FILLED}

@@ -140,7 +140,7 @@ def test_bounds_are_not_blamed_without_evidence(where):
 def test_few_people_have_a_category():
     of = {"a": ("trained: yes", "trained: no")}
     variance = 4 * 0.03 * 0.97
-    for mean, words in ((-0.94, "some 3%, have trained: yes"), (0.94, "some 3%, have trained: no")):
+    for mean, words in ((-0.94, "few people have trained: yes"), (0.94, "few people have trained: no")):
         found = told(extent(((variance, 0.0), (0.0, 1 / 3)), mean=(mean, 0.0)), categories=of)
         assert reasons(found) == ["people", "rare"]
         assert f"{words}." in found["words"]
