@@ -464,6 +464,17 @@ def test_the_release_serves_the_losses_of_further_models(block, release):
         model_problem_for(model, given)
 
 
+def test_the_default_release_can_serve_the_loss_and_its_cells_fit():
+    assert task(block="{loss: log, for: [quadratic], grid: 5}").block.release == "cells"
+    head = "name: n\nprotocol: examples\ntarget: {name: y, kind: binary, positive: 'yes'}\nexamples: {for: [log]}\n"
+    for binary, release in (10, "cells"), (11, "joint"):
+        features = [{"name": f"x{i}", "categories": ["a", "b"]} for i in range(binary)]
+        given = Task.parse(f"{head}privacy: {{guarantee: {{gdp: {{mu: 1}}}}}}\nfeatures: {json.dumps(features)}\n")
+        # Two labels of 2,048 combinations and a missing one are more than 4,096.
+        assert given.block.release == release
+        problem_for(given)
+
+
 def test_a_release_that_does_not_serve_a_loss_is_refused():
     for block, words in [
         ("{for: [log], release: outer}", "outer is for the quadratic and squared losses only, not log"),
