@@ -19,7 +19,7 @@ from murk.learners.examples.cells import CellMechanism, Cells, CellTable, Column
 from murk.learners.examples.forecast import estimate as forecast
 from murk.learners.models.fit import model_problem_for
 from murk.learners.problem import problem_for
-from murk.planning.plan import plan
+from murk.planning.plan import plan, remarks
 from murk.privacy import (
     ApproxDP,
     GaussianDP,
@@ -473,6 +473,15 @@ def test_the_default_release_can_serve_the_loss_and_its_cells_fit():
         # Two labels of 2,048 combinations and a missing one are more than 4,096.
         assert given.block.release == release
         problem_for(given)
+
+
+def test_a_plan_says_that_a_cap_allows_no_release():
+    given = task(guarantee="{pure: {epsilon: 4}}, per_person: {pure: {epsilon: 3}}")
+    found = plan(given, people=[100_000], protocols=["examples"])
+    notes = [note for note in remarks(found) if note.startswith("examples: ")]
+    assert len(notes) == 1
+    assert "allows no release at level 'default'" in notes[0]
+    assert any(math.isfinite(cell.points) for cell in found.cells)
 
 
 def test_a_release_that_does_not_serve_a_loss_is_refused():
