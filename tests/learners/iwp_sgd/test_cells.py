@@ -460,6 +460,10 @@ def test_the_release_serves_the_losses_of_further_models(block, release):
     if release == "outer":
         with pytest.raises(UserError, match=r"log needs examples: \{for: \[log\]\} in the task"):
             model_problem_for(model, given)
+        other = Model.parse("name: later\nfeatures: [site]\ntarget: {name: sex, positive: f}\nloss: log\n")
+        with pytest.raises(UserError, match=r"log needs examples: \{release: cells\} in the task"):
+            model_problem_for(other, given)
+        model_problem_for(other, task(block="{release: cells, grid: 5}"))
     else:
         model_problem_for(model, given)
 
