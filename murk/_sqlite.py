@@ -248,7 +248,8 @@ class Database:
         self._verify()
         if create:
             self._use_wal()
-            self._connection.execute(f"PRAGMA wal_autocheckpoint = {_WAL_BYTES // self._pragma('page_size')}")
+        # Of this connection only: it changes no file.
+        self._connection.execute(f"PRAGMA wal_autocheckpoint = {_WAL_BYTES // self._pragma('page_size')}")
 
     def _is_empty(self) -> bool:
         count = self._connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]

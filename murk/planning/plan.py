@@ -358,10 +358,14 @@ def remarks(found: Plan) -> Iterator[str]:
             reason = f"{protocol}: {why_not(max(without, key=lambda one: (one.people, one.budget)))}."
             if reason not in windows:
                 yield reason
+        elif refused := next((one.refused for one in without if one.budget == 1.0 and one.refused), ""):
+            yield f"{protocol}: {refused}."
     wide = [
         one.people
         for one in cells
-        if (one.budget, one.protocol) == (1.0, own) and not one.without_effects and one.points > found.effect
+        if (one.budget, one.protocol) == (1.0, own)
+        and not (one.refused or one.without_effects)
+        and one.points > found.effect
     ]
     # Remark on the number of people only if more of them would give intervals.
     known = any(math.isfinite(one.points) for one in cells if one.protocol == own)

@@ -198,10 +198,11 @@ class ExamplesProtocol(TaskProtocol):
         if target == "classes" and filled.get("release") is None:
             filled["release"] = CELLS
         further = filled.get("for")
-        others = [each for each in further if each not in DIRECTED] if isinstance(further, list | tuple) else []
-        if others and filled.get("release") is None and target in BY_RULE:
+        served = [filled.get("loss"), *further] if isinstance(further, list | tuple) and further else []
+        if any(each not in DIRECTED for each in served) and filled.get("release") is None and target in BY_RULE:
             # The one with less noise, where it is possible.
-            possible = filled.get("grid") is not None or _cells(task) <= MOST_CELLS
+            # Records without a target have one further cell.
+            possible = filled.get("grid") is not None or _cells(task) < MOST_CELLS
             filled["release"] = CELLS if possible else JOINT
         if filled.get("release") is None:
             levels = _guarantees(task.get("privacy"))

@@ -19,7 +19,7 @@ from murk.learners.examples.cells import CellMechanism, Cells, CellTable, Column
 from murk.learners.examples.forecast import estimate as forecast
 from murk.learners.models.fit import model_problem_for
 from murk.learners.problem import problem_for
-from murk.planning.plan import plan
+from murk.planning.plan import plan, remarks
 from murk.privacy import (
     ApproxDP,
     GaussianDP,
@@ -487,8 +487,32 @@ def test_the_release_serves_the_losses_of_further_models(block, release):
     if release == "outer":
         with pytest.raises(UserError, match=r"log needs examples: \{for: \[log\]\} in the task"):
             model_problem_for(model, given)
+        other = Model.parse("name: later\nfeatures: [site]\ntarget: {name: sex, positive: f}\nloss: log\n")
+        with pytest.raises(UserError, match=r"log needs examples: \{release: cells\} in the task"):
+            model_problem_for(other, given)
+        model_problem_for(other, task(block="{release: cells, grid: 5}"))
     else:
         model_problem_for(model, given)
+
+
+def test_the_default_release_can_serve_the_loss_and_its_cells_fit():
+    assert task(block="{loss: log, for: [quadratic], grid: 5}").block.release == "cells"
+    head = "name: n\nprotocol: examples\ntarget: {name: y, kind: binary, positive: 'yes'}\nexamples: {for: [log]}\n"
+    for binary, release in (10, "cells"), (11, "joint"):
+        features = [{"name": f"x{i}", "categories": ["a", "b"]} for i in range(binary)]
+        given = Task.parse(f"{head}privacy: {{guarantee: {{gdp: {{mu: 1}}}}}}\nfeatures: {json.dumps(features)}\n")
+        # Two labels of 2,048 combinations and a missing one are more than 4,096.
+        assert given.block.release == release
+        problem_for(given)
+
+
+def test_a_plan_says_that_a_cap_allows_no_release():
+    given = task(guarantee="{pure: {epsilon: 4}}, per_person: {pure: {epsilon: 3}}")
+    found = plan(given, people=[100_000], protocols=["examples"])
+    notes = [note for note in remarks(found) if note.startswith("examples: ")]
+    assert len(notes) == 1
+    assert "allows no release at level 'default'" in notes[0]
+    assert any(math.isfinite(cell.points) for cell in found.cells)
 
 
 def test_a_release_that_does_not_serve_a_loss_is_refused():

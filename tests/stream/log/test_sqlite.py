@@ -1,5 +1,6 @@
 """What the embedded log owes beyond the contract: its file, its disk and the processes around it."""
 
+import contextlib
 import os
 import random
 import re
@@ -114,6 +115,13 @@ def test_an_empty_file_becomes_a_log_only_when_creating(path: Path) -> None:
     assert path.stat().st_size == 0
     with SqliteLog(path) as log:
         assert log.document() is None
+
+
+def test_the_write_ahead_log_of_any_opening_is_copied_at_four_megabytes(path: Path) -> None:
+    SqliteLog(path).close()
+    for create in True, False:
+        with contextlib.closing(Database(path, LOG_FILE, create=create)) as file:
+            assert file._pragma("page_size") * file._pragma("wal_autocheckpoint") == 2**22
 
 
 def test_damage_within_a_file_is_noticed_and_nothing_is_overwritten(path: Path, log: SqliteLog) -> None:
