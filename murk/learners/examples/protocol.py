@@ -145,6 +145,19 @@ def _cells(task: Mapping[str, Any]) -> float:
     return count
 
 
+def _is_set(block: Mapping[str, Any], privacy: object) -> bool:
+    """Return whether a task file has settings that cells cannot have."""
+    own = privacy if isinstance(privacy, dict) else {}
+    unused: dict[str, Sequence[object]] = {
+        "truncation": (None,),
+        "batch": (None, 1),
+        "polish": (None, True),
+        "split": (None, 0.5),
+    }
+    settings = any(block.get(key) not in values for key, values in unused.items())
+    return settings or own.get("mechanism") is not None or own.get("calibration", "analytic") != "analytic"
+
+
 def _rows(public: object) -> float:
     """Return a task's number of public rows; infinite for a file, whose number of rows is unknown until it is read."""
     if not isinstance(public, dict):
@@ -200,10 +213,9 @@ class ExamplesProtocol(TaskProtocol):
         further = filled.get("for")
         served = [filled.get("loss"), *further] if isinstance(further, list | tuple) and further else []
         if any(each not in DIRECTED for each in served) and filled.get("release") is None and target in BY_RULE:
-            # The one with less noise, where it is possible.
-            # Records without a target have one further cell.
-            possible = filled.get("grid") is not None or _cells(task) < MOST_CELLS
-            filled["release"] = CELLS if possible else JOINT
+            # The one with less noise, where it is possible. Records without a target have one further cell.
+            few = _cells(task) < MOST_CELLS and not _is_set(filled, task.get("privacy"))
+            filled["release"] = CELLS if few or filled.get("grid") is not None else JOINT
         if filled.get("release") is None:
             levels = _guarantees(task.get("privacy"))
             label, rows = target == "binary", _rows(task.get("public"))

@@ -509,10 +509,22 @@ def test_the_default_release_can_serve_the_loss_and_its_cells_fit():
 def test_a_plan_says_that_a_cap_allows_no_release():
     given = task(guarantee="{pure: {epsilon: 4}}, per_person: {pure: {epsilon: 3}}")
     found = plan(given, people=[100_000], protocols=["examples"])
-    notes = [note for note in remarks(found) if note.startswith("examples: ")]
-    assert len(notes) == 1
-    assert "allows no release at level 'default'" in notes[0]
+    rounding, refusal = [note for note in remarks(found) if note.startswith("examples: ")]
+    assert "devices round dose" in rounding
+    assert "allows no release at level 'default'" in refusal
     assert any(math.isfinite(cell.points) for cell in found.cells)
+
+
+def test_settings_that_cells_cannot_have_leave_further_losses_to_joint_releases():
+    text = "name: few\nfeatures: [{{name: sex, categories: [m, f]}}]\n{}protocol: examples\nexamples: {}\n{}"
+    for block, privacy, release in [
+        ("{for: [log]}", "{guarantee: {gdp: {mu: 1}}}", "cells"),
+        ("{for: [log], batch: 8}", "{guarantee: {gdp: {mu: 1}}}", "joint"),
+        ("{for: [log], polish: false}", "{guarantee: {gdp: {mu: 1}}}", "joint"),
+        ("{for: [log]}", "{guarantee: {pure: {epsilon: 4}}, mechanism: laplace}", "joint"),
+        ("{for: [log]}", "{guarantee: {approx: {epsilon: 4, delta: 1.0e-6}}, calibration: classic}", "joint"),
+    ]:
+        assert Task.parse(text.format(LABEL, block, f"privacy: {privacy}\n")).block.release == release
 
 
 def test_a_release_that_does_not_serve_a_loss_is_refused():
