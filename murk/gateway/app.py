@@ -164,8 +164,9 @@ class Door:
         except _GoneError:
             return
         self.requests[answer.within or answer.status] += 1
-        named = {**_SAFE, **answer.fields, **self._allowed(headers)}
-        lines = [(_encoded if name == _ORIGIN else _line)(name, value) for name, value in named.items()]
+        lines = [_kept_line(*each) for each in {**_SAFE, **answer.fields}.items()]
+        # Not kept: a client may name any origin.
+        lines += [_line(*each) for each in self._allowed(headers).items()]
         await send({"type": "http.response.start", "status": answer.status, "headers": lines})
         await send({"type": "http.response.body", "body": answer.body})
 
@@ -281,7 +282,7 @@ class Door:
             return {"Vary": "Origin"}
         return {
             "Vary": "Origin",
-            _ORIGIN: origin,
+            "Access-Control-Allow-Origin": origin,
             "Access-Control-Expose-Headers": _EXPOSED,
             "Access-Control-Allow-Methods": "GET, POST",
             "Access-Control-Allow-Headers": "Authorization, Content-Type, If-None-Match",
@@ -394,14 +395,11 @@ _CLOSE: Final = {"Connection": "close"}
 _READ: Final = frozenset((b"authorization", b"content-length", b"content-type", b"host", b"if-none-match", b"origin"))
 
 
-_ORIGIN: Final = "Access-Control-Allow-Origin"  # any origin that a client names, if all are allowed: not kept
-
-
-def _encoded(name: str, value: str) -> tuple[bytes, bytes]:
+def _line(name: str, value: str) -> tuple[bytes, bytes]:
     return name.lower().encode(), value.encode("latin-1")
 
 
-_line = lru_cache(256)(_encoded)
+_kept_line = lru_cache(256)(_line)
 
 
 async def _settled(work: Awaitable[Answer]) -> Answer:

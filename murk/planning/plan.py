@@ -15,21 +15,14 @@ from murk.learners.estimates.effects import mean_slope
 from murk.learners.estimates.estimate import People
 from murk.learners.estimates.looks import fixed_only
 from murk.learners.estimates.units import effect_units
-from murk.learners.examples.cells import CellTable, note_of
-from murk.learners.examples.problem import settings_of
-from murk.learners.results.numbers import many
 from murk.learners.results.plot import GREY, INK, figure
-from murk.learners.sketches.problem import problem_for as sketch_problem_for
-from murk.learners.sketches.problem import windows_cap
 from murk.planning import forecast as forecasting
 from murk.planning.choice import EQUAL, recommend
 from murk.planning.forecast import Forecast, as_written, budget_words
 from murk.planning.outlook import what_if_rare
-from murk.privacy import Accountant, ApproxDP, cap_of, cost_in
-from murk.privacy.mechanisms.base import Costed
 from murk.stream.task.data.coding import of_interest
 from murk.stream.task.errors import nearest
-from murk.stream.task.registry import PROTOCOLS
+from murk.stream.task.registry import PROTOCOLS, part
 from murk.stream.task.task import Task
 
 PEOPLE: Final = (10_000, 100_000, 1_000_000)
@@ -38,7 +31,6 @@ BEYOND: Final = 10**12  # largest number of people, more than exist
 TOO_FEW: Final = "too few people to learn anything at this privacy level"
 """Reason for no interval if more people would give one."""
 
-_WINDOWS: Final = 16  # of the same records, for which a cap is suggested
 _DRAWS: Final = 3  # draws for each cell, fewer than for a single forecast: a table has two digits
 
 Tick = Callable[[int, str], None]
@@ -340,23 +332,18 @@ def remarks(found: Plan) -> Iterator[str]:
             f"Everybody is assumed to have the budget of privacy.guarantee ({budget_words(found.task)}); people choose "
             f"on the grid of {privacy.range_words}. For the least that can be learned, state the smallest budget."
         )
-    windows: list[str] = []
-    if found.task.of_organisations:
-        try:
-            windows += _windows(found.task)
-        except UserError as error:
-            windows.append(f"{own}: {error}.")
-    yield from windows
-    released = settings_of(found.task) if own == "examples" else None
-    if released and released.cells and (note := note_of(released.names, CellTable.of(released.cells).rounded)):
-        yield f"examples: {note.removeprefix('; ')}. Half-widths do not show this bias (docs/iwp-sgd.md)."
+    of_protocol: list[str] = []
+    # Without a forecast, or with nothing to remark, there are none.
+    with suppress(UserError):
+        of_protocol += getattr(part(own, "forecast"), "remarks", lambda task: ())(found.task)
+    yield from of_protocol
     cells = [one for one in found.cells if one.design == first]
     for protocol in found.protocols:
         # Give the reason for the largest number of people at the largest budget.
         without = [one for one in cells if one.protocol == protocol]
         if without and not any(math.isfinite(one.points) for one in without):
             reason = f"{protocol}: {why_not(max(without, key=lambda one: (one.people, one.budget)))}."
-            if reason not in windows:
+            if reason not in of_protocol:
                 yield reason
         elif refused := next((one.refused for one in without if one.budget == 1.0 and one.refused), ""):
             yield f"{protocol}: {refused}."
@@ -374,28 +361,6 @@ def remarks(found: Plan) -> Iterator[str]:
             f"By {own} at the task's budget, {max(wide):,} people are too few to distinguish an effect of the assumed "
             f"size ({found.effect:.2g} points) from none."
         )
-
-
-def _windows(task: Task) -> Iterator[str]:
-    """Yield how many windows an organisation's cap allows, or a cap for several at less than the sum of their costs."""
-    mechanisms, guarantee = sketch_problem_for(task).mechanisms, task.privacy.guarantee
-    mechanism = mechanisms["default"]
-    if (whole := task.privacy.per_person) is not None:
-        cap = cap_of(whole)
-        cost = cost_in(mechanism, cap.currency)
-        count = cap // cost
-        yield f"A cap of {cap} allows an organisation {many(count, 'window')} of {cost}{_joint(mechanism, count)}."
-    if isinstance(guarantee, ApproxDP) and (whole is None or whole.kind != "tcdp"):
-        with suppress(UserError):
-            further = windows_cap(mechanisms, "default", _WINDOWS, guarantee.delta).as_yaml()
-            words = f"allows an organisation {_WINDOWS} windows{_joint(mechanism, _WINDOWS)}."
-            yield f"privacy: {{per_person: {further}}} {words}"
-
-
-def _joint(mechanism: Costed, count: int) -> str:
-    delta = float(getattr(mechanism.guarantee, "delta", 0.0))
-    joint = Accountant().compose(mechanism, count).strongest(delta, 2 * count * delta)
-    return "" if joint is None else f"; together they disclose {cap_of(joint).rounded()}"
 
 
 def _effect(population: Population) -> float:

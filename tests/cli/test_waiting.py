@@ -92,6 +92,21 @@ def test_the_report_at_the_end_waits_for_the_log(away):
     assert json.loads(done.stdout)["task"] == "third-child"
 
 
+def test_a_stopped_learner_does_not_wait_to_report(away, monkeypatch):
+    """A supervisor would kill it meanwhile."""
+
+    def call(name):
+        if name == "checkpoint":
+            raise UnreachableError("the log cannot be reached")
+        if name == "begin":
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    away.call = call
+    monkeypatch.setattr(murk.cli.options, "sleep", lambda seconds: pytest.fail("it waits"))
+    done = CliRunner().invoke(cli, ["learn", "--log", "sqlite:///log.db", "--json", "--wait"])
+    assert isinstance(done.exception, UnreachableError)
+
+
 def test_monitor_waits_whatever_call_meets_a_log_that_is_away(away, monkeypatch):
     def stop(*arguments):
         raise KeyboardInterrupt

@@ -391,11 +391,11 @@ def test_pages_of_declared_origins_may_read(tmp_path):
     settings = Settings(origins=("*",), rate=0)
     with serving(announced(tmp_path, of), settings=settings) as gateway, Client(gateway.url) as client:
         assert client.get(BASE, Origin=page).headers["access-control-allow-origin"] == page
-        kept = app._line.cache_info().currsize
+        kept = app._kept_line.cache_info().currsize
         other = f"https://{secrets.token_hex(8)}.example"
         assert client.get(BASE, Origin=other).headers["access-control-allow-origin"] == other
         # Where a person was is not kept.
-        assert app._line.cache_info().currsize == kept
+        assert app._kept_line.cache_info().currsize == kept
 
 
 def test_a_token_is_needed_where_one_is_set(tmp_path):

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _SHORTEST, _LONGEST, _SHARE = 0.005, 0.2, 0.05
 """Bounds in seconds of the pause while nothing arrives, and its share of the time since something last arrived."""
-_PATIENCE = 10.0  # seconds for which --wait waits for an unreachable log at the final report
+_PATIENCE = 10.0  # seconds for which --wait waits for an unreachable log at the final report, unless it was stopped
 MOST_DESCRIPTORS = 65_536  # limit of file descriptors that a learner requests; it needs about ten per chain
 COLLECT = (100_000, 20, 100)
 """Thresholds of Python's garbage collector, which would otherwise scan thousands of short-lived messages repeatedly."""
@@ -125,10 +125,9 @@ def command(
                         shown = moment
             if asked():
                 say("stopped", INFO)
+            patience = _PATIENCE if wait and not asked() else 0.0
         seconds = time.monotonic() - start
-        found = patiently(
-            _PATIENCE if wait else 0.0, lambda: report_log(task, log, seconds=seconds, advise=advise, live=True)
-        )
+        found = patiently(patience, lambda: report_log(task, log, seconds=seconds, advise=advise, live=True))
     print_result(found, as_json=as_json)
 
 

@@ -7,7 +7,7 @@ Hessians and gradients) become n times that mean plus ``sqrt(n / m)`` times the 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
@@ -18,11 +18,12 @@ from murk.learners.core import design
 from murk.learners.core.design import Records
 from murk.learners.estimates.estimate import Estimate
 from murk.learners.examples import layout as k
+from murk.learners.examples.cells import CellTable, note_of
 from murk.learners.examples.directions import parts
 from murk.learners.examples.engine import IWPEngine, engine_of
 from murk.learners.examples.inference import estimate as estimate_of
 from murk.learners.examples.polish import factors
-from murk.learners.examples.problem import CellProblem, ExampleProblem
+from murk.learners.examples.problem import CellProblem, ExampleProblem, settings_of
 from murk.learners.examples.settings import POLISHED
 from murk.stream.task.privacy import DEFAULT_LEVEL
 from murk.stream.task.task import Task
@@ -185,3 +186,10 @@ def effect_variance(problem: ExampleProblem | CellProblem, task: Task, people: i
     length = 1.0 + design.VARIANCE * (p - 1)
     own = design.moments_variance((noise**2 + noise) * length**2, noise**2 * length**2, people)
     return 2.6**2 * own + design.misfit_variance(task)
+
+
+def remarks(task: Task) -> Iterator[str]:
+    """Yield that half-widths leave out the bias of numbers that devices round."""
+    settings = settings_of(task)
+    if settings.cells and (note := note_of(settings.names, CellTable.of(settings.cells).rounded)):
+        yield f"examples: {note.removeprefix('; ')}. Half-widths do not show this bias (docs/iwp-sgd.md)."

@@ -1,7 +1,8 @@
 """Released examples, for IWP-SGD (`protocol: examples`)."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from functools import partial
 from typing import Annotated, Any, ClassVar, Final, Literal, get_args
 
 from pydantic import Field
@@ -145,17 +146,24 @@ def _cells(task: Mapping[str, Any]) -> float:
     return count
 
 
-def _is_set(block: Mapping[str, Any], privacy: object) -> bool:
-    """Return whether a task file has settings that cells cannot have."""
+# Settings that cells do not have, with the values that change nothing.
+_NOT_OF_CELLS: Final[dict[str, tuple[object, ...]]] = {
+    "truncation": (None,),
+    "batch": (None, 1),
+    "polish": (None, True),
+    "split": (None, 0.5),
+}
+
+
+def _beyond_cells(setting: Callable[[str], object]) -> list[str]:
+    """Return the keys of a block, read by ``setting``, that cells do not have."""
+    return [key for key, unused in _NOT_OF_CELLS.items() if setting(key) not in unused]
+
+
+def _leaves_mechanism_open(privacy: object) -> bool:
+    """Return whether a task file names no mechanism and no calibration, so that randomized response can be used."""
     own = privacy if isinstance(privacy, dict) else {}
-    unused: dict[str, Sequence[object]] = {
-        "truncation": (None,),
-        "batch": (None, 1),
-        "polish": (None, True),
-        "split": (None, 0.5),
-    }
-    settings = any(block.get(key) not in values for key, values in unused.items())
-    return settings or own.get("mechanism") is not None or own.get("calibration", "analytic") != "analytic"
+    return own.get("mechanism") is None and own.get("calibration", "analytic") == "analytic"
 
 
 def _rows(public: object) -> float:
@@ -214,8 +222,9 @@ class ExamplesProtocol(TaskProtocol):
         served = [filled.get("loss"), *further] if isinstance(further, list | tuple) and further else []
         if any(each not in DIRECTED for each in served) and filled.get("release") is None and target in BY_RULE:
             # The one with less noise, where it is possible. Records without a target have one further cell.
-            few = _cells(task) < MOST_CELLS and not _is_set(filled, task.get("privacy"))
-            filled["release"] = CELLS if few or filled.get("grid") is not None else JOINT
+            few = _cells(task) < MOST_CELLS and not _beyond_cells(filled.get)
+            possible = few and _leaves_mechanism_open(task.get("privacy"))
+            filled["release"] = CELLS if possible or filled.get("grid") is not None else JOINT
         if filled.get("release") is None:
             levels = _guarantees(task.get("privacy"))
             label, rows = target == "binary", _rows(task.get("public"))
@@ -256,9 +265,8 @@ class ExamplesProtocol(TaskProtocol):
                 f"has no effect with release: {block.release}; remove it, or say release: separate", "examples", "split"
             )
         if block.release == CELLS:
-            for key, unused in (("truncation", None), ("batch", 1), ("polish", None)):
-                if getattr(block, key) not in (unused, key == "polish"):
-                    raise task_error("has no effect with release: cells; remove it", "examples", key)
+            for key in _beyond_cells(partial(getattr, block)):
+                raise task_error("has no effect with release: cells; remove it", "examples", key)
         elif block.grid is not None:
             raise task_error(f"has no effect with release: {block.release}; remove it", "examples", "grid")
         others = [each for each in (block.loss, *block.serves) if each not in DIRECTED]
@@ -269,8 +277,7 @@ class ExamplesProtocol(TaskProtocol):
 
     def alternatives(self, block: Any, target: str) -> Sequence[dict[str, Any]]:
         """Return cells, unless the block has settings that they cannot have."""
-        fixed = block is None or block.release == CELLS or block.polish is False
-        fixed = fixed or (block.split, block.batch, block.truncation) != (0.5, 1, None)
+        fixed = block is None or block.release == CELLS or _beyond_cells(partial(getattr, block))
         return () if fixed else ({"release": CELLS},)
 
     def former_settings(self, block: Any, by_rule: Set[str]) -> dict[str, Any]:

@@ -7,7 +7,8 @@ A row of a sketch is normal with second moment ``Z'Z + v I`` (Z: the window's re
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final
 
@@ -18,17 +19,21 @@ from murk._arrays import Floats
 from murk.errors import UserError
 from murk.learners.core.design import Records, misfit_variance, moments_variance, one_by_one, split, within_bounds
 from murk.learners.estimates.estimate import Estimate
+from murk.learners.results.numbers import many
 from murk.learners.sketches.engine import GramEngine, NewtonEngine, SketchEngine
 from murk.learners.sketches.newton import model_of
-from murk.learners.sketches.problem import WindowProblem
+from murk.learners.sketches.problem import WindowProblem, problem_for, windows_cap
 from murk.learners.sketches.settings import SketchSettings
 from murk.learners.sketches.sums import SketchSums
+from murk.privacy import Accountant, ApproxDP, cap_of, cost_in
+from murk.privacy.mechanisms.base import Costed
 from murk.privacy.sketches import GaussMixMechanism, GramMechanism, NewtonMechanism
 from murk.privacy.sketches.newton import EDGE
 from murk.stream.task.privacy import DEFAULT_LEVEL
 from murk.stream.task.task import Task
 
 _MODELS = 8  # largest number of different models in the simulated windows of a level
+_WINDOWS: Final = 16  # of the same records, for which a cap is suggested
 _DRAWN: Final = 200  # largest number of windows that are drawn one by one; of more, several share a draw of their noise
 
 
@@ -153,3 +158,29 @@ def effect_variance(problem: Any, task: Task, people: int) -> float:
 def _local_scale(mechanism: GramMechanism) -> float:
     """Return the noise scale of a guarantee for any two records, like a local one."""
     return mechanism.scale * (1.0 if mechanism.neighbours == "replace-one" else math.sqrt(2.0))
+
+
+def remarks(task: Task) -> Iterator[str]:
+    """Yield how many windows an organisation's cap allows, or a cap for several at less than the sum of their costs."""
+    try:
+        mechanisms, guarantee = problem_for(task).mechanisms, task.privacy.guarantee
+    except UserError as error:
+        yield f"{task.protocol}: {error}."
+        return
+    mechanism = mechanisms["default"]
+    if (whole := task.privacy.per_person) is not None:
+        cap = cap_of(whole)
+        cost = cost_in(mechanism, cap.currency)
+        count = cap // cost
+        yield f"A cap of {cap} allows an organisation {many(count, 'window')} of {cost}{_joint(mechanism, count)}."
+    if isinstance(guarantee, ApproxDP) and (whole is None or whole.kind != "tcdp"):
+        with suppress(UserError):
+            further = windows_cap(mechanisms, "default", _WINDOWS, guarantee.delta).as_yaml()
+            words = f"allows an organisation {_WINDOWS} windows{_joint(mechanism, _WINDOWS)}."
+            yield f"privacy: {{per_person: {further}}} {words}"
+
+
+def _joint(mechanism: Costed, count: int) -> str:
+    delta = float(getattr(mechanism.guarantee, "delta", 0.0))
+    joint = Accountant().compose(mechanism, count).strongest(delta, 2 * count * delta)
+    return "" if joint is None else f"; together they disclose {cap_of(joint).rounded()}"
