@@ -123,10 +123,12 @@ class Watch:
         self.sizes: dict[int, int] = {}
 
     def look(self) -> None:
-        mark = self.log.crowd_mark()
+        mark, total = self.log.crowd_mark(), sum(self.log.ends())
+        # The shuffler works on meanwhile: a mark and ends of the same moment, as no crowd left between two readings.
+        while mark != (mark := self.log.crowd_mark()):
+            total = sum(self.log.ends())
         if mark is None:
             return
-        total = sum(self.log.ends())
         assert self.sizes.setdefault(mark.crowds, total) == total
         (*_, (before, less)) = [(0, 0), *sorted((k, v) for k, v in self.sizes.items() if k < mark.crowds)]
         assert total - less >= self.crowd * (mark.crowds - before)
