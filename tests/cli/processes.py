@@ -107,6 +107,16 @@ def _file(path: Path) -> tuple[int, int]:
     return os.open(path, os.O_RDONLY), write
 
 
+def all_stopped(pid: int) -> bool:
+    """Whether all threads of a process have stopped: a signal to stop reaches one after the other."""
+    states = []
+    for place in Path(f"/proc/{pid}/task").iterdir():
+        # Threads end meanwhile.
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            states.append((place / "stat").read_text().rpartition(")")[2].split()[0])
+    return set(states) == {"T"}
+
+
 def sleep_until_ended(pid: int, timeout: float) -> None:
     """Wait, at most so many seconds, for the end of a process that is another's child and that it has not asked for."""
     handle = os.pidfd_open(pid)

@@ -38,6 +38,7 @@ class Campaign:
     task: str
     options: tuple[object, ...]
     seed: int
+    windows: bool
     lost: int = 0
     before: float = 0.0
     whole: float = 0.0
@@ -92,10 +93,16 @@ class Campaign:
                     time.sleep(0.001)
                 time.sleep(moments.uniform(0.0, (self.whole - self.before) / 4))
             if process.kill() == 0:
+                if kill == 0:
+                    self.hurry()
                 break
             self.struck.append(self.progress(folder))
         assert self.outcome(folder, self.start(folder)) == self.expected, f"{self.seed} {number}"
         shutil.rmtree(folder)
+
+    def hurry(self) -> None:
+        """Wait for less: a run is over sooner than the one that was measured, which had to compile, say."""
+        self.whole = (self.before + self.whole) / 2
 
     @staticmethod
     def written(folder: Path) -> int:
@@ -129,6 +136,8 @@ class Campaign:
             else:
                 process.thaw()
                 time.sleep((self.whole - self.before) / 50)
+        if process.status == 0:
+            self.hurry()
         assert self.outcome(folder, self.start(folder)) == self.expected, f"{self.seed} part {part}"
         shutil.rmtree(folder)
 
@@ -136,7 +145,8 @@ class Campaign:
         """Kill so often; where it is often, then in each part of the file that was never at work when a kill came."""
         self.measure()
         number = 0
-        while len(self.struck) < kills:
+        # Most of the time some windows are open, and any kill alone may come while none is.
+        while len(self.struck) < kills or (self.windows and kills > 1 and not self.lost and number < 20):
             self.life(number, min(15, kills))
             number += 1
         if kills >= KILLS:
@@ -201,7 +211,7 @@ def test_a_killed_run_ends_as_if_it_had_not_been(folder: Path, name: str) -> Non
     case = CASES[name]
     case.write(folder)
     with Nursery(folder / "children", [case.protocol]) as nursery:
-        campaign = Campaign(folder, nursery, case.task, case.options, seed=len(name))
+        campaign = Campaign(folder, nursery, case.task, case.options, len(name), case.protocol in (SKETCH, NEWTON))
         campaign.fight(case.kills)
     found, left = campaign.expected
     assert (found["duplicates"], found["dead_letters"], left["outbox"]) == (0, {}, [])
@@ -215,7 +225,6 @@ def test_a_killed_run_ends_as_if_it_had_not_been(folder: Path, name: str) -> Non
         assert found["records_learned"] == found["records_released"] == case.rows - found["records_left_out"]
         assert (len(released), found["refusals"]) == (case.groups, 0)
         if case.kills > 1:
-            # Most of the time some windows are open; one kill alone may come while none is.
             assert campaign.lost > 0
     else:
         assert found["releases"] + found["refusals"] + found["set_aside"] == case.rows

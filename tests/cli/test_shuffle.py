@@ -2,12 +2,14 @@
 
 import json
 import re
-import time
 from collections import Counter
+from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner
 
+from murk.cli import shuffling
+from murk.cli.commands import shuffle as shuffle_module
 from murk.cli.commands.shuffle import command as shuffle_command
 from murk.learners.problem import problem_for
 from murk.learners.results.html import result_html
@@ -248,14 +250,35 @@ def test_a_broker_that_goes_away_for_good_costs_no_totals(folder, forwarded, mon
 
 def test_patience_begins_when_the_broker_last_answered(folder, forwarded, monkeypatch):
     """A connection that breaks once after a long quiet time is no reason to stop."""
-    start, broken = time.monotonic(), []
+    moment, broken = [0.0], []
+    for module in (shuffle_module, shuffling):
+        clock = SimpleNamespace(
+            monotonic=lambda: moment[0], sleep=lambda seconds: moment.__setitem__(0, moment[0] + seconds)
+        )
+        monkeypatch.setattr(module, "time", clock)
 
     def down():
-        if broken or time.monotonic() - start < 2:
+        if broken or moment[0] < 2:
             return False
         broken.append(True)
         return True
 
     done = watch_over(folder, monkeypatch, "--idle", "3", "--patience", "1", down=down)
+    assert 3 < moment[0] < 4
     assert broken
     assert done.exception is None, done.exception
+
+
+def test_idle_time_begins_when_a_step_has_ended(folder, forwarded, monkeypatch):
+    """However long it takes to forward a crowd."""
+    moment, steps = [0.0], iter([True] * 3)
+
+    def step(self):
+        moment[0] += 5
+        return next(steps, False)
+
+    monkeypatch.setattr(shuffle_module, "time", SimpleNamespace(monotonic=lambda: moment[0]))
+    monkeypatch.setattr(shuffling.Shuffling, "step", step)
+    done = watch_over(folder, monkeypatch, "--idle", "1", down=lambda: False)
+    assert done.exception is None, done.exception
+    assert next(steps, None) is None

@@ -35,6 +35,14 @@ def stop(learner: Process) -> Done:
     return finish(learner)
 
 
+def announced(folder: Path) -> bool:
+    """Whether there is a log that carries a task: what a producer notes before that is no sign of it."""
+    if not (folder / "third-child.db.run.json").exists():
+        return False
+    with open_log(f"sqlite:///{folder}/third-child.db", create=False) as log:
+        return log.document() is not None
+
+
 def learned(folder: Path) -> int:
     """How far the first chain has been learned."""
     with open_log(f"sqlite:///{folder}/third-child.db", create=False) as log:
@@ -55,11 +63,11 @@ def wait_until_learned(folder: Path, offset: int, process: Process) -> None:
 def test_the_same_as_one_process(folder: Path) -> None:
     alone = run(world(folder / "alone", rows=ROWS, task=TWO_CHAINS)).json
     apart = world(folder / "apart", rows=ROWS, task=TWO_CHAINS)
-    # The learner comes after the first release: it needs a log that carries a task.
+    # The learner comes later: it needs a log that carries a task.
     producer = start(*PRODUCE, folder=apart)
-    while not (apart / "third-child.db.run.json").exists():
+    while not announced(apart):
+        assert producer.poll() is None
         time.sleep(0.005)
-    time.sleep(0.3)
     learner = start(*LEARN, folder=apart)
     sent, found = finish(producer).json, stop(learner).json
     assert (sent["releases"], sent["refusals"]) == (found["releases"], 0) == (ROWS, 0)

@@ -6,6 +6,7 @@ import json
 import os
 import random
 import re
+import select
 import signal
 import time
 from pathlib import Path
@@ -241,4 +242,10 @@ def kill(profile):
         except (OSError, ValueError):
             continue
         if mark in words and words[0].endswith(b"chromium") and not any(word.startswith(b"--type=") for word in words):
-            os.kill(int(folder.name), signal.SIGKILL)
+            handle = os.pidfd_open(int(folder.name))
+            try:
+                signal.pidfd_send_signal(handle, signal.SIGKILL)
+                # Until then the profile is its own.
+                select.select([handle], [], [])
+            finally:
+                os.close(handle)

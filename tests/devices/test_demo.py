@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from selenium.common.exceptions import WebDriverException
 
+from deploy.broker.ports import number, reserve
 from murk.demo.web import TASK, TRUTH, coded_truth, crowd
 from murk.errors import UserError
 from murk.learners.estimates.units import units
@@ -84,8 +85,15 @@ def begun(folder, port=0):
     return process, json.loads(line)
 
 
-def test_profiles_and_a_service_that_is_killed(profiles, tmp_path):
-    process, where = begun(tmp_path)
+@pytest.fixture
+def port():
+    """A port that nobody else gets while the service is away."""
+    with reserve() as held:
+        yield number(held)
+
+
+def test_profiles_and_a_service_that_is_killed(profiles, tmp_path, port):
+    process, where = begun(tmp_path, port)
     try:
         first, second, late = (Visitor(driver, where["url"]) for driver in profiles)
         first.answer(coffee="no", rested="yes")
@@ -97,7 +105,7 @@ def test_profiles_and_a_service_that_is_killed(profiles, tmp_path):
             assert visitor.bytes.decode() in visitor.page
         assert first.bytes != second.bytes
         # The crowd's estimate arrives, beside its truth.
-        figures = "return document.querySelector('.effect .figures').textContent"
+        figures = "return document.querySelector('.effect .figures')?.textContent ?? ''"
         first.sees(lambda: "from" in first.script(figures))
         assert first.script(figures).endswith("truth +8.0")
         assert "interval, 95% at every look" in first.page
@@ -113,7 +121,7 @@ def test_profiles_and_a_service_that_is_killed(profiles, tmp_path):
         late.sees(lambda: "is stored, and is sent when" in late.card and not late.may_share())
         late.sees(lambda: "start it again" in late.page)
 
-        process, again = begun(tmp_path, where["port"])
+        process, again = begun(tmp_path, port)
         assert again == where
         late.sees(lambda: "Your answer was sent, as these bytes" in late.page)
         late.sees(lambda: "is stored" not in late.card)

@@ -21,7 +21,7 @@ from tests.cli.harness import murk, refused
 from tests.cli.processes import Process
 from tests.monitoring.runs import PEOPLE, TEXT, TRUTH, copied, finished
 from tests.monitoring.runs import url as url_of
-from tests.monitoring.test_monitor_cli import fetch, ready, start, stop, until
+from tests.monitoring.test_monitor_cli import fetch, ready, says, start, stop, until
 
 EXAMPLES = TEXT.replace("third-child", "examples").partition("protocol:")[0] + "protocol: examples\n"
 LATE = TEXT.replace("third-child", "late")
@@ -303,10 +303,10 @@ def test_the_command_serves_all_logs_that_it_is_given(tmp_path):
         wrong = "--reference later=wrong.json and the task 'later': the reference does not fit the task: 'ages' unknown"
         assert until(lambda: wrong in fetch(address + "/healthz"), process)
         assert 'murk_log_reachable{task="later"} 0.0' in fetch(address + "/metrics")
-        words = stop(process)
-        assert "sqlite:///damaged.db: cannot read the log: " in words
-        assert f"sqlite:///later.db: cannot read the log: {wrong}" in words
-        assert "sqlite:///late.db: the log can be read now" in words
+        says(process, "sqlite:///damaged.db: cannot read the log: ")
+        says(process, "sqlite:///late.db: the log can be read now")
+        says(process, f"sqlite:///later.db: cannot read the log: {wrong}")
+        stop(process)
     finally:
         process.kill()
 

@@ -22,7 +22,7 @@ CHROMIUM = "/usr/bin/chromium"
 CHROMEDRIVER = "/usr/bin/chromedriver"
 LACKING = "a service is missing"
 # Far more than anything here takes; only a server that hangs gets there.
-LIMIT = 60.0
+LIMIT = 120.0
 
 __all__ = ["Broker", "Prometheus", "eventually", "require", "require_kafka", "start_chromium"]
 

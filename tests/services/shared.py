@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from deploy.broker import Broker
+from deploy.broker.server import START_LIMIT
 from tests.services.services import eventually
 
 ROOT = Path(__file__).parents[2]
@@ -41,7 +42,8 @@ def shared_broker(folder):
             fcntl.flock(first, fcntl.LOCK_EX)
             fcntl.flock(users, fcntl.LOCK_SH)
             holder = None if address.exists() else _hold(folder)
-            eventually(lambda: address.exists() or _alive(holder, folder))
+            # A broker that does not come up says so itself.
+            eventually(lambda: address.exists() or _alive(holder, folder), 2 * START_LIMIT)
         bootstrap, url, place = json.loads(address.read_text())
         yield SharedBroker(bootstrap, url, Path(place))
         # A process that this one started may hold the lock, too, and end later.

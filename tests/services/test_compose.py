@@ -86,7 +86,9 @@ def test_all_services_become_healthy(composed):
 
 def test_a_learners_log_says_what_it_does_in_objects_with_times(composed):
     def said(name):
-        return [json.loads(line) for line in (composed.folder / f"{name}.log").read_text().splitlines()]
+        # It is being written: what stands behind the last end of a line is not yet one.
+        *lines, _ = (composed.folder / f"{name}.log").read_text().split("\n")
+        return [json.loads(line) for line in lines]
 
     for name in composed.copies("learner"):
         eventually(lambda name=name: any("taken over at offset" in one["message"] for one in said(name)), limit=180)
@@ -122,14 +124,14 @@ def test_both_learners_have_a_chain(composed):
     )
     assert len(found) <= 2
     learners = {str(composed.running[f"learner {number}"].pid) for number in range(2)}
-    shown = eventually(lambda: _owners(composed), limit=120)
-    assert shown == learners
+    # One may have had both until the other one came, and an owner shows in what it commits.
+    eventually(lambda: _owners(composed) == learners, limit=120)
 
 
 def _owners(composed):
-    """Processes that own a chain, once there is one for each of the two chains."""
+    """Processes that own a chain."""
     owners = [chain["owner"] for chain in shown(composed, "status", "third-child")["chains"]]
-    return {owner.rpartition(":")[2] for owner in owners} if None not in owners and len(owners) == 2 else None
+    return {owner.rpartition(":")[2] for owner in owners if owner is not None}
 
 
 def test_no_alert_stays(composed):
@@ -148,14 +150,20 @@ def test_stopped_in_order_nothing_is_lost(composed):
     """Last: everything ends here, as `docker compose stop` ends it, and what was sent is what was learned."""
     for name in POPULATIONS:
         assert composed.stop(name) in (0, 130), composed.said(name)
-    eventually(lambda: all(each["lag"] == 0 for each in shown(composed, "tasks")["tasks"]), limit=120, every=1)
+    stopped = time.time()
+
+    def learned():
+        """What the monitor shows of each task, once it has read since then that nothing waits."""
+        found = [shown(composed, "status", task) for task in TASKS]
+        return found if all(each["now"] > stopped and each["lag"] == 0 for each in found) else None
+
+    tasks = eventually(learned, limit=120, every=1)
     for service in composed.services:
         if service.startswith("learner"):
             for name in composed.copies(service):
                 assert composed.stop(name) == 0, composed.said(name)
     found = murk("status", "--log", f"{composed.broker.url}/third-child", "--json", folder=ROOT).json
-    for task in TASKS:
-        seen = shown(composed, "status", task)
+    for task, seen in zip(TASKS, tasks, strict=True):
         assert seen["duplicates"] == 0
         assert sum(seen["dead_letters"].values()) == 0
         assert seen["releases"] > 20

@@ -7,7 +7,7 @@ import pytest
 
 from murk.stream.log.kafka.topics import Names
 from tests.cli import harness
-from tests.services.test_topics import TASK, admin, alter
+from tests.services.test_topics import TASK, admin, alter, delete
 
 NOW = ["--draws", "0", "--json"]
 
@@ -39,7 +39,7 @@ def test_retention_is_the_brokers(broker, place):
     with admin(broker) as client:
         alter(client, names.releases, retention_ms="-1")
         alter(client, names.dead, retention_ms=str(90 * 86_400_000))
-        client.delete_topics([names.states])
+        delete(client, names.states)
     after = harness.murk("dossier", "task.yaml", "--log", url, *NOW, folder=folder).json
     kept = {row[0]: row for row in rows(after, "retention")}
     assert kept["releases"][1] == "for ever: nothing deletes them"

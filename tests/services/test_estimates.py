@@ -82,7 +82,7 @@ def test_a_neighbour_reads_to_the_end_past_what_one_poll_returns(broker):
     topic = Names(f"e{uuid.uuid4().hex[:12]}").estimates
     with closing(KafkaAdminClient(bootstrap_servers=broker.bootstrap)) as admin:
         admin.create_topics({topic: {"num_partitions": 1, "replication_factor": 1}})
-        admin.wait_for_topics([topic], timeout_ms=10_000)
+        admin.wait_for_topics([topic], timeout_ms=60_000)
     with closing(KafkaProducer(bootstrap_servers=broker.bootstrap)) as producer:
         for count in range(1201):
             producer.send(topic, json.dumps({"name": "x", "releases": count, "coefficients": {}}).encode())
@@ -95,7 +95,7 @@ def test_a_topic_of_estimates_has_one_partition(broker, tmp_path):
     name = f"e{uuid.uuid4().hex[:12]}"
     with closing(KafkaAdminClient(bootstrap_servers=broker.bootstrap)) as admin:
         admin.create_topics({Names(name).estimates: {"num_partitions": 2, "replication_factor": 1}})
-        admin.wait_for_topics([Names(name).estimates], timeout_ms=10_000)
+        admin.wait_for_topics([Names(name).estimates], timeout_ms=60_000)
     done = murk("topics", "task.yaml", "--log", f"{broker.url}/{name}", "--simulated", folder=folder)
     assert done.status == 1
     assert "-estimates has 2 partitions and needs 1" in done.err

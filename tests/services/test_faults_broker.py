@@ -47,8 +47,8 @@ def test_everything_goes_on_when_the_broker_is_back(own_broker, tmp_path, protoc
         people = {}
         for one, url in urls.items():
             people[one] = child = nursery.call(
-                f"{DEVICES}:produce", PAUSED, SENDS, "task.yaml", "--source", "people.csv", "--log", url, "--seed", 1,
-                "--block", BLOCKS[one], "--patience", 120, "--json", folder=folders[one],
+                f"{DEVICES}:murk", PAUSED, SENDS, "produce", "task.yaml", "--source", "people.csv", "--log", url,
+                "--seed", 1, "--block", BLOCKS[one], "--patience", 120, "--json", folder=folders[one],
             )  # fmt: skip
             # Until all have come so far.
             eventually(lambda child=child: child.is_stopped)

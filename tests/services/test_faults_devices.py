@@ -72,15 +72,15 @@ def test_a_population_killed_around_its_sends(broker, tmp_path, protocol, rows, 
     folder = folder_of(tmp_path / "people", rows, 2, protocol)
     url = f"{broker.url}/f{uuid.uuid4().hex[:12]}"
     rng = random.Random(5)
-    command = ["task.yaml", "--source", "people.csv", "--log", url, "--seed", 1, "--json", *options]
+    command = ["produce", "task.yaml", "--source", "people.csv", "--log", url, "--seed", 1, "--json", *options]
     with Nursery(folder, [protocol], MURK_KAFKA_SESSION_TIMEOUT_MS="1000") as nursery:
         topics = nursery.murk("topics", "task.yaml", "--log", url, "--simulated")
         assert topics.wait() == 0, topics.err
         learner = nursery.learner(url, "--wait")
         for kill in range(kills):
-            child = nursery.call(f"{DEVICES}:produce", points[kill % len(points)], rng.randint(1, most), *command)
+            child = nursery.call(f"{DEVICES}:murk", points[kill % len(points)], rng.randint(1, most), *command)
             assert child.wait() == -9, child.err
-        child = nursery.murk("produce", *command)
+        child = nursery.murk(*command)
         assert child.wait() == 0, child.err
         caught_up(url, learner)
         assert learner.stop() == 0, learner.err

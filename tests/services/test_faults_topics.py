@@ -6,31 +6,22 @@ from murk.errors import MurkError
 from murk.stream import open_log
 from murk.stream.log.kafka import topics
 from tests.cli import harness
-from tests.services.clients import KafkaAdminClient
 from tests.services.faults.nursery import Nursery
 from tests.services.faults.world import caught_up, names, new_log, offsets, put, seen, stock, task_text
-from tests.services.services import eventually
+from tests.services.test_topics import admin, delete
 
 KINDS = ("releases", "models", "states", "dead")
 
 
 def without(broker, *wanted):
-    """Delete topics, and wait until they are gone."""
-    admin = KafkaAdminClient(bootstrap_servers=broker.bootstrap)
-    try:
-        admin.delete_topics(list(wanted), timeout_ms=30_000)
-        eventually(lambda: not set(wanted) & set(admin.list_topics()))
-    finally:
-        admin.close()
+    with admin(broker) as client:
+        delete(client, *wanted)
 
 
 def anew(broker, url, task):
     """Make those topics that are missing, as `murk topics` does."""
-    admin = KafkaAdminClient(bootstrap_servers=broker.bootstrap)
-    try:
-        topics.create(admin, url, names(url), task)
-    finally:
-        admin.close()
+    with admin(broker) as client:
+        topics.create(client, url, names(url), task)
 
 
 @pytest.fixture(scope="module")

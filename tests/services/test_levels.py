@@ -1,12 +1,12 @@
 """People's own budgets on a real broker: a killed run learns the bits of one on a log in a file."""
 
 import random
-import time
 import uuid
 
 from murk.stream import Task, open_log
 from murk.stream.messages.state import decode_state
-from tests.cli.harness import ANY_PROTOCOL, murk, start, world
+from tests.cli.harness import ANY_PROTOCOL, murk, world
+from tests.services.faults.nursery import Nursery
 
 TASK = ANY_PROTOCOL.replace("{gdp: {mu: 1.0}}}", "{gdp: {mu: 1.0}}, levels: {from: 0.25, to: 4}}")
 ROWS = 900
@@ -31,12 +31,10 @@ def test_a_killed_run_weighs_everybodys_own_budget_as_one_in_a_file(broker, tmp_
     url = f"{broker.url}/g{uuid.uuid4().hex[:12]}"
     murk("topics", "task.yaml", "--log", url, "--simulated", folder=folder)
     command = [*RUN, "--log", url, "--ledger", "kafka.ledger.db"]
-    with open_log(url, create=False) as log, start(*command, folder=folder) as child:
-        while (found := log.checkpoint(0).offset) == 0:
-            assert child.poll() is None
-            time.sleep(0.01)
-        child.kill()
-        assert found <= log.checkpoint(0).offset < ROWS
+    with Nursery(folder) as nursery, open_log(url, create=False) as log:
+        child = nursery.call("tests.services.faults.devices:murk", "before", 20, *command)
+        assert child.wait() == -9, child.err
+        assert 0 < log.checkpoint(0).offset < ROWS
     found = murk(*command, folder=folder).json
     after = state_of(url)
 

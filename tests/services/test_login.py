@@ -47,7 +47,7 @@ def proxy(tmp_path):
         server = spawn([NGINX, "-p", str(tmp_path), "-c", str(tmp_path / "nginx.conf")], tmp_path / "nginx.log")
         yield f"https://127.0.0.1:{number(held)}", ssl.create_default_context(cafile=authority.path)
         end(server, 10.0)
-    monitor.stop()
+    monitor.close()
 
 
 def ask(place, trust, path, password=None, method="GET"):
@@ -56,7 +56,7 @@ def ask(place, trust, path, password=None, method="GET"):
     if password is not None:
         request.add_header("Authorization", "Basic " + base64.b64encode(f"ada:{password}".encode()).decode())
     try:
-        with urllib.request.urlopen(request, timeout=10, context=trust) as answer:
+        with urllib.request.urlopen(request, timeout=60, context=trust) as answer:
             return answer.status, answer.read()
     except urllib.error.HTTPError as error:
         return error.code, b""

@@ -168,7 +168,7 @@ def release_one():
 def test_every_role_does_its_work(secure_broker, folder, users, tmp_path):
     name, url = new_log(secure_broker, folder, users)
     Run(folder, users["operator"], "topics", "task.yaml", "--log", url, "--check").good()
-    learner = Run(folder, users["learner"], "learn", "--log", url, "--json", "--idle", 30, "-vv")
+    learner = Run(folder, users["learner"], "learn", "--log", url, "--json", "-vv")
     monitor = Run(folder, users["reader"], "monitor", "task.yaml", "--log", url, "--port", 0, "--json", "--log-json")
     ledger = ("--ledger", f"{name}.db", "--block", 20)
     gateway = Seen(folder, users["gateway"], "produce", "task.yaml", "--source", "people.csv", "--log", url, *ledger)

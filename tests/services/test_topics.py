@@ -44,6 +44,12 @@ def alter(client, topic, **values):
     eventually(lambda: configs(client, topic).items() >= values.items())
 
 
+def delete(client, *topics):
+    """Delete topics, and wait until they are gone."""
+    client.delete_topics(list(topics), timeout_ms=30_000)
+    eventually(lambda: not set(topics) & set(client.list_topics()))
+
+
 @pytest.fixture
 def folder(tmp_path):
     return harness.world(tmp_path, rows=20, task=TASK)
@@ -272,13 +278,11 @@ def test_devices_and_learners_make_no_topics_even_where_they_could(careless, fol
         # Nor with the log there, and one of its topics gone.
         assert topics(folder, url).status == 0
         names = Names("third-child")
-        client.delete_topics([names.states])
-        eventually(lambda: names.states not in client.list_topics())
+        delete(client, names.states)
         status = harness.murk("status", "--log", url, folder=folder)
         assert status.status != 0
         assert names.states not in client.list_topics()
-        client.delete_topics([one for one in names.all if one != names.states])
-        eventually(lambda: not set(names.all) & set(client.list_topics()))
+        delete(client, *(one for one in names.all if one != names.states))
 
     # Without a name, the only log that is there; of several, none.
     for name in ("one", "two"):

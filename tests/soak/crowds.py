@@ -194,7 +194,7 @@ class CrowdLife:
 
     def _strike(self, senders: Senders) -> None:
         """Kill something once people are being answered again, and start it again."""
-        before, deadline = len(senders.acknowledged), time.monotonic() + 60
+        before, deadline = len(senders.acknowledged), time.monotonic() + LIMIT
         while len(senders.acknowledged) < before + 40:
             assert time.monotonic() < deadline, "nobody is answered any more"
             self._alive()

@@ -6,6 +6,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable, Sequence
+from itertools import count
 from pathlib import Path
 
 from murk.errors import MurkError
@@ -78,15 +79,20 @@ def append(url: str, first: str, count: str, block: str) -> None:
             log.append([(0, message(task, number + i)) for i in range(int(block))])
 
 
-def learn(url: str, batch: str) -> None:
-    """Learn all there is, say when the first step begins, and whether somebody else took over."""
+def learn(url: str, batch: str, most: str) -> None:
+    """Learn all there is, say when the first step begins, and whether somebody else took over.
+
+    After so many steps it stops until it is told to go on: whoever wants it amid its work may be slow.
+    """
     with open_log(url) as log:
         task = Task.from_document(log.document() or b"")
         with Worker(log, task, learner_for(task), batch=int(batch)) as worker:
             say("ready")
             try:
+                steps = count(1)
                 while worker.step().read:
-                    pass
+                    if next(steps) == int(most):
+                        os.kill(os.getpid(), signal.SIGSTOP)
             except FencedError:
                 say("fenced")
 

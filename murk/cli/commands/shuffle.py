@@ -89,8 +89,9 @@ def command(
         with progress(f"{task.name}: released", None, quiet=as_json or log_json) as tick, between_steps() as asked:
             with suppress(KeyboardInterrupt):
                 while not asked() and (idle is None or time.monotonic() - last <= idle):
+                    done = running.step()
                     moment = time.monotonic()
-                    if running.step():
+                    if done:
                         last = moment
                     update()
                     if not (as_json or log_json) and moment - shown > 0.2:

@@ -16,6 +16,7 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import murk
+from deploy.broker.ports import number, reserve
 from murk.learners.estimates.contrasts import Contrast
 from murk.learners.estimates.looks import Looks
 from murk.learners.results.numbers import finite
@@ -198,7 +199,9 @@ class FakeMonitor:
 
     def __init__(self, status: Callable[[], dict], port: int = 0) -> None:
         self.status = status
-        self.port = port
+        # Nobody else gets it while this one is away.
+        self._held = reserve(port or None)
+        self.port = number(self._held)
         self.start()
 
     @property
@@ -207,7 +210,6 @@ class FakeMonitor:
 
     def start(self) -> None:
         self._server = _Server(("127.0.0.1", self.port), partial(_Handler, self))
-        self.port = self._server.server_port
         self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
         self._thread.start()
 
@@ -215,6 +217,11 @@ class FakeMonitor:
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
+
+    def close(self) -> None:
+        """Stop for good."""
+        self.stop()
+        self._held.close()
 
 
 class _Server(ThreadingHTTPServer):

@@ -275,14 +275,17 @@ def test_a_client_that_sends_a_byte_at_a_time_is_cut(world, monkeypatch):
 
 def test_a_client_that_reads_nothing_leaves_no_thread(monkeypatch):
     monkeypatch.setattr(module, "DEADLINE_SECONDS", 0.5)
-    large = module.Response(200, "text/plain", b"x" * 50_000_000)
-    with Server({"/large": lambda headers: large}) as served:
+    large, asked = module.Response(200, "text/plain", b"x" * 50_000_000), threading.Event()
+
+    def route(headers):
+        asked.set()
+        return large
+
+    with Server({"/large": route}) as served:
         connection = socket.create_connection(("127.0.0.1", served.port), timeout=60)
         connection.sendall(b"GET /large HTTP/1.1\r\n\r\n")
+        assert asked.wait(60)
         limit = time.monotonic() + 60
-        while not any("process_request" in thread.name for thread in threading.enumerate()):
-            assert time.monotonic() < limit
-            time.sleep(0.01)
         while any("process_request" in thread.name for thread in threading.enumerate()):
             assert time.monotonic() < limit
             time.sleep(0.05)

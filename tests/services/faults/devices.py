@@ -91,13 +91,13 @@ def release():
         say("sent", ledger.pending())
 
 
-def produce():
-    """POINT NUMBER ARGUMENTS: `murk produce`, killed or stopped around a send."""
+def murk():
+    """POINT NUMBER ARGUMENTS: a command of murk, killed or stopped around a send."""
     from murk.cli import main
 
     point, number, *arguments = sys.argv[1:]
     die_at(point, number)
-    sys.argv = ["murk", "produce", *arguments]
+    sys.argv = ["murk", *arguments]
     main()
 
 

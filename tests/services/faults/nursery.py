@@ -5,7 +5,7 @@ import signal
 from pathlib import Path
 
 from tests.cli.harness import LOGGED
-from tests.cli.processes import ask, sleep_until_ended
+from tests.cli.processes import all_stopped, ask, sleep_until_ended
 from tests.services.services import eventually
 
 ROOT = Path(__file__).parents[3]
@@ -97,7 +97,7 @@ class Child:
     def is_stopped(self):
         """Whether it is frozen, by whomever; it must not have ended."""
         assert self.status is None, f"ended with {self._status}: {self.err}"
-        return Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+        return all_stopped(self.pid)
 
     def kill(self):
         """End it at once, as a power cut would."""
@@ -105,7 +105,9 @@ class Child:
         return self.wait()
 
     def freeze(self):
+        """Stop it; it does nothing more when this returns."""
         self.send(signal.SIGSTOP)
+        eventually(lambda: self.status is not None or all_stopped(self.pid), LIMIT, every=0.001)
 
     def thaw(self):
         self.send(signal.SIGCONT)

@@ -455,7 +455,7 @@ def test_an_appender_killed_at_any_moment_leaves_whole_batches(path: Path, log: 
     """kill -9, eight times at random moments: every batch is there as a whole or not at all."""
     rng, task, first = random.Random(5), make_task(), 0
     for _ in range(8):
-        process = start("append", f"sqlite:///{path}", first, 100_000, 20)
+        process = start("append", f"sqlite:///{path}", first, 10**9, 20)
         at_once([process])
         time.sleep(rng.uniform(0.0, 0.1))
         assert process.kill() == -9

@@ -101,7 +101,8 @@ def test_killed_at_random_moments_it_ends_in_the_same_state(path: Path, start: S
     seen = [0]
     with SqliteLog(path) as log:
         for kill in range(kills):
-            process = start("learn", f"sqlite:///{path}", 3)
+            # All together come to less than the end.
+            process = start("learn", f"sqlite:///{path}", 3, count // (3 * (kills + 1)))
             process.said("ready\n")
             # The first one while it compiles, perhaps; the others once they have learned.
             while kill and log.checkpoint(0).offset == seen[-1] and process.status is None:
@@ -130,9 +131,9 @@ def test_a_worker_frozen_amid_its_work_is_refused_when_it_wakes(
     # The process holds the lock most of the time, and keeps it when it is frozen: try again soon.
     with SqliteLog(path, timeout=0.01) as log:
         for _ in range(times):
-            process = start("learn", f"sqlite:///{path}", 1)
-            process.said("ready\n")
-            worker = take_over(log, task, process)
+            before = log.checkpoint(0).offset
+            process = start("learn", f"sqlite:///{path}", 1, COUNTS.get(subject, USUAL) // 4)
+            worker = take_over(log, task, process, before)
             assert 0 < worker.offset < log.end(0)
             worker.step(limit=20)
             process.thaw()
@@ -143,9 +144,8 @@ def test_a_worker_frozen_amid_its_work_is_refused_when_it_wakes(
         assert outcome(log) == wanted
 
 
-def take_over(log: SqliteLog, task: Task, process: Child) -> Worker:
-    """Freeze a process that learns, where it does not hold the log's lock, and take its chain."""
-    before = log.checkpoint(0).offset
+def take_over(log: SqliteLog, task: Task, process: Child, before: int) -> Worker:
+    """Freeze a process that has learned, where it does not hold the log's lock, and take its chain."""
     while True:
         while log.checkpoint(0).offset == before:
             assert process.status is None

@@ -21,6 +21,7 @@ from murk.stream.log.kafka.topics import Names
 
 LOOK = 0.2  # seconds between two polls of the group
 PAUSE = 0.5  # seconds between two attempts to reach a broker
+JOINING = 5.0  # seconds that the first request for chains waits for the group to assign some
 HANDING_OVER = 2.0  # seconds that a chain's next owner waits for this process to end its step, before it is fenced
 # Milliseconds after which a learner that has not called `chains` leaves the group (as with ``max.poll.interval.ms``).
 PATIENCE_MS = 300_000
@@ -105,7 +106,7 @@ class KafkaMembership(Membership):
         self.name = self._slot.name if self._slot is not None else check_name(name or "")
         self._assigned: frozenset[int] = frozenset()
         self._error: Exception | None = None
-        self._asked, self._stop = threading.Event(), threading.Event()
+        self._asked, self._answered, self._stop = threading.Event(), threading.Event(), threading.Event()
         self._for_good = True
         # Started on first use, so that an unreachable broker is handled in the same way then as later.
         self._thread: threading.Thread | None = None
@@ -115,6 +116,8 @@ class KafkaMembership(Membership):
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="murk-group", daemon=True)
             self._thread.start()
+            # Nothing can be read before: a learner that ends once nothing has arrived for a while would not begin.
+            self._answered.wait(JOINING)
         # In this order: a change after this line counts as not yet reported.
         self._asked.set()
         error = self._error
@@ -146,9 +149,11 @@ class KafkaMembership(Membership):
                 self.name, self._assigned = None, frozenset()
             except UnreachableError as error:
                 self._error = error
+                self._answered.set()
                 self._stop.wait(PAUSE)
             except Exception as error:  # noqa: BLE001 - raised by `chains`
                 self._error = error
+                self._answered.set()
                 return
 
     def _take_part(self) -> None:
@@ -164,6 +169,8 @@ class KafkaMembership(Membership):
                 if monotonic() - asked < PATIENCE_MS / 1000:
                     with translate_errors(self._url, "sharing the chains", apart=(FencedInstanceIdError,)):
                         self._apply(frozenset(member.assigned()))
+                    if member.settled:
+                        self._answered.set()
                 self._stop.wait(LOOK if member.settled else _LOOK_AGAIN)
         except FencedInstanceIdError:
             superseded = True
