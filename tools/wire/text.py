@@ -38,7 +38,6 @@ the log URL gives another one.
 - Readers use a release's partition, value and append time (`LogAppendTime`). A device sends no key or header, which
   could identify a person, and no timestamp finer than `time`.
 - Headers are UTF-8. `offset` is the state's offset, as decimal text; `owner` names its writer.
-
 - A message has at most 1,000,000 bytes, a state at most 8 MiB.
 - The embedded log (`sqlite:///PATH`) keeps the same messages in tables.
 
@@ -226,7 +225,8 @@ CAUSES: Final[dict[Reason, str]] = {
     "version": "no model of this version was published",
 }
 
-RULES: Final = """ **Versions of models.** A chain's version v is the number of releases that it has learned. With f =
+RULES: Final = """
+**Versions of models.** A chain's version v is the number of releases that it has learned. With f =
 `max_staleness.releases` // 64, published versions are the multiples of the largest power of two not above max(1, v //
 200, min(f, v // 100)). A device copies the version of the model that it read.
 
@@ -275,7 +275,8 @@ m| <= t for a real target, m being x'b cut to [-1, 1], and for labels if (1 - t)
 probability at b. Without a target it is 2 `predictions.coverage` - 1.
 
 **Directions** (`protocol: moments`, `moments: {release: directions}`) are scores of version 0; no model is read. One
-person in ten answers a `curvature`, or nobody if p (p + 1) / 2 exceeds 600. """
+person in ten answers a `curvature`, or nobody if p (p + 1) / 2 exceeds 600.
+"""
 
 BY_HAND: Final = """\
 ## Make a release
@@ -344,9 +345,11 @@ sqrt(2 rho), under gdp log(Phi(mu/2) / Phi(-mu/2)), at most mu (mu^2 rounded dow
 ### Code
 
 In Python's standard library, for a binary target, numbers and categories (no dates), `norm` weights and a guarantee in
-gdp or zcdp: """
+gdp or zcdp:
+"""
 
-SENDING: Final = """ `document` is the value under the key `task`. `model` is the newest value under the chain's key, or
+SENDING: Final = """
+`document` is the value under the key `task`. `model` is the newest value under the chain's key, or
 None. With kafka-python:
 
 ```py
@@ -356,7 +359,8 @@ sent = producer.send(f"murk-{name}-releases", message, partition=chain, timestam
 sent.get(timeout=60)
 ```
 
-An idempotent producer's id would link a person's releases. The id in the message removes duplicates. """
+An idempotent producer's id would link a person's releases. The id in the message removes duplicates.
+"""
 
 VERSIONS: Final = """\
 ## Versions
