@@ -100,7 +100,7 @@ FIELDS: Final[dict[str, dict[str, str]]] = {
         "last_id": "id of the newest valid release among the last `duplicates` offsets, if there is one",
         "counters": "numbers of messages: `learned`, `duplicates`, `dead` by reason, `levels`; `staleness`: gradients "
         "by age (0, 1, 2-3, 4-7, ...)",
-        "trail": "earlier estimates, at most 200",
+        "trail": "earlier estimates",
         "learner": "the learner's own state; arrays are base64 of little-endian float64",
     },
     "estimate": {
@@ -188,13 +188,11 @@ MESSAGES: Final[dict[str, tuple[str, str]]] = {
         "A state",
         "The state of a chain's learner at `offset`. Only the chain's owner writes it; monitors read it. `trail` has "
         "an estimate at 16 releases and then four per doubling (with organisations from the first release). It has at "
-        "most 200 estimates and 256 KiB, and none with more than some 1,500 coefficients. A replay of the log writes "
-        "the same bytes.",
+        "most 200 estimates and 256 KiB. A replay of the log writes the same bytes.",
     ),
     "estimate": (
         "An estimate",
-        "The estimate of all chains, for [dashboards and other programs](deploy.md#estimates-as-json). Murk itself "
-        "does not read it. It is a function of the chains' states.",
+        "The estimate of all chains, for [dashboards and other programs](deploy.md#estimates-as-json).",
     ),
     "dead letter": (
         "A dead letter",
