@@ -83,8 +83,8 @@ A release never has more privacy loss than its guarantee: calibration rounds tow
 ## Protocols
 
 [Which protocol](protocols.md) compares what they release and learn. All support every guarantee, except that `examples`
-take pure ones only with outer products, cells or Laplace noise, and `sketch` only approx (`method: moments` and `newton`
-also gdp and zcdp).
+take pure ones only with outer products, cells or Laplace noise, and `sketch` only approx (`method: moments` and
+`newton` also gdp and zcdp).
 
 A task accepts only the block of its own protocol. Of the keys of `learner`, `examples` use `step`, `averaging`,
 `weighting` and `radius`, and `sketch` uses `weighting`. `moments` and `sketch` accept `radius`, and ignore it. `scores`
@@ -98,15 +98,10 @@ Nobody's features are public unless `public` says so. `moments` need public cova
 The file must not contain people who will release. Murk compares its rows with the people's, by the coded features and
 all common columns except names and row numbers. If it recognises people, a simulation and `--check` refuse the file.
 With real noise Murk only warns whoever agrees to the publication, since the result depends on records. It recognises
-people if
-
-- both files have the same rows, in any order, format or compression, with or without further columns;
-- both have the same sequence of 32 runs of equal rows, which occurs once in each;
-- the file's rows are a part of the people's in the same order, or both share more rare rows than chance explains, each
-  with probability below 1e-6;
-- both share a row although, of at least 100 people, at most 1% share theirs with another.
-
-Murk does not recognise a random part of the people in another order, with few features of few values.
+people if both files have the same rows in any order, or the same sequence of 32 runs of equal rows; if the file's rows
+are a part of the people's in the same order; or if both share more rare rows than chance explains (with probability
+below 1e-6), or one row although, of at least 100 people, at most 1% share theirs with another. Murk does not recognise
+a random part of the people in another order, with few features of few values.
 
 ## Coding
 
@@ -124,8 +119,7 @@ Missing and bad values:
 
 - No value may decide whether a release arrives. So with real noise, missing values, undeclared categories and
   non-finite numbers are coded as 0, or as the feature's `missing`. The holder of a file sees their number.
-- A simulation (`--seed`) and `--check`, which sends nothing, stop at undeclared and non-finite values, and with
-  `missing: error` at missing ones.
+- A simulation (`--seed`) and `--check`, which sends nothing, stop at undeclared and non-finite values.
 - A row that cannot be read, names nobody (`--person`), or has an unknown level or a budget below the grid, is released
   as a record without values, at the first level (on a grid, level `0`). If a column names organisations, the row is
   left out. A simulation and `--check` stop at it.
