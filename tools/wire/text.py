@@ -38,7 +38,6 @@ the log URL gives another one.
 - Readers use a release's partition, value and append time (`LogAppendTime`). A device sends no key or header, which
   could identify a person, and no timestamp finer than `time`.
 - Headers are UTF-8. `offset` is the state's offset, as decimal text; `owner` names its writer.
-
 - A message has at most 1,000,000 bytes, a state at most 8 MiB.
 - The embedded log (`sqlite:///PATH`) keeps the same messages in tables.
 
@@ -101,7 +100,7 @@ FIELDS: Final[dict[str, dict[str, str]]] = {
         "last_id": "id of the newest valid release among the last `duplicates` offsets, if there is one",
         "counters": "numbers of messages: `learned`, `duplicates`, `dead` by reason, `levels`; `staleness`: gradients "
         "by age (0, 1, 2-3, 4-7, ...)",
-        "trail": "earlier estimates, at most 200",
+        "trail": "earlier estimates",
         "learner": "the learner's own state; arrays are base64 of little-endian float64",
     },
     "estimate": {
@@ -189,13 +188,11 @@ MESSAGES: Final[dict[str, tuple[str, str]]] = {
         "A state",
         "The state of a chain's learner at `offset`. Only the chain's owner writes it; monitors read it. `trail` has "
         "an estimate at 16 releases and then four per doubling (with organisations from the first release). It has at "
-        "most 200 estimates and 256 KiB, and none with more than some 1,500 coefficients. A replay of the log writes "
-        "the same bytes.",
+        "most 200 estimates and 256 KiB. A replay of the log writes the same bytes.",
     ),
     "estimate": (
         "An estimate",
-        "The estimate of all chains, for [dashboards and other programs](deploy.md#estimates-as-json). Murk itself "
-        "does not read it. It is a function of the chains' states.",
+        "The estimate of all chains, for [dashboards and other programs](deploy.md#estimates-as-json).",
     ),
     "dead letter": (
         "A dead letter",
@@ -226,7 +223,8 @@ CAUSES: Final[dict[Reason, str]] = {
     "version": "no model of this version was published",
 }
 
-RULES: Final = """ **Versions of models.** A chain's version v is the number of releases that it has learned. With f =
+RULES: Final = """
+**Versions of models.** A chain's version v is the number of releases that it has learned. With f =
 `max_staleness.releases` // 64, published versions are the multiples of the largest power of two not above max(1, v //
 200, min(f, v // 100)). A device copies the version of the model that it read.
 
@@ -275,7 +273,8 @@ m| <= t for a real target, m being x'b cut to [-1, 1], and for labels if (1 - t)
 probability at b. Without a target it is 2 `predictions.coverage` - 1.
 
 **Directions** (`protocol: moments`, `moments: {release: directions}`) are scores of version 0; no model is read. One
-person in ten answers a `curvature`, or nobody if p (p + 1) / 2 exceeds 600. """
+person in ten answers a `curvature`, or nobody if p (p + 1) / 2 exceeds 600.
+"""
 
 BY_HAND: Final = """\
 ## Make a release
@@ -344,9 +343,11 @@ sqrt(2 rho), under gdp log(Phi(mu/2) / Phi(-mu/2)), at most mu (mu^2 rounded dow
 ### Code
 
 In Python's standard library, for a binary target, numbers and categories (no dates), `norm` weights and a guarantee in
-gdp or zcdp: """
+gdp or zcdp:
+"""
 
-SENDING: Final = """ `document` is the value under the key `task`. `model` is the newest value under the chain's key, or
+SENDING: Final = """
+`document` is the value under the key `task`. `model` is the newest value under the chain's key, or
 None. With kafka-python:
 
 ```py
@@ -356,7 +357,8 @@ sent = producer.send(f"murk-{name}-releases", message, partition=chain, timestam
 sent.get(timeout=60)
 ```
 
-An idempotent producer's id would link a person's releases. The id in the message removes duplicates. """
+An idempotent producer's id would link a person's releases. The id in the message removes duplicates.
+"""
 
 VERSIONS: Final = """\
 ## Versions
