@@ -15,7 +15,7 @@ from murk.learners.examples.protocol import ExamplesBlock
 from murk.learners.moments.protocol import MomentsBlock
 from murk.learners.scores.protocol import ScoresBlock
 from murk.learners.sketches.protocol import SketchBlock
-from murk.stream.task.block import Block
+from murk.stream.task.block import Block, format_duration
 from murk.stream.task.data.features import (
     BinaryTarget,
     CategoryFeature,
@@ -115,7 +115,10 @@ def _default(field: FieldInfo, key: str, defaults: dict[str, Any]) -> str:
         return "*required*"
     if isinstance(field.default, Block):
         return "as below"
-    return f"`{json.dumps(defaults.get(key, field.default))}`"
+    default = defaults.get(key, field.default)
+    if _kind(field.annotation, field.metadata) == "duration" and isinstance(default, int):
+        default = format_duration(default)
+    return f"`{json.dumps(default)}`"
 
 
 def _kind(annotation: Any, metadata: Sequence[Any] = ()) -> str:

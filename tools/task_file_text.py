@@ -82,18 +82,25 @@ A release never has more privacy loss than its guarantee: calibration rounds tow
 
 ## Protocols
 
-[Which protocol](protocols.md) compares what they release and learn. All support every guarantee, except that `examples`
-take pure ones only with outer products, cells or Laplace noise, and `sketch` only approx (`method: moments` and
-`newton` also gdp and zcdp).
+| protocol | released | guarantees | page |
+|---|---|---|---|
+| `gradients` | by each person, at the newest model | all | [LDP-SGD](ldp-sgd.md) |
+| `scores` | by each person, at the model of an epoch | all | [scores](scores.md) |
+| `examples` | by each person, once | all (pure: outer products, cells, Laplace noise) | [IWP-SGD](iwp-sgd.md) |
+| `moments` | by each person, once | all | [public-data GLM](public-glm.md) |
+| `sketch` | by each organisation, once a window | approx; `moments` and `newton` also gdp, zcdp | [GaussMix](gaussmix.md) |
 
 A task accepts only the block of its own protocol. Of the keys of `learner`, `examples` use `step`, `averaging`,
 `weighting` and `radius`, and `sketch` uses `weighting`. `moments` and `sketch` accept `radius`, and ignore it. `scores`
-accept none. `sketch` does not learn several classes. Keys that contradict `as_published: true` are refused.
+accept none. `sketch` learns a binary or a real target, the others also several classes. Of these, `scores` and
+`moments` learn log odds with public covariates, else average effects; `examples` learn both, by `release: cells`.
+Keys that contradict `as_published: true` are refused.
 
 ## Public covariates
 
-Nobody's features are public unless `public` says so. `moments` need public covariates only for `solver: score`,
-`design: gaussian` and `covariance: pooled`.
+Nobody's features are public unless `public` says so. `file` names features that everybody may know already. `set_aside`
+publishes the features of that many people, without any guarantee; these people release nothing. `moments` need public
+covariates only for `solver: score`, `design: gaussian` and `covariance: pooled`.
 
 The file must not contain people who will release. Murk compares its rows with the people's, by the coded features and
 all common columns except names and row numbers. If it recognises people, a simulation and `--check` refuse the file.
@@ -105,13 +112,15 @@ a random part of the people in another order, with few features of few values.
 
 ## Coding
 
-- Clamped values of a number are counted on the device only.
+- A number maps [`low`, `high`] to [-1, 1]. Values outside are clamped, and counted on the device only.
 - Two categories become -1 and +1 under the feature's name. Of more categories, each but the first becomes a feature
   named like `origin=JFK`: +1 for this category and -1 otherwise.
-- A date is the number of days since `low`. Its weekdays and months are named like `asked=Tuesday`.
+- A date is coded as a number: the days since `low`. With `as:` it may also be a weekday, compared with Monday and named
+  like `asked=Tuesday`, or a month, compared with January.
 - The constant 1 comes last, named `intercept`. With several classes a coefficient is named `class:feature`. Duplicate
   names, and names that end in `:intercept`, are refused.
-- A binary target is +1 or -1 in examples and sketches.
+- A binary target is 1 or 0 (in examples and sketches +1 or -1). Classes are numbered in order. A real target maps
+  [`low`, `high`] to [-1, 1].
 - Coefficients are in coded units. Per `unit` of a number a coefficient is 2 `unit` / (`high` - `low`) times as large;
   for a category against the first it is twice as large.
 
@@ -119,7 +128,8 @@ Missing and bad values:
 
 - No value may decide whether a release arrives. So with real noise, missing values, undeclared categories and
   non-finite numbers are coded as 0, or as the feature's `missing`. The holder of a file sees their number.
-- A simulation (`--seed`) and `--check`, which sends nothing, stop at undeclared and non-finite values.
+- A simulation (`--seed`) and `--check`, which sends nothing, stop at undeclared and non-finite values, and with
+  `missing: error` at missing ones.
 - A row that cannot be read, names nobody (`--person`), or has an unknown level or a budget below the grid, is released
   as a record without values, at the first level (on a grid, level `0`). If a column names organisations, the row is
   left out. A simulation and `--check` stop at it.

@@ -188,7 +188,8 @@ MESSAGES: Final[dict[str, tuple[str, str]]] = {
         "A state",
         "The state of a chain's learner at `offset`. Only the chain's owner writes it; monitors read it. `trail` has "
         "an estimate at 16 releases and then four per doubling (with organisations from the first release). It has at "
-        "most 200 estimates and 256 KiB. A replay of the log writes the same bytes.",
+        "most 200 estimates and 256 KiB, and none with more than some 1,500 coefficients. A replay of the log writes "
+        "the same bytes.",
     ),
     "estimate": (
         "An estimate",
