@@ -88,7 +88,7 @@ A release never has more privacy loss than its guarantee: calibration rounds tow
 | `scores` | by each person, at the model of an epoch | all | [scores](scores.md) |
 | `examples` | by each person, once | all (pure: outer products, cells, Laplace noise) | [IWP-SGD](iwp-sgd.md) |
 | `moments` | by each person, once | all | [public-data GLM](public-glm.md) |
-| `sketch` | by each organisation, once a window | approx; `moments` and `newton` also gdp, zcdp | [GaussMix](gaussmix.md) |
+| `sketch` | by each organisation, once a window | approx; but for mixtures also gdp, zcdp | [GaussMix](gaussmix.md) |
 
 A task accepts only the block of its own protocol. Of the keys of `learner`, `examples` use `step`, `averaging`,
 `weighting` and `radius`, and `sketch` uses `weighting`. `moments` and `sketch` accept `radius`, and ignore it. `scores`
