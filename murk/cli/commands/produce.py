@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -69,7 +70,8 @@ def command(
 
     start_logging(verbose, log_json)
     task = Task.load(task_path)
-    crowd = PopulationConfig(Path(source), person, level_or_budget(level, budget), seed)
+    policy = Policy(lifetime=lifetime, public_sample=True)
+    crowd = PopulationConfig(Path(source), person, level_or_budget(level, budget), seed, block, policy)
     if check:
         print_check(task, crowd, as_json)
         return
@@ -83,11 +85,8 @@ def command(
         patiently(patience, lambda: open_accounts(log, place, simulated=seed is not None)) as accounts,
     ):
         agree = asking(log.url, source, simulated=seed is not None, agreed=make_public)
-        policy = Policy(lifetime=lifetime, public_sample=True)
-        people = patiently(
-            patience, lambda: population_of(task, crowd, log, accounts, block=block, policy=policy, agree=agree)
-        )
-        say_notice(people.task, people, as_json, capped=lifetime is not None, rate=rate)
+        people = patiently(patience, lambda: population_of(task, replace(crowd, agree=agree), log, accounts))
+        say_notice(people.task, people, as_json, rate=rate)
         before = people.releases
         with (
             progress(f"{task.name}: produced", people.source.size, quiet=as_json or log_json) as tick,
