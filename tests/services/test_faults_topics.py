@@ -4,7 +4,7 @@ import pytest
 
 from murk.errors import MurkError
 from murk.stream import open_log
-from murk.stream.log.kafka import topics
+from murk.stream.log.kafka.topics import Topics
 from tests.cli import harness
 from tests.services.clients import KafkaAdminClient
 from tests.services.faults.nursery import Nursery
@@ -28,7 +28,7 @@ def anew(broker, url, task):
     """Make those topics that are missing, as `murk topics` does."""
     admin = KafkaAdminClient(bootstrap_servers=broker.bootstrap)
     try:
-        topics.create(admin, url, names(url), task)
+        Topics(admin, url, names(url)).create(task)
     finally:
         admin.close()
 

@@ -133,7 +133,7 @@ def _set_up(
                 asking(setup.url, simulated=simulated, agreed=make_public)(disclosure)
             setup.register_task()
             announced = setup.announced()
-        warnings = [_ONE_COPY] if setup.copies() == 1 else []
+        warnings = [_ONE_COPY] if setup.topics.copies() == 1 else []
     where = {"task": task.name, "log": setup.url, "created": created, "problems": problems}
     found = {**where, "warnings": warnings, "announced": announced, "simulated": simulated}
     if as_json:
