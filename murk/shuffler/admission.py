@@ -3,12 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Set
-from typing import Any
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
 
 from murk.privacy.mechanisms import Costed
 from murk.stream.messages.codec import RejectedError
 from murk.stream.messages.columns import Columns, distinct
 from murk.stream.worker.learner import StreamLearner, payload_checks_of, payload_lengths
+
+
+class Models(Protocol):
+    """The part of an interactive problem that decides which models devices take."""
+
+    @property
+    def model_size(self) -> int:
+        """Length of a model."""
+
+    @property
+    def initial(self) -> NDArray[np.float64]:
+        """The model of version 0."""
+
+    def is_published(self, version: int) -> bool:
+        """Return whether models of this version are published."""
+
+    def check_iterate(self, theta: NDArray[np.float64]) -> None:
+        """Raise `UserError` for a model that no honest learner publishes."""
 
 
 class Admission:

@@ -10,13 +10,13 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import compress
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 
 from murk._arrays import Integers, Words
 from murk.errors import MurkError, UserError
-from murk.shuffler.admission import Admission
+from murk.shuffler.admission import Admission, Models
 from murk.shuffler.store import ALL, CROWDS, DROPPED, DUPLICATES, RELEASED, Sealed, Store
 from murk.stream.log.base import (
     FIRST_CHAIN,
@@ -40,9 +40,6 @@ from murk.stream.task.task import Task
 from murk.stream.worker.learner import wire_rules
 from murk.stream.worker.recovery import check_carries
 from murk.stream.worker.worker import DeadLetterLog, Intake, Tally
-
-if TYPE_CHECKING:
-    from murk.learners.problem import InteractiveProblem
 
 _BATCH = 65_536  # most messages that a step takes in from a partition
 _PART = 256  # messages that are judged one by one if any of them is not plainly admitted
@@ -134,7 +131,7 @@ class Shuffler:
             self._unreported = DeadLetterLog(_log, self._description)
             learner = problem.engine()
             versioned = "version" in KINDS[learner.kind].model_fields
-            self._problem: InteractiveProblem | None = problem if versioned else None
+            self._problem: Models | None = problem if versioned else None
             if self._problem is not None and not store.models():
                 self._remember_relayed()
             self._models = store.models() if versioned else None

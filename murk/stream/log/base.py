@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from murk.stream.messages.wire import DuplicateWindow
     from murk.stream.task.task import Task
 
-_PAGE = 4096  # messages read at once by `Log.releases`
+_PAGE = 4096  # messages read at once by `Log.messages`
 NO_LOG = "MURK-LOG-004"  # code of the error that there is no log at a URL
 FIRST_CHAIN = 0  # chain under which models are stored that all chains share
 
@@ -259,6 +259,12 @@ class Log(ABC):
         Raises `MurkError` if retention has removed the message at ``offset``, or the log never reached it.
         """
 
+    def messages(self, partition: int, begin: int, end: int) -> Iterator[Message]:
+        """Iterate over the messages of a partition from one offset up to another, read a page at a time."""
+        while begin < end and (page := self.read(partition, begin, min(_PAGE, end - begin))):
+            begin = page[-1].offset + 1
+            yield from (message for message in page if message.offset < end)
+
     def skip(self, partition: int, offset: int) -> int:
         """Return the offset after records without a message, once a `read` from ``offset`` has returned none."""
         return offset
@@ -274,11 +280,8 @@ class Log(ABC):
 
         task = self.registered_task()
         for number in range(self.partitions) if partition is None else [partition]:
-            window = DuplicateWindow(task.duplicates)
-            position, end = self.begin(number), self.end(number)
-            while position < end and (messages := self.read(number, position, min(_PAGE, end - position))):
-                position = messages[-1].offset + 1
-                yield from _learnable(messages, task, number, window)
+            messages = self.messages(number, self.begin(number), self.end(number))
+            yield from _learnable(messages, task, number, DuplicateWindow(task.duplicates))
 
     @abstractmethod
     def begin(self, partition: int) -> int:
