@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable
+from functools import partial
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -85,6 +86,10 @@ estimates = click.option(
     show_default=True,
     metavar="SECONDS",
     help="Least time between published estimates, if the log has a topic for them; 0: never.",
+)
+rate = partial(click.option, "--rate", type=click.FloatRange(0.0, 1.0, min_open=True, max_open=True), metavar="SHARE")
+patience = partial(
+    click.option, "--patience", type=click.FloatRange(0), default=60.0, show_default=True, metavar="SECONDS"
 )
 idle = click.option(
     "--idle", type=click.FloatRange(0), metavar="SECONDS", help="Stop when nothing has arrived for this long."
@@ -178,12 +183,7 @@ _POPULATION = (
         "task's grid.",
     ),
     click.option("--seed", type=click.IntRange(0, 2**64 - 1), help="Simulate the noise: protects nobody."),
-    click.option(
-        "--rate",
-        type=click.FloatRange(0.0, 1.0, min_open=True, max_open=True),
-        metavar="SHARE",
-        help="Share of positive targets for the forecast.  [default: target.rate of the task, else 0.5]",
-    ),
+    rate(help="Share of positive targets for the forecast.  [default: target.rate of the task, else 0.5]"),
     click.option("--block", type=click.IntRange(1), metavar="N", help="Process at most N records at a time."),
     click.option("--check", is_flag=True, help="Check FILE against the task and send nothing."),
     make_public,

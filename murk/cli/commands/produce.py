@@ -11,7 +11,7 @@ import click
 
 from murk.cli.logs import logging_options, start_logging
 from murk.cli.metrics import metrics_port, people_metrics
-from murk.cli.options import as_json, asking, level_or_budget, patiently, population
+from murk.cli.options import as_json, asking, level_or_budget, patience, patiently, population
 from murk.cli.output import print_json, progress
 
 if TYPE_CHECKING:
@@ -22,14 +22,7 @@ _PAUSE = 0.5
 
 @click.command("produce")
 @population
-@click.option(
-    "--patience",
-    type=click.FloatRange(0),
-    default=60.0,
-    show_default=True,
-    metavar="SECONDS",
-    help="Stop when no learner has read the log for this long.",
-)
+@patience(help="Stop when no learner has read the log for this long.")
 @metrics_port("Serve Prometheus metrics, sums over at least 20 people, on port N.")
 @logging_options
 @as_json

@@ -13,7 +13,7 @@ import click
 from murk.cli.interrupts import between_steps
 from murk.cli.logs import logging_options, say, start_logging
 from murk.cli.metrics import metrics_port, shuffler_metrics
-from murk.cli.options import as_json, idle, wait_for_task
+from murk.cli.options import as_json, idle, patience, wait_for_task
 from murk.cli.output import print_json, progress
 
 if TYPE_CHECKING:
@@ -40,14 +40,7 @@ if TYPE_CHECKING:
     "--replace", is_flag=True, help="Take over from a shuffler whose store is lost; give up what waits there."
 )
 @idle
-@click.option(
-    "--patience",
-    type=click.FloatRange(0),
-    default=60.0,
-    show_default=True,
-    metavar="SECONDS",
-    help="How long to wait for a broker that does not answer.",
-)
+@patience(help="How long to wait for a broker that does not answer.")
 @wait_for_task
 @metrics_port("Serve /metrics and /healthz on port N.")
 @logging_options
