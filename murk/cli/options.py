@@ -30,13 +30,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
 
 as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object on standard output.")
-existing_log = click.option(
-    "--log",
-    "log_url",
-    required=True,
-    metavar="URL",
-    help="The log: sqlite:///FILE, or kafka://HOST:PORT[/NAME].",
-)
+log_url = partial(click.option, "--log", "log_url", metavar="URL")
+existing_log = log_url(required=True, help="The log: sqlite:///FILE, or kafka://HOST:PORT[/NAME].")
 
 
 class _LogUrls(click.types.StringParamType):
@@ -91,6 +86,7 @@ rate = partial(click.option, "--rate", type=click.FloatRange(0.0, 1.0, min_open=
 patience = partial(
     click.option, "--patience", type=click.FloatRange(0), default=60.0, show_default=True, metavar="SECONDS"
 )
+store = partial(click.option, "--store", "store_path", type=click.Path(), metavar="PATH")
 idle = click.option(
     "--idle", type=click.FloatRange(0), metavar="SECONDS", help="Stop when nothing has arrived for this long."
 )
@@ -154,9 +150,7 @@ def population(function: F) -> F:
 _POPULATION = (
     click.argument("task_path", metavar="TASK", type=click.Path()),
     click.option("--source", required=True, metavar="FILE", help="CSV, JSON lines (also gzipped) or Parquet."),
-    click.option(
-        "--log", "log_url", metavar="URL", help="sqlite:///FILE or kafka://HOST:PORT.  [default: sqlite:///NAME.db]"
-    ),
+    log_url(help="sqlite:///FILE or kafka://HOST:PORT.  [default: sqlite:///NAME.db]"),
     click.option(
         "--ledger",
         metavar="PATH",

@@ -15,7 +15,7 @@ import click
 from click.core import ParameterSource
 
 from murk.cli.commands.run import execute
-from murk.cli.options import as_json, asking
+from murk.cli.options import as_json, asking, log_url
 from murk.cli.output import paragraph, print_json, table
 from murk.errors import UserError
 from murk.learners.results.numbers import number
@@ -78,7 +78,7 @@ class LivePage(ExitStack):
     help="Directory for log, accounts and picture.",
 )
 @click.option("--seed", type=click.IntRange(0, 2**64 - 1), help="Simulate the noise, which protects nobody.")
-@click.option("--log", "log_url", metavar="URL", help="The log: kafka://HOST:PORT.  [default: a file in DIR]")
+@log_url(help="The log: kafka://HOST:PORT.  [default: a file in DIR]")
 @click.option("--page/--no-page", default=None, help="Serve the live page.  [default: only with --log]")
 @click.option(
     "--port",
