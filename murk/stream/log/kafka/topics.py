@@ -204,9 +204,8 @@ class Topics:
                 wrong.append(f"{topic} is missing: create it with `murk topics{option}`")
                 continue
             have = len(described[topic]["partitions"])
-            if topic == self._names.estimates:
-                if have != spec.partitions:
-                    wrong.append(f"{topic} has {have} partitions and needs 1: delete it, and create it again")
+            if have != spec.partitions and topic == self._names.estimates:
+                wrong.append(f"{topic} has {have} partitions and needs 1: delete it, and create it again")
             elif have != spec.partitions:
                 wrong.append(
                     f"{topic} has {have} partitions and the task asks for {spec.partitions}: each is a chain, so set "
