@@ -463,8 +463,8 @@ class KafkaLog(Log):
 
     def _state(self, chain: int) -> Any | None:
         if self._state_reader is None:
-            self._state_reader = Shared(self._clients, committed=True)
-        return self._state_reader.newest(self._current_ends(), self._names.states, chain).record()
+            self._state_reader = Shared(self._clients, self._current_ends(), self._names.states)
+        return self._state_reader.record(chain)
 
 
 def find_urls(url: str, names: Sequence[str] = ()) -> list[str]:
