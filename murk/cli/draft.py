@@ -11,13 +11,13 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import islice
 from typing import Any, Final
 
 import numpy as np
 
 from murk._printable import escaped
 from murk.errors import UserError
+from murk.producers.populations.records.files import slices
 from murk.producers.populations.records.records import Records
 from murk.producers.populations.records.tables import SLICE
 from murk.stream import Task
@@ -275,11 +275,8 @@ def looked_at(records: Records, origin: str) -> list[Column]:
 
 
 def _slices(records: Records, names: Sequence[str]) -> Iterator[Mapping[str, Any]]:
-    table, start = records.table(names), 0
-    rows = table.rows(0)
-    while chunk := list(islice(rows, SLICE)):
-        yield table.columns(chunk, range(start, start + len(chunk)), names)
-        start += len(chunk)
+    table = records.table(names)
+    return (table.columns(chunk, numbers, names) for numbers, chunk in slices(table, SLICE))
 
 
 def _counters(records: Records, people: str, names: Sequence[str]) -> frozenset[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable
+from functools import partial
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -29,13 +30,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
 
 as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object on standard output.")
-existing_log = click.option(
-    "--log",
-    "log_url",
-    required=True,
-    metavar="URL",
-    help="The log: sqlite:///FILE, or kafka://HOST:PORT[/NAME].",
-)
+log_url = partial(click.option, "--log", "log_url", metavar="URL")
+existing_log = log_url(required=True, help="The log: sqlite:///FILE, or kafka://HOST:PORT[/NAME].")
 
 
 class _LogUrls(click.types.StringParamType):
@@ -86,6 +82,11 @@ estimates = click.option(
     metavar="SECONDS",
     help="Least time between published estimates, if the log has a topic for them; 0: never.",
 )
+rate = partial(click.option, "--rate", type=click.FloatRange(0.0, 1.0, min_open=True, max_open=True), metavar="SHARE")
+patience = partial(
+    click.option, "--patience", type=click.FloatRange(0), default=60.0, show_default=True, metavar="SECONDS"
+)
+store = partial(click.option, "--store", "store_path", type=click.Path(), metavar="PATH")
 idle = click.option(
     "--idle", type=click.FloatRange(0), metavar="SECONDS", help="Stop when nothing has arrived for this long."
 )
@@ -149,9 +150,7 @@ def population(function: F) -> F:
 _POPULATION = (
     click.argument("task_path", metavar="TASK", type=click.Path()),
     click.option("--source", required=True, metavar="FILE", help="CSV, JSON lines (also gzipped) or Parquet."),
-    click.option(
-        "--log", "log_url", metavar="URL", help="sqlite:///FILE or kafka://HOST:PORT.  [default: sqlite:///NAME.db]"
-    ),
+    log_url(help="sqlite:///FILE or kafka://HOST:PORT.  [default: sqlite:///NAME.db]"),
     click.option(
         "--ledger",
         metavar="PATH",
@@ -178,12 +177,7 @@ _POPULATION = (
         "task's grid.",
     ),
     click.option("--seed", type=click.IntRange(0, 2**64 - 1), help="Simulate the noise: protects nobody."),
-    click.option(
-        "--rate",
-        type=click.FloatRange(0.0, 1.0, min_open=True, max_open=True),
-        metavar="SHARE",
-        help="Share of positive targets for the forecast.  [default: target.rate of the task, else 0.5]",
-    ),
+    rate(help="Share of positive targets for the forecast.  [default: target.rate of the task, else 0.5]"),
     click.option("--block", type=click.IntRange(1), metavar="N", help="Process at most N records at a time."),
     click.option("--check", is_flag=True, help="Check FILE against the task and send nothing."),
     make_public,

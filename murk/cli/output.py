@@ -4,10 +4,10 @@ import json
 import shutil
 import sys
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from time import monotonic
-from typing import Any, Protocol
+from typing import Any
 
 import click
 
@@ -61,11 +61,8 @@ def paragraph(text: str, hang: str = "") -> None:
     click.echo(textwrap.fill(text, width, subsequent_indent=hang, break_long_words=False, break_on_hyphens=False))
 
 
-class Ticker(Protocol):
-    """Callback that shows progress."""
-
-    def __call__(self, done: int, text: str) -> None:
-        """Show the number done and a short text."""
+Ticker = Callable[[int, str], None]
+"""Callback that shows the number done and a short text."""
 
 
 @contextmanager

@@ -83,9 +83,7 @@ def print_labels(found: Mapping[str, Any]) -> None:
         )
 
 
-def say_notice(
-    task: Task, population: FilePopulation, quiet: bool, *, capped: bool = False, rate: float | None = None
-) -> None:
+def say_notice(task: Task, population: FilePopulation, quiet: bool, *, rate: float | None = None) -> None:
     """Print warnings; unless ``quiet``, also notices about earlier runs, forgetting and the forecast."""
 
     def say(*notices: str | None) -> None:
@@ -94,7 +92,7 @@ def say_notice(
 
     of_rows = population.source.people == "row"
     say(*(f"caution: {warning}" for warning in (*population.warnings, *population.findings)))
-    if capped and of_rows and not (task.of_organisations or task.simulated):
+    if population.crowd.policy.lifetime is not None and of_rows and not (task.of_organisations or task.simulated):
         say(
             "caution: people are rows of the file: nobody is recognised in a sorted or corrected copy, so this ledger "
             "refuses such a copy, and no withdrawal applies to it. Name people by a column (--person)"

@@ -41,10 +41,10 @@ def serve(folder: Path, port: int | None, as_json: bool) -> None:
     from murk.producers.populations.people import PopulationConfig
     from murk.stream import Task
 
-    people = PopulationConfig(open_records(crowd(CROWD)))
+    people = PopulationConfig(open_records(crowd(CROWD)), block=BLOCK)
     with ExitStack() as stack:
         log, ledger = f"sqlite:///{folder / 'web.db'}", folder / "web.ledger.db"
-        run = stack.enter_context(LocalRun(Task.load(TASK), people, log, ledger, block=BLOCK))
+        run = stack.enter_context(LocalRun(Task.load(TASK), people, log, ledger))
         monitor = Monitor(run.log, run.task, reference=coded_truth(run.task))
         stack.callback(monitor.close)
         live = {f"/live{path}": route for path, route in monitor_routes(monitor).items()}

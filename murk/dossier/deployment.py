@@ -110,7 +110,7 @@ def _kafka(log: Log, carried: Task | None, task: Task) -> Deployment:
             problems = setup.problems()
         except (UserError, MurkError) as error:
             problems = [f"whether the topics fit the task could not be read: {error}"]
-        for kind, (topic, about) in setup.settings().items():
+        for kind, (topic, about) in setup.topics.retention_settings().items():
             if isinstance(about, str):
                 stores[kind] = Store(topic, _UNKNOWN, f"could not be read: {about}")
                 problems.append(f"the settings of {topic} could not be read: {about}")

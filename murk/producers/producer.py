@@ -464,7 +464,6 @@ class Counts:
 OUTBOX_BATCH = 10_000  # largest number of releases read from the outbox at once
 BROKER_BATCH = 100  # the same for a broker: the backlog of an unreachable broker fills the disk and not the memory
 OUTBOX_BYTES = 64 * 2**20  # approximate largest number of bytes read from the outbox at once
-READ = 4096
 _MARGIN = 8  # an eighth of the window for duplicates is for what others append while the outbox is sent
 
 
@@ -551,14 +550,9 @@ class Delivery:
         for chain in {queued.chain for queued in waiting}:
             own = [queued for queued in waiting if queued.chain == chain]
             wanted = {queued.message for queued in own}
-            end = self._log.end(chain)
-            position = max(self._log.begin(chain), min(queued.since for queued in own))
-            while position < end:
-                messages = self._log.read(chain, position, READ)
-                if not messages:
-                    break
-                stored.update(wanted.intersection(message.value for message in messages))
-                position = messages[-1].offset + 1
+            begin = max(self._log.begin(chain), min(queued.since for queued in own))
+            messages = self._log.messages(chain, begin, self._log.end(chain))
+            stored.update(wanted.intersection(message.value for message in messages))
         return stored
 
 

@@ -145,8 +145,7 @@ class Shuffler:
             self._layout, self._rewrite = Layout(rules), rewriter(learner.kind)
             self._owned: list[Ownership] = []
             self._committed: dict[int, tuple[int, Counters]] = {}
-            stack.callback(self._give_up)
-            self._take_over(replace)
+            self._take_over(replace, stack)
             self._windows = [store.window(chain, task.duplicates) for chain in range(intake.partitions)]
             if self._models:
                 self._publish(self._models[max(self._models)])
@@ -223,11 +222,12 @@ class Shuffler:
                 f"{mark.crowds}. Restore the newest one; if it is lost, give another --store with --replace"
             )
 
-    def _take_over(self, replace: bool) -> None:
+    def _take_over(self, replace: bool, stack: ExitStack) -> None:
         """Acquire the intake's partitions, and begin at the offset of the store or else of the intake."""
         starts = []
         for chain in range(self._intake.partitions):
             self._owned.append(owned := self._intake.acquire(chain))
+            stack.callback(owned.close)
             starts.append(self._start(chain, owned.load(), replace))
         self._store.start_at(starts)
 
@@ -258,10 +258,6 @@ class Shuffler:
                 code="MURK-LOG-007",
             )
         return self._intake.end(chain) if replace and known is None else max(begin, committed)
-
-    def _give_up(self) -> None:
-        for owned in self._owned:
-            owned.close()
 
     # A step
 

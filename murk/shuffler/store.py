@@ -307,7 +307,7 @@ class Store:
         parts = _parts_of(ids[rows, 0], bits)
         touched, starts = np.unique(parts, return_index=True)
         starts = np.append(starts, len(rows))
-        data, questions = np.frombuffer(releases.packed.data, np.uint8), releases.column("question")
+        given = np.frombuffer(releases.packed.data, np.uint8), releases.texts, ids, releases.column("question")
         texts = releases.texts[:, 1] - releases.texts[:, 0] + HEAD
         for at in range(0, len(touched), _PARTS):
             these = touched[at : at + _PARTS]
@@ -316,19 +316,7 @@ class Store:
             out = np.empty(len(known) + int(texts[new].sum()), np.uint8)
             first, span = int(these[0]), int(these[-1] - these[0] + 1)
             ends, numbers = np.empty(span, np.int64), np.zeros(span, np.int64)
-            if not merge(
-                np.frombuffer(known, np.uint8),
-                data,
-                releases.texts,
-                ids,
-                questions,
-                new,
-                shift,
-                first,
-                out,
-                ends,
-                numbers,
-            ):
+            if not merge(np.frombuffer(known, np.uint8), given, new, shift, first, out, ends, numbers):
                 raise self._database.damaged("what waits for a crowd is not in order")
             begins, written = np.concatenate([[0], ends[:-1]]), out.tobytes()
             connection.executemany(

@@ -18,8 +18,8 @@ from murk.learners.problem import problem_for
 from murk.privacy import GaussianDP
 from murk.privacy.noise import SecureNoise, SimulatedNoise
 from murk.producers import Ledger, Policy, Producer
-from murk.producers import producer as delivery
 from murk.stream import open_log
+from murk.stream.log import base
 from murk.stream.messages.codec import WireRules, decode
 from tests.interrupts import interrupted
 from tests.producers.world import NOW, RECORD, SECRET, Untouchable, World, Wrapped, make_task, paid_task
@@ -438,7 +438,7 @@ class TestDelivery:
             world.log.append([(0, b"someone else's")] * others + batch)
             raise TimeoutError("no answer")
 
-        monkeypatch.setattr(delivery, "READ", 1)
+        monkeypatch.setattr(base, "_PAGE", 1)
         world.produce(Wrapped(world.log, append=append)).release(RECORD)  # type: ignore[arg-type]
         assert world.produce().flush().already == 1
         assert world.log.end(0) == others + 1

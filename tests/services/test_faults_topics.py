@@ -4,7 +4,7 @@ import pytest
 
 from murk.errors import MurkError
 from murk.stream import open_log
-from murk.stream.log.kafka import topics
+from murk.stream.log.kafka.topics import Topics
 from tests.cli import harness
 from tests.services.faults.nursery import Nursery
 from tests.services.faults.world import caught_up, names, new_log, offsets, put, seen, stock, task_text
@@ -21,7 +21,7 @@ def without(broker, *wanted):
 def anew(broker, url, task):
     """Make those topics that are missing, as `murk topics` does."""
     with admin(broker) as client:
-        topics.create(client, url, names(url), task)
+        Topics(client, url, names(url)).create(task)
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ import click
 from click.core import ParameterSource
 
 from murk.cli.commands.run import execute
-from murk.cli.options import as_json, asking
+from murk.cli.options import as_json, asking, log_url
 from murk.cli.output import paragraph, print_json, table
 from murk.errors import UserError
 from murk.learners.results.numbers import number
@@ -78,7 +78,7 @@ class LivePage(ExitStack):
     help="Directory for log, accounts and picture.",
 )
 @click.option("--seed", type=click.IntRange(0, 2**64 - 1), help="Simulate the noise, which protects nobody.")
-@click.option("--log", "log_url", metavar="URL", help="The log: kafka://HOST:PORT.  [default: a file in DIR]")
+@log_url(help="The log: kafka://HOST:PORT.  [default: a file in DIR]")
 @click.option("--page/--no-page", default=None, help="Serve the live page.  [default: only with --log]")
 @click.option(
     "--port",
@@ -112,6 +112,7 @@ def command(
     from murk.demo import DATA, TASK
     from murk.demo.path import Path95, draw
     from murk.demo.trusted import trusted_fit
+    from murk.producers import Policy
     from murk.producers.populations.people import PopulationConfig
     from murk.stream import Task
     from murk.stream.task.data.coding import is_constant
@@ -151,10 +152,11 @@ def command(
             if show:
                 live.watch(run, last)
 
-        crowd = PopulationConfig(DATA, level="lot", seed=seed)
+        policy = Policy(public_sample=True)
         # No consent needed: these records are public already.
         agree = asking(url, str(DATA), simulated=seed is not None, agreed=True)
-        report = execute(task, crowd, url, folder / f"{stem}.ledger.db", agree, quiet=as_json, watch=watch)
+        crowd = PopulationConfig(DATA, level="lot", seed=seed, policy=policy, agree=agree)
+        report = execute(task, crowd, url, folder / f"{stem}.ledger.db", quiet=as_json, watch=watch)
         trusted = report["trusted"] = trusted_fit(task, DATA)
         if picture:
             coding = task.coding

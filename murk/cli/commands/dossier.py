@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from murk._files import check_place, write_whole
-from murk.cli.options import as_json, load_task
+from murk.cli.options import as_json, load_task, log_url
 from murk.cli.output import print_json, progress
 from murk.errors import UserError
 
@@ -20,9 +20,7 @@ if TYPE_CHECKING:
 
 @click.command("dossier")
 @click.argument("task_path", metavar="TASK", type=click.Path())
-@click.option(
-    "--log", "log_url", metavar="URL", help="Read the deployment from this log: sqlite:///FILE or kafka://HOST:PORT."
-)
+@log_url(help="Read the deployment from this log: sqlite:///FILE or kafka://HOST:PORT.")
 @click.option("--ledger", metavar="PATH", help="Read caps and sums of accounts; nobody is named.")
 @click.option("--audit", "audit_path", metavar="FILE", help="Use the output of ``murk audit TASK --json``.")
 @click.option(

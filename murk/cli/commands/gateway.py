@@ -14,7 +14,7 @@ import click
 from murk.cli.interrupts import between_steps
 from murk.cli.logs import logging_options, say, start_logging
 from murk.cli.metrics import gateway_metrics, metrics_port
-from murk.cli.options import begin_on, existing_log, listening, wait_for_task
+from murk.cli.options import begin_on, existing_log, listening, store, wait_for_task
 from murk.cli.output import address_as_json, print_address
 from murk.errors import UserError
 
@@ -81,11 +81,7 @@ _LEAST_TOKEN = 16  # least number of characters of a bearer token
     metavar="URL",
     help="Also shuffle: forward the releases on --log in crowds to this log of releases.",
 )
-@click.option(
-    "--store",
-    "store_path",
-    type=click.Path(),
-    metavar="PATH",
+@store(
     help="With --shuffle: file of the releases that wait for their crowd.  [default: FILE.store, or NAME.store]",
 )
 @wait_for_task

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from murk._files import write_whole
-from murk.cli.options import as_json, guarantee
+from murk.cli.options import as_json, guarantee, rate
 from murk.cli.output import print_json
 from murk.errors import UserError
 
@@ -54,12 +54,7 @@ _REMEDY = (
     metavar="GUARANTEE",
     help="Guarantee of a release: gdp:MU, zcdp:RHO, pure:E or approx:E,DELTA.",
 )
-@click.option(
-    "--rate",
-    type=click.FloatRange(0.0, 1.0, min_open=True, max_open=True),
-    metavar="SHARE",
-    help="Publicly known share of positive targets: target.rate of the task.",
-)
+@rate(help="Publicly known share of positive targets: target.rate of the task.")
 @click.option(
     "--people",
     type=click.IntRange(1, 10**12),

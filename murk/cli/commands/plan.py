@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import click
 
 from murk._files import check_place, write_whole
-from murk.cli.options import as_json
+from murk.cli.options import as_json, rate
 from murk.cli.output import paragraph, print_json, progress, table
 from murk.errors import UserError
 from murk.learners.results.numbers import NOT_LEARNED, TOO_WIDE
@@ -62,13 +62,7 @@ _FORMATS = ("png", "svg", "pdf")
     help="Assumed effect per unit of FEATURE: an odds ratio, or the change of a real target; without "
     "FEATURE, per standard deviation of each.",
 )
-@click.option(
-    "--rate",
-    type=click.FloatRange(0.0, 1.0, min_open=True, max_open=True),
-    default=None,
-    metavar="SHARE",
-    help="Share of positive targets, or relative mean of a real target.  [default: the task's target.rate, else 0.5]",
-)
+@rate(help="Share of positive targets, or relative mean of a real target.  [default: the task's target.rate, else 0.5]")
 @click.option(
     "--public",
     "public",

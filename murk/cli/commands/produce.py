@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,7 @@ import click
 
 from murk.cli.logs import logging_options, start_logging
 from murk.cli.metrics import metrics_port, people_metrics
-from murk.cli.options import as_json, asking, level_or_budget, patiently, population
+from murk.cli.options import as_json, asking, level_or_budget, patience, patiently, population
 from murk.cli.output import print_json, progress
 
 if TYPE_CHECKING:
@@ -21,14 +22,7 @@ _PAUSE = 0.5
 
 @click.command("produce")
 @population
-@click.option(
-    "--patience",
-    type=click.FloatRange(0),
-    default=60.0,
-    show_default=True,
-    metavar="SECONDS",
-    help="Stop when no learner has read the log for this long.",
-)
+@patience(help="Stop when no learner has read the log for this long.")
 @metrics_port("Serve Prometheus metrics, sums over at least 20 people, on port N.")
 @logging_options
 @as_json
@@ -69,7 +63,8 @@ def command(
 
     start_logging(verbose, log_json)
     task = Task.load(task_path)
-    crowd = PopulationConfig(Path(source), person, level_or_budget(level, budget), seed)
+    policy = Policy(lifetime=lifetime, public_sample=True)
+    crowd = PopulationConfig(Path(source), person, level_or_budget(level, budget), seed, block, policy)
     if check:
         print_check(task, crowd, as_json)
         return
@@ -83,11 +78,8 @@ def command(
         patiently(patience, lambda: open_accounts(log, place, simulated=seed is not None)) as accounts,
     ):
         agree = asking(log.url, source, simulated=seed is not None, agreed=make_public)
-        policy = Policy(lifetime=lifetime, public_sample=True)
-        people = patiently(
-            patience, lambda: population_of(task, crowd, log, accounts, block=block, policy=policy, agree=agree)
-        )
-        say_notice(people.task, people, as_json, capped=lifetime is not None, rate=rate)
+        people = patiently(patience, lambda: population_of(task, replace(crowd, agree=agree), log, accounts))
+        say_notice(people.task, people, as_json, rate=rate)
         before = people.releases
         with (
             progress(f"{task.name}: produced", people.source.size, quiet=as_json or log_json) as tick,

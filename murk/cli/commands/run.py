@@ -17,7 +17,7 @@ from murk.cli.output import progress
 if TYPE_CHECKING:
     from murk.privacy import Guarantee
     from murk.producers.populations.local_run import LocalRun
-    from murk.producers.populations.people import Agree, PopulationConfig
+    from murk.producers.populations.people import PopulationConfig
     from murk.stream import Task
 
 Watch = Callable[["LocalRun", bool], None]
@@ -48,19 +48,21 @@ def command(
     learned. With `protocol: sketch`, organisations release windows of records. The same command resumes a killed run.
     """
     from murk.cli.report import print_check, print_result
+    from murk.producers import Policy
     from murk.producers.populations.ledger_places import default_ledger
     from murk.producers.populations.people import PopulationConfig
     from murk.stream import Task
 
     task = Task.load(task_path)
-    crowd = PopulationConfig(Path(source), person, level_or_budget(level, budget), seed)
+    log_url = log_url or f"sqlite:///{task.name}.db"
+    agree = asking(log_url, source, simulated=seed is not None, agreed=make_public)
+    policy = Policy(lifetime=lifetime, public_sample=True)
+    crowd = PopulationConfig(Path(source), person, level_or_budget(level, budget), seed, block, policy, agree)
     if check:
         print_check(task, crowd, as_json)
         return
-    log_url = log_url or f"sqlite:///{task.name}.db"
-    agree = asking(log_url, source, simulated=seed is not None, agreed=make_public)
     accounts = ledger or default_ledger(source, task.name, simulated=seed is not None)
-    found = execute(task, crowd, log_url, accounts, agree, block=block, quiet=as_json, lifetime=lifetime, rate=rate)
+    found = execute(task, crowd, log_url, accounts, quiet=as_json, rate=rate)
     print_result(found, as_json=as_json)
 
 
@@ -69,25 +71,20 @@ def execute(
     crowd: PopulationConfig,
     log_url: str,
     ledger: str | Path,
-    agree: Agree,
     *,
-    block: int | None = None,
     quiet: bool = False,
     watch: Watch | None = None,
-    lifetime: Guarantee | None = None,
     rate: float | None = None,
 ) -> dict[str, Any]:
     """Run to the end, showing progress, and return the report."""
     from murk.cli.report import brief, say_notice
-    from murk.producers import Policy
     from murk.producers.populations.local_run import LocalRun, report_run
 
     start = monotonic()
     gc.set_threshold(*COLLECT)
-    policy = Policy(lifetime=lifetime, public_sample=True)
-    with LocalRun(task, crowd, log_url, ledger, block=block, policy=policy, agree=agree) as run:
+    with LocalRun(task, crowd, log_url, ledger) as run:
         people = run.population
-        say_notice(run.task, people, quiet, capped=lifetime is not None, rate=rate)
+        say_notice(run.task, people, quiet, rate=rate)
         with progress(task.name, people.source.size, quiet=quiet) as tick:
             shown = 0.0
             for step in run.steps():

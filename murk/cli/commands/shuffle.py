@@ -13,7 +13,7 @@ import click
 from murk.cli.interrupts import between_steps
 from murk.cli.logs import logging_options, say, start_logging
 from murk.cli.metrics import metrics_port, shuffler_metrics
-from murk.cli.options import as_json, idle, wait_for_task
+from murk.cli.options import as_json, idle, patience, store, wait_for_task
 from murk.cli.output import print_json, progress
 
 if TYPE_CHECKING:
@@ -29,25 +29,12 @@ if TYPE_CHECKING:
     help="The intake, which devices write to: sqlite:///FILE or kafka://HOST:PORT/NAME.",
 )
 @click.option("--to", "to_url", required=True, metavar="URL", help="The log of releases, which learners read.")
-@click.option(
-    "--store",
-    "store_path",
-    type=click.Path(),
-    metavar="PATH",
-    help="File of the releases that wait for their crowd.  [default: FILE.store, or NAME.store]",
-)
+@store(help="File of the releases that wait for their crowd.  [default: FILE.store, or NAME.store]")
 @click.option(
     "--replace", is_flag=True, help="Take over from a shuffler whose store is lost; give up what waits there."
 )
 @idle
-@click.option(
-    "--patience",
-    type=click.FloatRange(0),
-    default=60.0,
-    show_default=True,
-    metavar="SECONDS",
-    help="How long to wait for a broker that does not answer.",
-)
+@patience(help="How long to wait for a broker that does not answer.")
 @wait_for_task
 @metrics_port("Serve /metrics and /healthz on port N.")
 @logging_options

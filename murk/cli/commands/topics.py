@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from murk.cli.options import as_json, asking, load_task, make_public
+from murk.cli.options import as_json, asking, load_task, log_url, make_public
 from murk.cli.output import print_json
 from murk.errors import UserError
 
@@ -24,13 +24,7 @@ _LATER = "is announced by `murk produce`, which sets its public sample aside"
 
 @click.command("topics")
 @click.argument("task_paths", metavar="TASK...", type=click.Path(), nargs=-1, required=True)
-@click.option(
-    "--log",
-    "log_url",
-    required=True,
-    metavar="URL",
-    help="The cluster: kafka://HOST:PORT[/NAME], or a file: sqlite:///PATH.",
-)
+@log_url(required=True, help="The cluster: kafka://HOST:PORT[/NAME], or a file: sqlite:///PATH.")
 @click.option(
     "--simulated",
     is_flag=True,
@@ -133,7 +127,7 @@ def _set_up(
                 asking(setup.url, simulated=simulated, agreed=make_public)(disclosure)
             setup.register_task()
             announced = setup.announced()
-        warnings = [_ONE_COPY] if setup.copies() == 1 else []
+        warnings = [_ONE_COPY] if setup.topics.copies() == 1 else []
     where = {"task": task.name, "log": setup.url, "created": created, "problems": problems}
     found = {**where, "warnings": warnings, "announced": announced, "simulated": simulated}
     if as_json:

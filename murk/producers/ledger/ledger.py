@@ -361,9 +361,8 @@ class Ledger:
         """Delete confirmed releases whose deletion failed before."""
         if self._confirmed:
             # If a power failure restores releases, the log is searched for them again.
-            with self._file.write(waits=False) as connection:
-                deleted = self._remove(connection)
-            self._removed(deleted)
+            with self._write(waits=False):
+                pass
 
     def tidy(self) -> None:
         """Empty the write-ahead log if it may hold deleted releases and no other process uses the file."""
@@ -372,20 +371,13 @@ class Ledger:
             self._left = False
 
     @contextmanager
-    def _write(self) -> Iterator[Connection]:
+    def _write(self, *, waits: bool = True) -> Iterator[Connection]:
         """Hold a transaction, which also deletes confirmed releases: commit at the end, or roll back."""
-        with self._file.write() as connection:
-            deleted = self._remove(connection)
+        with self._file.write(waits=waits) as connection:
+            if deleted := len(self._confirmed):
+                connection.executemany("DELETE FROM outbox WHERE number BETWEEN ? AND ?", self._confirmed)
             yield connection
         self.names.committed()
-        self._removed(deleted)
-
-    def _remove(self, connection: Connection) -> int:
-        if self._confirmed:
-            connection.executemany("DELETE FROM outbox WHERE number BETWEEN ? AND ?", self._confirmed)
-        return len(self._confirmed)
-
-    def _removed(self, deleted: int) -> None:
         # Only after the commit: a rollback restores the bytes.
         if deleted:
             self._left = True

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from murk.errors import UserError
 from murk.producers.ledger.names import are_plain, is_unicode, name_of
+from murk.producers.populations.records.files import slices
 from murk.producers.populations.records.records import Records, open_records
 from murk.producers.populations.records.tables import KEYS_LOOKED_AT, is_blank, suspects
 from murk.stream.task.data.coding import Cell, as_boolean
@@ -271,9 +272,7 @@ class FileSource:
     def labels(self) -> Counter[str]:
         """Return how many rows have each raw value of the target, for the holder of a simulation's file only."""
         counts: Counter[str] = Counter()
-        numbered = enumerate(self._table.rows(0))
-        while pairs := list(islice(numbered, SELECT_CHUNK)):
-            rows, records = zip(*pairs, strict=True)
+        for rows, records in slices(self._table, SELECT_CHUNK):
             [column] = self._table.columns(records, rows, [self.task.target.name]).values()
             counts.update(str(value).strip() for value in column if not is_blank(value))
         self._check_unchanged()

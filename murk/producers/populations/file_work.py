@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -232,13 +232,18 @@ class PopulationConfig:
 
     ``source`` is a path, or the result of `open_records`; ``person`` the column that names people (None if each row is
     one); ``level`` a level of the task, ``"lot"``, ``"column:NAME"`` or, on a grid of levels, ``"budget:NAME"``.
-    Without a ``seed``, noise is real.
+    Without a ``seed``, noise is real. ``block`` is the largest number of records in a block. The caller sets the
+    devices' ``policy`` on their behalf. ``agree`` is called with what would become public with a new task, before
+    anything is written; it raises to refuse consent.
     """
 
     source: str | Path | Records
     person: str | None = None
     level: str = "default"
     seed: int | None = None
+    block: int | None = None
+    policy: Policy = field(default_factory=Policy)
+    agree: Agree | None = None
 
     @property
     def noise(self) -> NoiseSource:
@@ -293,8 +298,7 @@ class FilePopulation(ABC):
     """Base class for the people or organisations of a file, who release to a log block by block.
 
     Until `close`, it locks a log in a file, so that no other process releases there. The attribute ``task`` is the
-    log's resolved task. The caller sets the devices' ``policy`` on their behalf. ``agree`` is called with what would
-    become public with a new task, before anything is written; it raises to refuse consent.
+    log's resolved task.
 
     ``next_row`` is the first row not worked on. ``warnings`` are about other ledgers of these people, and about
     constant columns of simulations and public covariates; ``findings``, with real noise, about the records. These
@@ -308,19 +312,8 @@ class FilePopulation(ABC):
     findings: tuple[str, ...] = ()
     excluded: frozenset[int] = frozenset()
 
-    def __init__(
-        self,
-        task: Task,
-        crowd: PopulationConfig,
-        log: Log,
-        ledger: Ledger,
-        *,
-        block: int | None = None,
-        policy: Policy | None = None,
-        agree: Agree | None = None,
-    ) -> None:
+    def __init__(self, task: Task, crowd: PopulationConfig, log: Log, ledger: Ledger) -> None:
         self.log, self.ledger, self.crowd = log, ledger, crowd
-        self._block, self._policy, self._agree = block, policy or Policy(), agree
         self.close = places.hold(log, self, ledger.path, task.name)
         try:
             self._open(task)
@@ -440,7 +433,7 @@ class FilePopulation(ABC):
             task = task.with_public(*self.source.covariates(set_aside))
         self.task, self.problem = task, self._find_problem(task)
         # A log carries its task forever, so never announce one that devices refuse.
-        self._policy.admit(task, self.problem.mechanisms)
+        self.crowd.policy.admit(task, self.problem.mechanisms)
         self._check_beginning(len(set_aside))
         disclosure = Disclosure.of(task)
         if disclosure is not None:
@@ -456,9 +449,9 @@ class FilePopulation(ABC):
         self.log.register_task(task.document())
 
     def _check_agreed(self, task: Task, disclosure: Disclosure) -> None:
-        if self._agree is not None:
-            self._agree(disclosure)
-        elif not (self._policy.public_sample or task.simulated):
+        if self.crowd.agree is not None:
+            self.crowd.agree(disclosure)
+        elif not (self.crowd.policy.public_sample or task.simulated):
             raise UserError(
                 f"the devices' policy does not allow the features of {disclosure.people:,} people to become public "
                 f"with the task {task.name!r}: remove `public:` from the task, or, where they have agreed, use "
@@ -466,7 +459,7 @@ class FilePopulation(ABC):
             )
 
     def _set_aside(self, name: str, count: int) -> list[int]:
-        if not self._policy.public_sample:
+        if not self.crowd.policy.public_sample:
             raise UserError(
                 "the devices' policy does not allow people's features to be published as a public sample: give public "
                 "records with `public.file`, or, where people have agreed, use Policy(public_sample=True)"
@@ -501,7 +494,7 @@ class FilePopulation(ABC):
         begun = places.begun_with(self.log, self.ledger.path)
         taken = set_aside or (places.in_file(self.log) is not None and (begun is not None or any(self.log.ends())))
         new = self.ledger.run(self.task.hash, self.source.digest) is None
-        if new or (self._policy.lifetime is not None and not self.ledger.promises()):
+        if new or (self.crowd.policy.lifetime is not None and not self.ledger.promises()):
             self._check_recognised(task)
         if taken and new:
             if begun is not None:
@@ -524,7 +517,7 @@ class FilePopulation(ABC):
 
     def _check_recognised(self, task: Task) -> None:
         if not task.simulated:
-            capped = self._policy.lifetime is not None
+            capped = self.crowd.policy.lifetime is not None
             self.warnings += places.check_recognised(self.source, self.ledger, capped=capped)
 
     def _config(self) -> places.RunConfig:

@@ -37,17 +37,7 @@ class LocalRun:
     Use as a context manager: it locks the log against other runs.
     """
 
-    def __init__(
-        self,
-        task: Task,
-        crowd: PopulationConfig,
-        log_url: str,
-        ledger_path: str | Path,
-        *,
-        block: int | None = None,
-        policy: Policy | None = None,
-        agree: Agree | None = None,
-    ) -> None:
+    def __init__(self, task: Task, crowd: PopulationConfig, log_url: str, ledger_path: str | Path) -> None:
         self._stack = ExitStack()
         try:
             self.log = self._stack.enter_context(open_log(log_url, name=task.name))
@@ -55,7 +45,7 @@ class LocalRun:
             intake = self.log if task.shuffle is None else self._stack.enter_context(open_log(_intake(log_url)))
             ledger = open_accounts(intake, ledger_path, simulated=crowd.seed is not None)
             self.ledger = self._stack.enter_context(ledger)
-            self.population = population_of(task, crowd, intake, self.ledger, block=block, policy=policy, agree=agree)
+            self.population = population_of(task, crowd, intake, self.ledger)
             self._stack.callback(self.population.close)
             self.task = self.population.task
             self.problem = self.population.problem
@@ -184,7 +174,6 @@ def run(
     _check_order(task, source)
     task = task if isinstance(task, Task) else Task.load(task)
     records = open_records(source)
-    people = PopulationConfig(records, person, level, seed)
     cap = guarantee_from_text(lifetime) if isinstance(lifetime, str) else lifetime
     policy = Policy(lifetime=cap, public_sample=True)
     with ExitStack() as stack:
@@ -195,7 +184,8 @@ def run(
         log = log or f"sqlite:///{task.name}.db"
         ledger = ledger or default_ledger(records, task.name, simulated=seed is not None)
         agree = _agree(log, str(records), agreed=publish if seed is None else True)
-        local = stack.enter_context(LocalRun(task, people, log, ledger, block=block, policy=policy, agree=agree))
+        crowd = PopulationConfig(records, person, level, seed, block, policy, agree)
+        local = stack.enter_context(LocalRun(task, crowd, log, ledger))
         for warning in (*local.population.warnings, *local.population.findings):
             warnings.warn(warning, stacklevel=2)
         for step in local.steps():

@@ -58,7 +58,7 @@ class OrganisationPopulation(FilePopulation):
         self._shared.flush()
         self._release_overdue()
         yield self._step()
-        for block in self.source.blocks(self.next_row, self._block or BLOCK, excluded=self.excluded):
+        for block in self.source.blocks(self.next_row, self.crowd.block or BLOCK, excluded=self.excluded):
             groups = self._open_rows(block)
             start = 0
             while start < len(block):
@@ -172,7 +172,7 @@ class OrganisationPopulation(FilePopulation):
                 organisation=name,
                 level=self.crowd.level,
                 noise=self.crowd.noise,
-                policy=self._policy,
+                policy=self.crowd.policy,
                 problem=self.problem,
                 source=self.source.digest,
             )

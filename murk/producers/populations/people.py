@@ -14,7 +14,7 @@ from murk.errors import MurkError
 from murk.learners.problem import PersonProblem, interactive_of, person_problem_for
 from murk.producers.ledger.ledger import Ledger
 from murk.producers.populations.file_work import Agree, FilePopulation, PopulationConfig, Step, open_accounts
-from murk.producers.producer import Policy, Producer
+from murk.producers.producer import Producer
 from murk.stream.log.base import FIRST_CHAIN, Log, UnreachableError
 from murk.stream.messages.releases import IterateMessage
 from murk.stream.messages.state import decode_state
@@ -80,14 +80,14 @@ class Population(FilePopulation):
             size = min(MOST, interactive.block(self.releases))
             if self.task.log.partitions > 1 and not interactive.shares_models:
                 size = min(size, max(FEW, self.releases // SHARE))
-        return size if self._block is None else min(size, self._block)
+        return size if self.crowd.block is None else min(size, self.crowd.block)
 
     def _find_problem(self, task: Task) -> PersonProblem:
         return person_problem_for(task)
 
     def _take_up(self) -> None:
         self.producer = Producer(
-            self.task, self.log, self.ledger, noise=self.crowd.noise, policy=self._policy, problem=self.problem
+            self.task, self.log, self.ledger, noise=self.crowd.noise, policy=self.crowd.policy, problem=self.problem
         )
         self.source.allow(self.producer.allowed_levels())
         self._load_progress()
@@ -99,22 +99,13 @@ class Population(FilePopulation):
         self._counters = Counter(run.counters)
 
 
-def population_of(
-    task: Task,
-    crowd: PopulationConfig,
-    log: Log,
-    ledger: Ledger,
-    *,
-    block: int | None = None,
-    policy: Policy | None = None,
-    agree: Agree | None = None,
-) -> FilePopulation:
+def population_of(task: Task, crowd: PopulationConfig, log: Log, ledger: Ledger) -> FilePopulation:
     """Return the population of a file: people, or with ``protocol: sketch`` organisations; see `FilePopulation`."""
     if task.of_organisations:
         from murk.producers.populations.organisations import OrganisationPopulation
 
-        return OrganisationPopulation(task, crowd, log, ledger, block=block, policy=policy, agree=agree)
-    return Population(task, crowd, log, ledger, block=block, policy=policy, agree=agree)
+        return OrganisationPopulation(task, crowd, log, ledger)
+    return Population(task, crowd, log, ledger)
 
 
 # shortest and longest pause between two polls, in seconds

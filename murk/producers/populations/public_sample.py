@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
-from itertools import islice
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,7 +19,7 @@ from numpy.typing import NDArray
 
 from murk._arrays import Integers, Words
 from murk.errors import UserError
-from murk.producers.populations.records.files import Table, open_table
+from murk.producers.populations.records.files import Table, open_table, slices
 from murk.producers.populations.records.records import Records, open_records
 from murk.stream.task.data.coding import Cell, exact_number, is_nan
 from murk.stream.task.task import Task
@@ -272,7 +271,7 @@ def _log_tail(count: int, of: int, probability: float) -> float:
 def _read(table: Table, task: Task, names: Sequence[str]) -> tuple[Words, list[Words]]:
     features: list[Words] = []
     others: list[list[Words]] = [[] for _ in names]
-    for numbers, records in _chunks(table):
+    for numbers, records in slices(table, CHUNK):
         columns = table.columns(records, numbers, [*task.coding.columns, *names])
         features.append(hashed(task.coding.encode(columns, target=False).x))
         for name, column in zip(names, others, strict=True):
@@ -280,18 +279,11 @@ def _read(table: Table, task: Task, names: Sequence[str]) -> tuple[Words, list[W
     return np.concatenate(features), [np.concatenate(column) for column in others]
 
 
-def _chunks(table: Table) -> Iterator[tuple[range, list[Any]]]:
-    rows, start = table.rows(0), 0
-    while records := list(islice(rows, CHUNK)):
-        yield range(start, start + len(records)), records
-        start += len(records)
-
-
 def _person_hashes(source: FileSource) -> Words | None:
     if source.person_column is None:
         return None
     table = _table(source.records, source, [source.person_column])
-    names = [table.columns(records, numbers, [source.person_column]) for numbers, records in _chunks(table)]
+    names = [table.columns(records, numbers, [source.person_column]) for numbers, records in slices(table, CHUNK)]
     plain = [_plain(name) for columns in names for name in columns[source.person_column]]
     return np.array(plain, dtype=np.int64).astype(np.uint64)
 

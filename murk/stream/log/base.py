@@ -11,13 +11,14 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from murk.errors import MurkError, UserError
-from murk.stream.messages.codec import MAX_MESSAGE
+from murk.stream.messages.codec import MAX_MESSAGE, RejectedError, parse
 
 if TYPE_CHECKING:
     from murk.stream.messages.packed import Fetched, Packed
+    from murk.stream.messages.wire import DuplicateWindow
     from murk.stream.task.task import Task
 
-_PAGE = 4096  # messages read at once by `Log.releases`
+_PAGE = 4096  # messages read at once by `Log.messages`
 NO_LOG = "MURK-LOG-004"  # code of the error that there is no log at a URL
 FIRST_CHAIN = 0  # chain under which models are stored that all chains share
 
@@ -258,6 +259,12 @@ class Log(ABC):
         Raises `MurkError` if retention has removed the message at ``offset``, or the log never reached it.
         """
 
+    def messages(self, partition: int, begin: int, end: int) -> Iterator[Message]:
+        """Iterate over the messages of a partition from one offset up to another, read a page at a time."""
+        while begin < end and (page := self.read(partition, begin, min(_PAGE, end - begin))):
+            begin = page[-1].offset + 1
+            yield from (message for message in page if message.offset < end)
+
     def skip(self, partition: int, offset: int) -> int:
         """Return the offset after records without a message, once a `read` from ``offset`` has returned none."""
         return offset
@@ -269,16 +276,12 @@ class Log(ABC):
         for duplicates. Size and magnitude are checked by a learner's ``learn_release``, which raises RejectedError for
         what no honest device sends. Reading costs nobody further budget. Raises `UserError` if the log carries no task.
         """
-        from murk.stream.messages.wire import DuplicateWindow, Replay
+        from murk.stream.messages.wire import DuplicateWindow
 
         task = self.registered_task()
-        of_task = task.release_kind, task.hash, task.simulated, task.privacy.levels
         for number in range(self.partitions) if partition is None else [partition]:
-            replay = Replay(*of_task, number, DuplicateWindow(task.duplicates))
-            position, end = self.begin(number), self.end(number)
-            while position < end and (messages := self.read(number, position, min(_PAGE, end - position))):
-                position = messages[-1].offset + 1
-                yield from replay.admitted(messages)
+            messages = self.messages(number, self.begin(number), self.end(number))
+            yield from _learnable(messages, task, number, DuplicateWindow(task.duplicates))
 
     @abstractmethod
     def begin(self, partition: int) -> int:
@@ -366,6 +369,22 @@ class Log(ABC):
 
     def __exit__(self, *error: object) -> None:
         self.close()
+
+
+def _learnable(messages: Iterable[Message], task: Task, partition: int, window: DuplicateWindow) -> Iterator[Any]:
+    """Iterate over the releases among messages that a learner of a task would learn, in order."""
+    kind, task_hash, levels = task.release_kind, task.hash, task.privacy.levels
+    for offset, appended, value in messages:
+        try:
+            release = parse(value, kind)
+        except RejectedError:
+            continue
+        if release.task != task_hash or release.simulated is not task.simulated or release.level not in levels:
+            continue
+        # Recorded whatever the outcome, as by a worker.
+        repeated = window.seen(offset, release.id)
+        if release.chain == partition and appended <= release.expires and not repeated:
+            yield release
 
 
 def check_sizes(batch: Sequence[tuple[int, bytes]]) -> None:

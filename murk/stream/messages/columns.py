@@ -130,6 +130,7 @@ class Layout:
         words = [[word.encode() for word in self.words.get(name, ())] for name in holes]
         limits = [_LATEST if name in ("time", "expires") else _LARGEST for name in holes]
         literal, word = (Packed.of([b"", *texts]) for texts in (literals, [*chain.from_iterable(words)]))
+        # What kernels read: literal text, what each hole holds, its limit, and words, with the first word of each hole.
         self._program = (
             np.frombuffer(literal.data, np.uint8),
             literal.ends,
@@ -151,7 +152,7 @@ class Layout:
         data = np.frombuffer(packed.data, np.uint8)
         ids, numbers = np.empty((count, 2), np.uint64), np.empty((count, len(self.places)), np.int64)
         texts, integers = np.empty((count, 2), np.int64), np.empty(len(data) // 2 + 1, np.int64)
-        found = scan(data, packed.ends, *self._program, ids, numbers, texts, integers)
+        found = scan(data, packed.ends, self._program, ids, numbers, texts, integers)
         columns = Columns(self, packed, ids, numbers, texts, integers[:found])
         return columns if found >= 0 and self._is_plain(columns) else None
 
@@ -193,7 +194,7 @@ class Layout:
             fixed = np.array([(given | {"chain": own_chain}).get(name, -1) for name in self.places], np.int64)
             own = starts[chains == own_chain]
             out, ends = np.empty(len(records) + len(own) * self._longest, np.uint8), np.empty(len(own), np.int64)
-            if not compose(records, own, *self._program, fixed, *checks, out, ends):
+            if not compose(records, own, self._program, fixed, *checks, out, ends):
                 raise ValueError("a learner would refuse a release")
             found.append((own_chain, Packed(out[: ends[-1]].tobytes(), ends)))
         return found
@@ -224,22 +225,9 @@ def _integer(data: Array, at: Array, end: Array, limit: Array, signed: Array) ->
 
 
 @deferred
-def scan(
-    data: Array,
-    ends: Array,
-    literals: Array,
-    literal_ends: Array,
-    kinds: Array,
-    limits: Array,
-    words: Array,
-    word_ends: Array,
-    word_places: Array,
-    ids: Array,
-    numbers: Array,
-    texts: Array,
-    integers: Array,
-) -> int:
+def scan(data: Array, ends: Array, program: Any, ids: Array, numbers: Array, texts: Array, integers: Array) -> int:
     """Fill columns from messages and return the number of integers in payloads; -1 if a message has another form."""
+    literals, literal_ends, kinds, limits, words, word_ends, word_places = program
     holes, found = len(kinds), 0
     for m in range(len(ends)):
         at, end = ends[m - 1] if m else 0, ends[m]
@@ -323,24 +311,16 @@ def _head(records: Array, at: Array) -> Any:
 
 @deferred
 def merge(
-    known: Array,
-    data: Array,
-    texts: Array,
-    ids: Array,
-    questions: Array,
-    order: Array,
-    shift: Array,
-    first: Array,
-    out: Array,
-    ends: Array,
-    counts: Array,
+    known: Array, given: Any, order: Array, shift: Array, first: Array, out: Array, ends: Array, counts: Array
 ) -> bool:
     """Merge new records into known ones, sorted by id, and note where each part ends and how many records it has.
 
     A record has the length of its payload's text (4 bytes, big-endian), its id (16), its question (1) and the text. A
-    part holds the ids of equal highest bits; ``first`` is the number of the first one. ``order`` sorts the new records.
-    Returns whether the known records were whole, sorted, and of these parts.
+    part holds the ids of equal highest bits; ``first`` is the number of the first one. ``given`` has the data, texts,
+    ids and questions of the new records, which ``order`` sorts. Returns whether the known records were whole, sorted,
+    and of these parts.
     """
+    data, texts, ids, questions = given
     at = new = written = 0
     before_high, before_low, part = np.uint64(0), np.uint64(0), 0
     while at < len(known) or new < len(order):
@@ -405,25 +385,13 @@ def locate(records: Array, partitions: Array, last: Array, starts: Array, chains
 
 @deferred
 def compose(
-    records: Array,
-    starts: Array,
-    literals: Array,
-    literal_ends: Array,
-    kinds: Array,
-    limits: Array,
-    words: Array,
-    word_ends: Array,
-    word_places: Array,
-    fixed: Array,
-    lengths: Array,
-    bound: Array,
-    out: Array,
-    ends: Array,
+    records: Array, starts: Array, program: Any, fixed: Array, lengths: Array, bound: Array, out: Array, ends: Array
 ) -> bool:
     """Write messages of the records at ``starts``; of a word whose number is not fixed, they have the number.
 
     Returns whether they are in the words, and payloads are integers within the bound, of one of the lengths.
     """
+    literals, literal_ends, kinds, _, words, word_ends, word_places = program
     written = 0
     digits = np.empty(20, np.uint8)
     for m in range(len(starts)):

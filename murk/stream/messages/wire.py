@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache, cached_property, lru_cache
 from operator import attrgetter
 from typing import Annotated, Any, Literal
@@ -20,7 +19,7 @@ import numpy as np
 from murk._arrays import Integers
 from murk._lazy import LazyLevels
 from murk.errors import MurkError
-from murk.stream.messages.codec import RejectedError, WireRules, decode, encode, parse
+from murk.stream.messages.codec import WireRules, decode, encode
 from murk.stream.messages.releases import KINDS, SCHEMA_VERSION, PackedRelease, Release
 
 
@@ -333,30 +332,3 @@ class DuplicateWindow:
 
     def __len__(self) -> int:
         return len(self._newer) + len(self._older)
-
-
-@dataclass(frozen=True)
-class Replay:
-    """Selects the messages of a partition that a learner of a task would learn, in order."""
-
-    kind: str
-    task: str  # hash
-    simulated: bool
-    levels: Collection[str]
-    partition: int
-    window: DuplicateWindow = field(repr=False)
-
-    def admitted(self, messages: Iterable[tuple[int, int, bytes]]) -> Iterator[Release]:
-        """Return the releases among messages (offset, time of appending, bytes), whose offsets grow."""
-        for offset, appended, value in messages:
-            try:
-                release = parse(value, self.kind)
-            except RejectedError:
-                continue
-            of_task = release.task == self.task and release.simulated is self.simulated
-            if not of_task or release.level not in self.levels:
-                continue
-            # Recorded whatever the outcome, as by a worker.
-            repeated = self.window.seen(offset, release.id)
-            if release.chain == self.partition and appended <= release.expires and not repeated:
-                yield release

@@ -13,7 +13,7 @@ from typing import Generic, Self, TypeVar
 from murk.stream.log.base import FencedError, Log, Membership, UnreachableError
 from murk.stream.task.task import Task
 from murk.stream.worker.learner import StreamLearner
-from murk.stream.worker.worker import Worker
+from murk.stream.worker.worker import Progress, Worker
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,14 +64,14 @@ class Pulse:
         with self._lock:
             self._chains.pop(chain, None)
 
-    def stepped(self, chain: int, *, version: int, offset: int, learned: int, duplicates: int, dead: int) -> None:
+    def stepped(self, chain: int, done: Progress) -> None:
         """Record that a step of a chain was committed."""
         with self._lock:
             before = self._chains[chain]
-            lag = None if before.lag is None else max(0, before.lag - (offset - before.offset))
-            self._chains[chain] = ChainVitals(version, offset, self._clock(), lag)
-            counts = self._counts
-            self._counts = (counts[0] + learned, counts[1] + duplicates, counts[2] + dead)
+            lag = None if before.lag is None else max(0, before.lag - (done.offset - before.offset))
+            self._chains[chain] = ChainVitals(done.version, done.offset, self._clock(), lag)
+            learned, duplicates, dead = self._counts
+            self._counts = learned + done.learned, duplicates + done.duplicates, dead + done.dead
 
     def measured(self, chain: int, lag: int) -> None:
         """Record a chain's lag."""
@@ -207,14 +207,7 @@ class WorkerPool(Generic[Learner]):
             self._refused[chain] = now + PAUSE
             return 0
         if done.read:
-            self.pulse.stepped(
-                chain,
-                version=done.version,
-                offset=done.offset,
-                learned=done.learned,
-                duplicates=done.duplicates,
-                dead=done.dead,
-            )
+            self.pulse.stepped(chain, done)
         return done.read
 
     def _drop(self, *chains: int) -> None:

@@ -13,8 +13,6 @@ from murk.stream.messages.state import StateMessage, decode_state
 from murk.stream.messages.wire import DuplicateWindow
 from murk.stream.task.task import Task
 
-_REBUILD_BATCH = 4096
-
 
 def check_carries(log: Log, task: Task) -> None:
     """Raise `UserError` if a log carries no task or another one."""
@@ -84,17 +82,9 @@ def rebuild_window(
 ) -> DuplicateWindow:
     """Rebuild the window for duplicates at an offset."""
     window = DuplicateWindow(task.duplicates)
-    position = max(log.begin(chain), offset - task.duplicates)
-    while position < offset:
-        messages = log.read(chain, position, min(_REBUILD_BATCH, offset - position))
-        if not messages:
-            break
-        for message in messages:
-            if message.offset >= offset:
-                break
-            with suppress(RejectedError):
-                window.seen(message.offset, receive(message.value).id)
-        position = messages[-1].offset + 1
+    for message in log.messages(chain, max(log.begin(chain), offset - task.duplicates), offset):
+        with suppress(RejectedError):
+            window.seen(message.offset, receive(message.value).id)
     return window
 
 

@@ -10,6 +10,7 @@ from murk.learners.problem import problem_for
 from murk.monitoring.processes import STALLED, LearnerMetrics, learner_routes, unhealthy_reason
 from murk.stream import Task, open_log
 from murk.stream.worker.pool import Pulse, WorkerPool
+from murk.stream.worker.worker import Progress
 from tests.monitoring.metrics.test_exporter import check
 from tests.monitoring.runs import TEXT
 
@@ -21,9 +22,9 @@ def fed(clock=lambda: 1000.0):
     pulse.owns(0, version=5, offset=7)
     pulse.owns(1, version=0, offset=0)
     pulse.measured(0, 30)
-    pulse.stepped(0, version=15, offset=19, learned=10, duplicates=1, dead=1)
+    pulse.stepped(0, Progress(read=12, learned=10, duplicates=1, dead=1, offset=19, version=15))
     pulse.measured(1, 0)
-    pulse.stepped(1, version=1, offset=1, learned=1, duplicates=0, dead=0)
+    pulse.stepped(1, Progress(read=1, learned=1, duplicates=0, dead=0, offset=1, version=1))
     pulse.beat(None)
     return pulse
 

@@ -138,13 +138,13 @@ def test_what_is_on_its_way_out_has_deleted_what_the_log_has(tmp_path: Path) -> 
 def test_a_confirmation_that_cannot_be_written_is_made_up_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The log has them, and the caller hears nothing else; the next transaction deletes them or says what is wrong."""
 
-    def full(*arguments: object) -> None:
+    def full(**how: object) -> None:
         raise MurkError("the disk is full")
 
     with booked(tmp_path / "ledger.db", **MANY) as ledger:
         assert ask(ledger, "ann") == "released"
         with monkeypatch.context() as patch:
-            patch.setattr(settling.Ledger, "_remove", full)
+            patch.setattr(ledger._file, "write", full)
             ledger.confirm([1])
             with pytest.raises(MurkError, match="full"):
                 ask(ledger, "bob")

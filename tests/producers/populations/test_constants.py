@@ -29,9 +29,9 @@ PEOPLE = pd.DataFrame(
 
 
 def warnings(folder: Path, frame: pd.DataFrame, seed: int | None = 1, text: str = TEXT) -> Sequence[str]:
-    crowd = PopulationConfig(open_records(frame), seed=seed)
+    crowd = PopulationConfig(open_records(frame), seed=seed, policy=Policy(public_sample=True))
     where = f"sqlite:///{folder}/log.db", folder / "ledger.db"
-    with LocalRun(Task.parse(text), crowd, *where, policy=Policy(public_sample=True)) as run:
+    with LocalRun(Task.parse(text), crowd, *where) as run:
         return run.population.warnings
 
 

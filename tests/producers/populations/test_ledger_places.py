@@ -49,10 +49,9 @@ def work(
     place = Path(ledger) if ledger else default_ledger(source, name, simulated=seed is not None)
     with LocalRun(
         task,
-        PopulationConfig(open_records(source), person, seed=seed),
+        PopulationConfig(open_records(source), person, seed=seed, policy=Policy(lifetime=lifetime)),
         f"sqlite:///{name}.db",
         place,
-        policy=Policy(lifetime=lifetime),
     ) as run:
         for _ in run.steps():
             pass

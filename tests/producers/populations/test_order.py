@@ -1,6 +1,7 @@
 """Whose a gateway's releases are: order tells it from block to block, and not within one."""
 
 import json
+from dataclasses import replace
 from itertools import permutations
 from pathlib import Path
 
@@ -87,7 +88,7 @@ def test_a_simulation_keeps_the_order_of_its_file(tmp_path: Path) -> None:
 def test_blocks_follow_each_other(tmp_path: Path) -> None:
     """So a release is of one of its block's people: what is said is no more than that."""
     crowd, url = crowd_of(tmp_path, ["strict"] * 30 + ["open"] * 30), f"sqlite:///{tmp_path}/log.db"
-    with LocalRun(make_task("protocol: moments"), crowd, url, tmp_path / "ledger.db", block=30) as run:
+    with LocalRun(make_task("protocol: moments"), replace(crowd, block=30), url, tmp_path / "ledger.db") as run:
         for _ in run.steps():
             pass
     assert sent(url) == ["strict"] * 30 + ["open"] * 30
@@ -106,7 +107,7 @@ def test_what_waits_is_sent_once_in_the_order_that_was_drawn(tmp_path: Path, sto
 
     task = make_task("protocol: moments", simulated=False)
     with open_log(url) as log, Ledger(tmp_path / "ledger.db") as ledger:
-        people = population_of(task, crowd, log, ledger, block=45)
+        people = population_of(task, replace(crowd, block=45), log, ledger)
         people.producer = people.producer.__class__(  # type: ignore[attr-defined]
             people.task,
             Wrapped(log, append=lambda batch: append(log, batch)),  # type: ignore[arg-type]
@@ -118,7 +119,7 @@ def test_what_waits_is_sent_once_in_the_order_that_was_drawn(tmp_path: Path, sto
         people.close()
     # Another process carries on: the same bytes, in the order in which they were sent or would have been.
     with open_log(url) as log, Ledger(tmp_path / "ledger.db") as ledger:
-        people = population_of(task, crowd, log, ledger, block=45)
+        people = population_of(task, replace(crowd, block=45), log, ledger)
         list(people.steps())
         people.close()
         values = [one.value for one in log.read(0, 0, 1000)]

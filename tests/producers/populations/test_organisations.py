@@ -44,14 +44,12 @@ def folder(tmp_path: Path) -> Path:
 def population(
     folder: Path, task: Task, wrap: Callable[[Any], Any] = lambda log: log, **options: Any
 ) -> Iterator[OrganisationPopulation]:
-    crowd = PopulationConfig(
-        folder / "records.csv", seed=7, **{k: options.pop(k) for k in ("person", "level") if k in options}
-    )
+    crowd = PopulationConfig(folder / "records.csv", seed=7, **options)
     task = task.with_simulated(False)
     with open_log(f"sqlite:///{folder}/log.db") as log, open_accounts(log, folder / "ledger.db") as accounts:
         for database in (log._database, accounts._file):  # type: ignore[attr-defined]
             database._connection.execute("PRAGMA synchronous = OFF")
-        people = population_of(task, crowd, wrap(log), accounts, **options)
+        people = population_of(task, crowd, wrap(log), accounts)
         assert isinstance(people, OrganisationPopulation)
         try:
             yield people
@@ -461,9 +459,9 @@ def test_without_simulation_each_window_is_released_once(folder: Path) -> None:
     task = make_task(SPLIT, windows=2)
 
     def real(kill: Killer | None = None) -> None:
-        crowd = PopulationConfig(folder / "records.csv")
+        crowd = PopulationConfig(folder / "records.csv", block=20)
         with open_log(f"sqlite:///{folder}/log.db") as log, open_accounts(log, folder / "ledger.db") as accounts:
-            people = population_of(task.with_simulated(False), crowd, log, accounts, block=20)
+            people = population_of(task.with_simulated(False), crowd, log, accounts)
             if kill is None:
                 list(people.steps())
             else:

@@ -20,7 +20,7 @@ from murk.producers.populations.public_sample import (
     in_order,
     rare,
 )
-from murk.producers.populations.records.files import open_table
+from murk.producers.populations.records.files import open_table, slices
 
 UNLIKELY = math.log(1e-6)
 
@@ -129,14 +129,13 @@ def test_a_value_is_the_same_however_it_is_written() -> None:
     assert len({_plain(value) for value in ("yes", "no", "Yes", 30, 31, 10**400, "y es")}) == 7
 
 
-def test_which_row_of_a_long_file_is_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_which_row_of_a_long_file_is_wrong(tmp_path: Path) -> None:
     """However many are read at once."""
-    monkeypatch.setattr(overlap, "CHUNK", 2)
     (tmp_path / "people.csv").write_text("age\n" + "30\n" * 6 + "30,1\n")
     table = open_table(tmp_path / "people.csv", ["age"])
-    assert [list(numbers) for numbers, _ in overlap._chunks(table)] == [[0, 1], [2, 3], [4, 5], [6]]
+    assert [list(numbers) for numbers, _ in slices(table, 2)] == [[0, 1], [2, 3], [4, 5], [6]]
     with pytest.raises(UserError, match="row 7: 2 cells"):
-        [table.columns(records, numbers, ["age"]) for numbers, records in overlap._chunks(table)]
+        [table.columns(records, numbers, ["age"]) for numbers, records in slices(table, 2)]
 
 
 def test_from_how_many_coincidences_on_people_who_are_hardly_alike_are_refused() -> None:

@@ -4,6 +4,7 @@ import json
 import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
@@ -42,10 +43,10 @@ def population(
     seed: int | None = 7,
     source: str = "people.csv",
 ) -> Iterator[Population]:
-    crowd = PopulationConfig(folder / source, person=person, seed=seed)
+    crowd = PopulationConfig(folder / source, person=person, seed=seed, policy=policy or AGREED, agree=agree)
     with open_log(f"sqlite:///{folder}/log.db") as log, open_accounts(log, folder / ledger) as accounts:
         task = make_task(*more, simulated=False)
-        people = Population(task, crowd, log, accounts, policy=policy or AGREED, agree=agree)
+        people = Population(task, crowd, log, accounts)
         try:
             yield people
         finally:
@@ -53,9 +54,9 @@ def population(
 
 
 def work(folder: Path, *more: str, seed: int | None = 7) -> None:
-    crowd = PopulationConfig(folder / "people.csv", seed=seed)
+    crowd = PopulationConfig(folder / "people.csv", seed=seed, policy=AGREED)
     task = make_task(*more, simulated=False)
-    with LocalRun(task, crowd, f"sqlite:///{folder}/log.db", folder / "ledger.db", policy=AGREED) as run:
+    with LocalRun(task, crowd, f"sqlite:///{folder}/log.db", folder / "ledger.db") as run:
         assert len(list(run.steps())) > 1
 
 
@@ -202,7 +203,7 @@ def test_a_second_gateway_is_asked_what_the_first_was(folder: Path, monkeypatch:
             if source == "third":
                 (folder / "public.csv").rename(folder / "moved.csv")
             with open_accounts(log, folder / f"{source}.db") as accounts:
-                crowd = PopulationConfig(folder / f"{source}.csv", seed=7)
+                crowd = PopulationConfig(folder / f"{source}.csv", seed=7, policy=AGREED)
                 if refused:
                     with pytest.raises(UserError, match="so nothing could be learned"):
                         Population(task, crowd, log, accounts)
@@ -275,9 +276,9 @@ def test_another_sample_gives_nobody_another_cap(folder: Path) -> None:
         open_log(f"sqlite:///{folder}/log.db") as log,
         Ledger(folder / "ledger.db") as accounts,
     ):
-        crowd = PopulationConfig(folder / "people.csv")
+        crowd = PopulationConfig(folder / "people.csv", policy=AGREED)
         with pytest.raises(UserError, match="have released to a task named 'third-child' already"):
-            Population(make_task(MANY_ASIDE, simulated=False), crowd, log, accounts, policy=AGREED)
+            Population(make_task(MANY_ASIDE, simulated=False), crowd, log, accounts)
         assert accounts.totals().releases == released == 16
 
 
@@ -445,9 +446,9 @@ def test_how_many_records_a_block_has(folder: Path, monkeypatch: pytest.MonkeyPa
             for releases, size in sizes.items():
                 people._counters = {"released": releases}
                 assert people._size() == size
-                people._block = 100
+                people.crowd = replace(people.crowd, block=100)
                 assert people._size() == 100
-                people._block = 10**6
+                people.crowd = replace(people.crowd, block=10**6)
                 assert people._size() == size
             allowed[0] = 7
             assert people._size() == 7
@@ -518,12 +519,12 @@ def test_those_set_aside_are_of_one_file_also_on_a_cluster(folder: Path) -> None
         log: Any = Wrapped(file, url="kafka://localhost:9092/third-child")
         for source, words in (("people", ""), ("others", "another file than .*others.csv, or another ledger")):
             with open_accounts(log, folder / f"{source}.db") as accounts:
-                crowd = PopulationConfig(folder / f"{source}.csv", seed=7)
+                crowd = PopulationConfig(folder / f"{source}.csv", seed=7, policy=AGREED)
                 if not words:
-                    Population(task, crowd, log, accounts, policy=AGREED).close()
+                    Population(task, crowd, log, accounts).close()
                     continue
                 with pytest.raises(UserError, match=words):
-                    Population(task, crowd, log, accounts, policy=AGREED)
+                    Population(task, crowd, log, accounts)
 
 
 def test_a_log_is_made_ready_before_accounts_are_tied_to_it(folder: Path) -> None:

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from murk.errors import UserError
-from murk.producers import FileSource, Policy, open_records
+from murk.producers import FileSource, open_records
 from murk.producers.populations.ledger_places import default_ledger
 from murk.producers.populations.local_run import LocalRun
 from murk.producers.populations.people import PopulationConfig
@@ -250,13 +250,14 @@ class TestPopulations:
 
     def test_a_frame_goes_on_where_it_stood(self, tmp_path: Path) -> None:
         frame = pd.DataFrame([RECORDS[index % 2] for index in range(60)])
-        where = PopulationConfig(open_records(frame), seed=3), f"sqlite:///{tmp_path}/log.db", tmp_path / "ledger.db"
-        with LocalRun(TASK, *where, block=10) as run:
+        crowd = PopulationConfig(open_records(frame), seed=3, block=10)
+        where = crowd, f"sqlite:///{tmp_path}/log.db", tmp_path / "ledger.db"
+        with LocalRun(TASK, *where) as run:
             for step in run.steps():
                 if step.releases > 30:
                     break
             assert 30 < run.releases < 60
-        with LocalRun(TASK, *where, block=10) as run:
+        with LocalRun(TASK, *where) as run:
             assert [step.releases for step in run.steps()][-1] == run.releases == 60
         other = PopulationConfig(open_records(frame[::-1]), seed=3), *where[1:]
         with pytest.raises(UserError, match="another file"):
@@ -269,10 +270,10 @@ class TestPopulations:
             default_ledger(frame, "t", simulated=False)
         assert default_ledger(frame, "t", simulated=True) == Path("t.ledger.db")
         task = make_task(simulated=False)
-        with LocalRun(task, PopulationConfig(frame), "sqlite:///a.db", "a.ledger.db", policy=Policy()) as run:
+        with LocalRun(task, PopulationConfig(frame), "sqlite:///a.db", "a.ledger.db") as run:
             list(run.steps())
             assert run.population.warnings == ()
-        with LocalRun(task, PopulationConfig(frame), "sqlite:///b.db", "b.ledger.db", policy=Policy()) as run:
+        with LocalRun(task, PopulationConfig(frame), "sqlite:///b.db", "b.ledger.db") as run:
             assert "have accounts in another ledger, too (a.ledger.db)" in run.population.warnings[0]
 
     def test_default_ledger_of_parquet(self, tmp_path: Path) -> None:

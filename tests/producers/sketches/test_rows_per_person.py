@@ -116,7 +116,7 @@ def test_of_a_file_the_rest_is_drawn_at_random_and_the_same_when_it_goes_on(tmp_
 
     def work(steps: int) -> OrganisationPopulation:
         with open_log(f"sqlite:///{tmp_path}/log.db") as log, open_accounts(log, tmp_path / "ledger.db") as ledger:
-            people = population_of(task, PopulationConfig(tmp_path / "records.csv", seed=7), log, ledger, block=50)
+            people = population_of(task, PopulationConfig(tmp_path / "records.csv", seed=7, block=50), log, ledger)
             assert isinstance(people, OrganisationPopulation)
             try:
                 for _, _ in zip(range(steps), people.steps(), strict=False):

@@ -271,7 +271,7 @@ def test_empty_block() -> None:
 @pytest.mark.parametrize("coding", [CODING, REAL])
 def test_coefficients_per_unit_are_differences_of_predictions(coding: Coding) -> None:
     beta = np.array([0.7, -0.2, 0.4, 1.1, 0.3])
-    per_unit = coding.per_unit(dict(zip(coding.names, beta.tolist(), strict=True)))
+    per_unit = dict(zip(coding.names, (coding.unit_factors * beta).tolist(), strict=True))
 
     def predict(**changes: Any) -> float:
         x = coding.encode_record({"age": 25, "same_sex": "no", "origin": "EWR"} | changes).x

@@ -162,8 +162,8 @@ class TestUnit:
 
     def test_coefficients_are_per_unit(self) -> None:
         plain, per = (Task.parse(self.TEXT + more + TAIL) for more in ("", ", unit: 10000"))
-        assert per.coding.per_unit({"asked": 1.0}) == {"asked": pytest.approx(0.1)}
-        assert plain.coding.per_unit({"asked": 1.0}) == {"asked": pytest.approx(1e-5)}
+        assert per.coding.unit_factors[0] == pytest.approx(0.1)
+        assert plain.coding.unit_factors[0] == pytest.approx(1e-5)
         assert (plain.coding.unit_labels[0], per.coding.unit_labels[0]) == (
             "asked: one unit more",
             "asked: 10,000 more",

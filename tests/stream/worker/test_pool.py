@@ -10,6 +10,7 @@ from murk.stream.log.base import AllChains, FencedError, Membership, Unreachable
 from murk.stream.log.sqlite import SqliteLog
 from murk.stream.worker import pool as module
 from murk.stream.worker.pool import LOG_INTERVAL, PAUSE, ChainVitals, Pulse, WorkerPool
+from murk.stream.worker.worker import Progress
 from tests.stream.harness import SumLearner, make_task, message, put
 
 TASK = make_task()
@@ -204,9 +205,9 @@ def test_a_pulse_counts_and_forgets() -> None:
     assert pulse.vitals().chains == {0: ChainVitals(10, 20, None, None)}
     pulse.measured(0, 7)
     clock.now = 101.0
-    pulse.stepped(0, version=12, offset=25, learned=2, duplicates=3, dead=4)
+    pulse.stepped(0, Progress(read=9, learned=2, duplicates=3, dead=4, offset=25, version=12))
     assert pulse.vitals().chains == {0: ChainVitals(12, 25, 101.0, 2)}
-    pulse.stepped(0, version=13, offset=30, learned=20, duplicates=30, dead=40)
+    pulse.stepped(0, Progress(read=90, learned=20, duplicates=30, dead=40, offset=30, version=13))
     found = pulse.vitals()
     assert (found.learned, found.duplicates, found.dead, found.read) == (22, 33, 44, 99)
     assert found.chains[0].lag == 0

@@ -63,6 +63,14 @@ class Table(Protocol):
         """Transpose records, with their row numbers, into columns."""
 
 
+def slices(table: Table, size: int) -> Iterator[tuple[range, list[Any]]]:
+    """Yield all records, at most ``size`` at a time, with their row numbers."""
+    rows, start = table.rows(0), 0
+    while records := list(islice(rows, size)):
+        yield range(start, start + len(records)), records
+        start += len(records)
+
+
 def survey(path: Path) -> Survey:
     """Hash a whole file; raise a UserError if it cannot be read, is empty, or is damaged or truncated."""
     digest = hashlib.sha256()

@@ -205,10 +205,6 @@ class Newest:
             self._end = end
         return self._record
 
-    def close(self) -> None:
-        """Close the reader."""
-        self._reader.close()
-
     def _search(self, end: int) -> Any | None:
         begin, reach = self._reader.begin(), _TAIL
         while True:
@@ -228,21 +224,19 @@ class Newest:
 
 
 class Shared:
-    """One consumer for the newest records of several partitions: a consumer for each takes sockets and a thread."""
+    """One consumer for the newest committed records of a topic: one for each partition takes sockets and a thread."""
 
-    def __init__(self, clients: Clients, *, committed: bool) -> None:
-        self._clients, self._committed = clients, committed
-        self._consumer = clients.reader(committed=committed)
-        self._newest: dict[tuple[str, int], Newest] = {}
+    def __init__(self, clients: Clients, ends: Ends, topic: str) -> None:
+        self._clients, self._ends, self._topic = clients, ends, topic
+        self._consumer = clients.reader(committed=True)
+        self._newest: dict[int, Newest] = {}
 
-    def newest(self, ends: Ends, topic: str, partition: int) -> Newest:
-        """Return the `Newest` of a partition, the same object at every call."""
-        place = topic, partition
-        if place not in self._newest:
-            self._newest[place] = Newest(
-                Reader(self._clients, ends, topic, partition, committed=self._committed, consumer=self._consumer)
-            )
-        return self._newest[place]
+    def record(self, partition: int) -> Any | None:
+        """Return the newest record of a partition, or None."""
+        if partition not in self._newest:
+            where = self._clients, self._ends, self._topic, partition
+            self._newest[partition] = Newest(Reader(*where, committed=True, consumer=self._consumer))
+        return self._newest[partition].record()
 
     def close(self) -> None:
         """Close the consumer."""

@@ -15,7 +15,7 @@ from kafka.errors import KafkaError, MessageSizeTooLargeError, RecordListTooLarg
 from murk.errors import MurkError, UserError
 from murk.stream.log import base
 from murk.stream.log.base import Checkpoint, CrowdMark, DeadLetter, FencedError, Log, Message, UnreachableError
-from murk.stream.log.kafka import topics, transactions
+from murk.stream.log.kafka import transactions
 from murk.stream.log.kafka.connection.clients import PATIENCE_MS, Clients, close_in_time
 from murk.stream.log.kafka.connection.errors import translate_errors
 from murk.stream.log.kafka.connection.network import Address
@@ -23,7 +23,7 @@ from murk.stream.log.kafka.connection.records import send_at_once, takes_batches
 from murk.stream.log.kafka.connection.settings import Settings
 from murk.stream.log.kafka.consumers import Ends, ModelCache, Newest, Reader, Readers, Shared, Table, letters
 from murk.stream.log.kafka.membership import KafkaMembership
-from murk.stream.log.kafka.topics import Names
+from murk.stream.log.kafka.topics import Names, Topics, copies_of, find
 from murk.stream.log.kafka.transactions import TASK, TASK_PLACE, CrowdWriter, KafkaOwnership
 from murk.stream.messages.packed import Packed
 from murk.stream.task.task import Task, check_task_change
@@ -169,10 +169,10 @@ class KafkaLog(Log):
         task = Task.from_document(document)
         self._take_name(task.name)
         if self._create:
-            topics.create(self._admin, self.url, self._names, task)
-            wrong = topics.problems(self._admin, self.url, self._names, task)
+            self._topics.create(task)
+            wrong = self._topics.problems(task)
         else:
-            described = topics.describe(self._admin, self.url, self._names, self._names.all)
+            described = self._topics.describe(self._names.all)
             have = {topic: len(about["partitions"]) for topic, about in described.items()}
             wrong = [
                 f"{topic} has {have.get(topic, 'no')} partitions and the task asks for {task.log.partitions}"
@@ -194,7 +194,7 @@ class KafkaLog(Log):
                 self.prepare(document)
                 self._check_beginning(task)
             elif self._create:
-                topics.repair(self._admin, self.url, self._names, task)
+                self._topics.repair(task)
             try:
                 ids = self._announced_ids() if standing is not None else self._topic_ids()
                 transactions.put_document(self._clients, self._names, self._models(), standing, document, ids)
@@ -330,7 +330,7 @@ class KafkaLog(Log):
     @property
     def takes_estimates(self) -> bool:
         """Whether there is a topic of estimates (`murk topics --estimates` creates it) that this user may see."""
-        return topics.has_estimates(self._admin, self.url, self._names)
+        return self._topics.has_estimates()
 
     def estimate(self) -> bytes | None:
         record = self.takes_estimates and Newest(self._reader(self._names.estimates, 0, committed=True)).record()
@@ -345,7 +345,7 @@ class KafkaLog(Log):
         base.check_partition(self, chain)
         self._check_topic_ids()
         if not self._has_model_states():
-            topics.create_for_model(self._admin, self.url, self._names, self.registered_task())
+            self._topics.create_for_model(self.registered_task())
             self._has_states = True
         key = str(chain).encode()
         start_model = partial(self._sending.start, self._names.models, chain, key=key)
@@ -385,13 +385,17 @@ class KafkaLog(Log):
             raise base.without_task(self.url)
         return Names(self._name, self.model_name)
 
+    @property
+    def _topics(self) -> Topics:
+        return Topics(self._admin, self.url, self._names)
+
     def _take_name(self, name: str) -> None:
         if self._name is None:
             self._name = name
             self.url = self._address.url(name)
 
     def _discover_name(self) -> None:
-        names = topics.find(self._admin, self.url)
+        names = find(self._admin, self.url)
         if len(names) > 1:
             raise UserError(f"{self.url} has several logs: {', '.join(names)}. Name one: {self._address.url(names[0])}")
         if names:
@@ -400,7 +404,7 @@ class KafkaLog(Log):
             raise _without_logs(self.url)
 
     def _find_identity(self) -> str | None:
-        return topics.identity(self._admin, self.url, self._names)
+        return self._topics.identity()
 
     def _check_topic_ids(self) -> None:
         """Check that the topics are those that the task was registered on and that this log was opened with."""
@@ -414,7 +418,7 @@ class KafkaLog(Log):
         return transactions.announced_topics(self._models().refresh(TASK_PLACE), self._names)
 
     def _topic_ids(self) -> dict[str, str]:
-        return topics.identities(self._admin, self.url, self._names)
+        return self._topics.identities()
 
     def _check_beginning(self, task: Task) -> None:
         """Refuse to begin on topics that have releases but no state."""
@@ -428,12 +432,12 @@ class KafkaLog(Log):
 
     def _has_model_states(self) -> bool:
         """Return whether there is a topic of this object's states; a model's is created when its first chain starts."""
-        self._has_states = self._has_states or topics.exists(self._admin, self.url, self._names.states)
+        self._has_states = self._has_states or self._topics.exists(self._names.states)
         return self._has_states
 
     def _models(self) -> Table:
         if self._table is None:
-            described = topics.describe(self._admin, self.url, self._names)
+            described = self._topics.describe()
             if self._names.models not in described:
                 raise UserError(f"{self._names.models} is missing: create it with `murk topics`")
             partitions = len(described[self._names.models]["partitions"])
@@ -459,8 +463,8 @@ class KafkaLog(Log):
 
     def _state(self, chain: int) -> Any | None:
         if self._state_reader is None:
-            self._state_reader = Shared(self._clients, committed=True)
-        return self._state_reader.newest(self._current_ends(), self._names.states, chain).record()
+            self._state_reader = Shared(self._clients, self._current_ends(), self._names.states)
+        return self._state_reader.record(chain)
 
 
 def find_urls(url: str, names: Sequence[str] = ()) -> list[str]:
@@ -469,13 +473,13 @@ def find_urls(url: str, names: Sequence[str] = ()) -> list[str]:
     admin = Clients(address, Settings.read(), url).admin()
     try:
         if address.name is None:
-            found = topics.find(admin, url)
+            found = find(admin, url)
             logs = [address.url(name) for name in found if not names or name in names]
             exists = bool(logs or names)
         else:
             # Unlike the list of all topics, this raises an error if the log is there and may not be seen.
             logs = [url]
-            exists = topics.identity(admin, url, Names(address.name)) is not None
+            exists = Topics(admin, url, Names(address.name)).identity() is not None
     finally:
         close_in_time(admin, url)
     if not exists:
@@ -497,17 +501,17 @@ class TopicSetup:
     def __init__(self, url: str, task: Task, *, replication: int | None = None, estimates: bool = False) -> None:
         address = Address.parse(url)
         name = address.name or task.name
-        self.url, self._names = address.url(name), Names(name)
+        self.url = address.url(name)
         self._task, self._estimates = task, estimates
         self._replication = -1 if replication is None else replication
         self._admin = Clients(address, Settings.read(), self.url).admin()
+        self.topics = Topics(self._admin, self.url, Names(name))
 
     def create(self) -> list[str]:
         """Create missing topics and repair settings; return the names of the new topics."""
-        where = self._admin, self.url, self._names, self._task
-        created = topics.create(*where, self._replication, estimates=self._estimates)
+        created = self.topics.create(self._task, self._replication, estimates=self._estimates)
         if self.problems():
-            topics.repair(*where)
+            self.topics.repair(self._task)
             # A broker may show the former settings for a moment.
             deadline = monotonic() + 1.0
             while self.problems() and monotonic() < deadline:
@@ -516,20 +520,15 @@ class TopicSetup:
 
     def problems(self) -> list[str]:
         """Return what does not fit, one sentence each."""
-        problems = topics.problems(self._admin, self.url, self._names, self._task, estimates=self._estimates)
+        problems = self.topics.problems(self._task, estimates=self._estimates)
         if self._replication > 0:
-            for name, topic in topics.describe(self._admin, self.url, self._names).items():
-                have = min(len(part["replica_nodes"]) for part in topic["partitions"])
-                if have < self._replication:
+            for name, topic in self.topics.describe().items():
+                if (have := copies_of(topic)) < self._replication:
                     problems.append(
                         f"{name} has {have} copies of a partition and {self._replication} were requested: reassign "
                         "its partitions with Kafka's own tools"
                     )
         return problems
-
-    def settings(self) -> dict[str, tuple[str, dict[str, str] | str]]:
-        """Return by kind each topic's name, with its retention settings and replication or why they cannot be read."""
-        return topics.retention_settings(self._admin, self.url, self._names)
 
     def register_task(self) -> None:
         """Register the task (see `Log.register_task`), unless its sample is still to be set aside."""
@@ -538,12 +537,6 @@ class TopicSetup:
             task = self._task if standing is None else self._task.with_defaults_of(Task.from_document(standing))
             if task.public is None or task.covariates is not None:
                 log.register_task(task.document())
-
-    def copies(self) -> int:
-        """Return the smallest replication factor of the log's topics; 0 if there are none."""
-        described = topics.describe(self._admin, self.url, self._names, self._names.all)
-        parts = (part for topic in described.values() for part in topic["partitions"])
-        return min((len(part["replica_nodes"]) for part in parts), default=0)
 
     def follow(self) -> bool:
         """Adopt from the log's task, if any, whether releases are simulated; return whether they are."""
@@ -562,7 +555,7 @@ class TopicSetup:
         return True
 
     def _registered(self) -> Task | None:
-        if topics.identity(self._admin, self.url, self._names) is None:
+        if self.topics.identity() is None:
             return None
         with KafkaLog(self.url) as log:
             document = log.document()

@@ -103,184 +103,197 @@ def find(admin: Any, url: str) -> list[str]:
     return sorted(match[1] for topic in topics if (match := _RELEASES.fullmatch(topic)))
 
 
-def describe(admin: Any, url: str, names: Names, needed: Collection[str] | None = None) -> dict[str, dict[str, Any]]:
-    """Describe a log's existing topics; this user must see those ``needed`` (by default releases and models)."""
-    with translate_errors(url, "looking at topics"):
-        described = admin.describe_topics(list(names.all))
-    existing = {}
-    for topic in described:
-        if topic["error_code"] == 0:
-            existing[topic["name"]] = topic
-        elif topic["name"] in (needed or (names.releases, names.models)):
-            _raise_unless_missing(topic, url)
-    return existing
+class Topics:
+    """The topics of a log, seen and changed through a client ``admin``; ``url`` names the log in messages."""
 
+    def __init__(self, admin: Any, url: str, names: Names) -> None:
+        self._admin, self._url, self._names = admin, url, names
 
-def has_estimates(admin: Any, url: str, names: Names) -> bool:
-    """Return whether there is a topic of estimates that this user may see."""
-    with translate_errors(url, "looking at topics"):
-        try:
-            return bool(admin.describe_topics([names.estimates])[0]["error_code"] == 0)
-        except errors.UnknownTopicOrPartitionError:
-            return False
+    def describe(self, needed: Collection[str] | None = None) -> dict[str, dict[str, Any]]:
+        """Describe a log's existing topics; this user must see those ``needed`` (by default releases and models)."""
+        with translate_errors(self._url, "looking at topics"):
+            described = self._admin.describe_topics(list(self._names.all))
+        existing = {}
+        for topic in described:
+            if topic["error_code"] == 0:
+                existing[topic["name"]] = topic
+            elif topic["name"] in (needed or (self._names.releases, self._names.models)):
+                self._raise_unless_missing(topic)
+        return existing
 
+    def has_estimates(self) -> bool:
+        """Return whether there is a topic of estimates that this user may see."""
+        with translate_errors(self._url, "looking at topics"):
+            try:
+                return bool(self._admin.describe_topics([self._names.estimates])[0]["error_code"] == 0)
+            except errors.UnknownTopicOrPartitionError:
+                return False
 
-def create(
-    admin: Any, url: str, names: Names, task: Task, replication: int = -1, *, estimates: bool = False
-) -> list[str]:
-    """Create missing topics and return their names."""
-    missing = set(names.all) - describe(admin, url, names, names.all).keys()
-    if estimates and not has_estimates(admin, url, names):
-        missing.add(names.estimates)
-    required = specs(names, task, estimates=estimates)
-    return _create(admin, url, {topic: required[topic] for topic in missing}, replication)
+    def create(self, task: Task, replication: int = -1, *, estimates: bool = False) -> list[str]:
+        """Create missing topics and return their names."""
+        missing = set(self._names.all) - self.describe(self._names.all).keys()
+        if estimates and not self.has_estimates():
+            missing.add(self._names.estimates)
+        required = specs(self._names, task, estimates=estimates)
+        return self._create({topic: required[topic] for topic in missing}, replication)
 
+    def _create(self, required: Mapping[str, Spec], replication: int) -> list[str]:
+        if not required:
+            return []
+        wanted = {
+            topic: {"num_partitions": spec.partitions, "replication_factor": replication, "configs": spec.creation}
+            for topic, spec in required.items()
+        }
+        with translate_errors(self._url, "creating topics"):
+            try:
+                self._admin.create_topics(wanted, timeout_ms=PATIENCE_MS, wait_for_metadata=True)
+            except errors.InvalidReplicationFactorError as error:
+                copies = f"{replication} copies" if replication > 0 else "the brokers' default number of copies"
+                remedy = "lower --replication, or start more brokers"
+                raise UserError(f"{self._url} has too few brokers for {copies} of a partition: {remedy}") from error
+            except errors.TopicAlreadyExistsError:
+                # Another process creates them at this moment.
+                self._admin.wait_for_topics(list(wanted), timeout_ms=PATIENCE_MS)
+        return sorted(wanted)
 
-def _create(admin: Any, url: str, required: Mapping[str, Spec], replication: int) -> list[str]:
-    if not required:
-        return []
-    wanted = {
-        topic: {"num_partitions": spec.partitions, "replication_factor": replication, "configs": spec.creation}
-        for topic, spec in required.items()
-    }
-    with translate_errors(url, "creating topics"):
-        try:
-            admin.create_topics(wanted, timeout_ms=PATIENCE_MS, wait_for_metadata=True)
-        except errors.InvalidReplicationFactorError as error:
-            copies = f"{replication} copies" if replication > 0 else "the brokers' default number of copies"
-            remedy = "lower --replication, or start more brokers"
-            raise UserError(f"{url} has too few brokers for {copies} of a partition: {remedy}") from error
-        except errors.TopicAlreadyExistsError:
-            # Another process creates them at this moment.
-            admin.wait_for_topics(list(wanted), timeout_ms=PATIENCE_MS)
-    return sorted(wanted)
+    def create_for_model(self, task: Task) -> None:
+        """Create a model's missing topics with as many replicas; raise `UserError` if existing ones do not fit."""
+        own = Names(self._names.log)
+        standing = self._describe_one(own.states)
+        if standing is None:
+            raise UserError(f"{own.states} is missing: create it with `murk topics`")
+        required = specs(self._names, task, estimates=Topics(self._admin, self._url, own).has_estimates())
+        missing = {}
+        for topic in required.keys() - set(own.all):
+            described, spec = self._describe_one(topic), required[topic]
+            if described is None:
+                missing[topic] = spec
+            elif (have := len(described["partitions"])) != spec.partitions:
+                remedy = "delete it, then run `murk fit` again"
+                raise UserError(f"{topic} of {self._url} has {have} partitions, not {spec.partitions}: {remedy}")
+        self._create(missing, copies_of(standing))
 
-
-def create_for_model(admin: Any, url: str, names: Names, task: Task) -> None:
-    """Create a model's missing topics with as many replicas; raise `UserError` if existing ones do not fit."""
-    own = Names(names.log)
-    standing = _describe_one(admin, url, own.states)
-    if standing is None:
-        raise UserError(f"{own.states} is missing: create it with `murk topics`")
-    required = specs(names, task, estimates=has_estimates(admin, url, own))
-    missing = {}
-    for topic in required.keys() - set(own.all):
-        described, spec = _describe_one(admin, url, topic), required[topic]
-        if described is None:
-            missing[topic] = spec
-        elif (have := len(described["partitions"])) != spec.partitions:
-            remedy = "delete it, then run `murk fit` again"
-            raise UserError(f"{topic} of {url} has {have} partitions, not {spec.partitions}: {remedy}")
-    _create(admin, url, missing, _copies(standing))
-
-
-def _describe_one(admin: Any, url: str, topic: str) -> dict[str, Any] | None:
-    """Describe a topic; None if it does not exist."""
-    with translate_errors(url, "looking at topics"):
-        try:
-            described: dict[str, Any] = admin.describe_topics([topic])[0]
-        except errors.UnknownTopicOrPartitionError:
+    def _describe_one(self, topic: str) -> dict[str, Any] | None:
+        """Describe a topic; None if it does not exist."""
+        with translate_errors(self._url, "looking at topics"):
+            try:
+                described: dict[str, Any] = self._admin.describe_topics([topic])[0]
+            except errors.UnknownTopicOrPartitionError:
+                return None
+        if described["error_code"]:
+            self._raise_unless_missing(described)
             return None
-    if described["error_code"]:
-        _raise_unless_missing(described, url)
-        return None
-    return described
+        return described
 
+    def exists(self, topic: str) -> bool:
+        """Return whether a topic exists."""
+        return self._describe_one(topic) is not None
 
-def _copies(described: Mapping[str, Any]) -> int:
-    return min(len(part["replica_nodes"]) for part in described["partitions"])
-
-
-def exists(admin: Any, url: str, topic: str) -> bool:
-    """Return whether a topic exists."""
-    return _describe_one(admin, url, topic) is not None
-
-
-def problems(admin: Any, url: str, names: Names, task: Task, *, estimates: bool = False) -> list[str]:
-    """Return what is wrong with a log's topics, one sentence each; ``estimates`` requires theirs as well."""
-    described = describe(admin, url, names, names.all)
-    if has_estimates(admin, url, names):
-        estimates = True
-        with translate_errors(url, "looking at topics"):
-            described[names.estimates] = admin.describe_topics([names.estimates])[0]
-    wrong: list[str] = []
-    configs = _configs(admin, url, described)
-    for topic, spec in specs(names, task, estimates=estimates).items():
-        if topic not in described:
-            option = " --estimates" if topic == names.estimates else ""
-            wrong.append(f"{topic} is missing: create it with `murk topics{option}`")
-            continue
-        have = len(described[topic]["partitions"])
-        if topic == names.estimates:
-            if have != spec.partitions:
+    def problems(self, task: Task, *, estimates: bool = False) -> list[str]:
+        """Return what is wrong with a log's topics, one sentence each; ``estimates`` requires theirs as well."""
+        described = self.describe(self._names.all)
+        if self.has_estimates():
+            estimates = True
+            with translate_errors(self._url, "looking at topics"):
+                described[self._names.estimates] = self._admin.describe_topics([self._names.estimates])[0]
+        wrong: list[str] = []
+        configs = self._configs(described)
+        for topic, spec in specs(self._names, task, estimates=estimates).items():
+            if topic not in described:
+                option = " --estimates" if topic == self._names.estimates else ""
+                wrong.append(f"{topic} is missing: create it with `murk topics{option}`")
+                continue
+            have = len(described[topic]["partitions"])
+            if have != spec.partitions and topic == self._names.estimates:
                 wrong.append(f"{topic} has {have} partitions and needs 1: delete it, and create it again")
-        elif have != spec.partitions:
-            wrong.append(
-                f"{topic} has {have} partitions and the task asks for {spec.partitions}: each is a chain, so set "
-                f"log.partitions to {have}, or use another log"
-            )
-        for key, (now, needed) in _misfits(spec, configs[topic]).items():
-            least = "at least " if key in spec.least else ""
-            wrong.append(f"{topic} has {key}={now} and needs {least}{needed}: `murk topics` sets it")
-        offline = [part["partition_index"] for part in described[topic]["partitions"] if part["leader_id"] < 0]
-        if offline:
-            wrong.append(f"{topic} has no leader for its partitions {offline}: are all brokers up?")
-    return wrong
+            elif have != spec.partitions:
+                wrong.append(
+                    f"{topic} has {have} partitions and the task asks for {spec.partitions}: each is a chain, so set "
+                    f"log.partitions to {have}, or use another log"
+                )
+            for key, (now, needed) in _misfits(spec, configs[topic]).items():
+                least = "at least " if key in spec.least else ""
+                wrong.append(f"{topic} has {key}={now} and needs {least}{needed}: `murk topics` sets it")
+            offline = [part["partition_index"] for part in described[topic]["partitions"] if part["leader_id"] < 0]
+            if offline:
+                wrong.append(f"{topic} has no leader for its partitions {offline}: are all brokers up?")
+        return wrong
+
+    def retention_settings(self) -> dict[str, tuple[str, dict[str, str] | str]]:
+        """Return each topic's name and its retention settings and replication, or why they cannot be read."""
+        settings: dict[str, tuple[str, dict[str, str] | str]] = {}
+        estimates = ["estimates"] if self.has_estimates() else []
+        for kind in ("releases", "models", "states", "dead", *estimates):
+            topic = str(getattr(self._names, kind))
+            try:
+                about = self._describe_one(topic)
+                configs = {} if about is None else self._configs([topic])[topic]
+            except MurkError as error:
+                settings[kind] = topic, str(error)
+                continue
+            shown = {key: str(configs.get(key)) for key in _RETENTION}
+            settings[kind] = topic, "it is missing" if about is None else {**shown, "copies": str(copies_of(about))}
+        return settings
+
+    def repair(self, task: Task) -> None:
+        """Change settings that do not fit; the number of partitions cannot be changed."""
+        estimates = self.has_estimates()
+        configs = self._configs([*self._names.all, *([self._names.estimates] if estimates else [])])
+        changes = [
+            ConfigResource(ConfigResourceType.TOPIC, topic, configs={key: needed for key, (_, needed) in wrong.items()})
+            for topic, spec in specs(self._names, task, estimates=estimates).items()
+            if (wrong := _misfits(spec, configs[topic]))
+        ]
+        if changes:
+            with translate_errors(self._url, "changing the topics' settings"):
+                answers = self._admin.alter_configs(changes, raise_on_unknown=False)
+                # The library returns refusals as text instead of raising.
+                refused = {
+                    topic: str(text) for kind in answers.values() for topic, text in kind.items() if text != "OK"
+                }
+                if any("AuthorizationFailed" in text for text in refused.values()):
+                    raise errors.TopicAuthorizationFailedError(set(refused))
+            if refused:
+                raise MurkError(f"{self._url}: the broker refuses the topics' settings: {'; '.join(refused.values())}")
+
+    def identity(self) -> str | None:
+        """Return the id that the broker drew when the topic of releases was created, or None."""
+        topic = self._describe_one(self._names.releases)
+        return None if topic is None else str(topic["topic_id"])
+
+    def identities(self) -> dict[str, str]:
+        """Return the ids that the broker drew when it created the topics."""
+        return {name: str(topic["topic_id"]) for name, topic in self.describe(self._names.all).items()}
+
+    def _raise_unless_missing(self, topic: Mapping[str, Any]) -> None:
+        error = errors.for_code(topic["error_code"])
+        if error is not errors.UnknownTopicOrPartitionError:
+            with translate_errors(self._url, "looking at topics"):
+                raise error({topic["name"]})
+
+    def _configs(self, topics: Collection[str]) -> dict[str, dict[str, Any]]:
+        if not topics:
+            return {}
+        resources = [ConfigResource(ConfigResourceType.TOPIC, name) for name in topics]
+        with translate_errors(self._url, "reading the topics' settings"):
+            answers = self._admin.describe_configs(resources, config_filter="all")
+            configs = {topic: settings for kind in answers.values() for topic, settings in kind.items()}
+            if refused := {topic for topic in topics if not configs.get(topic)}:
+                # Every topic has settings; the library does not report that access was denied.
+                raise errors.TopicAuthorizationFailedError(refused)
+        return {
+            topic: {key: entry["value"] if isinstance(entry, dict) else entry for key, entry in settings.items()}
+            for topic, settings in configs.items()
+        }
+
+    def copies(self) -> int:
+        """Return the smallest replication factor of the log's topics; 0 if there are none."""
+        return min(map(copies_of, self.describe(self._names.all).values()), default=0)
 
 
-def retention_settings(admin: Any, url: str, names: Names) -> dict[str, tuple[str, dict[str, str] | str]]:
-    """Return each topic's name and its retention settings and replication, or why they cannot be read."""
-    settings: dict[str, tuple[str, dict[str, str] | str]] = {}
-    estimates = ["estimates"] if has_estimates(admin, url, names) else []
-    for kind in ("releases", "models", "states", "dead", *estimates):
-        topic = str(getattr(names, kind))
-        try:
-            about = _describe_one(admin, url, topic)
-            configs = {} if about is None else _configs(admin, url, [topic])[topic]
-        except MurkError as error:
-            settings[kind] = topic, str(error)
-            continue
-        shown = {key: str(configs.get(key)) for key in _RETENTION}
-        settings[kind] = topic, "it is missing" if about is None else {**shown, "copies": str(_copies(about))}
-    return settings
-
-
-def repair(admin: Any, url: str, names: Names, task: Task) -> None:
-    """Change settings that do not fit; the number of partitions cannot be changed."""
-    estimates = has_estimates(admin, url, names)
-    configs = _configs(admin, url, [*names.all, *([names.estimates] if estimates else [])])
-    changes = [
-        ConfigResource(ConfigResourceType.TOPIC, topic, configs={key: needed for key, (_, needed) in wrong.items()})
-        for topic, spec in specs(names, task, estimates=estimates).items()
-        if (wrong := _misfits(spec, configs[topic]))
-    ]
-    if changes:
-        with translate_errors(url, "changing the topics' settings"):
-            answers = admin.alter_configs(changes, raise_on_unknown=False)
-            # The library returns refusals as text instead of raising.
-            refused = {topic: str(text) for kind in answers.values() for topic, text in kind.items() if text != "OK"}
-            if any("AuthorizationFailed" in text for text in refused.values()):
-                raise errors.TopicAuthorizationFailedError(set(refused))
-        if refused:
-            raise MurkError(f"{url}: the broker refuses the topics' settings: {'; '.join(refused.values())}")
-
-
-def identity(admin: Any, url: str, names: Names) -> str | None:
-    """Return the id that the broker drew when the topic of releases was created, or None."""
-    topic = _describe_one(admin, url, names.releases)
-    return None if topic is None else str(topic["topic_id"])
-
-
-def identities(admin: Any, url: str, names: Names) -> dict[str, str]:
-    """Return the ids that the broker drew when it created the topics."""
-    return {name: str(topic["topic_id"]) for name, topic in describe(admin, url, names, names.all).items()}
-
-
-def _raise_unless_missing(topic: Mapping[str, Any], url: str) -> None:
-    error = errors.for_code(topic["error_code"])
-    if error is not errors.UnknownTopicOrPartitionError:
-        with translate_errors(url, "looking at topics"):
-            raise error({topic["name"]})
+def copies_of(described: Mapping[str, Any]) -> int:
+    """Return the smallest replication factor of a topic's partitions."""
+    return min(len(part["replica_nodes"]) for part in described["partitions"])
 
 
 def _misfits(spec: Spec, configs: Mapping[str, Any]) -> dict[str, tuple[Any, str]]:
@@ -290,19 +303,3 @@ def _misfits(spec: Spec, configs: Mapping[str, Any]) -> dict[str, tuple[Any, str
         if now is None or -1 != int(now) < least:
             misfits[key] = now, str(least)
     return misfits
-
-
-def _configs(admin: Any, url: str, topics: Collection[str]) -> dict[str, dict[str, Any]]:
-    if not topics:
-        return {}
-    resources = [ConfigResource(ConfigResourceType.TOPIC, name) for name in topics]
-    with translate_errors(url, "reading the topics' settings"):
-        answers = admin.describe_configs(resources, config_filter="all")
-        configs = {topic: settings for kind in answers.values() for topic, settings in kind.items()}
-        if refused := {topic for topic in topics if not configs.get(topic)}:
-            # Every topic has settings; the library does not report that access was denied.
-            raise errors.TopicAuthorizationFailedError(refused)
-    return {
-        topic: {key: entry["value"] if isinstance(entry, dict) else entry for key, entry in settings.items()}
-        for topic, settings in configs.items()
-    }

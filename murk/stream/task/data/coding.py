@@ -694,11 +694,6 @@ class Coding:
         numbers_were_used(len(x))
         return EncodedRecord(keep(np.array(x)), y, clamped, missing)
 
-    def per_unit(self, coefficients: Mapping[str, float]) -> dict[str, float]:
-        """Convert coefficients by coded name from coded units to units of their features."""
-        factors = dict(zip(self.names, self.unit_factors.tolist(), strict=True))
-        return {name: value * factors[name] for name, value in coefficients.items()}
-
     def _units(self) -> tuple[NDArray[np.float64], tuple[str, ...]]:
         units: list[tuple[float, str]] = []
         for feature in self._features:

@@ -72,9 +72,10 @@ def test_the_reason_behind_an_error_counts():
     assert "transactional id" in str(translate(errors.KafkaError(refused), URL, "committing"))
 
 
-def test_what_a_missing_topic_means_is_said_by_who_asks():
-    found = translate(errors.UnknownTopicOrPartitionError(), URL, "reading", "there is none yet")
-    assert str(found) == "there is none yet"
+def test_a_missing_topic_was_deleted():
+    found = translate(errors.UnknownTopicOrPartitionError(), URL, "reading")
+    assert "was deleted (reading)" in str(found)
+    assert found.code == "MURK-LOG-006"
 
 
 def test_errors_that_are_ours_and_nobody_s_pass():

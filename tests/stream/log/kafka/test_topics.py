@@ -5,8 +5,8 @@ from types import SimpleNamespace
 import pytest
 
 from murk.stream.log.base import UnreachableError
-from murk.stream.log.kafka import topics
 from murk.stream.log.kafka.log import KafkaLog, TopicSetup
+from murk.stream.log.kafka.topics import Topics
 from murk.stream.task.task import Task
 
 TASK = Task.parse(
@@ -29,9 +29,9 @@ def test_what_was_repaired_is_shown_before_it_is_judged(monkeypatch, seconds, st
     monkeypatch.setattr(f"{module}.Clients", lambda *given: SimpleNamespace(admin=lambda: None))
     monkeypatch.setattr(f"{module}.monotonic", lambda: now[0])
     monkeypatch.setattr(f"{module}.sleep", pause)
-    monkeypatch.setattr(topics, "create", lambda *where, estimates: [])
-    monkeypatch.setattr(topics, "repair", lambda *where: repaired.append(now[0]))
-    monkeypatch.setattr(topics, "problems", problems)
+    monkeypatch.setattr(Topics, "create", lambda *where, estimates: [])
+    monkeypatch.setattr(Topics, "repair", lambda *where: repaired.append(now[0]))
+    monkeypatch.setattr(Topics, "problems", problems)
     setup = TopicSetup("kafka://here:1/t", TASK)
     assert setup.create() == []
     assert len(repaired) == 1

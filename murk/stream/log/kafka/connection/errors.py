@@ -46,24 +46,21 @@ _FENCED = (errors.ProducerFencedError, errors.InvalidProducerEpochError, errors.
 
 
 @contextmanager
-def translate_errors(
-    url: str, doing: str, *, gone: str | None = None, apart: tuple[type[Exception], ...] = ()
-) -> Iterator[None]:
+def translate_errors(url: str, doing: str, *, apart: tuple[type[Exception], ...] = ()) -> Iterator[None]:
     """Translate the library's errors, except those ``apart``, about ``doing`` something, as in "reading chain 0".
 
-    ``gone`` is the message for a topic that does not exist. Raises `UnreachableError` if a retry may help; `UserError`
-    if credentials, certificates or rights are wrong; `FencedError` if a transactional producer was fenced; `MurkError`
-    for all other errors.
+    Raises `UnreachableError` if a retry may help; `UserError` if credentials, certificates or rights are wrong;
+    `FencedError` if a transactional producer was fenced; `MurkError` for all other errors.
     """
     try:
         yield
     except apart:
         raise
     except (errors.KafkaError, ssl.SSLError) as error:
-        raise translate(error, url, doing, gone) from error
+        raise translate(error, url, doing) from error
 
 
-def translate(error: Exception, url: str, doing: str, gone: str | None = None) -> MurkError:
+def translate(error: Exception, url: str, doing: str) -> MurkError:
     """Return Murk's error for one of the library's; it never contains a credential."""
     error = _root(error)
     if isinstance(error, _FENCED):
@@ -85,7 +82,7 @@ def translate(error: Exception, url: str, doing: str, gone: str | None = None) -
     if isinstance(error, errors.UnsupportedSaslMechanismError):
         return UserError(f"{url}: the broker does not offer this sasl.mechanism: set one that it offers", code=REFUSED)
     if isinstance(error, (errors.UnknownTopicOrPartitionError, errors.UnknownTopicIdError)):
-        return MurkError(gone or deleted(url, doing), code=None if gone else "MURK-LOG-006")
+        return MurkError(deleted(url, doing), code="MURK-LOG-006")
     if isinstance(error, errors.UnsupportedCodecError):
         return _codec(text, url, doing)
     if isinstance(error, _UNREACHABLE):
