@@ -25,24 +25,7 @@ _HALF = np.uint64(32)
 _KEY = 4
 _LANES = 8
 
-_State = tuple[
-    np.uint32,
-    np.uint32,
-    np.uint32,
-    np.uint32,
-    np.uint32,
-    np.uint32,
-    np.uint32,
-    np.uint32,
-    np.uint32,
-    np.uint32,
-    np.uint32,
-    np.uint32,
-    np.uint32,
-    np.uint32,
-    np.uint32,
-    np.uint32,
-]
+_State = tuple[np.uint32, ...]  # 16 words
 
 
 @inlined
