@@ -328,13 +328,13 @@ def secure_feed(trials: int, spares: int) -> tuple[Words, Words]:
     return fresh[: 2 * trials], fresh[2 * trials :]
 
 
-def fill_from(words: Words, trials: int, extra: int, distribution: NoiseDistribution, out: Integers) -> None:
+def fill_from(words: Words, trials: int, distribution: NoiseDistribution, out: Integers) -> None:
     """Fill ``out`` with secure draws, first from ``words``, which did not suffice before, then from new words.
 
     Replacing the words would bias the distribution, because whether they suffice depends on the values. ``words`` holds
-    two for each of ``trials`` trials, then spare ones, then ``extra`` words for another use.
+    two for each of ``trials`` trials, then spare ones.
     """
-    first = [(words[: 2 * trials], words[2 * trials : len(words) - extra])]
+    first = [(words[: 2 * trials], words[2 * trials :])]
 
     def feed(trials: int, spares: int) -> tuple[Words, Words]:
         return first.pop() if first else secure_feed(trials, spares)
