@@ -95,7 +95,7 @@ def fold(real, whole, X, y, at, seed, levels, reals, wholes, history, first):
         k.gradient(whole, real, old, z, y[i], g)
         simulated_gaussian(np.uint64(seed), np.int64(first + i), noise)
         row, level = reals[levels[i]], wholes[levels[i]]
-        lattice.randomize(level[0], g, row[0], row[1], level[1], np.uint64(level[2]), noise, coins, payload)
+        lattice.randomize(level[0], g, (row[0], row[1], level[1], np.uint64(level[2])), noise, coins, payload)
         lattice.decode(level[0], payload, row[2], g)
         whole[k.AGE] = first + i - at[i]
         k.apply(whole, real, state, old, g, row[3])

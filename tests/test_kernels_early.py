@@ -44,7 +44,7 @@ def test_payloads(code, spacing, steps):
     noise[::50] = 0
     coins = SimulatedNoise(3).words(people, 3, Purpose.COIN)
     how = (1.5 * spacing * steps, spacing, 2 if draws > 1 else steps, np.uint64(2**63 + 2**61))
-    found = both(lattice.randomize_block, code, vectors, *how, noise, coins, out=np.empty((RECORDS, size), np.int64))
+    found = both(lattice.randomize_block, code, vectors, how, noise, coins, out=np.empty((RECORDS, size), np.int64))
     np.testing.assert_array_equal(*found)
     decoded = both(lattice.decode_block, code, found[0], 0.3, out=np.empty((RECORDS, size)))
     np.testing.assert_array_equal(*(one.view(np.int64) for one in decoded))

@@ -1,16 +1,33 @@
-"""Content of a dossier as data, for a page or JSON: sections of claims, tables and samples."""
+"""Content of a dossier as data, for a page or JSON: sections of claims with their evidence, tables and samples."""
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from importlib.resources import files
 from typing import Any, Literal
+
+import yaml
 
 Source = Literal["task", "deployment", "audit", "code", "example", "organisation"]
 """Source of a sentence that no test supports, such as settings, measurements, or the organisation's statements."""
 
 
 @dataclass(frozen=True)
+class Evidence:
+    """A tested property, and its tests (file, two colons, name)."""
+
+    what: str
+    tests: tuple[str, ...]
+
+
+EVIDENCE: dict[str, Evidence] = {
+    key: Evidence(entry["what"], tuple(entry["tests"]))
+    for key, entry in yaml.safe_load((files("murk.dossier") / "evidence.yaml").read_text(encoding="utf-8")).items()
+}
+
+
+@dataclass(frozen=True)
 class Claim:
-    """One or two sentences with their evidence, keys of `murk.dossier.evidence.EVIDENCE`, or else their source."""
+    """One or two sentences with their evidence, keys of `EVIDENCE`, or else their source."""
 
     text: str
     evidence: tuple[str, ...] = ()

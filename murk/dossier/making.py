@@ -12,12 +12,11 @@ from operator import itemgetter
 from typing import Any, Final
 
 from murk import __version__
-from murk.dossier.answers import asked, guarantee, leaves, purpose
+from murk.dossier.answers import asked, guarantee, leaves, public, purpose, retention, trust
 from murk.dossier.content import Block, Dossier, Sample, Section, Table
 from murk.dossier.deployment import Deployment, span
 from murk.dossier.example import caps_of
 from murk.dossier.facts import WEAK, Facts, stated
-from murk.dossier.handling import public, retention, trust
 from murk.dossier.prose import claims, entries, questions
 from murk.learners.results.report import SEVERAL_RECORDS
 from murk.privacy.explain import number, percent, verdict

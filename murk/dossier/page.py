@@ -5,8 +5,7 @@ import re
 from importlib.resources import files
 from string import Template
 
-from murk.dossier.content import Block, Claim, Dossier, Sample
-from murk.dossier.evidence import EVIDENCE
+from murk.dossier.content import EVIDENCE, Block, Claim, Dossier, Sample
 from murk.errors import printable
 
 _SOURCES = {

@@ -13,9 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from murk.dossier.content import Claim, Dossier, Sample
+from murk.dossier.content import EVIDENCE, Claim, Dossier, Sample
 from murk.dossier.deployment import Accounts, Deployment, Store, _store, read_accounts
-from murk.dossier.evidence import EVIDENCE
 from murk.dossier.example import example_of, levels_of
 from murk.dossier.facts import Audit, Facts, read_audit
 from murk.dossier.making import dossier_of

@@ -273,16 +273,17 @@ def test_learns_to_the_bit_what_named_levels_learn(protocol: str, more: str, gua
 def means(run: LocalRun) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
     """The mean answers of the only epoch, and the same without a look at levels."""
     [engine], settings = run.engines, run.problem.settings  # type: ignore[attr-defined]
-    [found], upper = summaries(engine.epochs, engine.mechanisms, settings.features), np.triu_indices(settings.features)
+    [found] = summaries(engine.now.epochs, engine.mechanisms, settings.features)
+    upper = np.triu_indices(settings.features)
     parts = []
     for question in ("score", "curvature"):
-        tallies = {level: tally for (level, own), tally in engine.epochs[0].tallies.items() if own == question}
+        tallies = {level: tally for (level, own), tally in engine.now.epochs[0].tallies.items() if own == question}
         total = sum(
             step_of(engine.mechanisms[level].mechanism(question)) * np.array(tally.total, dtype=float)
             for level, tally in tallies.items()
         )
         parts.append(total / sum(tally.count for tally in tallies.values()))
-    parts[1] *= engine.epochs[0].model.matrix_reach / 2.0 * np.where(upper[0] == upper[1], 1.0, math.sqrt(0.5))
+    parts[1] *= engine.now.epochs[0].model.matrix_reach / 2.0 * np.where(upper[0] == upper[1], 1.0, math.sqrt(0.5))
     return np.concatenate([found.score.mean, found.curvature.mean[upper]]), np.concatenate(parts)  # type: ignore[union-attr]
 
 
@@ -297,7 +298,7 @@ def learned(folder: Path, people: Path, level: str, levels: str = "{}", mu: floa
             pass
         assert run.releases == ROWS
         if levels != "{}":
-            assert len(run.engines[0].epochs[0].tallies) > 50
+            assert len(run.engines[0].now.epochs[0].tallies) > 50
         return means(run)
 
 

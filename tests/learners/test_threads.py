@@ -122,9 +122,9 @@ def declared(model):
     engine = model._engine
     if hasattr(engine, "layout"):
         return engine.sums.sums
-    if hasattr(engine, "epochs"):
+    if hasattr(engine, "now"):
         counts = Counter()
-        for epoch in engine.epochs:
+        for epoch in engine.now.epochs:
             for (level, _), tally in epoch.tallies.items():
                 counts[level] += tally.count
         return counts

@@ -62,7 +62,7 @@ def finish_draw(words: Words, trials: int, noise: Integers, distribution: NoiseD
     # Read-only like the operating system's, so that the kernels are compiled for one type only.
     read_only = words.view()
     read_only.setflags(write=False)
-    fill_from(read_only, trials, 0, distribution, noise)
+    fill_from(read_only, trials, distribution, noise)
 
 
 @wiped

@@ -1,6 +1,8 @@
-"""Probabilities from scores, computed by numpy without overflow. Kernels have scalar versions of their own."""
+"""Probabilities from scores, by numpy without overflow, and nodes for means over normal scores."""
 
 from __future__ import annotations
+
+from functools import cache
 
 import numpy as np
 
@@ -18,3 +20,10 @@ def class_probabilities(scores: Floats, basis: Floats) -> Floats:
     classes = scores @ basis.T
     odds = np.exp(classes - classes.max(axis=1, keepdims=True))
     return np.asarray(odds / odds.sum(axis=1, keepdims=True))
+
+
+@cache
+def normal_nodes(count: int) -> tuple[Floats, Floats]:
+    """Return Gauss-Hermite nodes and weights, adding up to 1, for the mean of a function of a standard normal."""
+    nodes, weights = np.polynomial.hermite_e.hermegauss(count)
+    return nodes, weights / weights.sum()

@@ -201,18 +201,28 @@ class IWPEngine(NeverPublished, IterateEngine):
             self.whole[k.COIN] = np.frombuffer(os.urandom(8), dtype=np.int64)[0]
         super()._learn_slowly(y, missing)
 
+    def _levels_for(
+        self, mechanisms: Sequence[ExampleMechanism] | None
+    ) -> tuple[Sequence[Any], Integers, tuple[Floats, Integers]]:
+        """Return the mechanisms of rows, each row's index among them, and their parameters for kernels.
+
+        A single one, by default the current, is used from now on, and needs no indices and parameters.
+        """
+        if mechanisms is None or len(mechanisms) == 1:
+            if mechanisms is not None:
+                self.use(mechanisms[0])
+            return [self.current], _ALL, _NO_LEVELS
+        distinct, levels = levels_of(mechanisms)
+        known = level_rows(self.settings, distinct)
+        self.current = None
+        return distinct, levels, known
+
     @wiped
     def _learn_records(self, X: Floats, y: Floats, mechanisms: Sequence[ExampleMechanism] | None) -> None:
         X, y = copied(X), copied(y)
         if len(X) == 0:
             return
-        levels, (reals, wholes) = _ALL, _NO_LEVELS
-        if mechanisms is not None and len(mechanisms) == 1:
-            self.use(mechanisms[0])
-        elif mechanisms is not None:
-            distinct, levels = levels_of(mechanisms)
-            reals, wholes = level_rows(self.settings, distinct)
-            self.current = None
+        _, levels, (reals, wholes) = self._levels_for(mechanisms)
         if self._seeded:
             nothing = np.zeros((1, 0), dtype=np.int64)
             words = np.zeros(0, dtype=np.uint64)
@@ -327,14 +337,7 @@ class OuterEngine(IWPEngine):
     @wiped
     def _learn_records(self, X: Floats, y: Floats, mechanisms: Sequence[ExampleMechanism] | None) -> None:
         rows, targets = copied(X), copied(y)
-        levels, used, known = _ALL, [self.current], _NO_LEVELS
-        if mechanisms is not None and len(mechanisms) == 1:
-            self.use(mechanisms[0])
-            used = [self.current]
-        elif mechanisms is not None:
-            distinct, levels = levels_of(mechanisms)
-            used, known = list(distinct), level_rows(self.settings, distinct)
-            self.current = None
+        used, levels, known = self._levels_for(mechanisms)
         for start in range(0, len(rows), _OUTER_BLOCK):
             block = slice(start, start + _OUTER_BLOCK)
             numbers = self._randomized(rows[block], targets[block], levels[block], used)
@@ -385,7 +388,11 @@ class OuterEngine(IWPEngine):
         """Learn from the numbers of decoded releases of a mechanism, by default the one in use; targets are ignored."""
         if mechanism is not None:
             self.use(mechanism)
-        learn_outer(self.real, self.whole, np.ascontiguousarray(vectors, dtype=np.float64), _ALL, *_NO_LEVELS)
+        self._learn_numbers(self.real, self.whole, self._numbers_of(vectors, targets), _ALL, *_NO_LEVELS)
+
+    def _numbers_of(self, vectors: Floats, targets: Floats) -> Floats:
+        """Return the numbers of decoded releases."""
+        return np.ascontiguousarray(vectors, dtype=np.float64)
 
 
 class LaplaceEngine(OuterEngine):
@@ -399,15 +406,11 @@ class LaplaceEngine(OuterEngine):
         f.to_vectors(settings.form, int(settings.boxed), settings.scale, rows, targets, vectors)
         return vectors
 
-    @in_turn
-    def learn_decoded(self, vectors: Floats, targets: Floats, mechanism: ExampleMechanism | None = None) -> None:
-        """Learn from decoded releases (m, p) of a mechanism, by default the one in use; targets are 0 for products."""
-        if mechanism is not None:
-            self.use(mechanism)
+    def _numbers_of(self, vectors: Floats, targets: Floats) -> Floats:
         numbers = np.array(vectors, dtype=np.float64)
         if self.settings.form == k.REAL:
             numbers[:, -1] = self.settings.scale * np.asarray(targets)
-        learn_laplace(self.real, self.whole, numbers, _ALL, *_NO_LEVELS)
+        return numbers
 
 
 def engine_of(settings: ExampleSettings, mechanisms: Mapping[str, Any], **more: Any) -> Any:

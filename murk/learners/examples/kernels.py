@@ -22,6 +22,7 @@ from murk.privacy.noise.philox import Purpose, block
 _TOSS, _FIRST = np.uint64(Purpose.COIN), np.uint64(0)
 _FAIR = np.uint64(2**63)
 IMPLAUSIBLE = 8.0  # Gaussian noise exceeds this many standard deviations with probability below 2e-15
+State = tuple[Array, Array, Array, Array, Array, Array]  # state vectors from `k.ITERATE` on, and the reference point
 STEP_SHARE = 1.0  # noise-aware steps, as a share of the step that is best in the worst case (benchmarks/iwp.py)
 
 
@@ -94,8 +95,9 @@ def add_loss(real: Array, found: float, weight: float) -> None:
 
 
 @inlined
-def update(whole: Array, real: Array, theta: Array, average: Array, a: Array, b: Array, gathered: Array) -> bool:
+def update(whole: Array, real: Array, state: State) -> bool:
     """Take one step with the gathered gradients; return False if the step was not finite and not taken."""
+    theta, average, a, b, gathered, _ = state
     p = theta.shape[0]
     weight, radius = real[k.BATCH_WEIGHT], real[k.RADIUS]
     whole[k.UPDATES] += 1
@@ -137,34 +139,22 @@ def update(whole: Array, real: Array, theta: Array, average: Array, a: Array, b:
 
 
 @inlined
-def step_on(
-    whole: Array, real: Array, theta: Array, average: Array, a: Array, b: Array, gathered: Array, reference: Array
-) -> None:
+def step_on(whole: Array, real: Array, state: State) -> None:
     """Finish a release: take a step if the batch is full, and update the reference point when due."""
     whole[k.IN_BATCH] += 1
-    if whole[k.IN_BATCH] >= whole[k.BATCH] and not update(whole, real, theta, average, a, b, gathered):
+    if whole[k.IN_BATCH] >= whole[k.BATCH] and not update(whole, real, state):
         whole[k.REFUSED] += 1
     if whole[k.COUNT] == whole[k.NEXT_REFRESH]:
-        refresh(whole, real, average, reference)
+        refresh(whole, real, state[1], state[5])
 
 
 @inlined
-def apply(
-    whole: Array,
-    real: Array,
-    theta: Array,
-    average: Array,
-    a: Array,
-    b: Array,
-    gathered: Array,
-    reference: Array,
-    u: Array,
-    target: float,
-) -> None:
+def apply(whole: Array, real: Array, state: State, u: Array, target: float) -> None:
     """Apply one decoded release, the vector ``u`` and a ``target``, to the state.
 
     Implausible and non-finite releases are counted and ignored. Weights and steps depend on public noise levels only.
     """
+    theta, _, _, _, gathered, reference = state
     p = whole[k.FEATURES]
     last = p - 1
     whole[k.COUNT] += 1
@@ -219,25 +209,24 @@ def apply(
         real[k.SUM_SPREAD] += weight * weight * real[k.SPREAD]
     else:
         whole[k.REFUSED] += 1
-    step_on(whole, real, theta, average, a, b, gathered, reference)
+    step_on(whole, real, state)
 
 
 @jit
-def state_views(real: Array, whole: Array) -> tuple[Array, Array, Array, Array, Array, Array, Array, Array]:
+def state_views(real: Array, whole: Array) -> tuple[State, Array, Array]:
     """Return views of the state's vectors (the average is the reference without polish), of x and of the release."""
     p, at = whole[k.FEATURES], k.REAL_HEADER
     tail = real.shape[0] - p - whole[k.NUMBERS]
     point = at + (k.REFERENCE if whole[k.POLISH] == 1 else k.AVERAGE) * p
-    return (
+    state = (
         real[at : at + p],
         real[at + p : at + 2 * p],
         real[at + 2 * p : at + 3 * p],
         real[at + 3 * p : at + 4 * p],
         real[at + 4 * p : at + 5 * p],
         real[point : point + p],
-        real[tail : tail + p],
-        real[tail + p :],
     )
+    return state, real[tail : tail + p], real[tail + p :]
 
 
 @jit
@@ -310,7 +299,7 @@ def learn_records(
     """
     whole, real = borrowed(whole), borrowed(real)
     p, size = whole[k.FEATURES], whole[k.NUMBERS]
-    theta, average, a, b, gathered, reference, x, u = state_views(real, whole)
+    state, x, u = state_views(real, whole)
     own_noise = whole[k.WHOLE_HEADER : k.WHOLE_HEADER + size]
     payload = whole[k.WHOLE_HEADER + size : k.WHOLE_HEADER + 2 * size]
     word = np.uint64(whole[k.COIN])
@@ -339,7 +328,7 @@ def learn_records(
         to_vector(whole[k.FORM], whole[k.BOXED], real[k.TARGET_SCALE], x, target, u)
         randomize(real, whole, u, own_noise, word, payload)
         released = decode(real, whole, payload, u)
-        apply(whole, real, theta, average, a, b, gathered, reference, u, released)
+        apply(whole, real, state, u, released)
     # Wiped, as a copy of the learner must not hold the last record or its noise.
     for j in range(p - 1):
         x[j] = 0.0
@@ -357,11 +346,11 @@ def learn_records(
 def learn_releases(real: Array, whole: Array, payloads: Array, levels: Array, reals: Array, wholes: Array) -> None:
     """Learn from released examples in turn."""
     whole, real, payloads = borrowed(whole), borrowed(real), borrowed(payloads)
-    theta, average, a, b, gathered, reference, _, u = state_views(real, whole)
+    state, _, u = state_views(real, whole)
     for i in range(payloads.shape[0]):
         set_level(real, whole, reals, wholes, levels[i])
         released = decode(real, whole, payloads[i], u)
-        apply(whole, real, theta, average, a, b, gathered, reference, u, released)
+        apply(whole, real, state, u, released)
     for j in range(u.shape[0]):
         u[j] = 0.0
 
@@ -370,11 +359,11 @@ def learn_releases(real: Array, whole: Array, payloads: Array, levels: Array, re
 def learn_decoded(real: Array, whole: Array, vectors: Array, targets: Array) -> None:
     """Learn from decoded releases (m, p) at the current level; targets are 0 for products."""
     whole, real = borrowed(whole), borrowed(real)
-    theta, average, a, b, gathered, reference, _, u = state_views(real, whole)
+    state, _, u = state_views(real, whole)
     for i in range(vectors.shape[0]):
         for j in range(vectors.shape[1]):
             u[j] = vectors[i, j]
-        apply(whole, real, theta, average, a, b, gathered, reference, u, targets[i])
+        apply(whole, real, state, u, targets[i])
     for j in range(u.shape[0]):
         u[j] = 0.0
 

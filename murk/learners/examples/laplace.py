@@ -166,7 +166,8 @@ def learn_laplace(real: Array, whole: Array, numbers: Array, levels: Array, real
     The last number is a real target's, times its scale, in place of the constant; a product may have a target beside.
     """
     whole, real = borrowed(whole), borrowed(real)
-    theta, average, a, b, gathered, reference, _, u = state_views(real, whole)
+    state, _, u = state_views(real, whole)
+    theta, _, _, _, gathered, reference = state
     p = whole[k.FEATURES]
     # A quadratic loss has no derivatives beyond these.
     size = 5 if whole[k.LOSS] in (QUADRATIC, SQUARED) else 2 * p + 3
@@ -199,6 +200,6 @@ def learn_laplace(real: Array, whole: Array, numbers: Array, levels: Array, real
                 follow_laplace(whole, real, reference, u, f, g, h, rows, weight)
         else:
             whole[k.REFUSED] += 1
-        step_on(whole, real, theta, average, a, b, gathered, reference)
+        step_on(whole, real, state)
     for j in range(u.shape[0]):
         u[j] = 0.0

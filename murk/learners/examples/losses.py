@@ -47,10 +47,6 @@ class Size:
     noise: Noise  # noise of a release
 
 
-def _unlimited(features: int) -> float:
-    return math.inf
-
-
 @dataclass(frozen=True, slots=True)
 class ExampleLoss:
     """A loss of released examples."""
@@ -63,7 +59,7 @@ class ExampleLoss:
     moderate: float = math.inf  # largest score variance used by default
     valid: float = math.inf  # score variance below which the estimate exists
     # The same under Laplace noise; the first by the number of coefficients.
-    moderate_laplace: Callable[[int], float] = _unlimited
+    moderate_laplace: Callable[[int], float] = lambda p: math.inf
     valid_laplace: float = math.inf
 
 

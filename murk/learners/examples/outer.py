@@ -27,7 +27,7 @@ from murk.learners.core.in_place import LEARNED
 from murk.learners.core.scoring.kernels import outer
 from murk.learners.examples import layout as k
 from murk.learners.examples.directions import to_direction
-from murk.learners.examples.kernels import add_loss, set_level, state_views, step_on, take_words
+from murk.learners.examples.kernels import State, add_loss, set_level, state_views, step_on, take_words
 from murk.learners.examples.layout import Array, sizes
 from murk.privacy.noise.kernels import fast_gaussian, room_for
 
@@ -149,19 +149,9 @@ def follow_outer(whole: Array, real: Array, rho: Array, u: Array, weight: float,
 
 
 @inlined
-def learn_matrix(
-    whole: Array,
-    real: Array,
-    theta: Array,
-    average: Array,
-    a: Array,
-    b: Array,
-    gathered: Array,
-    reference: Array,
-    u: Array,
-    pulled: Array,
-) -> None:
+def learn_matrix(whole: Array, real: Array, state: State, u: Array, pulled: Array) -> None:
     """Learn from the decoded outer product in ``u``."""
+    theta, _, _, _, gathered, reference = state
     whole[k.COUNT] += 1
     weight = 1.0 / real[k.SPREAD] if whole[k.WEIGHTING] == k.INVERSE_VARIANCE else 1.0
     if gather(whole, real, theta, gathered, u, weight, pulled):
@@ -171,21 +161,21 @@ def learn_matrix(
         real[k.SUM_SPREAD] += weight * weight * real[k.SPREAD]
     else:
         whole[k.REFUSED] += 1
-    step_on(whole, real, theta, average, a, b, gathered, reference)
+    step_on(whole, real, state)
 
 
 @jit
 def learn_outer(real: Array, whole: Array, numbers: Array, levels: Array, reals: Array, wholes: Array) -> None:
     """Learn from decoded outer products (m, numbers); with empty ``levels``, all at the current level."""
     whole, real = borrowed(whole), borrowed(real)
-    theta, average, a, b, gathered, reference, _, u = state_views(real, whole)
+    state, _, u = state_views(real, whole)
     pulled = np.zeros(whole[k.FEATURES] + 1)
     for i in range(numbers.shape[0]):
         if levels.shape[0] > 0:
             set_level(real, whole, reals, wholes, levels[i])
         for j in range(numbers.shape[1]):
             u[j] = numbers[i, j]
-        learn_matrix(whole, real, theta, average, a, b, gathered, reference, u, pulled)
+        learn_matrix(whole, real, state, u, pulled)
     for j in range(u.shape[0]):
         u[j] = 0.0
 
@@ -208,7 +198,7 @@ def learn_record(address: int, y: float, trials: int) -> int:
         found = take_words(whole, address, trials)
         if found != LEARNED:
             return found
-    theta, average, a, b, gathered, reference, x, u = state_views(real, whole)
+    state, x, u = state_views(real, whole)
     v = np.empty(p + 1)
     to_unit(whole[k.FORM], whole[k.BOXED], real[k.TARGET_SCALE], x, y, v)
     # The released vector is at the end of ``real``.
@@ -222,7 +212,7 @@ def learn_record(address: int, y: float, trials: int) -> int:
     for j in range(numbers):
         noise[j] = 0
     whole[k.COIN] = 0
-    learn_matrix(whole, real, theta, average, a, b, gathered, reference, u, v)
+    learn_matrix(whole, real, state, u, v)
     for j in range(numbers):
         u[j] = 0.0
     return LEARNED

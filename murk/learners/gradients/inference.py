@@ -37,15 +37,14 @@ from murk.learners.core.engine import path_variance, weighted_mean
 from murk.learners.core.options import InverseScalingStep
 from murk.learners.estimates.estimate import ASKED, FEWEST, RANDOM_SCALING, Estimate, People, PublicCovariates
 from murk.learners.estimates.forgers import Influence, longest
-from murk.learners.estimates.links import class_probabilities, logistic
+from murk.learners.estimates.links import class_probabilities, logistic, normal_nodes
 from murk.learners.gradients import kernels as k
 from murk.learners.gradients.losses import Balanced, Huber, Softmax
 from murk.learners.gradients.settings import SCALE, Settings
 from murk.privacy.mechanisms import Mechanism
 
 PLUG_IN = "plug-in"
-_NODES, _NODE_SHARES = np.polynomial.hermite_e.hermegauss(9)
-_NODE_SHARES = _NODE_SHARES / _NODE_SHARES.sum()
+_NODES, _NODE_SHARES = normal_nodes(9)
 _ROUNDS = 3  # Newton steps
 # With a smaller c and a known scale, A is the density of the residuals near zero, which the scale does not determine.
 _LEAST_C = 0.1

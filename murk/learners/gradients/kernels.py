@@ -402,9 +402,8 @@ def simulate_other(whole: Array, seed: np.uint64, record: np.int64, noise: Array
 def release_other(whole: Array, real: Array, g: Array, noise: Array, payload: Array, coins: Array) -> None:
     """Randomize ``g`` and decode the release, for mechanisms other than the Gaussian."""
     kind = whole[KIND]
-    lattice.randomize(
-        kind, g, real[MECHANISM_RADIUS], real[SPACING], whole[STEPS], np.uint64(whole[THRESHOLD]), noise, coins, payload
-    )
+    parameters = real[MECHANISM_RADIUS], real[SPACING], whole[STEPS], np.uint64(whole[THRESHOLD])
+    lattice.randomize(kind, g, parameters, noise, coins, payload)
     lattice.decode(kind, payload, real[UNIT], g)
 
 

@@ -166,10 +166,10 @@ def models_of(given: Model | str | Path | Sequence[Model | str | Path]) -> list[
 
 
 def open_fittings(
-    stack: ExitStack, models: Sequence[Model], url: str, *, name: str | None = None, estimates: Publisher | None = None
+    stack: ExitStack, models: Sequence[Model], url: str, *, estimates: Publisher | None = None
 ) -> list[Fitting]:
     """Return the fittings of models on a log, to be closed by ``stack``; raise UserError if it cannot serve one."""
-    with open_log(url, create=False, name=name) as log:
+    with open_log(url, create=False) as log:
         document = log.document()
         if document is None:
             raise UserError(f"{log.url} carries no task yet: nothing was released to it", code="MURK-LOG-003")

@@ -55,7 +55,7 @@ class MomentMemory(KernelMemory):
         if seed is not None:
             whole[k.SIMULATED], whole.view(np.uint64)[k.SEED] = 1, seed
         real[k.GAIN : k.SPACING] = layout.gain, layout.reach, layout.root, layout.weight, layout.presence
-        real[k.SPACING], real[k.COUNT] = mechanism.spacing, learned.count
+        real[k.SPACING], real[k.COUNT] = mechanism.unit, learned.count
         real[k.FIRST_WEIGHT : k.FIRST_VARIANCE], real[k.FIRST_VARIANCE : k.TARGET] = level.weights, level.variances
         self._bind()
         real[k.REAL_HEADER : k.REAL_HEADER + k.SUMS] = learned.sums

@@ -108,21 +108,12 @@ class Directions:
         """Return a learner at these levels."""
         return LocalScores(self.settings, guarantees, self.mechanisms_for, noise)
 
-    def learn(self, engine: LocalScores, rows: Floats, y: Floats, levels: Sequence[str]) -> None:
-        """Randomize each record once, from rows (n, k) without the constant, and learn from the releases."""
-        targets = (1.0 + y) / 2.0 if self.settings.binary else y
-        engine.learn_records(rows, targets, levels)
-
     def in_units(self, coded: ScoreEstimate) -> ScoreEstimate:
         """Return an estimate of a real target's line in its own units."""
         if self.curve.name != "identity":
             return coded
         middle, half = self.response.middle, self.response.half
         return replace(TargetRange(middle - half, middle + half, middle, half).in_units(coded), unit=half)
-
-    def merged(self, engines: Sequence[LocalScores]) -> ScoreEstimate:
-        """Return the joint estimate of several learners."""
-        return self.in_units(merged_scores(engines))
 
     def responses(self, engine: LocalScores, rows: Floats) -> Floats:
         """Return mean responses of rows without the constant: probabilities, or targets in their own units."""
@@ -296,7 +287,7 @@ class PublicMoments(PersonEstimator):
 
     def _learn_matrix(self, engine: Any, X: Floats, y: Floats, own: list[Any]) -> None:
         if self._directions is not None:
-            self._directions.learn(engine, X, y, own)
+            engine.learn_records(X, (1.0 + y) / 2.0 if self._directions.settings.binary else y, own)
             return
         # Coded in blocks that fit into the processor's cache.
         for start in range(0, len(X), BLOCK):
@@ -407,7 +398,7 @@ class PublicMoments(PersonEstimator):
             if (other._directions is None) is not (self._directions is None):
                 raise UserError("learners of directions and of moments cannot be merged: give both the same release=")
         if self._directions is not None:
-            return self._directions.merged(self._engines(others))
+            return self._directions.in_units(merged_scores(self._engines(others)))
         return self._in_own_units(merged([self._require(), *(other._require() for other in others)]))
 
     def _responses(self, rows: Floats) -> Floats:

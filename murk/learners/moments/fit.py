@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from functools import cached_property
 from typing import Any, TypeVar
 
 import numpy as np
@@ -21,6 +21,7 @@ from murk.learners.core.covariates import Covariates
 from murk.learners.core.curves import LINKS, LOSSES, Curve
 from murk.learners.estimates.estimate import Estimate
 from murk.learners.estimates.line import Allowance, LineEstimate, allowance
+from murk.learners.estimates.links import normal_nodes
 from murk.learners.estimates.misfit import MOST_NUMBERS, UNLIKE, misfit
 from murk.learners.moments.root import NoRootError, score_covariance, solve, solve_score
 from murk.learners.moments.statistics import Statistics
@@ -89,15 +90,9 @@ class Fit:
         return self._judge()
 
 
-@cache
-def _nodes() -> tuple[Floats, Floats]:
-    nodes, weights = np.polynomial.hermite_e.hermegauss(NODES)
-    return nodes, weights / weights.sum()
-
-
 def normal_points(matrix: Floats, slopes: Floats, constant: bool = True) -> tuple[Floats, Floats]:
     """Return points ``mean + C u t / sqrt(u'Cu)``, t Gauss-Hermite nodes, and weights for ``x'u`` of normal x."""
-    nodes, weights = _nodes()
+    nodes, weights = normal_nodes(NODES)
     if constant:
         mean, centred = matrix[-1, :-1], matrix[:-1, :-1] - np.outer(matrix[-1, :-1], matrix[-1, :-1])
     else:

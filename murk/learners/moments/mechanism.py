@@ -48,18 +48,13 @@ class MomentMechanism(RoundedGaussian):
         check_room(self.noise, self._sensitivity_steps, "moments")
 
     @property
-    def spacing(self) -> float:
-        """Width of a lattice step."""
-        return self.unit
-
-    @property
     def sensitivity(self) -> float:
         """Largest distance between two records' moments."""
         return self.statistics.sensitivity
 
     @property
     def _steps(self) -> int:
-        return math.ceil(self.statistics.norm / self.spacing)
+        return math.ceil(self.statistics.norm / self.unit)
 
     @wiped
     def randomize(self, vectors: npt.ArrayLike, noise: NoiseSource, records: npt.ArrayLike) -> Integers:
@@ -72,15 +67,15 @@ class MomentMechanism(RoundedGaussian):
             )
         layout, out = self.statistics, np.empty(rows.shape, dtype=np.int64)
         drawn = noise.gaussian(indices, self.dimension)
-        kernels.randomize_block(rows, layout.size, layout.bounds, self.spacing, drawn, out)
+        kernels.randomize_block(rows, layout.size, layout.bounds, self.unit, drawn, out)
         return out
 
     def decode(self, payload: npt.ArrayLike) -> Floats:
-        """Decode payloads (m, d) into unbiased estimates (m, d): spacing times payload."""
+        """Decode payloads (m, d) into unbiased estimates (m, d): unit times payload."""
         rows = np.asarray(payload)
         if rows.ndim != 2 or rows.shape[1] != self.dimension or rows.dtype.kind not in "iu":
             raise UserError(f"payloads must be integers of shape (m, {self.dimension}), got {rows.dtype} {rows.shape}")
-        return np.asarray(self.spacing * rows.astype(np.float64))
+        return np.asarray(self.unit * rows.astype(np.float64))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the public and derived parameters as plain data."""

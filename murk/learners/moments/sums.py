@@ -161,7 +161,8 @@ def influence_of(
     roots, moved, turned = np.sqrt(noise).tolist(), 0.0, 0.0
     for mechanism in mechanisms.values():
         level = Level.of(mechanism, layout)
-        lengths = _lengths(mechanism)
+        parts = mechanism.parts if isinstance(mechanism, CompositeMechanism) else (mechanism, mechanism)
+        lengths = longest(parts[0]), longest(parts[1])  # of `x x'` and of `x y`
         shifts = [w * length / root for w, length, root in zip(level.weights, lengths, roots, strict=True)]
         # The parts of one release share its length; separate releases each have a length.
         together = sum(shifts) if isinstance(mechanism, CompositeMechanism) else max(shifts)
@@ -174,9 +175,3 @@ def influence_of(
     least = float(np.linalg.eigvalsh(private.matrix)[0]) * float(sums.sums[kernels.WEIGHTS]) * max(share, 1e-6)
     bend = 0.0 if by_rows else turned / least if least > 0.0 else math.inf
     return Influence(moved, bend)
-
-
-def _lengths(mechanism: Randomizer) -> tuple[float, float]:
-    """Return the largest admitted lengths of ``x x'`` and of ``x y``."""
-    parts = mechanism.parts if isinstance(mechanism, CompositeMechanism) else (mechanism, mechanism)
-    return longest(parts[0]), longest(parts[1])

@@ -175,13 +175,10 @@ def _narrow(extent: Extent, indices: Mapping[str, int], categories: Mapping[str,
             reasons.append(Reason("rare", (name,), f"few people have {rare}"))
     narrow = {name: share for name, share in filled.items() if share < _FILLED}
     if narrow:
-        each = ", ".join(f"{_percent(share)} of {name}" for name, share in narrow.items())
+        percents = {name: max(math.ceil(100.0 * share - 1e-6), 1) for name, share in narrow.items()}
+        each = ", ".join(f"{percent}% of {name}" for name, percent in percents.items())
         reasons.append(Reason("bounds", tuple(narrow), f"most people fill at most {each}, within the public bounds"))
     return reasons
-
-
-def _percent(share: float) -> str:
-    return f"{max(math.ceil(100.0 * share - 1e-6), 1)}%"
 
 
 def _together(extent: Extent, indices: Mapping[str, int], useless: Collection[str]) -> list[Reason]:

@@ -283,13 +283,13 @@ def describe_not_learned(report: Mapping[str, Any]) -> Iterator[str]:
         yield f"Not learned at this privacy: {', '.join(others)}."
 
 
-def as_text(blocks: Iterator[Block], width: int = 110) -> str:
-    """Return blocks as plain text, prose wrapped at ``width``."""
+def as_text(blocks: Iterator[Block]) -> str:
+    """Return blocks as plain text, prose wrapped at 110 columns."""
     lines: list[str] = []
     for block in blocks:
         if isinstance(block, Paragraph):
             lines += textwrap.wrap(
-                block.text, width, subsequent_indent=block.hang, break_long_words=False, break_on_hyphens=False
+                block.text, 110, subsequent_indent=block.hang, break_long_words=False, break_on_hyphens=False
             ) or [""]
             continue
         table = [block.columns, *block.rows]

@@ -17,6 +17,7 @@ import numpy as np
 
 from murk._arrays import Matrix, Vector
 from murk.errors import UserError
+from murk.learners.estimates.links import normal_nodes
 
 Surrogate = Literal["minimax", "chebyshev"]
 
@@ -115,7 +116,7 @@ def by_normal_scores(fit: Vector, moment: Matrix, label: float) -> Vector | None
         # If slopes are nearly zero, the curve is a line.
         scale = 1.0 / (share * (1.0 - share))
         return np.append(scale * slopes, logit - scale * centre)
-    nodes, weights = _normal_nodes()
+    nodes, weights = normal_nodes(_NODES)
     spread = math.sqrt(variance) * nodes
 
     def intercept(scale: float) -> float:
@@ -134,9 +135,3 @@ def by_normal_scores(fit: Vector, moment: Matrix, label: float) -> Vector | None
             return None
     scale = float(brentq(excess, 1.0, high))
     return np.append(scale * slopes, intercept(scale) - scale * centre)
-
-
-@lru_cache(maxsize=1)
-def _normal_nodes() -> tuple[Vector, Vector]:
-    nodes, weights = np.polynomial.hermite_e.hermegauss(_NODES)
-    return nodes, weights / weights.sum()

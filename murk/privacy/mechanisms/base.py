@@ -286,7 +286,7 @@ def randomize_block(
         if code in DIRECTIONS:
             coins = noise.words(indices[part], 3, coin)
         parameters = mechanism.radius, mechanism.spacing, mechanism.steps, np.uint64(mechanism.threshold)
-        lattice.randomize_block(code, rows[part], *parameters, integers, coins, out[part])
+        lattice.randomize_block(code, rows[part], parameters, integers, coins, out[part])
     return out
 
 

@@ -194,10 +194,7 @@ class CompositeMechanism:
                 lattice.randomize_block(
                     part.code,
                     copied(rows[:, at : at + width]),
-                    part.radius,
-                    part.spacing,
-                    part.steps,
-                    np.uint64(0),
+                    (part.radius, part.spacing, part.steps, np.uint64(0)),
                     copied(integers[:, drawn : drawn + width], np.int64),
                     np.zeros((len(rows), 0), dtype=np.uint64),
                     released,

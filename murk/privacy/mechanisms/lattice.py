@@ -34,7 +34,8 @@ NOISE_OF: Final[Mapping[int, str]] = MappingProxyType(
 """The distribution of `murk.privacy.noise.distributions.NOISE_DISTRIBUTIONS` that each code draws."""
 WIDTH: Final = 2**20
 """Width of all noise in lattice steps; equal to `murk.privacy.noise.LATTICE_WIDTH`, without loading the sampler."""
-
+Parameters = tuple[float, float, int, np.uint64]
+"""A mechanism's radius, spacing, steps and threshold."""
 
 # A vector that exceeds the bound by no more than this factor does so by rounding; shrinking its integers is enough.
 _SLACK = 1.0 + 2.0**-40
@@ -178,17 +179,7 @@ def _furthest(out: Integers) -> int:
 
 
 @jit
-def randomize(
-    kind: int,
-    v: Vector,
-    radius: float,
-    spacing: float,
-    steps: int,
-    threshold: np.uint64,
-    noise: Integers,
-    coins: Words,
-    out: Integers,
-) -> None:
+def randomize(kind: int, v: Vector, parameters: Parameters, noise: Integers, coins: Words, out: Integers) -> None:
     """Randomize one vector into the payload of its release.
 
     A vector ``v`` (d,) beyond the bound is projected onto it; NaN counts as 0. By ``kind``, ``out`` (d,) is
@@ -201,6 +192,7 @@ def randomize(
 
     The last two bound the l2 norm by ``radius``; ``coins`` (3,) are their words for rounding, coin and zero vector.
     """
+    radius, spacing, steps, threshold = parameters
     if kind == L2BALL:
         _ball(v, radius, threshold, noise, coins, out)
         return
@@ -340,16 +332,9 @@ def decode(kind: int, payload: Integers, unit: float, out: Vector) -> None:
 
 @wiped
 def _randomize_early(
-    code: int,
-    vectors: Vector,
-    radius: float,
-    spacing: float,
-    steps: int,
-    threshold: np.uint64,
-    noise: Integers,
-    coins: Words,
-    out: Integers,
+    code: int, vectors: Vector, parameters: Parameters, noise: Integers, coins: Words, out: Integers
 ) -> None:
+    _, spacing, steps, _ = parameters
     # Vectors without noise are stored only in memory that is wiped.
     quantised, fits = _quantised(vectors, spacing, steps) if code == GAUSSIAN else (None, None)
     row = empty(out.shape[1], np.int64)
@@ -358,7 +343,7 @@ def _randomize_early(
             np.add(quantised[i], noise[i], out=out[i])
             continue
         with np.errstate(all="ignore"):
-            randomize(code, vectors[i], radius, spacing, steps, threshold, noise[i], coins[i], row)
+            randomize(code, vectors[i], parameters, noise[i], coins[i], row)
         out[i] = row
 
 
@@ -378,20 +363,12 @@ def _quantised(vectors: Vector, spacing: float, steps: int) -> tuple[Integers, n
 
 @deferred_to(_randomize_early)
 def randomize_block(
-    code: int,
-    vectors: Vector,
-    radius: float,
-    spacing: float,
-    steps: int,
-    threshold: np.uint64,
-    noise: Integers,
-    coins: Words,
-    out: Integers,
+    code: int, vectors: Vector, parameters: Parameters, noise: Integers, coins: Words, out: Integers
 ) -> None:
     """Apply `randomize` to every row."""
     vectors, noise, coins, out = borrowed(vectors), borrowed(noise), borrowed(coins), borrowed(out)
     for i in range(vectors.shape[0]):
-        randomize(code, vectors[i], radius, spacing, steps, threshold, noise[i], coins[i], out[i])
+        randomize(code, vectors[i], parameters, noise[i], coins[i], out[i])
 
 
 @deferred

@@ -25,24 +25,7 @@ _HALF = np.uint64(32)
 _KEY = 4
 _LANES = 8
 
-_State = tuple[
-    np.uint32,
-    np.uint32,
-    np.uint32,
-    np.uint32,
-    np.uint32,
-    np.uint32,
-    np.uint32,
-    np.uint32,
-    np.uint32,
-    np.uint32,
-    np.uint32,
-    np.uint32,
-    np.uint32,
-    np.uint32,
-    np.uint32,
-    np.uint32,
-]
+_State = tuple[np.uint32, ...]  # 16 words
 
 
 @inlined
@@ -111,6 +94,7 @@ def blocks(key: Halves, counters: Halves, count: int, out: Words) -> None:
 def single_block(key: Halves, counter: Halves, out: Words) -> None:
     """Compute ``blocks(key, counter, 1, out)`` with less code, for kernels that rarely need another block."""
     n0, n1, n2, last = counter[0, 0], counter[1, 0], counter[2, 0], _u32(0)
+    x: _State
     x = (_K0, _K1, _K2, _K3, key[0], key[1], key[2], key[3], key[4], key[5], key[6], key[7], n0, n1, n2, last)
     for _ in range(10):
         x = _two_rounds(x)

@@ -11,6 +11,7 @@ integers for the same words. Coins, bounded integers and identifiers follow from
 import os
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -195,14 +196,6 @@ def _simulate_early(noise: NoiseDistribution, simulate: Any, seed: np.uint64, re
         simulate(seed, records[i], out[i])
 
 
-def _gaussians_early(seed: np.uint64, records: Integers, out: Integers) -> None:
-    _simulate_early(GAUSSIAN_NOISE, simulated_gaussian, seed, records, out)
-
-
-def _laplaces_early(seed: np.uint64, records: Integers, out: Integers) -> None:
-    _simulate_early(LAPLACE_NOISE, simulated_laplace, seed, records, out)
-
-
 def _words_early(seed: np.uint64, records: Integers, purpose: int, out: Words) -> None:
     pairs = np.arange((out.shape[1] + 1) // 2, dtype=np.uint64)
     even, odd = _blocks(seed, records.astype(np.uint64)[:, None], np.uint64(purpose), pairs)
@@ -210,7 +203,7 @@ def _words_early(seed: np.uint64, records: Integers, purpose: int, out: Words) -
     out[:, 1::2] = odd[:, : out.shape[1] // 2]
 
 
-@deferred_to(_gaussians_early)
+@deferred_to(partial(_simulate_early, GAUSSIAN_NOISE, simulated_gaussian))
 def simulated_gaussians(seed: np.uint64, records: Integers, out: Integers) -> None:
     """Write `simulated_gaussian` of each record to its row of ``out``."""
     out, room = borrowed(out), np.empty(room_for(out.shape[1]), dtype=np.uint64)
@@ -219,7 +212,7 @@ def simulated_gaussians(seed: np.uint64, records: Integers, out: Integers) -> No
     room[:] = np.uint64(0)
 
 
-@deferred_to(_laplaces_early)
+@deferred_to(partial(_simulate_early, LAPLACE_NOISE, simulated_laplace))
 def simulated_laplaces(seed: np.uint64, records: Integers, out: Integers) -> None:
     """Write `simulated_laplace` of each record to its row of ``out``."""
     out = borrowed(out)
@@ -328,13 +321,13 @@ def secure_feed(trials: int, spares: int) -> tuple[Words, Words]:
     return fresh[: 2 * trials], fresh[2 * trials :]
 
 
-def fill_from(words: Words, trials: int, extra: int, distribution: NoiseDistribution, out: Integers) -> None:
+def fill_from(words: Words, trials: int, distribution: NoiseDistribution, out: Integers) -> None:
     """Fill ``out`` with secure draws, first from ``words``, which did not suffice before, then from new words.
 
     Replacing the words would bias the distribution, because whether they suffice depends on the values. ``words`` holds
-    two for each of ``trials`` trials, then spare ones, then ``extra`` words for another use.
+    two for each of ``trials`` trials, then spare ones.
     """
-    first = [(words[: 2 * trials], words[2 * trials : len(words) - extra])]
+    first = [(words[: 2 * trials], words[2 * trials :])]
 
     def feed(trials: int, spares: int) -> tuple[Words, Words]:
         return first.pop() if first else secure_feed(trials, spares)

@@ -189,7 +189,7 @@ def test_partitions_add_and_a_state_goes_on_where_it_stood():
     parts = [learn(problem, X[:4000], y[:4000], 2), learn(problem, X[4000:], y[4000:], 3)]
     together = problem.engine()
     for part in parts:
-        for (level, question), tally in part.epochs[0].tallies.items():
+        for (level, question), tally in part.now.epochs[0].tallies.items():
             together.learn_sums({(level, question): tally})
     found = problem.estimate(parts)
     assert (found.n_releases, found.chains) == (9_000, 2)

@@ -63,7 +63,7 @@ def test_honest_moments_go_through_unchanged(layout):
     y[::7] = np.nan
     vectors = layout.vectors(X, y)
     # Truncation takes less than a step, rounding of floats far less than a hundredth of one.
-    assert np.max(np.abs(mechanism.decode(quantised(mechanism, vectors)) - vectors)) < 1.01 * mechanism.spacing
+    assert np.max(np.abs(mechanism.decode(quantised(mechanism, vectors)) - vectors)) < 1.01 * mechanism.unit
 
 
 CASES = [

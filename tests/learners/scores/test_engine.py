@@ -72,13 +72,13 @@ def test_a_state_goes_on_where_it_stood(problem):
 def test_sums_neither_round_nor_overflow(problem):
     engine, large = problem.engine(), 2**23
     engine.learn_releases([release(problem, place, payload=[large, -large, 1]) for place in range(1000)])
-    [tally] = engine.epochs[0].tallies.values()
+    [tally] = engine.now.epochs[0].tallies.values()
     assert (tally.count, tally.total) == (1000, [1000 * large, -1000 * large, 1000])
     state = engine.state_dict()
     state["epochs"][0]["tallies"][0]["total"][0] = 2**100 + 1
     again = problem.engine()
     again.load_state_dict(json.loads(json.dumps(state)))
-    assert next(iter(again.epochs[0].tallies.values())).total[0] == 2**100 + 1
+    assert next(iter(again.now.epochs[0].tallies.values())).total[0] == 2**100 + 1
 
 
 def test_order_within_an_epoch_makes_no_difference(problem):
@@ -114,7 +114,7 @@ def test_epochs_that_never_were_and_forgotten_ones_are_refused():
     for _ in range(256):
         engine.learn_payloads({("default", "score"): numbers})
     assert engine.n_releases == 256 * FIRST
-    assert [epoch.start // FIRST for epoch in engine.epochs] == [2, 4, 8, 16, 32, 64, 128, 256]
+    assert [epoch.start // FIRST for epoch in engine.now.epochs] == [2, 4, 8, 16, 32, 64, 128, 256]
     reasons = []
     for version in (2 * FIRST, FIRST, 3 * FIRST, 0):
         answer = ScoreRelease(

@@ -50,12 +50,12 @@ def test_no_more_releases_are_kept_than_it_says():
     n = 120_000
     X, y = stream(n, 1)
     engine = learn_sums(problem, X, y, 1)
-    kept = [tally.count for epoch in engine.epochs for tally in epoch.tallies.values()]
+    kept = [tally.count for epoch in engine.now.epochs for tally in epoch.tallies.values()]
     estimate = engine.estimate()
     assert estimate.releases_used == sum(kept)
     assert FORGET * 7 // 8 <= sum(kept) <= FORGET
     assert estimate.n_releases == n
-    assert sum(kept) == n - engine.epochs[0].start
+    assert sum(kept) == n - engine.now.epochs[0].start
     assert learn_sums(problem_of(P, 2.0), X[:9_000], y[:9_000], 1).estimate().releases_used == 9_000
 
 
@@ -101,7 +101,7 @@ def test_the_state_is_a_function_of_the_releases_alone():
                 engine.load_state_dict(state)
         states.append(json.dumps(engine.state_dict()))
     assert states[0] == states[1]
-    assert [epoch.start for epoch in engine.epochs] == list(range(9_000, 30_001, FIRST))
+    assert [epoch.start for epoch in engine.now.epochs] == list(range(9_000, 30_001, FIRST))
 
 
 def test_an_answer_to_a_forgotten_model_is_refused_as_stale():

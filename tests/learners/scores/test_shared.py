@@ -134,7 +134,7 @@ def test_a_model_is_made_when_all_chains_together_have_come_to_it(world: Any) ->
     # Where many answer before the next look, epochs that nobody would read are left out, and nothing is forgotten.
     other.learn_releases(made[3_000:])
     assert first.begin_epoch([other])
-    assert (first.published()[0], [epoch.start for epoch in first.epochs]) == (12_000, [0, 3_000, 12_000])
+    assert (first.published()[0], [epoch.start for epoch in first.now.epochs]) == (12_000, [0, 3_000, 12_000])
     assert joined([first.now, other.now]).count == PEOPLE
 
 
@@ -155,8 +155,8 @@ def test_where_nobody_reads_models_none_is_made_of_nothing(world: Any, monkeypat
             other.learn_releases(made[: count - other.n_releases])
         first.begin_epoch([other])
     # The epoch that all have answered in is forgotten with the last model that is remembered after it.
-    assert len(first.epochs) == REMEMBERED_HERE
-    assert first.epochs[0].start > 0 == state["epochs"][0]["start"]
+    assert len(first.now.epochs) == REMEMBERED_HERE
+    assert first.now.epochs[0].start > 0 == state["epochs"][0]["start"]
 
 
 def test_releases_of_models_that_are_not_known_are_refused_with_a_reason(world: Any) -> None:
@@ -192,7 +192,7 @@ def test_a_release_of_a_forgotten_epoch_is_stale(world: Any) -> None:
         first.learn_releases(made[::2])
         other.learn_releases(made[1::2])
         told([first, other])
-    assert [epoch.start for epoch in first.epochs] == [3_000 * number for number in range(3, 11)]
+    assert [epoch.start for epoch in first.now.epochs] == [3_000 * number for number in range(3, 11)]
     with pytest.raises(RejectedError) as refused:
         other.admit(release(1, 6_000, "score", [0] * problem.dimension))
     assert refused.value.reason == "stale"
@@ -261,7 +261,7 @@ def test_centred_scores_are_asked_for_after_others_whatever_epochs_are_left_out(
     """In every other epoch at least, as one chain that leaves none out does; else nothing would tell of wrong rows."""
     problem = problem_of(P, 2.0, covariates=public(world[0][:2_000]), shared=True)
     settings, mechanisms = problem.settings, problem.mechanisms
-    found = summaries(learned(problem, world, 1)[0].epochs[:1], mechanisms, P + 1)
+    found = summaries(learned(problem, world, 1)[0].now.epochs[:1], mechanisms, P + 1)
     other = settings.next_model(found, 3_000, mechanisms)
     assert other.exponent < 1.0
     assert settings.next_model(found, 12_000, mechanisms).exponent < 1.0
@@ -327,4 +327,4 @@ def test_states_of_the_other_kind_are_refused(world: Any) -> None:
     # One that no look has found due is left out.
     state["epochs"] = [one for one in state["epochs"] if one["start"] != 3_000]
     shared.load_state_dict(state)
-    assert [epoch.start for epoch in shared.epochs] == [0, 6_000, 12_000]
+    assert [epoch.start for epoch in shared.now.epochs] == [0, 6_000, 12_000]

@@ -114,7 +114,7 @@ def test_every_other_epoch_is_centred():
     X = features(rng, 26_000, P)
     y = outcomes(rng, X, np.array([0.7, -1.0, 0.6, -0.3]))
     engine = learn_sums(problem_of(P, 1.0, covariates=public(X[24_000:])), X[:24_000], y[:24_000], 1)
-    assert [epoch.model.exponent for epoch in engine.epochs] == [1.0, 0.0, 1.0, 0.0, 1.0]
+    assert [epoch.model.exponent for epoch in engine.now.epochs] == [1.0, 0.0, 1.0, 0.0, 1.0]
 
 
 def test_chains_of_like_epochs_are_one_equation():
@@ -173,8 +173,8 @@ def test_epochs_double_and_their_models_settle():
     theta = np.array([0.7, -1.0, 0.6, -0.3])
     X = features(rng, 8 * FIRST, P)
     engine = learn(problem_of(P, 8.0), X, outcomes(rng, X, theta), 6)
-    assert [epoch.start for epoch in engine.epochs] == [0, FIRST, 2 * FIRST, 4 * FIRST, 8 * FIRST]
-    distances = [float(np.linalg.norm(epoch.model.origin - theta)) for epoch in engine.epochs]
+    assert [epoch.start for epoch in engine.now.epochs] == [0, FIRST, 2 * FIRST, 4 * FIRST, 8 * FIRST]
+    distances = [float(np.linalg.norm(epoch.model.origin - theta)) for epoch in engine.now.epochs]
     assert distances[-1] < 0.3 < distances[0]
 
 

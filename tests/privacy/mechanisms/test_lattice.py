@@ -151,10 +151,7 @@ def randomize(
     lattice.randomize(
         kind,
         vector,
-        1.0,
-        1.0 / steps if kind < L2BALL else 0.0,
-        steps if kind != L2BALL else 0,
-        np.uint64(threshold),
+        (1.0, 1.0 / steps if kind < L2BALL else 0.0, steps if kind != L2BALL else 0, np.uint64(threshold)),
         np.asarray(noise, dtype=np.int64),
         np.asarray(coins, dtype=np.uint64),
         out,
@@ -229,7 +226,7 @@ def test_the_ball_is_unbiased(size: int) -> None:
     draws, coins = noise.gaussian(range(count), size), noise.words(range(count), 3, 2)
     payload, decoded = np.empty(size, dtype=np.int64), np.empty((count, size))
     for i in range(count):
-        lattice.randomize(L2BALL, v, 1.0, 0.0, 0, np.uint64(threshold), draws[i], coins[i], payload)
+        lattice.randomize(L2BALL, v, (1.0, 0.0, 0, np.uint64(threshold)), draws[i], coins[i], payload)
         lattice.decode(L2BALL, payload, ball, decoded[i])
     np.testing.assert_allclose(np.linalg.norm(decoded, axis=1), ball, rtol=1e-12)
     error = math.sqrt(count) / decoded.std(axis=0)

@@ -35,7 +35,7 @@ def lattice_release(value: float, noise: NoiseSource, kind: int) -> Vector:
     payload, decoded = np.empty(1, dtype=np.int64), np.empty(1)
     released, coins = np.empty(COUNT), np.zeros(3, dtype=np.uint64)
     for i in range(COUNT):
-        lattice.randomize(kind, np.array([value]), 1.0, spacing, steps, np.uint64(0), draws[i], coins, payload)
+        lattice.randomize(kind, np.array([value]), (1.0, spacing, steps, np.uint64(0)), draws[i], coins, payload)
         lattice.decode(kind, payload, spacing, decoded)
         released[i] = decoded[0]
     return released

@@ -78,11 +78,6 @@ class ScoreEngine:
         """The newest epoch's model."""
         return self.now.epochs[-1].model
 
-    @property
-    def epochs(self) -> tuple[Epoch, ...]:
-        """The remembered epochs, oldest first."""
-        return self.now.epochs
-
     def estimate(self) -> ScoreEstimate:
         """Return the estimate in coded units, with intervals."""
         return merged([self])

@@ -328,12 +328,12 @@ _SURELY: Final = 2.0  # standard errors that are subtracted from the share of ta
 NATS: Final = 20.0  # honest equations count as disagreeing with probability e^-NATS, or 2e-9, at most
 
 
-def largest_square(freedom: float, nats: float = NATS) -> float:
-    """Return a bound that a chi-square variable of ``freedom`` degrees exceeds with probability at most e^-nats.
+def largest_square(freedom: float) -> float:
+    """Return a bound that a chi-square variable of ``freedom`` degrees exceeds with probability at most e^-NATS.
 
     Source: Laurent and Massart, "Adaptive estimation of a quadratic functional by model selection", 2000, lemma 1.
     """
-    return freedom + 2.0 * math.sqrt(freedom * nats) + 2.0 * nats
+    return freedom + 2.0 * math.sqrt(freedom * NATS) + 2.0 * NATS
 
 
 def disagreement(solution: AnySolution) -> float:

@@ -106,12 +106,12 @@ def share_of(model: Model, question: Question) -> float:
     return 1.0 if question == "score" else model.shares[question]
 
 
-def most_answers(releases: int, share: float, nats: float = NATS) -> float:
-    """Return a bound on answers to a question of this share that fails with probability e^-nats at most (Bernstein)."""
+def most_answers(releases: int, share: float) -> float:
+    """Return a bound on answers to a question of this share that fails with probability e^-NATS at most (Bernstein)."""
     if share <= 0.0:
         return 0.0
     varies = releases * share * max(1.0 - share, 0.0)
-    return releases * share + math.sqrt(2.0 * nats * varies) + nats / 3.0
+    return releases * share + math.sqrt(2.0 * NATS * varies) + NATS / 3.0
 
 
 def counted_answers(epoch: Epoch, level: str, question: Question, tally: Tally) -> float:
