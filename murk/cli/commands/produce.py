@@ -63,7 +63,13 @@ def command(
     from murk.producers import Policy
     from murk.producers.populations.ledger_places import default_ledger
     from murk.producers.populations.local_run import spent_together
-    from murk.producers.populations.people import PopulationConfig, open_accounts, population_of, wait_for_models
+    from murk.producers.populations.people import (
+        PopulationConfig,
+        check_task,
+        open_accounts,
+        population_of,
+        wait_for_models,
+    )
     from murk.stream import Task, open_log
     from murk.stream.log.base import UnreachableError
 
@@ -74,6 +80,8 @@ def command(
         print_check(task, crowd, as_json)
         return
     log_url = log_url or f"sqlite:///{task.name}.db"
+    policy = Policy(lifetime=lifetime, public_sample=True)
+    check_task(task, policy)
     start = time.monotonic()
     place = ledger or default_ledger(source, task.name, simulated=seed is not None)
     # On Kafka, `murk topics` creates the log.
@@ -83,7 +91,6 @@ def command(
         patiently(patience, lambda: open_accounts(log, place, simulated=seed is not None)) as accounts,
     ):
         agree = asking(log.url, source, simulated=seed is not None, agreed=make_public)
-        policy = Policy(lifetime=lifetime, public_sample=True)
         people = patiently(
             patience, lambda: population_of(task, crowd, log, accounts, block=block, policy=policy, agree=agree)
         )

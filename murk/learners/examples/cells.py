@@ -151,10 +151,12 @@ class Cells:
         def add(size: int | None, indicated: bool) -> None:
             nonlocal start
             if size is None and grid is None:
-                raise UserError(
-                    f"features: {feature.name!r} is a number, and cells have finitely many values: say examples: "
+                raise task.error_at(
+                    f"{feature.name!r} is a number, and cells have finitely many values: say examples: "
                     "{release: cells, grid: 5} to round it to 5 values (best to all that it has), or "
-                    + _other(isinstance(task.target, ClassTarget))
+                    + _other(isinstance(task.target, ClassTarget)),
+                    "features",
+                    task.features.index(feature),
                 )
             if size is not None and size > 2:
                 columns.append(Column.of_categories(start, size, indicated=indicated))
