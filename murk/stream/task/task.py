@@ -16,6 +16,7 @@ from pydantic import AfterValidator, Field, PrivateAttr, ValidationError, create
 from pydantic_core import PydanticCustomError
 
 from murk.errors import UserError
+from murk.privacy.mechanisms import BEST
 from murk.stream.task import registry
 from murk.stream.task.block import Block, Duration, Integer, Text, format_duration
 from murk.stream.task.data.coding import INTERCEPT, Coding, class_clash
@@ -535,7 +536,10 @@ class Task(_ProtocolBlocks):
         return self._with(simulated=bool(simulated))
 
     def with_protocol(self, protocol: str, **settings: object) -> Self:
-        """Return the task with another protocol and its defaults, except for ``settings``, or raise `UserError`."""
+        """Return the task with another protocol and its defaults, except for ``settings``, or raise `UserError`.
+
+        A mechanism that the task names is another protocol's only if its own default cannot give the guarantee.
+        """
         content = self.model_dump(mode="json", by_alias=True, warnings="error")
         for key in ("objective", "learner", "max_staleness", "forget", "predictions", *BLOCKS):
             content.pop(key, None)
@@ -545,9 +549,16 @@ class Task(_ProtocolBlocks):
         content, _ = registry.with_rules_of_scores(content)
         privacy, released = content["privacy"] | {"calibration": "analytic"}, registry.release_named(content)
         offer = PROTOCOLS[protocol].offer_of(released) if protocol in PROTOCOLS else None
-        if offer is None or privacy.get("mechanism") not in offer.mechanisms:
-            privacy["mechanism"] = None
-        return self._resolve({**content, "privacy": filled_in(privacy, protocol, released)}, self.name, {})
+        is_offered = offer is not None and privacy["mechanism"] in offer.mechanisms
+        by_default = {**content, "privacy": filled_in(privacy | {"mechanism": None}, protocol, released)}
+        if is_offered and (protocol == self.protocol or privacy["mechanism"] == BEST):
+            return self._resolve({**content, "privacy": privacy}, self.name, {})
+        try:
+            return self._resolve(by_default, self.name, {})
+        except UserError:
+            if not is_offered:
+                raise
+            return self._resolve({**content, "privacy": privacy}, self.name, {})
 
     def with_model(
         self, name: str, features: Sequence[Feature], target: Target, block: Mapping[str, Any], learner: LearnerBlock
