@@ -266,6 +266,24 @@ def test_promises_are_tightened_and_not_raised(tmp_path):
     assert [promise.units for promise in ledger.promises("task")] == [5 * 10**11, 2 * 10**12]
 
 
+def test_a_cap_of_too_large_an_omega_can_be_replaced(tmp_path):
+    wide, fitting = cap_of(TruncatedCDP(50.0, 500.0)), cap_of(truncated_cap(window(), 1, delta=1e-6))
+    account = Account(
+        tmp_path / "ledger.db", TruncatedCDP(50.0, 500.0), mechanisms={"default": window()}, lifetime=True
+    )
+    account.ledger.loosen(fitting)
+    # Both hold, and a mixture has no cost up to the larger omega.
+    [refusal] = account.ask("default")[1]
+    assert refusal.needed is None
+    with pytest.raises(UserError, match="promises no cap of"):
+        account.ledger.loosen(fitting, instead_of=cap_of(TruncatedCDP(49.0, 500.0)))
+    assert {promise.amount for promise in account.ledger.promises()} == {wide, fitting}
+    account.ledger.loosen(fitting, instead_of=wide)
+    assert [promise.amount for promise in account.ledger.promises()] == [fitting]
+    # The task's own promise of one release holds as before.
+    assert [len(account.ask("default")[0]) for _ in range(2)] == [1, 0]
+
+
 def test_amounts_of_two_orders_do_not_mix():
     one, other = cap_of(TruncatedCDP(1.0, 5.0)), cap_of(TruncatedCDP(1.0, 6.0))
     for mix in (lambda: one + other, lambda: one <= other, lambda: one // other):
