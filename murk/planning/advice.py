@@ -16,7 +16,7 @@ from murk.errors import UserError
 from murk.learners.core.design import Effects, Population, coefficients, designs
 from murk.learners.estimates.estimate import Extent
 from murk.learners.results.diagnosis import Advice
-from murk.planning.forecast import as_written, budget_words, forecast
+from murk.planning.forecast import as_written, budget_words, dropped_mechanism, forecast
 from murk.stream.task.data.features import NumberFeature
 from murk.stream.task.registry import PROTOCOLS
 from murk.stream.task.task import Task
@@ -72,7 +72,9 @@ def _changes(
         for name in able:
             if PROTOCOLS[task.protocol].reads_models or not PROTOCOLS[name].reads_models:
                 with suppress(UserError):
-                    yield f"protocol: {name}", task.with_protocol(name), population, people
+                    other = task.with_protocol(name)
+                    dropped = dropped_mechanism(task, other)
+                    yield f"protocol: {name}{dropped and f' without {dropped}'}", other, population, people
     yield from _tighter(task, population, people)
     if sizes:
         yield f"{_MORE_PEOPLE} times the {kind}", task, population, _MORE_PEOPLE * people

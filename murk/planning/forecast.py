@@ -21,6 +21,7 @@ from murk.learners.estimates.units import effect_units
 from murk.learners.problem import plausible, problem_for
 from murk.learners.results.numbers import rounded
 from murk.learners.results.report import average_effects
+from murk.privacy.mechanisms import BEST
 from murk.stream.task.data.coding import of_interest
 from murk.stream.task.privacy import DEFAULT_LEVEL
 from murk.stream.task.registry import part
@@ -214,6 +215,12 @@ def budget_words(task: Task, level: str = DEFAULT_LEVEL) -> str:
     """Return a level's guarantee in words, such as ``mu = 1``."""
     ((kind, figures),) = task.privacy.levels[level].to_dict().items()
     return ", ".join(f"{name} = {value:g}" for name, value in figures.items()) or kind
+
+
+def dropped_mechanism(task: Task, other: Task) -> str:
+    """Return the mechanism that a task names, as it writes it, if another protocol is compared without it; else ""."""
+    named = task.privacy.mechanism
+    return "" if named in (None, BEST, other.privacy.mechanism) else f"mechanism: {named}"
 
 
 def _effects(task: Task, estimate: Estimate, level: float) -> Floats:

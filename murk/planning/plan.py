@@ -18,7 +18,7 @@ from murk.learners.estimates.units import effect_units
 from murk.learners.results.plot import GREY, INK, figure
 from murk.planning import forecast as forecasting
 from murk.planning.choice import EQUAL, recommend
-from murk.planning.forecast import Forecast, as_written, budget_words
+from murk.planning.forecast import Forecast, as_written, budget_words, dropped_mechanism
 from murk.planning.outlook import what_if_rare
 from murk.stream.task.data.coding import of_interest
 from murk.stream.task.errors import nearest
@@ -279,6 +279,9 @@ def choose(task: Task, cells: Sequence[Cell]) -> tuple[str, str]:
         # For example classes, which have no units: the task's own protocol comes first.
         return possible, f"{possible}: coefficients have intervals, but no average effect to compare"
     reason = choice.reason
+    if choice.expected.get(task.protocol) is not None:
+        bias = getattr(part(task.protocol, "forecast"), "bias", lambda task: "")(task)
+        reason += bias and f"; without {bias}"
     if not task.of_organisations and math.isfinite(points.get("sketch", math.inf)):
         reason += f"; if an organisation is trusted with the records: sketch {points['sketch']:.2g} points"
     return choice.protocol, reason
@@ -331,6 +334,12 @@ def remarks(found: Plan) -> Iterator[str]:
         yield (
             f"Everybody is assumed to have the budget of privacy.guarantee ({budget_words(found.task)}); people choose "
             f"on the grid of {privacy.range_words}. For the least that can be learned, state the smallest budget."
+        )
+    others = [variant for name in found.protocols if isinstance(variant := _variant(found.task, name, 1.0), Task)]
+    if dropped := [other.protocol for other in others if dropped_mechanism(found.task, other)]:
+        yield (
+            f"{', '.join(dropped)}: compared with their own default mechanisms. To use one of them, remove mechanism: "
+            f"{privacy.mechanism} from the task, too."
         )
     of_protocol: list[str] = []
     # Without a forecast, or with nothing to remark, there are none.

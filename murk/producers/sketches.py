@@ -68,21 +68,25 @@ def index_of(organisation: str, key: Key, source: str | None) -> int:
     return int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big") >> 2
 
 
-def remedy(task: Task, level: str) -> str:
-    """Return what to do if another window would exceed an organisation's cap for a task."""
+_FURTHER = 10  # windows that a proposed cap allows beyond those released
+
+
+def remedy(task: Task, level: str, spent: int = 0) -> str:
+    """Return what to do if another window would exceed an organisation's cap for a task, after ``spent`` windows."""
     from murk.learners.sketches.problem import windows_cap
 
     guarantee = task.privacy.levels[level]
-    # Ten windows compose to sqrt(10) mu in GDP, and to ten times the budget otherwise, if not in tcdp to less.
-    share = math.sqrt(10) * (1 + 1e-6) if guarantee.kind == "gdp" else 10
+    # n windows compose to sqrt(n) mu in GDP, and to n times the budget otherwise, if not in tcdp to less.
+    count = spent + _FURTHER
+    share = math.sqrt(count) * (1 + 1e-6) if guarantee.kind == "gdp" else count
     amounts = ", ".join(f"{name}: {share * value:.7g}" for name, value in guarantee.to_dict()[guarantee.kind].items())
     cap = f"{{{guarantee.kind}: {{{amounts}}}}}"
     with suppress(UserError):
         if isinstance(guarantee, ApproxDP):
-            cap = windows_cap(sketch_problem_for(task).mechanisms, level, 10, guarantee.delta).as_yaml()
+            cap = windows_cap(sketch_problem_for(task).mechanisms, level, count, guarantee.delta).as_yaml()
     return (
-        "the costs of windows add up: allow an organisation ten windows, for example, with privacy.per_person: "
-        f"{cap}, or use larger windows (sketch.window)"
+        f"the costs of windows add up: allow an organisation {count:,} windows ({spent:,} spent), for example, "
+        f"with privacy.per_person: {cap}, or use larger windows (sketch.window)"
     )
 
 
@@ -385,7 +389,7 @@ class SketchProducer(Releaser["WindowProblem"]):
         window.outcome = "refused"
         window.reason = refusals[0].reason if refusals else "the window was refused when it began"
         if not refusals or refusals[0].scope in ("task", "level"):
-            window.reason += f"; {remedy(self.task, self.level)}"
+            window.reason += f"; {remedy(self.task, self.level, spend.windows.released(self.organisation))}"
 
 
 def sketch_problem_for(task: Task) -> WindowProblem:

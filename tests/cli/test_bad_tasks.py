@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.harness import TASK, refused, run, world
+from tests.cli.harness import TASK, finish, refused, run, start, world
 
 PRIVACY = "{guarantee: {gdp: {mu: 1.0}}}"
 MISTAKES = {
@@ -43,6 +43,30 @@ def test_named_and_mended(folder: Path, mistake: str) -> None:
         assert run(folder).json["releases"] == 60
     else:
         assert not (folder / "third-child.db.run.json").exists()
+
+
+CELLS = TASK.replace("gradients", "examples") + "examples: {release: cells, grid: 3}\n"
+OF_CELLS = {
+    "a cap below a release": (
+        ("1.0}}}", "1.0}}, per_person: {gdp: {mu: 0.5}}}"),
+        ["line 6: privacy.per_person", "raise it"],
+    ),
+    "no grid": ((", grid: 3", ""), ["line 4: features[1]", "grid: 5"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("mistake", OF_CELLS)
+@pytest.mark.parametrize("command", ["run", "produce"])
+def test_a_task_of_cells_is_refused_by_its_line_before_anything_is_made(
+    folder: Path, mistake: str, command: str
+) -> None:
+    change, words = OF_CELLS[mistake]
+    world(folder, rows=60, task=CELLS.replace(*change))
+    before = sorted(folder.iterdir())
+    done = finish(start(command, "task.yaml", "--source", "people.csv", "--seed", 1, folder=folder))
+    refused(done, "task.yaml", *words)
+    assert "MURK-TASK-001" in done.err
+    assert sorted(folder.iterdir()) == before
 
 
 def test_every_mistake_at_once(folder: Path) -> None:

@@ -57,7 +57,13 @@ def command(
     from murk.producers import Policy
     from murk.producers.populations.ledger_places import default_ledger
     from murk.producers.populations.local_run import spent_together
-    from murk.producers.populations.people import PopulationConfig, open_accounts, population_of, wait_for_models
+    from murk.producers.populations.people import (
+        PopulationConfig,
+        check_task,
+        open_accounts,
+        population_of,
+        wait_for_models,
+    )
     from murk.stream import Task, open_log
     from murk.stream.log.base import UnreachableError
 
@@ -69,6 +75,7 @@ def command(
         print_check(task, crowd, as_json)
         return
     log_url = log_url or f"sqlite:///{task.name}.db"
+    check_task(task, policy)
     start = time.monotonic()
     place = ledger or default_ledger(source, task.name, simulated=seed is not None)
     # On Kafka, `murk topics` creates the log.

@@ -151,10 +151,12 @@ class Cells:
         def add(size: int | None, indicated: bool) -> None:
             nonlocal start
             if size is None and grid is None:
-                raise UserError(
-                    f"features: {feature.name!r} is a number, and cells have finitely many values: say examples: "
+                raise task.error_at(
+                    f"{feature.name!r} is a number, and cells have finitely many values: say examples: "
                     "{release: cells, grid: 5} to round it to 5 values (best to all that it has), or "
-                    + _other(isinstance(task.target, ClassTarget))
+                    + _other(isinstance(task.target, ClassTarget)),
+                    "features",
+                    task.features.index(feature),
                 )
             if size is not None and size > 2:
                 columns.append(Column.of_categories(start, size, indicated=indicated))
@@ -310,15 +312,19 @@ class CellTable:
         return cls(np.nan_to_num(X), np.where(np.isnan(cells.y), math.nan, y), rounded)
 
 
+def rounded_names(names: Sequence[str], rounded: Sequence[tuple[int, int]]) -> str:
+    """Return the first features that devices round, with the numbers of values."""
+    shown = ", ".join(f"{names[at]} to {grid} values" for at, grid in rounded[:_NAMED])
+    return f"{shown} and {len(rounded) - _NAMED} more features" if len(rounded) > _NAMED else shown
+
+
 def note_of(names: Sequence[str], rounded: Sequence[tuple[int, int]]) -> str:
     """Say which features devices round to a grid, since their coefficients are those of the rounded values."""
     if not rounded:
         return ""
-    shown = ", ".join(f"{names[at]} to {grid} values" for at, grid in rounded[:_NAMED])
-    more = f" and {len(rounded) - _NAMED} more features" if len(rounded) > _NAMED else ""
     return (
-        f"; devices round {shown}{more}: if people's values lie between these, coefficients and intervals are those of "
-        "the rounded values, often much nearer 0"
+        f"; devices round {rounded_names(names, rounded)}: if people's values lie between these, coefficients and "
+        "intervals are those of the rounded values, often much nearer 0"
     )
 
 

@@ -18,7 +18,7 @@ from murk.learners.core import design
 from murk.learners.core.design import Records
 from murk.learners.estimates.estimate import Estimate
 from murk.learners.examples import layout as k
-from murk.learners.examples.cells import CellTable, note_of
+from murk.learners.examples.cells import CellTable, note_of, rounded_names
 from murk.learners.examples.directions import parts
 from murk.learners.examples.engine import IWPEngine, engine_of
 from murk.learners.examples.inference import estimate as estimate_of
@@ -186,6 +186,12 @@ def effect_variance(problem: ExampleProblem | CellProblem, task: Task, people: i
     length = 1.0 + design.VARIANCE * (p - 1)
     own = design.moments_variance((noise**2 + noise) * length**2, noise**2 * length**2, people)
     return 2.6**2 * own + design.misfit_variance(task)
+
+
+def bias(task: Task) -> str:
+    """Return which bias half-widths leave out, in words; empty if none."""
+    rounded = () if (cells := settings_of(task).cells) is None else CellTable.of(cells).rounded
+    return f"the bias of examples, whose devices round {rounded_names(task.coding.names, rounded)}" if rounded else ""
 
 
 def remarks(task: Task) -> Iterator[str]:

@@ -23,7 +23,7 @@ from murk.privacy.guarantees import Guarantee
 from murk.stream.messages.codec import MAX_MESSAGE, MAX_STATE, longest_release
 from murk.stream.messages.state import trail_bytes
 from murk.stream.task.data.features import ClassTarget
-from murk.stream.task.privacy import check_cap
+from murk.stream.task.privacy import cap_refusal
 from murk.stream.task.task import Task
 
 if TYPE_CHECKING:
@@ -169,8 +169,8 @@ def problem_for(task: Task) -> ExampleProblem | CellProblem:
     settings = settings_of(task)
     if settings.cells:
         randomizers = task.privacy.by_level(settings.mechanism)
-        if task.privacy.per_person is not None:
-            check_cap(randomizers, task.privacy.per_person)
+        if task.privacy.per_person is not None and (why := cap_refusal(randomizers, task.privacy.per_person)):
+            raise task.error_at(why, "privacy", "per_person")
         return CellProblem(settle(settings, randomizers), randomizers, CellTable.of(settings.cells))
     # Before mechanisms are made, whose errors would blame budgets.
     check_size(settings)

@@ -23,7 +23,7 @@ from murk.privacy.sketches import GaussMixMechanism, GramMechanism, Neighbours, 
 from murk.privacy.sketches.gram import LARGEST_COLUMNS
 from murk.privacy.sketches.newton import default_first
 from murk.stream.messages.releases import GramRelease, NewtonRelease, Release, SketchRelease
-from murk.stream.task.privacy import check_cap
+from murk.stream.task.privacy import cap_refusal
 from murk.stream.task.task import Task
 
 if TYPE_CHECKING:
@@ -158,7 +158,8 @@ class NewtonProblem(WindowProblem):
 def windows_cap(mechanisms: Mapping[str, Any], level: str, count: int, delta: float) -> Guarantee:
     """Return a cap in tcdp for so many windows at a level; raise `UserError` if another level could not have it."""
     cap = truncated_cap(mechanisms[level], count, delta=delta)
-    check_cap(mechanisms, cap)
+    if why := cap_refusal(mechanisms, cap):
+        raise UserError(f"privacy.per_person: {why}")
     return cap
 
 
@@ -189,8 +190,9 @@ def problem_for(task: Task) -> SketchProblem | GramProblem | NewtonProblem:
             level: calibrate(settings, guarantee, neighbours=block.neighbours, mixing=mixing, rows_per_person=people)
             for level, guarantee in task.privacy.levels.items()
         }
-        if (whole := task.privacy.per_person) is not None and whole.kind == "tcdp":
-            check_cap(made, whole)
+        whole = task.privacy.per_person
+        if whole is not None and whole.kind == "tcdp" and (why := cap_refusal(made, whole)):
+            raise task.error_at(why, "privacy", "per_person")
         return made
 
     if block.method == "newton":

@@ -294,11 +294,30 @@ class Ledger:
         before = self._tasks[task_hash].levels if task_hash in self._tasks else {}
         self._tasks[task_hash] = Booked(task, {**before, **levels})
 
-    def loosen(self, cap: PrivacyLoss, *, task_hash: str | None = None, level: str = "") -> None:
-        """Raise a cap in its currency, with its owners' consent; without a task, the cap over all tasks."""
+    def loosen(
+        self,
+        cap: PrivacyLoss,
+        *,
+        task_hash: str | None = None,
+        level: str = "",
+        instead_of: PrivacyLoss | None = None,
+    ) -> None:
+        """Raise a cap in its currency, with its owners' consent; without a task, the cap over all tasks.
+
+        ``instead_of`` is a promised cap of another currency, or in tcdp of another omega, that the new one replaces in
+        the same transaction. Raises UserError, and changes nothing, if it is not promised there.
+        """
         self._common.forget()
-        row = (self._optional_number(task_hash) or 0, level, cap.currency, cap.units, cap.delta_units)
+        scope = self._optional_number(task_hash) or 0, level
+        row = (*scope, cap.currency, cap.units, cap.delta_units)
         with self._file.write() as connection:
+            if instead_of is not None:
+                same = (*scope, instead_of.currency, instead_of.units, instead_of.delta_units)
+                where = "task = ? AND level = ? AND currency = ? AND units = ? AND delta_units = ?"
+                if not connection.execute(f"DELETE FROM promises WHERE {where}", same).rowcount:
+                    raise UserError(
+                        f"the ledger {self.path} promises no cap of {instead_of} there: give one of Ledger.promises"
+                    )
             connection.execute("REPLACE INTO promises VALUES (?, ?, ?, ?, ?)", row)
 
     def promises(self, task_hash: str | None = None) -> list[Promise]:

@@ -63,6 +63,11 @@ class WindowNotes:
         row = self._connection.execute(query, self._identity(key, person)).fetchone()
         return None if row is None else str(row[0])
 
+    def released(self, person: Key) -> int:
+        """Return how many windows of an organisation were released to the task, from any file."""
+        query = "SELECT count(*) FROM windows WHERE task = ? AND person = ? AND state = 'released'"
+        return int(self._connection.execute(query, (self._task, self._names.person(person))).fetchone()[0])
+
     def begin(self, key: Key, person: Key, opened: int, state: Literal["open", "refused"]) -> None:
         """Record that a window was opened or refused; a lost one is opened again."""
         self._connection.execute(

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from murk.errors import UserError
+from murk.learners.problem import problem_for
 from murk.learners.results.diagnosis import MATTERS, coded_as, kept_share
 from murk.privacy.noise import NoiseSource, SecureNoise, SimulatedNoise
 from murk.producers.ledger.ledger import Ledger
@@ -292,6 +293,13 @@ def open_accounts(log: Log, path: str | Path, *, simulated: bool | None = None) 
     known = places.begun_with(log, path)
     begun = known is not None or (places.in_file(log) is not None and document is not None and any(log.ends()))
     return Ledger(path, identity=known, create=not begun)
+
+
+def check_task(task: Task, policy: Policy) -> None:
+    """Raise a UserError if a task cannot be learned, or devices refuse it. Call it before a log or ledger is made."""
+    problem = problem_for(task)
+    policy.admit(task, problem.mechanisms)
+    problem.check_state()
 
 
 class FilePopulation(ABC):

@@ -15,7 +15,14 @@ from murk.learners.results.report import report_log
 from murk.learners.results.result import Result
 from murk.privacy import guarantee_from_text
 from murk.producers.populations.ledger_places import default_ledger
-from murk.producers.populations.people import Agree, PopulationConfig, Step, open_accounts, population_of
+from murk.producers.populations.people import (
+    Agree,
+    PopulationConfig,
+    Step,
+    check_task,
+    open_accounts,
+    population_of,
+)
 from murk.producers.populations.records.records import open_records
 from murk.producers.producer import Policy
 from murk.stream.log.open import open_log
@@ -38,6 +45,7 @@ class LocalRun:
     """
 
     def __init__(self, task: Task, crowd: PopulationConfig, log_url: str, ledger_path: str | Path) -> None:
+        check_task(task, crowd.policy)
         self._stack = ExitStack()
         try:
             self.log = self._stack.enter_context(open_log(log_url, name=task.name))

@@ -13,7 +13,14 @@ from pydantic import ValidationError
 from murk.errors import MurkError
 from murk.learners.problem import PersonProblem, interactive_of, person_problem_for
 from murk.producers.ledger.ledger import Ledger
-from murk.producers.populations.file_work import Agree, FilePopulation, PopulationConfig, Step, open_accounts
+from murk.producers.populations.file_work import (
+    Agree,
+    FilePopulation,
+    PopulationConfig,
+    Step,
+    check_task,
+    open_accounts,
+)
 from murk.producers.producer import Producer
 from murk.stream.log.base import FIRST_CHAIN, Log, UnreachableError
 from murk.stream.messages.releases import IterateMessage
@@ -23,7 +30,7 @@ from murk.stream.task.task import Task
 if TYPE_CHECKING:
     from murk.learners.problem import InteractiveProblem
 
-__all__ = ["Agree", "Population", "PopulationConfig", "Step", "open_accounts", "population_of"]
+__all__ = ["Agree", "Population", "PopulationConfig", "Step", "check_task", "open_accounts", "population_of"]
 
 MOST = 16_384  # largest number of records in a block, which is one transaction of the ledger
 # records of a block if releases use no model

@@ -114,10 +114,14 @@ def user_error(error: ValidationError, source: str, lines: Mapping[Path, int]) -
 def _mistake(details: ErrorDetails, source: str, lines: Mapping[Path, int]) -> str:
     context: dict[str, Any] = details.get("ctx", {})
     path: Path = tuple(part for part in details["loc"] if not _TAG.fullmatch(str(part)))
-    path += tuple(context.get("at", ()))
+    return mistake(_message(details, context), path + tuple(context.get("at", ())), source, lines)
+
+
+def mistake(message: str, path: Path, source: str, lines: Mapping[Path, int]) -> str:
+    """Return a message about the key at a path of a task file, with file, line and key."""
     line = _line(path, lines)
     where = (f"{source}, line {line}" if line else source, *([path_text(path)] if path else ()))
-    return ": ".join((*where, _message(details, context)))
+    return ": ".join((*where, message))
 
 
 def _line(path: Path, lines: Mapping[Path, int]) -> int | None:

@@ -127,11 +127,10 @@ def _refusal(whole: Guarantee, level: str, cost_of: Callable[[str], PrivacyLoss]
     return f"a cap of {cap} allows no release at level {level!r}, which costs {cost}; raise it, or drop the level"
 
 
-def check_cap(mechanisms: Mapping[str, Costed], whole: Guarantee) -> None:
-    """Raise `UserError` if a cap allows no release at one of the levels."""
-    for level, mechanism in bounding(mechanisms).items():
-        if why := _refusal(whole, level, partial(cost_in, mechanism)):
-            raise UserError(f"privacy.per_person: {why}")
+def cap_refusal(mechanisms: Mapping[str, Costed], whole: Guarantee) -> str:
+    """Return why a cap allows no release at one of the levels; empty if it allows one at each."""
+    reasons = (_refusal(whole, level, partial(cost_in, made)) for level, made in bounding(mechanisms).items())
+    return next(filter(None, reasons), "")
 
 
 class LevelGrid(Block):

@@ -16,12 +16,13 @@ from pydantic import AfterValidator, Field, PrivateAttr, ValidationError, create
 from pydantic_core import PydanticCustomError
 
 from murk.errors import UserError
+from murk.privacy.mechanisms import BEST
 from murk.stream.task import registry
 from murk.stream.task.block import Block, Duration, Integer, Text, format_duration
 from murk.stream.task.data.coding import INTERCEPT, Coding, class_clash
 from murk.stream.task.data.features import CategoryFeature, ClassTarget, Feature, Target, without_defaults
 from murk.stream.task.errors import Path as KeyPath
-from murk.stream.task.errors import nearest, shown, task_error, user_error
+from murk.stream.task.errors import mistake, nearest, shown, task_error, user_error
 from murk.stream.task.learner import (
     ADDED,
     ADDED_TO_TASK,
@@ -190,6 +191,9 @@ class Task(_ProtocolBlocks):
     _path: Path | None = PrivateAttr(default=None)
     # Keys that the file left to the rules: "protocol", "release", "method", "objective", "delays", "models", "effects".
     _by_rule: frozenset[str] = PrivateAttr(default=frozenset())
+    # The file's name and the lines of its keys, for errors.
+    _source: str = PrivateAttr(default="")
+    _lines: Mapping[KeyPath, int] = PrivateAttr(default_factory=dict)
 
     @classmethod
     def keys(cls) -> list[str]:
@@ -243,9 +247,11 @@ class Task(_ProtocolBlocks):
     @classmethod
     def _resolve(cls, content: dict[str, Any], source: str, lines: dict[KeyPath, int]) -> Self:
         try:
-            return cls.model_validate(content)
+            task = cls.model_validate(content)
         except ValidationError as error:
             raise user_error(error, source, lines) from None
+        task._source, task._lines = source, lines
+        return task
 
     @model_validator(mode="before")
     @classmethod
@@ -462,6 +468,10 @@ class Task(_ProtocolBlocks):
         stated = None if self.intervals is None else self.intervals.tightest_at
         return stated or self.people or TIGHTEST_AT
 
+    def error_at(self, message: str, *path: str | int) -> UserError:
+        """Return an error about a key of the task, with the line of its file, if it was read from one."""
+        return UserError(mistake(message, path, self._source, self._lines), code="MURK-TASK-001")
+
     @property
     def path(self) -> Path | None:
         """File from which the task was loaded, or None."""
@@ -526,7 +536,10 @@ class Task(_ProtocolBlocks):
         return self._with(simulated=bool(simulated))
 
     def with_protocol(self, protocol: str, **settings: object) -> Self:
-        """Return the task with another protocol and its defaults, except for ``settings``, or raise `UserError`."""
+        """Return the task with another protocol and its defaults, except for ``settings``, or raise `UserError`.
+
+        A mechanism that the task names is another protocol's only if its own default cannot give the guarantee.
+        """
         content = self.model_dump(mode="json", by_alias=True, warnings="error")
         for key in ("objective", "learner", "max_staleness", "forget", "predictions", *BLOCKS):
             content.pop(key, None)
@@ -536,9 +549,16 @@ class Task(_ProtocolBlocks):
         content, _ = registry.with_rules_of_scores(content)
         privacy, released = content["privacy"] | {"calibration": "analytic"}, registry.release_named(content)
         offer = PROTOCOLS[protocol].offer_of(released) if protocol in PROTOCOLS else None
-        if offer is None or privacy.get("mechanism") not in offer.mechanisms:
-            privacy["mechanism"] = None
-        return self._resolve({**content, "privacy": filled_in(privacy, protocol, released)}, self.name, {})
+        is_offered = offer is not None and privacy["mechanism"] in offer.mechanisms
+        by_default = {**content, "privacy": filled_in(privacy | {"mechanism": None}, protocol, released)}
+        if is_offered and (protocol == self.protocol or privacy["mechanism"] == BEST):
+            return self._resolve({**content, "privacy": privacy}, self.name, {})
+        try:
+            return self._resolve(by_default, self.name, {})
+        except UserError:
+            if not is_offered:
+                raise
+            return self._resolve({**content, "privacy": privacy}, self.name, {})
 
     def with_model(
         self, name: str, features: Sequence[Feature], target: Target, block: Mapping[str, Any], learner: LearnerBlock
@@ -566,7 +586,7 @@ class Task(_ProtocolBlocks):
     def _with(self, **changes: Any) -> Self:
         content = self.model_dump(mode="json", by_alias=True, warnings="error")
         task = self._resolve({**content, **changes}, self.name, {})
-        task._path, task._by_rule = self._path, self._by_rule
+        task._path, task._by_rule, task._source, task._lines = self._path, self._by_rule, self._source, self._lines
         return task
 
     def __eq__(self, other: object) -> bool:

@@ -36,6 +36,45 @@ def test_about_equal_half_widths_go_to_what_asks_for_least():
     assert choose(own, cells(scores=1.0, sketch=0.1))[0] == "sketch"
 
 
+ROUNDED = """
+name: t
+features: [{name: a, low: -1, high: 1}]
+target: {name: y, kind: binary, positive: p, negative: n}
+protocol: examples
+examples: {release: cells, grid: 3}
+privacy: {guarantee: {gdp: {mu: 1.0}}}
+"""
+
+
+def test_cells_that_round_numbers_are_not_ranked_without_saying_so():
+    said = "without the bias of examples, whose devices round a to 3 values"
+    assert said in choose(Task.parse(ROUNDED), cells(scores=3.0, examples=1.0))[1]
+    assert "bias" not in choose(Task.parse(ROUNDED), cells(scores=3.0))[1]
+    named = Task.parse(ROUNDED.replace("low: -1, high: 1", "categories: [u, v, w]"))
+    assert "bias" not in choose(named, cells(scores=3.0, examples=1.0))[1]
+
+
+def test_protocols_are_compared_with_their_own_default_mechanisms():
+    text = ROUNDED.replace("gdp: {mu: 1.0}", "pure: {epsilon: 4.0}").replace(
+        "examples: {release: cells, grid: 3}", "examples: {release: joint, loss: log}"
+    )
+    of = Task.parse(text.replace("4.0}}", "4.0}}, mechanism: laplace"))
+    assert of.with_protocol("scores").privacy.mechanism == "best"
+    assert of.with_protocol("examples", release="joint", loss="log").privacy.mechanism == "laplace"
+    # Examples released jointly have no mechanism of their own that gives a pure guarantee.
+    scores = Task.parse(text.replace("examples", "scores", 1).replace("examples: {release: joint, loss: log}\n", ""))
+    assert scores.privacy.mechanism == "best"
+    found = plan(of, people=[1_000_000], budgets=[1.0], protocols=["scores"], draws=1)
+    alone = plan(scores, people=[1_000_000], budgets=[1.0], protocols=["scores"], draws=1)
+    assert found.cell("scores", 1_000_000, 1.0, "typical").points == pytest.approx(
+        alone.cell("scores", 1_000_000, 1.0, "typical").points, rel=1e-9
+    )
+    [note] = [one for one in remarks(found) if "default mechanisms" in one]
+    assert note.startswith("scores: ")
+    assert "remove mechanism: laplace" in note
+    assert not any("default mechanisms" in one for one in remarks(alone))
+
+
 def test_an_organisation_is_told_of_a_newton_step_where_it_would_do_clearly_better():
     def why(people, **more):
         found = plan(

@@ -5,6 +5,7 @@ import json
 import math
 import os
 import pickle
+import re
 import signal
 import sqlite3
 import struct
@@ -24,7 +25,7 @@ from murk.privacy.sketches import SketchAccumulator
 from murk.producers import Ledger, Policy, Producer, SketchProducer
 from murk.producers import producer as delivery
 from murk.producers.ledger.transaction import Spending
-from murk.producers.sketches import index_of
+from murk.producers.sketches import index_of, remedy
 from murk.stream import Task, open_log
 from murk.stream.messages.releases import SketchRelease
 from tests.producers.ledger.accounts import by_name
@@ -168,6 +169,13 @@ class TestBudget:
         assert "the cap for this task has epsilon = 0," in reason
         assert "privacy.per_person: {tcdp: {rho: " in reason
         assert "sketch.window" in reason
+        # The proposed cap counts what is spent.
+        assert "11 windows (1 spent)" in reason
+        proposed = re.search(r"rho: ([0-9.e-]+)", reason)
+        assert proposed is not None
+        own = re.search(r"rho: ([0-9.e-]+)", remedy(make_task(windows=1), "default"))
+        assert own is not None
+        assert float(proposed[1]) != float(own[1])
 
     def test_windows_together_cost_less_than_their_sum_at_the_delta_of_one(self, world: SketchWorld) -> None:
         """What they cost under a cap still adds."""
