@@ -95,8 +95,8 @@ def command(
     """
     from murk.monitoring import Monitor
     from murk.monitoring.tasks import TaskMonitors
-    from murk.monitoring.web.routes import TaskRoutes
     from murk.monitoring.web.server import Hosts, Server
+    from murk.monitoring.web.task_routes import TaskRoutes
     from murk.stream import Task, open_log
     from murk.stream.task.task import check_task_change
 
