@@ -163,7 +163,7 @@ def looks(sizes, between, budgets, replications, seed):
                 rng = np.random.default_rng([seed, n, replication, each])
                 engines = shared(settings, mechanisms, n, 4, rng, each)
                 here.append(found(merged(engines)))
-                models = len(engines[0].epochs)
+                models = len(engines[0].now.epochs)
             prompt = here if prompt is None else prompt
             print(f"| {n:,} | {mu:g} | {each:,} | {models} | {figures(here)} | {quotient(here, prompt)} |", flush=True)
 

@@ -152,7 +152,7 @@ def engine_at(task, chain, known):
         first.load_state_dict(known)
         engine.hear(first)
         if chain == 0:
-            engine.now = Chain(0, tuple(Epoch(epoch.start, epoch.model) for epoch in first.epochs))
+            engine.now = Chain(0, tuple(Epoch(epoch.start, epoch.model) for epoch in first.now.epochs))
     return engine
 
 
