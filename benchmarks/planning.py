@@ -7,6 +7,8 @@ median over simulated runs. *worst* and *rms* are of the logarithms' differences
 difference of two such medians, by the runs' own spread, of the coefficient where it is largest; *disagree* are
 coefficients that one of the two has no interval of.
 
+``--missing``: that share of the targets is missing at random, as the task states.
+
 ``--women``: the demonstration's 254,654 people against a forecast that knows them, and one from the task alone.
 """
 
@@ -52,6 +54,8 @@ def simulated(setting, protocol, runs, seed):
             y = (rng.random(setting.n) < logistic(X @ truth)).astype(float)
         else:
             y = np.clip(X @ truth + rng.uniform(-0.2, 0.2, size=setting.n), -1.0, 1.0)
+        if setting.missing:
+            y[rng.random(setting.n) < setting.missing] = np.nan
         halves.append(estimate_of(setting.task(protocol), X, y, public, rng).half_widths()[: len(truth)])
     return np.array(halves), population
 
@@ -62,7 +66,8 @@ def of_truth(setting, test, theta):
 
 
 def population_of(setting, points, theta):
-    return Population("truth", points, np.full(ROWS, 1.0 / ROWS), theta, setting.kind, 0.2 / math.sqrt(3.0))
+    residual = 0.2 / math.sqrt(3.0)
+    return Population("truth", points, np.full(ROWS, 1.0 / ROWS), theta, setting.kind, residual, setting.missing)
 
 
 def compared(halves, found):
@@ -85,7 +90,8 @@ def kept(folder, setting, protocol, runs, seed):
     if folder is None:
         return simulated(setting, protocol, runs, seed)
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{protocol}-{setting.kind}-{setting.rows}-{setting.d}-{setting.n}-{setting.mu:g}-{runs}-{seed}.npz"
+    cell = f"{setting.kind}-{setting.rows}-{setting.d}-{setting.n}-{setting.mu:g}-{setting.missing:g}"
+    path = folder / f"{protocol}-{cell}-{runs}-{seed}.npz"
     if path.exists():
         with np.load(path) as found:
             points, theta = found["points"], found["theta"]
@@ -95,10 +101,10 @@ def kept(folder, setting, protocol, runs, seed):
     return halves, population
 
 
-def grid(protocols, quick, seed, folder=None, draws=DRAWS):
+def grid(protocols, quick, seed, folder=None, draws=DRAWS, missing=0.0):
     """Every cell's comparison."""
     for kind, d, n, mu, rows in CELLS[::2] if quick else CELLS:
-        setting = Setting(kind, d, n, mu, rows)
+        setting = Setting(kind, d, n, mu, rows, missing)
         for protocol in protocols:
             if protocol == "gradients" and (kind == "real" or not rows):
                 continue
@@ -197,6 +203,7 @@ def fitted(task, X, y):
 def main(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="every other cell")
+    parser.add_argument("--missing", type=float, default=0.0, help="share of missing targets")
     parser.add_argument("--women", action="store_true", help="the demonstration's people")
     parser.add_argument("--protocols", nargs="+", choices=PROTOCOLS, default=PROTOCOLS)
     parser.add_argument("--runs", type=int, default=9, help="with --women")
@@ -210,7 +217,7 @@ def main(arguments=None):
         women(chosen.protocols, chosen.runs, chosen.seed, chosen.mu)
         return
     rows = []
-    for row in grid(chosen.protocols, chosen.quick, chosen.seed, chosen.keep, chosen.draws):
+    for row in grid(chosen.protocols, chosen.quick, chosen.seed, chosen.keep, chosen.draws, chosen.missing):
         rows.append(row)
         print(f"{row}", file=sys.stderr, flush=True)
         if chosen.json:

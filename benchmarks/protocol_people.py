@@ -45,18 +45,21 @@ _BLOCK = 2**16
 
 @dataclass(frozen=True)
 class Setting:
-    """One cell: the kind of target, d features beside the constant, n people, mu, and how many public rows."""
+    """One cell: the kind of target, d features beside the constant, n people, mu, public rows, and missing targets."""
 
     kind: str
     d: int
     n: int
     mu: float
     rows: int
+    missing: float = 0.0  # share of the targets, which the task states
 
     def task(self, protocol, more=""):
         """The task of one protocol."""
         names = ", ".join(f"{{name: x{j}, low: -1, high: 1}}" for j in range(self.d))
         target = "kind: binary, positive: 'yes'" if self.kind == "binary" else "kind: real, low: -1, high: 1"
+        if self.missing:
+            target += f", missing_share: {self.missing}"
         if protocol in SKETCHES:
             protocol, more = "sketch", SKETCHES[protocol]
         elif self.rows:

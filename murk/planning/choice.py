@@ -118,7 +118,9 @@ def expected_error(task: Task, protocol: str, people: int, **settings: str) -> f
     own = task.with_protocol(protocol, **settings)
     problem = problem_for(own)
     problem.check_state()
-    return 50.0 * math.sqrt(part(protocol, "forecast").effect_variance(problem, own, people))
+    error = math.sqrt(part(protocol, "forecast").effect_variance(problem, own, people))
+    # Missing targets shrink what is estimated, and not the noise.
+    return 50.0 * error / (1.0 - (task.target.missing_share or 0.0))
 
 
 def _reason(task: Task, best: str, ranked: Mapping[str, float], people: int, measure: str, method: str | None) -> str:

@@ -60,6 +60,15 @@ def features_words(task: Task) -> str:
     return f"{'other features' if stated else 'features'} spread over their bounds"
 
 
+def missing_words(task: Task) -> str:
+    """Return the stated shares of missing values in words; of features only without public rows, which show them."""
+    share = task.target.missing_share
+    stated = [f"{percent(share)} of the targets missing"] if share else []
+    if task.public is None and any(feature.missing_share for feature in task.features):
+        stated.append("features with the task's shares of missing values")
+    return ", ".join(stated)
+
+
 def what_if_rare(task: Task, effects: Effects, found: Forecast) -> str:
     """Describe the half-widths for a rare outcome; empty if a rate was stated."""
     rate = rate_of(task, effects)
@@ -115,7 +124,7 @@ def outlook(task: Task, people: int, level: str = DEFAULT_LEVEL, rate: float | N
     kind = "records" if task.of_organisations else "people"
     budget = "levels drawn at random" if level == "lot" else budget_words(task, level)
     named = [name for name, points in expected.spread.items() if points <= WIDEST]
-    given = ", ".join(filter(None, [rate_words(task, assumed), features_words(task)]))
+    given = ", ".join(filter(None, [rate_words(task, assumed), features_words(task), missing_words(task)]))
     begin, end = f"{people:,} {kind} at {budget}", f"Assumed: {given} (murk plan)"
     if not named:
         return f"{begin}: hardly anything can be learned from so few. {end}"

@@ -125,6 +125,7 @@ class Plan:
                 "effects": dict(self.effects.named),
                 "rate": rate.value,
                 "rate_source": rate.source,
+                "missing_targets": self.task.target.missing_share or 0.0,
             },
             "effect_points": self.effect,
             "units": self.units,

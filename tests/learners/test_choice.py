@@ -190,3 +190,14 @@ def test_the_words_on_hubers_loss_are_of_the_task(public):
     words = recommend(task(kind="real", public=public), 100_000).reason
     assert "Huber's loss" in words
     assert ("without an interval" in words) == (not public)
+
+
+def test_expected_errors_grow_with_the_stated_share_of_missing_targets():
+    """What is left of every effect under the same noise is the share of people with a target."""
+    complete = task()
+    content = complete.document().replace(b'"kind":"binary"', b'"kind":"binary","missing_share":0.2')
+    missing = Task.from_document(content)
+    assert missing.target.missing_share == 0.2
+    for name in ("scores", "moments", "examples", "gradients", "sketch"):
+        expected = expected_error(complete, name, 100_000) / 0.8
+        assert expected_error(missing, name, 100_000) == pytest.approx(expected)

@@ -143,7 +143,7 @@ def _by_forecast(text: str, people: int, *, quiet: bool) -> tuple[str, str]:
     """Return the protocol chosen by a forecast and the reason; an empty protocol if nothing can be learned."""
     from murk.cli.output import progress
     from murk.learners.core.design import Effects
-    from murk.planning.outlook import features_words, rate_words
+    from murk.planning.outlook import features_words, missing_words, rate_words
     from murk.planning.plan import plan, size, why_not
     from murk.stream import Task
     from murk.stream.task.data.features import BinaryTarget
@@ -152,9 +152,8 @@ def _by_forecast(text: str, people: int, *, quiet: bool) -> tuple[str, str]:
     with progress("forecast", size(task, [people], [1.0], None), quiet=quiet) as tick:
         forecast = plan(task, people=[people], budgets=[1.0], tick=tick)
     protocol, why = forecast.chosen[people]
-    assumed = ", ".join(
-        filter(None, [rate_words(task, Effects(), option=isinstance(task.target, BinaryTarget)), features_words(task)])
-    )
+    rate = rate_words(task, Effects(), option=isinstance(task.target, BinaryTarget))
+    assumed = ", ".join(filter(None, [rate, features_words(task), missing_words(task)]))
     if not protocol:
         why = f"{people:,} people: {why} ({task.protocol}: {why_not(forecast.cells[0])})"
     return protocol, f"By forecast: {why.rstrip('.')}. Assumed: {assumed}. More: murk plan"

@@ -202,7 +202,7 @@ def _show(found: Plan, assumed: Effects, *, asked: bool) -> None:
 
 
 def _assumptions(found: Plan, assumed: Effects) -> str:
-    from murk.planning.outlook import rate_words
+    from murk.planning.outlook import missing_words, rate_words
 
     of = (
         "the public covariates"
@@ -211,10 +211,11 @@ def _assumptions(found: Plan, assumed: Effects) -> str:
     )
     size = f" (a standard deviation of a feature changes the target by {found.effect:.2g} points)"
     origin = "given" if assumed.each is not None or assumed.named else "assumed"
+    assumptions = ", ".join(filter(None, [rate_words(found.task, assumed), missing_words(found.task)]))
     effects = f"{origin} effects{'' if math.isnan(found.effect) else size}, and " if found.task.features else ""
     return (
         f"{found.task.name}: forecast for {of}, with {effects}"
-        f"{rate_words(found.task, assumed)}. A point is a hundredth of a probability, or of a real target's range."
+        f"{assumptions}. A point is a hundredth of a probability, or of a real target's range."
     )
 
 

@@ -9,7 +9,8 @@ features.
 first, half of features' variance in common, and a real target at the ends of its range. Real people can be harder.
 
 Statements of the task replace these: a feature's `typical` range (nine tenths of a normal distribution, clamped to the
-bounds), and the target's `rate` or `typical` range.
+bounds), and the target's `rate` or `typical` range. A stated `missing_share` of a feature or the target is missing at
+random, coded as devices code it.
 """
 
 from __future__ import annotations
@@ -103,7 +104,7 @@ def rate_of(task: Task, effects: Effects) -> Rate:
 
 @dataclass(frozen=True)
 class Records:
-    """Coded features (m, p) and targets (m,), and the share of people with each of these records."""
+    """Coded features (m, p) and targets (m,), NaN if missing, and the share of people with each of these records."""
 
     X: Floats
     y: Floats
@@ -124,10 +125,20 @@ class Population:
     theta: Floats  # log odds, (p,) or (K, p) of K classes; or a coded real target's line
     kind: str  # of the target: "binary", "real" or "classes"
     residual: float = _RESIDUAL  # standard deviation of a real target around its line, in coded units, as bounds allow
+    missing: float = 0.0  # share of missing targets
 
     @property
     def records(self) -> Records:
-        """Pair every row with each of its possible targets."""
+        """Pair every row with each of its possible targets, and with none if some are missing."""
+        known, missing = self._known, self.missing
+        if not missing:
+            return known
+        y = np.concatenate([known.y, np.full(len(self.points), math.nan)])
+        shares = np.concatenate([(1.0 - missing) * known.shares, missing * self.shares])
+        return Records(np.concatenate([known.X, self.points]), y, _even(shares))
+
+    @property
+    def _known(self) -> Records:
         X, shares = self.points, self.shares
         if self.kind == "classes":
             odds = class_probabilities(X @ self.theta.T, np.eye(len(self.theta)))
@@ -153,7 +164,8 @@ class Population:
     ) -> Population:
         """Return the population with these rows and the stated effects; raise UserError like `coefficients`."""
         rows, weights = _thinned(points, shares)
-        return cls(name, rows, weights, coefficients(task, rows, weights, effects), task.target.kind, residual)
+        theta = coefficients(task, rows, weights, effects)
+        return cls(name, rows, weights, theta, task.target.kind, residual, task.target.missing_share or 0.0)
 
 
 def designs(task: Task, effects: Effects) -> tuple[Population, ...]:
@@ -179,6 +191,7 @@ def _drawn(task: Task, spread: float, rare: float | None, common: float) -> Floa
     coding, rng = task.coding, np.random.Generator(np.random.Philox(key=0x706C616E))
     shared = rng.normal(size=ROWS)
     rows, column = np.ones((ROWS, coding.size)), 0
+    without = coding.encode_record({}, target=False).x
     # Even quantiles, so that a feature of few rows has exactly the stated spread.
     levels = (np.arange(ROWS) + 0.5) / ROWS
     normal = np.array([NormalDist().inv_cdf(level) for level in levels])
@@ -188,7 +201,7 @@ def _drawn(task: Task, spread: float, rare: float | None, common: float) -> Floa
         return np.argsort(np.argsort(own))
 
     for feature in task.features:
-        sizes, middle, deviation = [0], 0.0, spread
+        first, sizes, middle, deviation = column, [0], 0.0, spread
         if isinstance(feature, CategoryFeature):
             sizes = [len(feature.categories)]
         else:
@@ -209,9 +222,11 @@ def _drawn(task: Task, spread: float, rare: float | None, common: float) -> Floa
                 rows[:, column] = np.where(category == each, 1.0, -1.0)
                 column += 1
         if feature.missing == INDICATOR:
-            share = feature.missing_share or _MISSING_SHARE
-            rows[:, column] = np.where(levels[ranks()] < share, 1.0, -1.0)
+            rows[:, column] = -1.0
             column += 1
+        absent = feature.missing_share or (_MISSING_SHARE if feature.missing == INDICATOR else 0.0)
+        if absent:
+            rows[levels[ranks()] < absent, first:column] = without[first:column]
     return rows
 
 

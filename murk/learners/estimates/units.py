@@ -56,8 +56,12 @@ def units(task: Task) -> dict[str, Unit]:
 
 def effect_units(task: Task) -> dict[str, Unit]:
     """Return the units of average effects: those of coefficients, or of chances beside log odds of classes."""
-    beside = PROTOCOLS[task.protocol].estimates_effects
-    return units(task) or (_units(task, "probability", 1.0, 0.0) if beside else {})
+    return units(task) or (class_effect_units(task) if PROTOCOLS[task.protocol].estimates_effects else {})
+
+
+def class_effect_units(task: Task) -> dict[str, Unit]:
+    """Return the units of average effects on each class's probability, beside log odds."""
+    return _units(task, "probability", 1.0, 0.0)
 
 
 def units_beside(task: Task, scale: Scale) -> dict[str, Unit]:

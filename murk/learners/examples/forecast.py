@@ -139,8 +139,16 @@ def _fit(problem: ExampleProblem, V: Floats, records: Records) -> tuple[Floats, 
     engine = problem.engine()
     whole, real = engine.whole.copy(), engine.real.copy()
     real[k.KEEP] = 1.0
-    u, targets = (V, records.y) if settings.form == k.PRODUCT else (records.X, 2.0 * records.y - 1.0)
-    targets = records.y if settings.form == k.REAL else targets
+    missing = np.isnan(records.y)
+    targets = np.where(missing, 0.0, records.y if settings.form == k.REAL else 2.0 * records.y - 1.0)
+    u = V if settings.form == k.PRODUCT else records.X.copy()
+    if settings.form != k.PRODUCT:
+        # The constant is not released, and so is never missing.
+        u[missing, :-1] = 0.0
+    if settings.form == k.LABEL and missing.any():
+        # The label of a record without a target is a fair coin.
+        u, shares = np.tile(u, (2, 1)), np.tile(shares / 2.0, 2)
+        targets = np.concatenate([np.where(missing, coin, targets) for coin in (1.0, -1.0)])
     theta = np.zeros(settings.features)
     for _ in range(1 if settings.loss in ("quadratic", "squared") else _STEPS):
         pairs = [factors(whole, real, z, 0.0, t)[:3:2] for z, t in zip(u @ theta, targets, strict=True)]

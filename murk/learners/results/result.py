@@ -15,7 +15,7 @@ from murk._arrays import Floats
 from murk.errors import UserError
 from murk.learners.estimates.contrasts import Contrast
 from murk.learners.estimates.estimate import Estimate
-from murk.learners.estimates.units import Unit, units_beside
+from murk.learners.estimates.units import Unit, class_effect_units, units_beside
 from murk.learners.results.coefficients import Coefficient, coefficient
 from murk.learners.results.diagnosis import categories, diagnose
 from murk.learners.results.html import folded, result_html
@@ -259,12 +259,13 @@ def summarize(
     mechanisms = learner._require().mechanisms
     promised: dict[str, Guarantee] = {**(learner.levels or {}), "default": learner.budget}
     levels = {name: describe_level(each, mechanisms[name]) for name, each in promised.items()}
+    units, effects = _units(task, estimate, scale)
     report: dict[str, Any] = {
         "task": type(learner).__name__ if task is None else f"{task.name} ({type(learner).__name__})",
         "odds_ratios": scale == "log odds",
         "chances": scale == "probability",
         "releases": estimate.n_releases,
-        **report_estimate(estimate, scale, _units(task, estimate, scale), level, forecast=forecast),
+        **report_estimate(estimate, scale, units, level, effects=effects, forecast=forecast),
         "forget": describe_forgetting(getattr(learner, "forget", None), estimate),
         "guarantee": levels["default"]["guarantee"],
         "levels": levels,
@@ -290,13 +291,15 @@ def learner_html(learner: Any, parameters: str) -> str:
     return result_html(result.report, list(result), beneath)
 
 
-def _units(task: Task | None, estimate: Estimate, scale: Scale) -> dict[str, Unit]:
+def _units(task: Task | None, estimate: Estimate, scale: Scale) -> tuple[dict[str, Unit], dict[str, Unit]]:
+    """Return the units of coefficients and of average effects; none without a task."""
     if task is None:
-        return {}
+        return {}, {}
     units = units_beside(task, scale)
-    if units and tuple(units) != tuple(estimate.names):
+    effects = units or ({} if estimate.effects() is None else class_effect_units(task))
+    if effects and tuple(effects) != tuple(estimate.names):
         raise UserError(
-            f"the task {task.name!r} codes the features {', '.join(units)}, but the learner has "
+            f"the task {task.name!r} codes the features {', '.join(effects)}, but the learner has "
             f"{', '.join(estimate.names)}: give the task (or Encoder) that coded the learner's records"
         )
-    return units
+    return units, effects

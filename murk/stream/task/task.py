@@ -319,8 +319,6 @@ class Task(_ProtocolBlocks):
             if target.kind not in protocol.targets:
                 able = "use scores, gradients, moments or examples"
                 raise task_error(f"{name} learns binary or real targets, not {target.kind!r}; {able}", "protocol")
-            if target.missing_share is not None:
-                raise task_error(f"{idle}; remove it, or say protocol: gradients", "target", "missing_share")
             protocol.check(self.block, target.kind)
             if self.learner.radius == "unbounded":
                 raise task_error(f"unbounded {idle}; remove it", "learner", "radius")
@@ -543,8 +541,6 @@ class Task(_ProtocolBlocks):
         content = self.model_dump(mode="json", by_alias=True, warnings="error")
         for key in ("objective", "learner", "max_staleness", "forget", "predictions", *BLOCKS):
             content.pop(key, None)
-        if protocol != "gradients":
-            content["target"].pop("missing_share", None)
         content |= {"protocol": protocol} | ({protocol: settings} if settings else {})
         content, _ = registry.with_rules_of_scores(content)
         privacy, released = content["privacy"] | {"calibration": "analytic"}, registry.release_named(content)

@@ -6,6 +6,7 @@ from murk.learners.core.design import Population
 from murk.learners.core.scoring.model import QUESTIONS
 from murk.learners.core.scoring.problem import ScoreProblem
 from murk.learners.estimates.links import logistic
+from murk.learners.examples.problem import CellProblem
 from murk.learners.problem import problem_for
 from murk.privacy.noise import SimulatedNoise
 from murk.stream import Task
@@ -14,14 +15,15 @@ THETA = np.array([0.8, -0.6, 0.3])
 RESIDUAL = 0.3
 
 
-def task(mu=2.0, *, kind="binary", protocol="scores", public=0, more=""):
+def task(mu=2.0, *, kind="binary", protocol="scores", public=0, more="", missing=None):
     """Of a mixture mu is its epsilon: it has no Gaussian guarantee."""
+    stated = "" if missing is None else f", missing_share: {missing}"
     targets = {"binary": "kind: binary, positive: 'yes'", "real": "kind: real, low: -1, high: 1"}
     aside = f"public: {{set_aside: {public}}}" if public else ""
     budget = f"approx: {{epsilon: {mu}, delta: 1.0e-6}}" if "mixing" in more else f"gdp: {{mu: {mu}}}"
     return Task.parse(
         f"name: t\nfeatures: [{{name: a, low: -1, high: 1}}, {{name: b, categories: [no, yes]}}]\n"
-        f"target: {{name: y, {targets[kind]}}}\nprotocol: {protocol}\n{aside}\n{more}\n"
+        f"target: {{name: y, {targets[kind]}{stated}}}\nprotocol: {protocol}\n{aside}\n{more}\n"
         f"privacy: {{guarantee: {{{budget}}}}}"
     )
 
@@ -33,10 +35,10 @@ def rows(n, rng):
     return np.column_stack([number, np.where(common + rng.normal(size=n) > 0.6, 1.0, -1.0), np.ones(n)])
 
 
-def population(kind="binary"):
+def population(kind="binary", missing=0.0):
     points = rows(1_000, np.random.default_rng(99))
     theta = THETA if kind == "binary" else THETA / 4.0
-    return Population("truth", points, np.full(len(points), 1e-3), theta, kind, RESIDUAL)
+    return Population("truth", points, np.full(len(points), 1e-3), theta, kind, RESIDUAL, missing)
 
 
 def records(n, kind, rng):
@@ -47,21 +49,27 @@ def records(n, kind, rng):
 
 
 def halves(of, n, kind, seed):
-    """Half widths after n people whose devices released, each by its own draw of the noise."""
+    """Half widths after n people whose devices released, each by its own draw of the noise.
+
+    Targets are missing at random, as many as the task states.
+    """
     rng = np.random.default_rng(seed)
     if of.public is not None:
         points, counts = np.unique(rows(of.public.set_aside, rng), axis=0, return_counts=True)
         of = of.with_public(points, counts)
     problem, noise = problem_for(of), SimulatedNoise(seed)
     (X, y), engine = records(n, kind, rng), problem.engine()
+    if of.target.missing_share:
+        y[rng.random(n) < of.target.missing_share] = np.nan
     if isinstance(problem, ScoreProblem):
         _answer(problem, engine, X, y, noise)
     elif of.protocol == "moments":
         index = np.arange(n)
         engine.learn_payloads(problem.mechanisms["default"].randomize(problem.vectors(X, y), noise, index), "default")
     elif of.protocol == "examples":
-        engine = type(engine)(problem.settings, problem.mechanisms, seed=seed)
-        engine.covariates = problem.covariates
+        more = {"table": problem.table} if isinstance(problem, CellProblem) else {}
+        engine = type(engine)(problem.settings, problem.mechanisms, seed=seed, **more)
+        engine.covariates = getattr(problem, "covariates", None)
         engine.learn_records(X, y, [problem.mechanisms["default"]])
     elif of.protocol == "gradients":
         engine = type(engine)(problem.settings, problem.mechanisms, seed=seed, covariates=problem.covariates)

@@ -139,7 +139,31 @@ def test_nine_tenths_of_a_feature_lie_in_its_typical_range():
         assert np.mean((40 + 20 * one.points[:, 0] >= 24) & (40 + 20 * one.points[:, 0] <= 32)) < 0.5
 
 
-def test_an_indicator_has_its_stated_share():
-    of = stated("kind: binary, positive: 'yes'", ", missing: indicator, missing_share: 0.1")
-    for one in designs(of, Effects()):
-        assert np.mean(one.points[:, of.coding.names.index("age=missing")] == 1.0) == pytest.approx(0.1)
+@pytest.mark.parametrize("fill", ["indicator", "24"])
+def test_features_have_their_stated_shares_of_missing_values(fill):
+    """Coded as devices code them; without a stated share nothing is missing, or one in twenty with an indicator."""
+    for share, wanted in ((", missing_share: 0.1", 0.1), ("", 0.05 if fill == "indicator" else 0.0)):
+        of = stated("kind: binary, positive: 'yes'", f", missing: {fill}{share}")
+        coded = of.coding.encode_record({"sex": "f"}, target=False).x
+        own = [index for index, name in enumerate(of.coding.names) if name.startswith("age")]
+        for one in designs(of, Effects()):
+            assert np.mean((one.points[:, own] == coded[own]).all(axis=1)) == pytest.approx(wanted)
+            if fill == "indicator":
+                assert np.mean(one.points[:, of.coding.names.index("age=missing")] == 1.0) == pytest.approx(wanted)
+
+
+def test_categories_that_are_missing_are_none_of_them():
+    text = TASK.replace("[EWR, JFK, LGA]", "[EWR, JFK, LGA], missing_share: 0.2")
+    for one in designs(Task.parse(text % BINARY), Effects()):
+        assert np.mean((one.points[:, 2:4] == 0.0).all(axis=1)) == pytest.approx(0.2)
+
+
+@pytest.mark.parametrize("protocol", ["scores", "moments", "examples", "gradients", "sketch"])
+def test_targets_are_missing_as_the_task_states_with_every_protocol(protocol):
+    of = stated("kind: binary, positive: 'yes', rate: 0.3, missing_share: 0.2")
+    for one in designs(of.with_protocol(protocol), Effects()):
+        found = one.records
+        missing = np.isnan(found.y)
+        assert found.shares[missing].sum() == pytest.approx(0.2)
+        assert found.shares[~missing] @ found.y[~missing] == pytest.approx(0.8 * 0.3)
+        assert found.X[missing].T @ found.shares[missing] == pytest.approx(0.2 * one.points.T @ one.shares)

@@ -75,6 +75,31 @@ def test_half_widths_are_those_of_people_who_release(protocol, kind, public, mu,
         assert off(0.5) > within
 
 
+MISSING = [
+    ("scores", "binary", 5_000, 6.0, 12_000, 12, ""),
+    ("moments", "real", 0, 8.0, 24_000, 20, ""),
+    ("examples", "real", 0, 6.0, 24_000, 12, "examples: {release: joint}"),
+    ("examples", "binary", 0, 6.0, 24_000, 12, "examples: {release: separate}"),
+    ("examples", "binary", 0, 4.0, 24_000, 12, "examples: {release: cells, grid: 2, loss: log}"),
+    ("sketch", "real", 0, 2.0, 12_000, 12, ""),
+]
+
+
+@pytest.mark.parametrize(("protocol", "kind", "public", "mu", "n", "runs", "more"), MISSING)
+def test_half_widths_allow_for_missing_targets(protocol, kind, public, mu, n, runs, more):
+    """As `test_half_widths_are_those_of_people_who_release`; a forecast of complete targets is too narrow."""
+    of = task(mu, kind=kind, protocol=protocol, public=public, more=more, missing=0.2)
+    simulated = np.log([halves(of, n, kind, seed) for seed in range(runs)])
+    error = np.sqrt(simulated.var(axis=0, ddof=1) * (1.0 + 1.25**2) / runs).max()
+    within = 4.0 * error + 0.05
+
+    def off(missing):
+        found = forecast(of, population(kind, missing), n, draws=runs).halves
+        return float(np.abs(np.log(list(found.values())) - simulated.mean(axis=0)).max())
+
+    assert off(0.2) < within < off(0.0)
+
+
 def test_half_widths_of_newton_steps_are_those_of_an_organisation():
     """They vary by a third from run to run, as the first part's noise does: of 12 a mean is known to a tenth."""
     of = task(2.0, protocol="sketch", more="sketch: {method: newton, first: 3000, window: 12000}")
@@ -206,6 +231,7 @@ def test_the_line_before_a_run_says_what_it_assumes():
     assert "Assumed: 50% of the targets positive, a guess (state target: {rate: ...} or --rate)" in outlook(of, 100_000)
     stated = outlook(of, 100_000, rate=0.06)
     assert "Assumed: 6% of the targets positive, as stated" in stated
+    assert "20% of the targets missing" in outlook(task(8.0, missing=0.2), 100_000)
     assert stated.partition(". Assumed")[0] != outlook(of, 100_000).partition(". Assumed")[0]
 
 
@@ -213,7 +239,7 @@ def test_the_line_before_a_run_says_what_it_assumes():
 def test_scores_are_added_up_as_devices_release_them(kind, question):
     """At any model, that of people beyond its reach too; at another one they are others."""
     rng, engine = np.random.default_rng(3), problem_for(task(kind=kind)).engine()
-    records = population(kind).records
+    records = population(kind, missing=0.2).records
     p = records.X.shape[1]
     for model in (
         Model(np.zeros(p), np.eye(p), 1.3, 1.0, 0.2, 0.2),

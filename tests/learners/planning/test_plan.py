@@ -191,4 +191,4 @@ def test_other_protocols_of_a_task_that_states_its_missing_targets():
         'target: {name: y, kind: binary, positive: "yes", missing_share: 0}\nprivacy: {guarantee: {gdp: {mu: 1.0}}}\n'
     )
     assert task.with_protocol("gradients").target.missing_share == 0
-    assert task.with_protocol("scores").target.missing_share is None
+    assert task.with_protocol("scores").target.missing_share == 0

@@ -45,6 +45,18 @@ def regressor(**more):
     return ScoreRegressor(**{"budget": GaussianDP(2.0), "features": NAMES, "seed": 5, **more})
 
 
+@pytest.mark.parametrize(
+    ("labels", "sample", "weighted"), [(2, 0, True), (2, 500, True), (3, 500, True), (3, 0, False), (1, 0, False)]
+)
+def test_notes_of_logistic_and_softmax_models_tell_that_their_fit_is_weighted(labels, sample, weighted):
+    """Lines of classes are none, nor are lines of a real target, here of one label."""
+    X, y = people(FIRST + 500, binary=labels > 1)
+    rows = X[:500] if sample else None
+    model = classifier(classes=range(labels), public=rows) if labels > 1 else regressor()
+    model.learn_many(X, np.arange(len(y)) % 3 if labels > 2 else y)
+    assert ("those of a weighted fit" in model.estimate().note) is weighted
+
+
 @pytest.mark.parametrize("binary", [True, False])
 @pytest.mark.parametrize("sample", [0, 500])
 def test_it_learns_what_a_tasks_learner_does(binary, sample):

@@ -374,8 +374,9 @@ _OF_CLASSES = (
 )
 _COVERED = (
     "95% intervals held the truth in 95-100% on most kinds of generated tasks, 73% on the worst (docs/scores.md)",
-    "how often intervals for several classes hold the truth has not been measured",
+    "how often intervals for several classes hold the truth has not been measured (docs/scores.md)",
 )
+_WEIGHTED = "if the model is wrong, coefficients are those of a weighted fit"
 _BY_LINE = (
     "slopes of the least-squares line through the labels (the linear probability model): the curvature that log odds "
     "need does not stand out from the noise, and the line needs none"
@@ -507,7 +508,7 @@ def estimate_of(names: tuple[str, ...], outlook: Outlook | None, chains: int, re
     solution = outlook.solution
     rows, covariance = solution.rows, solution.covariance
     people = People(rows.points, rows.shares, sampled=solution.public, doubt=solution.doubt)
-    note = _note(solution, outlook.settings.once)
+    note = _note(solution, outlook.settings)
     # Whether people are like the public rows; None if there are none, or nothing checks it.
     unchecked = isinstance(solution, PublicSolution) and not solution.checked
     alike = solution.alike if not unchecked and (solution.public or not solution.alike) else None
@@ -518,7 +519,7 @@ def estimate_of(names: tuple[str, ...], outlook: Outlook | None, chains: int, re
     )
 
 
-def _note(solution: AnySolution, once: bool) -> str:
+def _note(solution: AnySolution, settings: Settings) -> str:
     if not solution.alike and isinstance(solution, ClassSolution | CurveSolution):
         note = "none: the public covariates are not like the people's, and this model is not learned without them"
     elif isinstance(solution, Shares):
@@ -540,8 +541,12 @@ def _note(solution: AnySolution, once: bool) -> str:
         note = "public covariates pass the check that they are like the people's; intervals allow for what it misses"
     if solution.missing:
         note += f"; {solution.missing:.0%} of the targets are missing, and the estimate is of people who have one"
-    if once or isinstance(solution, Shares):
-        return note if isinstance(solution, Shares) else f"{note}; {_ONCE}"
+    if isinstance(solution, Shares):
+        return note
+    if settings.once:
+        return f"{note}; {_ONCE}"
     if isinstance(solution, ClassLines):
         return f"{note}; {_LINES_COVERED}"
+    if settings.binary or isinstance(solution, ClassSolution):
+        note += f"; {_WEIGHTED}"
     return f"{note}; {_COVERED[isinstance(solution, ClassSolution)]}"

@@ -75,13 +75,16 @@ def _learn(
 def _answers(engine: ScoreEngine, records: Records, question: Question) -> Floats:
     """Return each record's answer without noise, as `murk.learners.core.scoring.model` defines it, (m, d)."""
     X, y, model, response = records.X, records.y, engine.model, engine.settings.response
+    known = np.isfinite(y)[:, None]
     if question == "inside" or (question == "score" and response.classes):
         return vectors(X, y, model, response, question, engine.settings.coverage)
     logit = X @ model.origin[: X.shape[1]]
     if question == "score":
         high, low = response.answers(logit, model.exponent)
-        return directions(X, model) * (np.where(y > 0.5, high, low) if response.binary else y)[:, None]
+        scores = directions(X, model) * (np.where(y > 0.5, high, low) if response.binary else y)[:, None]
+        return np.where(known, scores, 0.0)
     Z, reach = X @ model.transform.T, model.matrix_reach
     weight = response.weights(logit, model.exponent) if question == "curvature" else np.full(len(X), 0.5)
     reached = directions(X, model, reach) * (2.0 * weight / reach)[:, None]
-    return flattened(reached[:, :, None] * Z[:, None, :])
+    answers = flattened(reached[:, :, None] * Z[:, None, :])
+    return np.where(known, answers, 0.0) if question == "curvature" else answers

@@ -67,12 +67,12 @@ _MISSING: Final = (
     "value that is not typical biases the coefficient"
 )
 _MISSING_SHARE: Final = (
-    "publicly known share of missing values: values of `public: {file: ...}` are removed up to this share; `null`: its "
-    "rows must be complete"
+    "publicly known share of missing values: forecasts assume it, and values of `public: {file: ...}` are removed up "
+    "to this share; `null`: its rows must be complete"
 )
 _MISSING_TARGETS: Final = (
-    "publicly known largest share of missing targets among any kind of people, 0 if every person has one: intervals "
-    "with public covariates allow for it (`gradients` only); `null`: they allow for 0.5"
+    "publicly known largest share of missing targets among any kind of people, 0 if every person has one: forecasts "
+    "assume it, and intervals of `gradients` with public covariates allow for it; `null`: these allow for 0.5"
 )
 _TYPICAL: Final = (
     "public knowledge, as in `typical: [0, 2]`: the range of about nine of ten values, for forecasts only; never from "
