@@ -49,6 +49,9 @@ _BLOCK = 4096
 _GROWTH = 8
 _STEPS = 50
 _CLOSE = 1e-10
+# Linear predictors with smaller standard errors leave the Hessian nearly as it is, along every direction and in any
+# coding. Larger ones would be small by chance too often: where noise adds to a rare cell it also misplaces it.
+_SURE = 0.15
 _OF_CLASSES = "mean changes of each class's probability by the softmax model; over the classes they add up to 0"
 
 
@@ -216,7 +219,23 @@ class CellLoss:
         # About how far noise moves eigenvalues: 2 sqrt(d) times the error of one entry.
         noise = 2.0 * math.sqrt(max(square, 0.0) / d) / float(sums.totals[WEIGHT])
         turns = math.sqrt(float(sizes.max())), float(np.linalg.norm(total))
-        return CellFit(theta, slope, turns, values, vectors, noise, found and bool(values[0] > TRUST * noise))
+        fit = CellFit(theta, slope, turns, values, noise)
+        if not (found and values[0] > 0.0):
+            return fit
+        inverse = np.zeros((d, d))
+        inverse[np.ix_(self.free, self.free)] = (vectors / values) @ vectors.T
+        pulled = slope @ inverse
+        covariance = sums.covariance(pulled)
+        error = self.error(covariance)
+        determined = bool(values[0] > TRUST * noise) or error < _SURE
+        return replace(fit, pulled=pulled, covariance=covariance, error=error, determined=determined)
+
+    def error(self, covariance: Floats) -> float:
+        """Return the largest standard error of a cell's linear predictor, of any named class."""
+        X, p = self.table.X, self.settings.features
+        half = np.tensordot(self.named, covariance.reshape(-1, p, len(covariance) // p, p), 1)
+        each = np.einsum("kibj,kb->kij", half, self.named)
+        return math.sqrt(max(float(((X @ own) * X).sum(axis=1).max()) for own in each))
 
 
 @dataclass(frozen=True)
@@ -227,9 +246,11 @@ class CellFit:
     slope: Floats  # gradient of each cell's loss (classes, d)
     turns: tuple[float, float]  # largest norm of a cell's Hessian, and the norm of the sum of all
     values: Floats  # eigenvalues of the mean Hessian
-    vectors: Floats  # its eigenvectors
     noise: float  # about how far noise moves these eigenvalues
-    determined: bool  # whether the releases determine the coefficients
+    pulled: Floats | None = None  # gradients times the inverse Hessian (classes, d), if there is a minimum
+    covariance: Floats | None = None  # covariance of the coefficients (d, d)
+    error: float = math.inf  # largest standard error of a cell's linear predictor
+    determined: bool = False  # whether the releases determine the coefficients
 
 
 @dataclass(frozen=True)
@@ -462,11 +483,13 @@ def estimate(engines: Sequence[CellEngine]) -> Estimate:
     sums = CellSums(sum(each.sums.cells for each in engines), sum(each.sums.totals for each in engines))  # type: ignore[arg-type]
     fit = fitted.fit(sums)
     shown = np.kron(fitted.named, np.eye(settings.features))
-    if not fit.determined:
+    if not fit.determined or fit.pulled is None or fit.covariance is None:
         why = (
             f"The smallest eigenvalue of their mean Hessian is {fit.values[0]:.3g}, and noise alone moves it by about "
             f"{fit.noise:.3g}"
         )
+        if fit.error < math.inf:
+            why += f". Standard errors of cells' linear predictors are up to {fit.error:.2g}, and not below {_SURE:g}"
         if fit.values[0] > TRUST * fit.noise:
             why = (
                 f"Their estimated loss has no minimum within the radius {settings.radius:g}: give a larger one, or "
@@ -474,17 +497,15 @@ def estimate(engines: Sequence[CellEngine]) -> Estimate:
             )
         note = f"none: these releases do not determine the coefficients. {why}"
         return replace(found, values=shown @ fit.theta, note=note)
-    inverse = np.zeros((settings.size, settings.size))
-    inverse[np.ix_(fitted.free, fitted.free)] = (fit.vectors / fit.values) @ fit.vectors.T
-    pulled = fit.slope @ inverse
-    covariance = shown @ sums.covariance(pulled) @ shown.T
+    covariance = shown @ fit.covariance @ shown.T
     if settings.loss == "log":
-        average, moved = _average_effects(sums, fitted, fit.theta, pulled)
+        average, moved = _average_effects(sums, fitted, fit.theta, fit.pulled)
         found = replace(found, average=average, average_covariance=sums.covariance(moved))
-    note = (
-        f"noise moves the mean Hessian by about {fit.noise / fit.values[0]:.0%} of its smallest eigenvalue; from "
-        f"{1 / TRUST:.0%} on there is no interval (docs/iwp-sgd.md){note_of(settings.names, fitted.table.rounded)}"
-    )
+    note, most = f"standard errors of cells' linear predictors are at most {fit.error:.2g}", f"{_SURE:g}"
+    if fit.values[0] > TRUST * fit.noise:
+        note = f"noise moves the mean Hessian by about {fit.noise / fit.values[0]:.0%} of its smallest eigenvalue"
+        most = f"{1 / TRUST:.0%}"
+    note += f"; from {most} on there is no interval (docs/iwp-sgd.md){note_of(settings.names, fitted.table.rounded)}"
     spread = np.sqrt(np.maximum(np.diag(covariance), 0.0))
     values, influence = shown @ fit.theta, _influence(engines, sums, fit)
     return replace(found, values=values, spread=spread, note=note, covariance=covariance, influence=influence)
