@@ -265,6 +265,10 @@ def figures(guarantee: Guarantee) -> str:
     return ", ".join(f"{name} = {digits(value)}" for name, value in guarantee.to_dict()[guarantee.kind].items())
 
 
+def _values(guarantee: Guarantee) -> Iterable[float]:
+    return guarantee.to_dict()[guarantee.kind].values()
+
+
 def describe_together(statuses: Sequence[CapStatus], who: str = "person") -> list[str]:
     """Describe the largest amount that one person (or organisation) has spent over all tasks, a line for each cap."""
     owner = "a person" if who == "person" else "an organisation's account"
@@ -360,25 +364,32 @@ def together(file: Database) -> tuple[CapStatus, ...]:
     if caps:
         found = [CapStatus(cap.amount, _most(cap, histories, prices)) for cap in caps]
         return tuple(replace(one, joint=_largest(histories, prices)) if added(one) else one for one in found)
-    amounts = (_most(Promise(0, "", currency, 0, 0), histories, prices) for currency in CURRENCIES if histories)
-    most = next((amount for amount in amounts if amount is not None), None)
-    known = most is not None and most.currency != "approx"
-    status = CapStatus(None, most, joint=None if known or not histories else _largest(histories, prices))
+    if not histories:
+        return ()
+    most = _most_anywhere(histories, prices)
+    status = CapStatus(None, most)
+    if most is None or added(status):
+        status = replace(status, joint=_largest(histories, prices))
     return () if status == CapStatus(None, None) else (status,)
+
+
+def _most_anywhere(histories: Sequence[Mapping[int, int]], prices: Mapping[int, Price]) -> PrivacyLoss | None:
+    """Return the largest amount spent, in the first currency in which every release has a cost; None without one."""
+    for currency in CURRENCIES:
+        most = _most(Promise(0, "", currency, 0, 0), histories, prices)
+        if most is not None:
+            return most
+    return None
 
 
 def _largest(histories: Sequence[Mapping[int, int]], prices: Mapping[int, Price]) -> Guarantee | None:
     """Return the weakest joint guarantee of an account; None if one has none."""
-    for currency in CURRENCIES[:-1]:
-        if (most := _most(Promise(0, "", currency, 0, 0), histories, prices)) is not None:
-            return guarantee_from_dict(most.to_dict())
+    most = _most_anywhere(histories, prices)
+    if most is not None and most.currency != "approx":
+        return guarantee_from_dict(most.to_dict())
     found = [_compose(history, prices)[1] for history in histories]
     known = [one for one in found if one is not None]
-    return (
-        None
-        if len(known) < len(found)
-        else max(known, key=lambda one: (one.max_attack_accuracy, *one.to_dict()[one.kind].values()))
-    )
+    return None if len(known) < len(found) else max(known, key=lambda one: (one.max_attack_accuracy, *_values(one)))
 
 
 def _most(cap: Promise, histories: Sequence[Mapping[int, int]], prices: Mapping[int, Price]) -> PrivacyLoss | None:
