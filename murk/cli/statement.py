@@ -12,8 +12,8 @@ import click
 from murk.cli.output import heading
 from murk.learners.results.numbers import many
 from murk.privacy import Guarantee
-from murk.privacy.explain import number, percent
-from murk.producers.ledger.statements import Account, CapStatus, LevelAccount, TaskAccount, day_text
+from murk.privacy.explain import percent
+from murk.producers.ledger.statements import Account, CapStatus, LevelAccount, TaskAccount, added, day_text, figures
 from murk.stream.task.shuffle import COLLUDING
 
 _LABEL, _WIDEST, _MOST = 14, 100, 6
@@ -93,10 +93,9 @@ def _them(count: int) -> str:
 
 
 def _private(guarantee: Guarantee, what: str) -> str:
-    figures = ", ".join(f"{name} = {number(value)}" for name, value in guarantee.to_dict()[guarantee.kind].items())
     return (
         f"From {what}, an attacker with any knowledge and computing power tells your record from any other in at most "
-        f"{percent(guarantee.max_attack_accuracy)} of cases; guessing gives 50%. ({figures})"
+        f"{percent(guarantee.max_attack_accuracy)} of cases; guessing gives 50%. ({figures(guarantee)})"
     )
 
 
@@ -105,7 +104,7 @@ def _budget(caps: Sequence[CapStatus]) -> str:
     for status in caps:
         spent = "an amount that this unit cannot express" if status.spent is None else status.spent.rounded()
         at = f" at level {status.level!r}" if status.level else ""
-        parts.append(f"{spent} spent of at most {status.cap}{at}")
+        parts.append(f"{spent} spent{added(status)} of at most {status.cap}{at}")
     return f"{'; '.join(parts)}. Spent budget is not refunded, and nothing is released beyond the cap."
 
 

@@ -92,7 +92,7 @@ def guarantee(facts: Facts) -> Iterator[Block]:
     apart = "told from a blank one at most" if central else "told apart at most"
     columns = ("", apart, "mu", "epsilon", "rho")
     levels = tuple(
-        (f"{name} ({stated(level)}, {facts.mechanisms[name].kind})", *row(facts.given(name), level))
+        (f"{name} ({stated(level)}, {facts.mechanisms[name].kind})", *row(facts.given(name), stated=level))
         for name, level in bounding(task.privacy.levels).items()
     )
     default, noise = task.privacy.guarantee, ("calibration", "noise", "bound")
@@ -134,7 +134,7 @@ def guarantee(facts: Facts) -> Iterator[Block]:
         }
     yield from claims("guarantee-together", facts, **figures)
     counted = [(count, together(facts.mechanisms["default"], default, count)) for count in _COUNTS]
-    rows = tuple((f"{count}", *row(total)) for count, total in counted if total is not None)
+    rows = tuple((f"{count}", *row(*joint)) for count, joint in counted if joint)
     yield Table(("releases of one " + facts.who, *columns[1:]), rows, ("composition",))
 
 

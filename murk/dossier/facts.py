@@ -1,7 +1,8 @@
 """Facts from which a dossier is made, with guarantees converted to every kind."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -128,13 +129,16 @@ def read_audit(path: str | Path, task: Task) -> Audit:
     return Audit(findings, confidence, simulated, made)
 
 
-def row(guarantee: Guarantee, stated: Guarantee | None = None) -> tuple[str, str, str, str]:
-    """Return attack accuracy, mu, epsilon (at delta) and rho of a guarantee; a dash where it implies none.
+def row(*claims: Guarantee, stated: Guarantee | None = None) -> tuple[str, str, str, str]:
+    """Return the least attack accuracy, mu, epsilon (at delta) and rho of guarantees; a dash where none implies one.
 
-    Epsilon is that of ``stated``, the guarantee in the task's own terms, where it is given.
+    Epsilon is that of ``stated``, the guarantee in the task's own terms, where it is given, else of the first.
     """
-    epsilon = _epsilon(guarantee if stated is None else stated)
-    return percent(guarantee.max_attack_accuracy), _of(guarantee, "gdp"), epsilon, _of(guarantee, "zcdp")
+    epsilon, least = (
+        _epsilon(claims[0] if stated is None else stated),
+        min(claim.max_attack_accuracy for claim in claims),
+    )
+    return percent(least), _of(claims, "gdp"), epsilon, _of(claims, "zcdp")
 
 
 def strongest(guarantee: Guarantee, mechanism: Any) -> Guarantee:
@@ -151,21 +155,19 @@ def stated(guarantee: Guarantee) -> str:
     return ", ".join(f"{name} = {value:.10g}" for name, value in guarantee.to_dict()[guarantee.kind].items())
 
 
-def together(mechanism: Any, guarantee: Guarantee, count: int) -> Guarantee | None:
-    """Return the joint guarantee of several releases in the strongest possible kind, if any."""
-    account = Accountant()
-    account.compose(mechanism if hasattr(mechanism, "guarantees") else guarantee, count=count)
-    delta = float(getattr(guarantee, "delta", 0.0))
-    return account.strongest(delta, 2 * count * delta)
+def together(mechanism: Any, guarantee: Guarantee, count: int) -> tuple[Guarantee, ...]:
+    """Return the joint guarantees of several releases, as a ledger states them, strongest kind first."""
+    release = mechanism if hasattr(mechanism, "guarantees") else guarantee
+    return Accountant().compose(release, count).guarantees
 
 
-def _of(guarantee: Guarantee, kind: Any) -> str:
-    try:
-        implied = guarantee.to(kind)
-    except UserError:
-        return "-"
-    [value] = implied.to_dict()[implied.kind].values()
-    return number(value)
+def _of(claims: Iterable[Guarantee], kind: Any) -> str:
+    found: list[float] = []
+    for claim in claims:
+        with suppress(UserError):
+            implied = claim.to(kind)
+            found += implied.to_dict()[implied.kind].values()
+    return number(min(found)) if found else "-"
 
 
 def _epsilon(guarantee: Guarantee) -> str:

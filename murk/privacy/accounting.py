@@ -13,6 +13,8 @@ from murk.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, Kind, PureD
 from murk.privacy.rounding import decimal, float_down, float_up, precise, rational
 
 _JOINT: tuple[Kind, ...] = ("pure", "gdp", "zcdp")  # kinds without a free delta, strongest first
+_DELTA = 1e-5  # where (epsilon, delta) is stated if no release has a delta of its own
+_CLEARLY = 1 - 1e-9  # a smaller figure is no rounding error
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,33 +117,55 @@ class Accountant:
         kinds = {"pure": PureDP, "gdp": GaussianDP, "zcdp": ZeroConcentratedDP}
         return kinds[kind](_sum(kind, self._entries))
 
-    def describe(self, delta: float = 1e-5) -> str:
-        """Describe the joint guarantee in plain words, in the strongest kind that all releases imply.
+    def describe(self, delta: float | None = None) -> str:
+        """Describe the joint guarantee of `strongest` in plain words.
 
-        ``delta`` is used if only (epsilon, delta) is possible; it is increased if the releases' own deltas exceed half
-        of it.
+        ``delta`` is where (epsilon, delta) is stated if no other kind is possible; it is increased if the releases' own
+        deltas exceed half of it. Raises `UserError` if the releases have no joint guarantee.
         """
         if not self._entries:
             return "Nothing was released, so nothing is disclosed."
-        start = f"{self.releases} release{'s' if self.releases > 1 else ''} together: "
-        for kind in _JOINT:
-            if all(getattr(entry, kind) is not None for entry in self._entries):
-                return start + self.spent(kind).describe()
-        own_delta = min(route.delta for route in self._routes())
-        return start + self.spent("approx", delta=max(delta, float_up(2 * own_delta))).describe()
+        joint = self.strongest() if delta is None else self.strongest(delta)
+        if joint is None:
+            own_delta = min(route.delta for route in self._routes())
+            joint = self.spent("approx", delta=max(delta or _DELTA, float_up(2 * own_delta)))
+        words = f"{self.releases} release{'s' if self.releases > 1 else ''} together: {joint.describe()}"
+        best = min(self.guarantees, key=lambda claim: claim.max_attack_accuracy)
+        if joint.kind in _JOINT and best.max_attack_accuracy < joint.max_attack_accuracy * _CLEARLY:
+            words += f" Attacks are bounded more tightly by their joint mu. {best.describe()}"
+        return words
 
     def strongest(self, *deltas: float) -> Guarantee | None:
         """Return the joint guarantee in the strongest kind that all releases imply, or None.
 
-        If only (epsilon, delta) is possible, it is at the first of ``deltas`` that suffices.
+        If only (epsilon, delta) is possible, it is the least epsilon at the first of ``deltas`` that suffices: by
+        default the largest delta of one release, the sum of their deltas, or twice that, half of which is then left
+        for releases without a delta.
         """
         for kind in _JOINT:
             with suppress(UserError):
                 return self.spent(kind)
-        for delta in deltas:
+        for delta in deltas or self._deltas():
             with suppress(UserError):
                 return self.spent("approx", delta=delta)
         return None
+
+    @property
+    def guarantees(self) -> tuple[Guarantee, ...]:
+        """Joint guarantees of every kind that has no free delta, strongest first; without any, that of `strongest`."""
+        found: list[Guarantee] = []
+        for kind in _JOINT:
+            with suppress(UserError):
+                found.append(self.spent(kind))
+        if not found and (joint := self.strongest()) is not None:
+            found.append(joint)
+        return tuple(found)
+
+    def _deltas(self) -> tuple[float, ...]:
+        own = [(entry.count, entry.approx[1]) for entry in self._entries if entry.approx is not None]
+        total = sum((count * delta for count, delta in own), Fraction(0))
+        largest = max((delta for _, delta in own), default=rational(_DELTA))
+        return float_up(largest), float_up(total), float_up(2 * total)
 
     def _routes(self) -> list[_Route]:
         """Return all ways to an (epsilon, delta); raise `UserError` if in all of them the deltas add up to 1."""
@@ -249,7 +273,10 @@ def _reason(kind: str, entry: _Entry) -> str:
 def _sum(kind: str, entries: list[_Entry]) -> float:
     power = 2 if kind == "gdp" else 1
     total = sum((entry.count * getattr(entry, kind) ** power for entry in entries), Fraction(0))
-    return _root_up(total) if kind == "gdp" else float_up(total)
+    figure = _root_up(total) if kind == "gdp" else float_up(total)
+    if figure == math.inf:
+        raise UserError("these releases guarantee nothing: their losses add up to more than any number")
+    return figure
 
 
 def _root_up(square: Fraction) -> float:

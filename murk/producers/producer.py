@@ -556,6 +556,13 @@ class Delivery:
         return stored
 
 
+ANOTHER_TASK = (
+    "makes another task: give it another log (--log), and keep its name, so that withdrawals hold. What it is given is "
+    "released again, at additional cost (--lifetime caps the sum)"
+)
+LARGER = f"a larger one (privacy.per_person) {ANOTHER_TASK}"
+_RAISED = "to raise it, once its owner agrees, call Ledger.loosen(cap{task}), then give this cap as {setting}"
+
 P = TypeVar("P", bound="Problem")
 
 # Random words for drawing an integer below n; all of them are rejected with a probability below 2^-64.
@@ -599,6 +606,17 @@ class Releaser(ABC, Generic[P]):
         charges = list(admission.charges.values())
         self._ledger.book(self.task.hash, charges, caps=admission.caps, lifetime=admission.lifetime)
         self._admission = admission
+
+    def _explain(self, refusal: Refusal, larger: Callable[[], str] = lambda: LARGER) -> str:
+        """Return why a release was refused and what allows further ones; ``larger`` how to ask for a larger cap."""
+        own, needed = self.task.privacy.per_person, refusal.needed
+        if refusal.scope == "withdrawn":
+            return refusal.reason
+        if refusal.scope == "lifetime":
+            return f"{refusal.reason}; {_RAISED.format(task='', setting='--lifetime or Policy(lifetime=...)')}"
+        if refusal.scope == "task" and (own is None or (needed and needed.currency != cap_of(own).currency)):
+            return f"{refusal.reason}; {_RAISED.format(task=', task_hash=...', setting='Policy(per_task=...)')}"
+        return f"{refusal.reason}; {larger()}"
 
     def allowed_levels(self) -> list[str]:
         """Return the task's levels that the policy allows, also those of a grid that nobody has used here yet."""
@@ -760,7 +778,7 @@ class Producer(Releaser["PersonProblem"]):
                 questions = None if question is None else [question]
                 self._freeze(spend, now, index, [chain], {chain: model}, [payload], questions)
         if spend.refusals:
-            return Receipt("refused", "none", spend.refusals[0].reason)
+            return Receipt("refused", "none", self._explain(spend.refusals[0]))
         if spend.known:
             # An unreachable log leaves the backlog in the outbox.
             with suppress(MurkError, OSError):

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
@@ -19,7 +20,7 @@ from murk.errors import MurkError, UserError
 from murk.privacy import ApproxDP
 from murk.privacy.noise import identifiers
 from murk.producers.ledger.names import Key, ReleaseRequests, name_of, person_name
-from murk.producers.producer import Releaser, WindowReceipt
+from murk.producers.producer import ANOTHER_TASK, Releaser, WindowReceipt
 from murk.stream.log.base import truncate_time
 from murk.stream.messages.codec import encode
 
@@ -34,6 +35,11 @@ if TYPE_CHECKING:
     from murk.stream.task.task import Task
 
 KNOWN = "this window was released before"
+REFUSED_BEFORE = "it was refused when it began, and stays so (`murk ledger` shows the caps)"
+STAYS = (
+    "The windows of this file that were refused stay so: another task (name and log) can release them from a file of "
+    "their own"
+)
 
 
 @dataclass
@@ -85,8 +91,8 @@ def remedy(task: Task, level: str, spent: int = 0) -> str:
         if isinstance(guarantee, ApproxDP):
             cap = windows_cap(sketch_problem_for(task).mechanisms, level, count, guarantee.delta).as_yaml()
     return (
-        f"the costs of windows add up: allow an organisation {count:,} windows ({spent:,} spent), for example, "
-        f"with privacy.per_person: {cap}, or use larger windows (sketch.window)"
+        f"the costs of windows add up: to allow an organisation {count:,} windows ({spent:,} spent), for example, set "
+        f"privacy.per_person: {cap}, or use larger windows (sketch.window). That {ANOTHER_TASK}"
     )
 
 
@@ -384,12 +390,13 @@ class SketchProducer(Releaser["WindowProblem"]):
         if spend.known:
             window.outcome, window.reason = "known", KNOWN
             return
-        # An earlier process may have refused it, and its reason is not stored.
-        refusals = list(spend.refusals.values())
         window.outcome = "refused"
-        window.reason = refusals[0].reason if refusals else "the window was refused when it began"
-        if not refusals or refusals[0].scope in ("task", "level"):
-            window.reason += f"; {remedy(self.task, self.level, spend.windows.released(self.organisation))}"
+        window.reason = REFUSED_BEFORE
+        for refusal in spend.refusals.values():
+            paid = spend.windows.released(self.organisation)
+            window.reason = self._explain(refusal, partial(remedy, self.task, self.level, paid))
+            if self._source is not None and refusal.scope == "lifetime":
+                window.reason += f". {STAYS}"
 
 
 def sketch_problem_for(task: Task) -> WindowProblem:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cache
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,15 @@ import pytest
 from murk.dossier.content import EVIDENCE, Claim, Dossier, Sample
 from murk.dossier.deployment import Accounts, Deployment, Store, _store, read_accounts
 from murk.dossier.example import example_of, levels_of
-from murk.dossier.facts import Audit, Facts, read_audit
+from murk.dossier.facts import Audit, Facts, read_audit, row, together
 from murk.dossier.making import dossier_of
 from murk.dossier.page import page_of
 from murk.errors import UserError
+from murk.privacy import Accountant, ApproxDP, GaussianDP, GaussMixMechanism, PureDP, calibrate, cap_of
+from murk.privacy.explain import number, percent
 from murk.producers.ledger.names import key_path
+from murk.producers.ledger.prices import Charge
+from murk.producers.ledger.statements import figures
 from murk.stream import Task
 from tests.dossier.test_example import TASKS, task_of
 from tests.producers.ledger.accounts import TASK, as_format, ask, booked, charge, rho
@@ -258,6 +263,68 @@ def test_of_windows_it_says_what_any_two_records_are_told_apart_in() -> None:
     people = dict(dossier(facts()).summary)
     assert "any two records apart in more than 69.2% of cases" in people["Guarantee"]
     assert "blank" not in people["Guarantee"]
+
+
+RELEASED = {
+    "gdp": calibrate("gaussian", GaussianDP(0.5), dimension=3, radius=1.0),
+    "gaussian": calibrate("gaussian", ApproxDP(1.0, 1e-6), dimension=3, radius=1.0),
+    "pure": calibrate("laplace", PureDP(0.5), dimension=3, radius=1.0),
+    "mixture": GaussMixMechanism.calibrate(
+        ApproxDP(1.0, 1e-6), rows=100, columns=4, feature_bound=1.0, target_bound=1.0, method="mixing"
+    ),
+    "linear": GaussMixMechanism.calibrate(
+        ApproxDP(1.0, 1e-6), rows=100, columns=4, feature_bound=1.0, target_bound=1.0, method="linear-mixing"
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "capped"), [*product(RELEASED, [False]), *product(["pure", "gaussian", "mixture"], [True])]
+)
+def test_a_ledger_and_a_dossier_state_the_same_of_the_same_releases(tmp_path: Path, kind: str, capped: bool) -> None:
+    mechanism = RELEASED[kind]
+    asked = getattr(mechanism, "stated", None) or mechanism.guarantee
+    lifetime = cap_of(ApproxDP(20.0, 1e-4)) if capped else None
+    charges = [Charge.of("default", asked, mechanism)]
+    with booked(tmp_path / "ledger.db", charges, caps=[], lifetime=lifetime) as ledger:
+        for count in range(1, 5):
+            assert ask(ledger) == "released"
+            account, claims = ledger.account("ann"), together(mechanism, asked, count)
+            assert account.guarantee == account.tasks[0].guarantee == claims[0]
+            [line] = read_accounts(ledger.path).spent
+            # Of pure releases a ledger states the joint mu, and a dossier that and their epsilon.
+            stated = next((claim for claim in claims if claim.kind == "gdp"), claims[0])
+            assert f"{figures(stated)} at most for a" in line
+            if capped:
+                spent = mechanism.cost("approx") * count
+                assert f"; of the cap, {spent.rounded()} of epsilon = 20, delta = 0.0001 (the sum of" in line
+            attack, mu, epsilon, _ = row(*claims)
+            assert attack == percent(min(claim.max_attack_accuracy for claim in claims))
+            assert mu == (number(getattr(stated, "mu")) if stated.kind == "gdp" else "-")  # noqa: B009
+            if isinstance(stated, ApproxDP):
+                assert stated.delta == 1e-6
+                assert epsilon.endswith(" at delta 1e-06")
+                assert figures(stated).startswith(f"epsilon = {number(float(epsilon.split()[0]))},")
+
+
+def test_a_ledger_of_several_mechanisms_states_one_figure(tmp_path: Path) -> None:
+    charges = [
+        Charge.of(kind, getattr(made, "stated", None) or made.guarantee, made) for kind, made in RELEASED.items()
+    ]
+    with booked(tmp_path / "ledger.db", charges, caps=[]) as ledger:
+        whole = Accountant()
+        for kind, made in RELEASED.items():
+            ask(ledger, level=kind)
+            whole.compose(made)
+            account = ledger.account("ann")
+            assert account.guarantee == whole.strongest()
+        ask(ledger, "bob", level="gdp")
+        assert account.guarantee is not None
+        [line] = ledger.describe_together()
+        words = figures(account.guarantee)
+        assert line == f"All tasks together: {words} at most for a person; no cap over all tasks (--lifetime)"
+        exact = account.guarantee.to_dict()["approx"]
+        assert f"epsilon = {exact['epsilon']:.10g}, delta = {exact['delta']:.10g}" in "\n".join(account.describe())
 
 
 def test_people_who_are_rows_come_first_and_are_no_hashes() -> None:

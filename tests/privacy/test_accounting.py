@@ -19,6 +19,7 @@ from murk.privacy import (
     PrivUnitMechanism,
     PureDP,
     RandomizedResponse,
+    TruncatedCDP,
     ZeroConcentratedDP,
     in_parallel,
 )
@@ -220,8 +221,24 @@ def test_words_in_the_strongest_terms_that_hold():
     assert "2 releases together: Pure" in account(PureDP(1.0), PureDP(1.0)).describe()
     assert "Gaussian" in account(PureDP(1.0), GaussianDP(1.0)).describe()
     assert "Zero-concentrated" in account(PureDP(1.0), ZeroConcentratedDP(1.0)).describe()
-    assert "delta = 1e-05" in account(PureDP(1.0), ApproxDP(1.0, 1e-6)).describe()
-    assert "delta = 0.02" in account(PureDP(1.0), ApproxDP(1.0, 0.01)).describe()
+    assert "delta = 1e-05" in account(PureDP(1.0), ApproxDP(1.0, 1e-6)).describe(1e-5)
+    assert "delta = 0.02" in account(GaussianDP(1.0), ApproxDP(1.0, 0.01)).describe(1e-5)
+    # Attacks on several pure releases are bounded by their mu, on one by epsilon itself.
+    joint = account(PureDP(1.0), PureDP(1.0)).spent("gdp").describe()
+    assert account(PureDP(1.0), PureDP(1.0)).describe().endswith(joint)
+    assert "Gaussian" not in account(PureDP(1.0)).describe()
+
+
+def test_a_delta_is_the_least_that_suffices():
+    """That of one release if their curve needs no more, their sum, or twice that if others need a share."""
+    assert account(ApproxDP(1.0, 1e-6), ApproxDP(0.5, 1e-7)).strongest() == ApproxDP(1.5, 1.1e-6)
+    assert account(PureDP(1.0), ApproxDP(1.0, 1e-6)).strongest() == ApproxDP(2.0, 1e-6)
+    with_noise = account(GaussianDP(1.0), ApproxDP(1.0, 1e-6))
+    assert with_noise.strongest() == with_noise.spent("approx", delta=2e-6)
+    assert account(TruncatedCDP(0.1, 8.0)).strongest() == TruncatedCDP(0.1, 8.0).to("approx", delta=1e-5)
+    assert account(ApproxDP(1.0, 0.6), ApproxDP(1.0, 0.6)).strongest() is None
+    assert with_noise.strongest() in with_noise.guarantees
+    assert str(with_noise.strongest().epsilon)[:6] in with_noise.describe()
     assert repr(account(PureDP(1.0))) == "<Accountant of 1 releases>"
 
 

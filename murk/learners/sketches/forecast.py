@@ -181,6 +181,5 @@ def remarks(task: Task) -> Iterator[str]:
 
 
 def _joint(mechanism: Costed, count: int) -> str:
-    delta = float(getattr(mechanism.guarantee, "delta", 0.0))
-    joint = Accountant().compose(mechanism, count).strongest(delta, 2 * count * delta)
+    joint = Accountant().compose(mechanism, count).strongest()
     return "" if joint is None else f"; together they disclose {cap_of(joint).rounded()}"

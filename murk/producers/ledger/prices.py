@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from murk._sqlite import Database
 from murk.errors import MurkError, UserError
-from murk.privacy import Currency, PrivacyLoss, guarantee_from_dict
+from murk.privacy import Currency, PrivacyLoss, cap_of, guarantee_from_dict
 from murk.privacy.mechanisms.caps import truncated_cost
 from murk.stream.task.shuffle import CentralGuarantee
 
@@ -206,7 +206,15 @@ def tighten(ledger: Path, connection: Connection, task: int, level: str, cap: Pr
         scope = "over all tasks" if task == 0 else f"for this task at the level {level!r}" if level else "for this task"
         raise UserError(
             f"the ledger {ledger} promises each person a cap of {promised} {scope}, and {cap} was requested: "
-            f"request {promised} or less, or call Ledger.loosen once the people have agreed"
+            f"request {promised} or less, or call {_loosen(cap, level, of_task=task != 0)} once the people have agreed"
         )
     row = (task, level, cap.currency, cap.units, cap.delta_units)
     connection.execute("REPLACE INTO promises VALUES (?, ?, ?, ?, ?)", row)
+
+
+def _loosen(cap: PrivacyLoss, level: str, *, of_task: bool) -> str:
+    """Return the call that raises a promised cap to this one."""
+    guarantee = guarantee_from_dict(cap.to_dict())
+    amount = f"cap_of({guarantee!r})" if cap_of(guarantee) == cap else repr(cap)
+    scope = (", task_hash=task.hash" if of_task else "") + (f", level={level!r}" if level else "")
+    return f"Ledger.loosen({amount}{scope})"

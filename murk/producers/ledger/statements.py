@@ -11,6 +11,7 @@ from fractions import Fraction
 
 from murk._sqlite import Database
 from murk.privacy import Accountant, Guarantee, PrivacyLoss
+from murk.privacy.explain import number as digits
 from murk.privacy.explain import percent
 from murk.privacy.guarantees import guarantee_from_dict
 from murk.privacy.mechanisms.privacy_loss import really_given
@@ -74,16 +75,22 @@ class LevelAccount:
 
 @dataclass(frozen=True, slots=True)
 class CapStatus:
-    """A promised cap (None: no cap) and the amount spent (None: unknown in its currency)."""
+    """A promised cap (None: no cap) and the amount spent (None: unknown in its currency).
+
+    In (epsilon, delta) an amount spent is the sum of the releases' own; ``joint`` is then their joint guarantee, which
+    may be smaller, if it is known.
+    """
 
     cap: PrivacyLoss | None
     spent: PrivacyLoss | None
     level: str = ""
+    joint: Guarantee | None = None
 
     def to_dict(self) -> dict[str, dict[str, dict[str, float]] | None]:
-        """Return the cap and the amount spent as guarantees in plain data."""
+        """Return the cap, the amount spent, and any joint guarantee in plain data."""
         amounts = {"spent": self.spent, "cap": self.cap}
-        return {name: None if amount is None else amount.to_dict() for name, amount in amounts.items()}
+        more = {} if self.joint is None else {"joint": self.joint.to_dict()}
+        return {name: None if amount is None else amount.to_dict() for name, amount in amounts.items()} | more
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +143,8 @@ class Account:
         lines = [line for task in self.tasks for line in _task_lines(task)]
         # Without a release, published features still disclose something.
         if len(self.tasks) > 1 and (self.accountant.releases or not any(task.published for task in self.tasks)):
-            lines.append(f"All tasks: {self.accountant.describe()}")
+            central = any(task.windows is not None for task in self.tasks)
+            lines.append(f"All tasks: {_joint_words(self.accountant, self.guarantee, central=central)}")
         lines += [f"Promised over all tasks: {_cap_words(status)}" for status in self.caps]
         if self.withdrawn:
             who = "organisation" if any(task.windows is not None for task in self.tasks) else "person"
@@ -194,11 +202,9 @@ def _task_lines(task: TaskAccount) -> list[str]:
         )
     if task.windows is not None:
         lines.append(_window_words(task.name, task.windows))
-    if task.accountant.releases > 1 and task.windows is not None and task.guarantee is not None:
-        words = f"{_told_apart(task.guarantee)}{against_a_blank_record(task.guarantee)}"
-        lines.append(f"{task.name}: {task.accountant.releases} windows together: {words}")
-    elif task.accountant.releases > 1:
-        lines.append(f"{task.name}: {task.accountant.describe()}")
+    if task.accountant.releases > 1:
+        words = _joint_words(task.accountant, task.guarantee, central=task.windows is not None)
+        lines.append(f"{task.name}: {words}")
     for status in task.caps:
         scope = f"{task.name}, level {status.level!r}" if status.level else task.name
         lines.append(f"Promised for {scope}: {_cap_words(status)}")
@@ -210,6 +216,16 @@ def _task_lines(task: TaskAccount) -> list[str]:
     if task.withdrawn:
         lines.append(f"{task.name}: withdrawn{_on_day(task.withdrawn_on)}; nothing more is released to it.")
     return lines
+
+
+def _joint_words(accountant: Accountant, guarantee: Guarantee | None, *, central: bool) -> str:
+    """Describe the joint guarantee of releases; if some are ``central``, their neighbours are a record and a blank."""
+    start = f"{accountant.releases} {'windows' if central else 'releases'} together: "
+    if not accountant.releases:
+        return accountant.describe()
+    if guarantee is None:
+        return f"{start}there is no joint guarantee; each release has its own."
+    return f"{start}{_told_apart(guarantee)}{against_a_blank_record(guarantee)}" if central else accountant.describe()
 
 
 def _window_words(name: str, sums: WindowCounts) -> str:
@@ -226,31 +242,54 @@ def _window_words(name: str, sums: WindowCounts) -> str:
     return f"{name}: {'; '.join(parts)}."
 
 
+_ADDED = " (the sum of the releases' own, which the cap counts)"
+
+
+def added(status: CapStatus) -> str:
+    """Say that an amount spent is a sum, if the releases' joint guarantee may be smaller; else return nothing."""
+    spent = status.spent
+    # A level's cap is that of one release.
+    return "" if status.level or spent is None or spent.currency != "approx" or not spent.units else _ADDED
+
+
 def _cap_words(status: CapStatus) -> str:
-    return f"at most {status.cap}; spent {_spent_words(status)}"
+    return f"at most {status.cap}; spent {_spent_words(status)}{added(status)}"
 
 
 def _spent_words(status: CapStatus) -> str:
     return "an amount unknown in its currency" if status.spent is None else status.spent.rounded()
 
 
+def figures(guarantee: Guarantee) -> str:
+    """Format the parameters of a guarantee with four digits, rounded up."""
+    return ", ".join(f"{name} = {digits(value)}" for name, value in guarantee.to_dict()[guarantee.kind].items())
+
+
+def _values(guarantee: Guarantee) -> Iterable[float]:
+    return guarantee.to_dict()[guarantee.kind].values()
+
+
 def describe_together(statuses: Sequence[CapStatus], who: str = "person") -> list[str]:
     """Describe the largest amount that one person (or organisation) has spent over all tasks, a line for each cap."""
-    lines = []
-    for one in statuses:
-        spent, told, owner = _spent_words(one), "", "a person"
-        uncapped = "; no cap over all tasks (--lifetime)" if one.cap is None else ""
-        if one.cap is not None:
-            cap = str(one.cap)
-            if one.spent is not None and "," not in cap:
-                cap = cap.split(" = ")[1]
-            spent = f"{spent} of {cap}"
-        if who != "person":
-            owner = "an organisation's account"
-            if one.spent is not None and one.spent.units:
-                told = _told_apart(guarantee_from_dict(one.spent.to_dict()))
-        lines.append(f"All tasks together: {told}{spent} at most for {owner}{uncapped}")
-    return lines
+    owner = "a person" if who == "person" else "an organisation's account"
+    return [f"All tasks together: {_most_words(one, owner, central=who != 'person')}" for one in statuses]
+
+
+def _most_words(one: CapStatus, owner: str, *, central: bool) -> str:
+    spent, told = _spent_words(one), ""
+    if one.cap is not None:
+        cap = str(one.cap)
+        spent += f" of {cap if one.spent is None or ',' in cap else cap.split(' = ')[1]}"
+    total = one.joint
+    if total is None and one.spent is not None and one.spent.units:
+        total = guarantee_from_dict(one.spent.to_dict())
+    if central and total is not None:
+        told = _told_apart(total)
+    if one.joint is not None and one.cap is not None:
+        return f"{told}{figures(one.joint)} at most for {owner}; of the cap, {spent}{_ADDED}"
+    if one.joint is not None:
+        spent = figures(one.joint)
+    return f"{told}{spent} at most for {owner}{'; no cap over all tasks (--lifetime)' if one.cap is None else ''}"
 
 
 def _told_apart(blank: Guarantee) -> str:
@@ -323,12 +362,34 @@ def together(file: Database) -> tuple[CapStatus, ...]:
     histories = [parse_history(text) for (text,) in rows]
     caps = [Promise(*row) for row in file.query("SELECT * FROM promises WHERE task = 0 ORDER BY currency")]
     if caps:
-        return tuple(CapStatus(cap.amount, _most(cap, histories, prices)) for cap in caps)
+        found = [CapStatus(cap.amount, _most(cap, histories, prices)) for cap in caps]
+        return tuple(replace(one, joint=_largest(histories, prices)) if added(one) else one for one in found)
+    if not histories:
+        return ()
+    most = _most_anywhere(histories, prices)
+    status = CapStatus(None, most)
+    if most is None or added(status):
+        status = replace(status, joint=_largest(histories, prices))
+    return () if status == CapStatus(None, None) else (status,)
+
+
+def _most_anywhere(histories: Sequence[Mapping[int, int]], prices: Mapping[int, Price]) -> PrivacyLoss | None:
+    """Return the largest amount spent, in the first currency in which every release has a cost; None without one."""
     for currency in CURRENCIES:
         most = _most(Promise(0, "", currency, 0, 0), histories, prices)
-        if most is not None and histories:
-            return (CapStatus(None, most),)
-    return ()
+        if most is not None:
+            return most
+    return None
+
+
+def _largest(histories: Sequence[Mapping[int, int]], prices: Mapping[int, Price]) -> Guarantee | None:
+    """Return the weakest joint guarantee of an account; None if one has none."""
+    most = _most_anywhere(histories, prices)
+    if most is not None and most.currency != "approx":
+        return guarantee_from_dict(most.to_dict())
+    found = [_compose(history, prices)[1] for history in histories]
+    known = [one for one in found if one is not None]
+    return None if len(known) < len(found) else max(known, key=lambda one: (one.max_attack_accuracy, *_values(one)))
 
 
 def _most(cap: Promise, histories: Sequence[Mapping[int, int]], prices: Mapping[int, Price]) -> PrivacyLoss | None:
@@ -409,13 +470,9 @@ def _cap_statuses(
 def _compose(history: Mapping[int, int], prices: Mapping[int, Price]) -> tuple[Accountant, Guarantee | None]:
     """Compose releases, and return their guarantee in the strongest definition that all of them satisfy, or None."""
     accountant = Accountant()
-    own = largest = 0.0
     for number, count in history.items():
         accountant.compose(prices[number], count)
-        delta = getattr(prices[number].guarantee, "delta", 0.0)
-        own, largest = own + count * delta, max(largest, delta)
-    # The delta of one window, if their joint curve needs no more; else half is left for releases that have none.
-    return accountant, accountant.strongest(largest, 2 * own) if history else None
+    return accountant, accountant.strongest() if history else None
 
 
 SMALLEST_GROUP = 20  # figures that depend on people leave a device only as sums over at least this many of them

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from murk.producers.populations.file_source import Block
     from murk.stream.task.task import Task
 
+EARLIER = "an earlier process refused them, and they stay so. For the task's own cap"
 MOST = 1000  # largest number of organisations of a file: each has an open window in memory
 BLOCK = 4096
 
@@ -80,7 +81,7 @@ class OrganisationPopulation(FilePopulation):
             "set_aside": len(self.excluded),
             "records_beyond_cap": len(self.beyond),
             "refusals": sums.refused,
-            "refusal": (self.refusal or remedy(self.task, self.crowd.level)) if sums.refused else None,
+            "refusal": (self.refusal or self._earlier()) if sums.refused else None,
             "windows": sums.released,
             "windows_lost": sums.lost,
             "windows_left_out": sums.left_out,
@@ -88,6 +89,11 @@ class OrganisationPopulation(FilePopulation):
             "records_left_out": sums.records_left_out,
             "sketch_rows": self.problem.rows,
         }
+
+    def _earlier(self) -> str:
+        """Explain refusals of an earlier process, whose reason is not stored."""
+        most = max(self._windows.sums(name).released for name in (ORGANISATION, *self.organisations))
+        return f"{EARLIER}, {remedy(self.task, self.crowd.level, most)}"
 
     def words(self) -> str:
         """Return the progress: windows released and refused, and records in open windows."""

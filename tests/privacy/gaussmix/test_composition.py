@@ -175,7 +175,7 @@ def test_an_account_of_windows():
     assert 4.0 < total.epsilon < 4.6
     assert f"epsilon = {total.epsilon:.10g}, delta = 1e-05" in accountant.describe()
     former = Price(2, 1, "default", "gaussmix", json.dumps([ASKED.to_dict()] * 2), None, None, 10**12, 10**10, None)
-    assert _compose({2: 16}, {2: former})[1] == ApproxDP(16.0, 3.2e-4)
+    assert _compose({2: 16}, {2: former})[1] == ApproxDP(16.0, 1.6e-4)
     mixed = _compose({1: 16, 2: 2}, {1: price, 2: former})[1]
     assert 2.0 < mixed.epsilon < 2.0 + total.epsilon
     # An account adds the price of each window to its cap, whatever they cost together.

@@ -1,5 +1,6 @@
 """What a person reads about themselves, and what may be told of everybody."""
 
+import math
 from pathlib import Path
 
 import pytest
@@ -117,6 +118,8 @@ def test_what_is_spent_together_is_said_beside_its_cap() -> None:
         CapStatus(loose, tight),
         CapStatus(loose, None),
         CapStatus(None, tight),
+        CapStatus(None, tight, joint=GaussianDP(0.25)),
+        CapStatus(loose, tight, joint=ApproxDP(0.7, 1e-6)),
     ]
     assert [line.removeprefix("All tasks together: ") for line in describe_together(standings)] == [
         "mu = 1 of 1.5 at most for a person",
@@ -124,6 +127,9 @@ def test_what_is_spent_together_is_said_beside_its_cap() -> None:
         "epsilon = 1, delta = 1e-06 of epsilon = 2, delta = 1e-05 at most for a person",
         "an amount unknown in its currency of epsilon = 2, delta = 1e-05 at most for a person",
         "epsilon = 1, delta = 1e-06 at most for a person; no cap over all tasks (--lifetime)",
+        "mu = 0.25 at most for a person; no cap over all tasks (--lifetime)",
+        "epsilon = 0.7, delta = 1e-06 at most for a person; of the cap, epsilon = 1, delta = 1e-06 of "
+        "epsilon = 2, delta = 1e-05 (the sum of the releases' own, which the cap counts)",
     ]
 
 
@@ -195,9 +201,9 @@ def test_what_anybody_has_spent_on_all_tasks_together(tmp_path: Path) -> None:
         assert ledger.together() == (CapStatus(None, rho(20)),)
         ask(ledger, "bob", level="high")
         assert ledger.together() == (CapStatus(None, rho(40)),)
-        # Of one person there is no figure in rho, of the others none in anything else.
+        # Of one person there is no figure in rho, of the others none in anything else: only guarantees compose.
         ask(ledger, "cid", level="odd")
-        assert ledger.together() == ()
+        assert ledger.together() == (CapStatus(None, None, joint=GaussianDP(math.sqrt(2.0))),)
     with booked(tmp_path / "other.db", charges, caps=[], lifetime=rho(100)) as ledger:
         assert ledger.together() == (CapStatus(rho(100), rho(0)),)
         ask(ledger, "ann", level="high")

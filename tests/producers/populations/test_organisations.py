@@ -211,7 +211,9 @@ class TestWindows:
         assert "the cap for this task has epsilon = 0," in found["refusal"]
         assert "per_person" in found["refusal"]
         again = work(folder, task)
-        assert "per_person" in again.pop("refusal")
+        refusal = again.pop("refusal")
+        assert "an earlier process refused them" in refusal
+        assert "12 windows (2 spent), for example, set privacy.per_person" in refusal
         del found["refusal"]
         assert again == found
         with Ledger(folder / "ledger.db") as ledger:
