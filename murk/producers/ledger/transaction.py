@@ -128,6 +128,13 @@ class Windows:
         """Count the windows of an organisation, or all."""
         return count_windows(self._file, self._where, self._values(person))
 
+    def most_released(self) -> int:
+        """Return the largest number of windows that an organisation released to the task, from any file."""
+        if not _windows_exist(self._file):
+            return 0
+        each = "SELECT count(*) AS released FROM windows WHERE task = ? AND state = 'released' GROUP BY person"
+        return int(self._file.query(f"SELECT coalesce(max(released), 0) FROM ({each})", (self._task,))[0][0])
+
     def _values(self, person: Key | None) -> tuple[object, ...]:
         name = None if person is None else self._names().person(person)
         return self._task, self._source, self._source is None, name, name

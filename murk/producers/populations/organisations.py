@@ -72,7 +72,10 @@ class OrganisationPopulation(FilePopulation):
 
     def figures(self) -> dict[str, Any]:
         """Return the numbers of organisations, windows and records, by outcome."""
-        sums = self._sums
+        sums, refusal = self._sums, None
+        if sums.refused:
+            # An earlier process may have refused all of them.
+            refusal = self.refusal or remedy(self.task, self.crowd.level, self._windows.most_released())
         return {
             "organisations": len(self.organisations),
             "records": self.source.size,
@@ -80,7 +83,7 @@ class OrganisationPopulation(FilePopulation):
             "set_aside": len(self.excluded),
             "records_beyond_cap": len(self.beyond),
             "refusals": sums.refused,
-            "refusal": (self.refusal or remedy(self.task, self.crowd.level)) if sums.refused else None,
+            "refusal": refusal,
             "windows": sums.released,
             "windows_lost": sums.lost,
             "windows_left_out": sums.left_out,
