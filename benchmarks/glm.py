@@ -377,7 +377,7 @@ def bare(X, y, root, weight, spacing, seed, total):
     for i in range(X.shape[0]):
         for j in range(x.shape[0]):
             x[j] = X[i, j]
-        moments(x, y[i], root, weight, v)
+        moments(x, y[i], root, weight, 0.0, v)
         simulated_gaussian(seed, np.int64(i), noise)
         for j in range(d):
             total[j] += spacing * (np.int64(v[j] * steps) + noise[j])
@@ -390,7 +390,7 @@ def speed(replications):
     Z = np.column_stack([X, np.ones(len(X))])
     model = PublicGLMRegressor(budget=GaussianDP(1.0), features=list(range(5)), seed=1)
     model.learn_many(X[:10], y[:10])
-    layout, spacing = model._engine.layout, model._engine.mechanisms["default"].spacing
+    layout, spacing = model._engine.layout, model._engine.mechanisms["default"].unit
     total = np.zeros(layout.dimension)
     bare(Z[:10], y[:10], layout.root, layout.weight, spacing, np.uint64(1), total)
     ours, theirs, ratio = compare(

@@ -216,7 +216,7 @@ def compared(rows: int, rounds: int) -> Iterator[tuple[str, float, float, float]
     def joint(model):
         layout, m = model._engine.layout, model._engine.mechanisms["default"]
         total = np.zeros(layout.dimension)
-        return lambda: bare_joint(coded, 2.0 * codes - 1.0, seed, layout.root, layout.weight, m.spacing, total)
+        return lambda: bare_joint(coded, 2.0 * codes - 1.0, seed, layout.root, layout.weight, m.unit, total)
 
     def directions(model):
         m = model._engine.mechanisms["default"]

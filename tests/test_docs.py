@@ -123,6 +123,17 @@ def ended(command, process):
     assert done.out.strip()
 
 
+FENCED = re.compile(r"^( *)```.*?^\1```", re.M | re.S)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_a_heading_and_a_list_stand_apart_from_the_text_around_them(page):
+    """A line out of place, between a heading and its text or within an item of a list, is found."""
+    text = FENCED.sub("", page.read_text())
+    for wrong in (r"^#+ .*\n(?!\n)", r"^(?!\n).*\n#+ ", r"^(?:- |\d+\. ).*\n(?!- |\d+\. |  |\n)\S.*"):
+        assert re.search(wrong, text, re.M) is None, re.search(wrong, text, re.M)
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_within_the_repository_lead_somewhere(page):
     for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.harness import TASK, finish, refused, run, start, world
+from tests.cli.harness import LOG, TASK, finish, murk, refused, run, start, world
 
 PRIVACY = "{guarantee: {gdp: {mu: 1.0}}}"
 MISTAKES = {
@@ -67,6 +67,29 @@ def test_a_task_of_cells_is_refused_by_its_line_before_anything_is_made(
     refused(done, "task.yaml", *words)
     assert "MURK-TASK-001" in done.err
     assert sorted(folder.iterdir()) == before
+
+
+@pytest.mark.parametrize("command", ["run", "produce"])
+def test_a_log_goes_on_whose_task_the_new_default_protocol_refuses(folder: Path, command: str) -> None:
+    """That default is of new logs alone; so many levels and features are too large for it."""
+    world(folder, rows=30)
+    levels = ", ".join(f"l{number}: {{gdp: {{mu: {1 + number / 10}}}}}" for number in range(12))
+    many = "".join(f"  - {{name: x{number}, low: 0, high: 1}}\n" for number in range(60))
+    silent = TASK.replace("protocol: gradients\n", "").replace(PRIVACY, f"{PRIVACY[:-1]}, levels: {{{levels}}}}}")
+    silent = silent.replace("target:", f"{many}target:")
+    lines = (folder / "people.csv").read_text().splitlines()
+    tails = [",".join(f"x{number}" for number in range(60)), *[",".join(["1"] * 60)] * (len(lines) - 1)]
+    (folder / "people.csv").write_text("".join(f"{line},{tail}\n" for line, tail in zip(lines, tails, strict=True)))
+
+    (folder / "task.yaml").write_text(silent)
+    arguments = (command, "task.yaml", "--source", "people.csv", "--seed", 1, "--json")
+    refused(murk(*arguments, folder=folder), "second moments", "protocol: gradients")
+    assert not (folder / "third-child.db").exists()
+    former = "protocol: gradients\nobjective: logistic\nlearner: {delays: null}\n"
+    (folder / "task.yaml").write_text(silent + former)
+    assert run(folder, "--log", LOG).json["releases"] == 30
+    (folder / "task.yaml").write_text(silent)
+    assert murk(*arguments, "--log", LOG, folder=folder).json["releases"] == 30
 
 
 def test_every_mistake_at_once(folder: Path) -> None:

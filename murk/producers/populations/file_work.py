@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from murk.errors import UserError
+from murk.errors import MurkError, UserError
 from murk.learners.problem import problem_for
 from murk.learners.results.diagnosis import MATTERS, coded_as, kept_share
 from murk.privacy.noise import NoiseSource, SecureNoise, SimulatedNoise
@@ -26,6 +26,7 @@ from murk.producers.populations.public_sample import OverlapError, check_apart, 
 from murk.producers.populations.records.records import Records
 from murk.producers.producer import Policy
 from murk.stream.log.base import Log
+from murk.stream.log.open import open_log
 from murk.stream.task.data.coding import Cell
 from murk.stream.task.data.features import INDICATOR, BinaryTarget, NumberFeature
 from murk.stream.task.errors import shown
@@ -295,8 +296,25 @@ def open_accounts(log: Log, path: str | Path, *, simulated: bool | None = None) 
     return Ledger(path, identity=known, create=not begun)
 
 
-def check_task(task: Task, policy: Policy) -> None:
-    """Raise a UserError if a task cannot be learned, or devices refuse it. Call it before a log or ledger is made."""
+def check_task(task: Task, policy: Policy, url: str) -> None:
+    """Raise a UserError if a task cannot be learned, or devices refuse it. Call it before a log or ledger is made.
+
+    If the log at the URL carries a task, its defaults are those of the version that began it.
+    """
+    try:
+        _check(task, policy)
+    except UserError:
+        try:
+            with open_log(url, create=False, name=task.name) as log:
+                resumed = task.with_defaults_of(log.registered_task())
+        except MurkError:
+            resumed = task
+        if resumed == task:
+            raise
+        _check(resumed, policy)
+
+
+def _check(task: Task, policy: Policy) -> None:
     problem = problem_for(task)
     policy.admit(task, problem.mechanisms)
     problem.check_state()

@@ -120,8 +120,7 @@ def _mistake(details: ErrorDetails, source: str, lines: Mapping[Path, int]) -> s
 def mistake(message: str, path: Path, source: str, lines: Mapping[Path, int]) -> str:
     """Return a message about the key at a path of a task file, with file, line and key."""
     line = _line(path, lines)
-    where = (f"{source}, line {line}" if line else source, *([path_text(path)] if path else ()))
-    return ": ".join((*where, message))
+    return ": ".join(filter(None, (f"{source}, line {line}" if line else source, path_text(path), message)))
 
 
 def _line(path: Path, lines: Mapping[Path, int]) -> int | None:

@@ -52,6 +52,19 @@ def test_objective_follows_the_kind_of_target(text: str, objective: str) -> None
             Task.parse(text + f"objective: {other}\n")
 
 
+def test_an_error_about_a_key_names_the_source_and_line_that_are_known() -> None:
+    task = Task.parse(LOGISTIC, source="task.yaml")
+    places = {
+        "task.yaml, line 2: features: no": task,
+        f"{task.name}: features: no": task.with_protocol("scores"),
+        "the log's task: features: no": Task.from_document(task.document()),
+        "features: no": Task(**task.model_dump(mode="json", by_alias=True)),
+    }
+    assert {text: str(each.error_at("no", "features")) for text, each in places.items()} == {
+        text: text for text in places
+    }
+
+
 def test_settings_are_read() -> None:
     task = Task.parse(
         HUBER
