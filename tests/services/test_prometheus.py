@@ -72,7 +72,8 @@ OWN = {metric.name: OF_OTHERS[metric.optional] for metric in METRICS if metric.o
 # Compared only where several epochs have intervals, of far more people than are here; tests/monitoring/test_drift.py
 # has tasks that have.
 OF_MANY_PEOPLE = {"murk_drift_p_value", "murk_parameter_change"}
-VARIABLES = {"$parameter": ".+", "$tasks": ".+", "$__rate_interval": "5s"}
+# A rate needs two scrapes within its interval, and on a busy machine many of them come late.
+VARIABLES = {"$parameter": ".+", "$tasks": ".+", "$__rate_interval": "15s"}
 
 
 class Tool:
@@ -82,13 +83,17 @@ class Tool:
         self.process = start(*arguments, folder=folder)
         self.lines = queue.Queue()
         self.said = []
-        for stream in (self.process.stdout, self.process.stderr):
-            threading.Thread(target=self._read, args=(stream,), daemon=True).start()
+        streams = self.process.stdout, self.process.stderr
+        self.readers = [threading.Thread(target=self._read, args=(stream,), daemon=True) for stream in streams]
+        for reader in self.readers:
+            reader.start()
 
     def _read(self, stream):
-        for line in stream:
-            self.said.append(line)
-            self.lines.put(line)
+        # Whoever reads it closes it: closed by another thread, it could end this one with an error.
+        with stream:
+            for line in stream:
+                self.said.append(line)
+                self.lines.put(line)
 
     def line(self, words, limit=120):
         """The first line from now on that holds the words."""
@@ -105,6 +110,8 @@ class Tool:
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
+        for reader in self.readers:
+            reader.join(60)
         return self.process.returncode
 
 
@@ -118,8 +125,6 @@ def tool(folder, *arguments):
         raise
     finally:
         running.end()
-        running.process.stdout.close()
-        running.process.stderr.close()
 
 
 def configuration(monitor, people, learner, gateway, shuffler):
