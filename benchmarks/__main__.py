@@ -32,6 +32,7 @@ NAMES = {
     "shuffler": "the shuffler's CPU of a release, beside the worker's (1 minute; --crowds, --kafka, --memory)",
     "rare": "average effects of rare outcomes without public rows, and their coverage (60 minutes; --only, --rates)",
     "class_lines": "the same of several classes, one of them rare (20 minutes)",
+    "categories": "cells with many categories: coverage by the share of streams with an interval (1 minute)",
     "prediction_sets": "coverage and size of prediction sets, beside split-conformal ones (10 minutes; --only)",
     "amounts": "the same of targets with heavy tails, beside other protocols (10 minutes)",
     "means": "means and shares without features: coverage, and widths beside one randomized number (1 minute)",

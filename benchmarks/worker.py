@@ -84,8 +84,10 @@ def main(argv):
             decoded += clock.stop().cpu
             assert sum(map(len, blocks)) == len(messages)
             for block in blocks:
-                # As many at once as the worker learns: what is learned makes an engine forget its oldest iterates.
-                if {release.version for release in block}.issubset(map(int, engine.memory.ring_versions)):
+                # As many at once as the worker learns. What is learned, also of this block, makes an engine forget its
+                # oldest iterates: only of the newer half.
+                remembered = sorted(map(int, engine.memory.ring_versions))
+                if {release.version for release in block}.issubset(remembered[len(remembered) // 2 :]):
                     clock = Clock()
                     engine.learn_releases(block)
                     learned += clock.stop().cpu

@@ -94,7 +94,7 @@ def _to_settle(facts: Facts) -> Iterator[str]:
     whole = task.privacy.per_person
     if whole is not None and whole.max_attack_accuracy > WEAK:
         worst = percent(whole.max_attack_accuracy)
-        yield f"All of a {facts.who}'s releases to this task together are weak: up to {worst}."
+        yield f"All releases of one {facts.who} to this task together are weak: up to {worst}."
     yield from questions("settle-purpose", facts)
     if (deployment := facts.deployment) is not None:
         yield from deployment.problems

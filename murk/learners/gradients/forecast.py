@@ -20,6 +20,7 @@ from murk.learners.core.options import InverseScalingStep
 from murk.learners.estimates.estimate import Estimate
 from murk.learners.gradients import kernels as k
 from murk.learners.gradients.engine import SGDEngine
+from murk.learners.gradients.inference import has_plug_in
 from murk.learners.gradients.problem import GradientProblem
 from murk.privacy import GaussianDP
 from murk.privacy.mechanisms import Mechanism, calibrate
@@ -59,7 +60,7 @@ def estimate(
         indices = np.repeat(np.arange(len(sizes)), list(split(steps, sizes, empty=True).values()))
         rng.shuffle(indices)
         _learn(replace(problem, mechanisms=mechanisms), engine, records.X[drawn], records.y[drawn], indices, rng)
-        _scale_precision(problem, engine, sizes, each / (factor * steps))
+        _count_everybody(problem, engine, sizes, each / (factor * steps))
         engines.append(engine)
     return problem.estimate(engines)
 
@@ -107,16 +108,18 @@ def _quieter(problem: GradientProblem, mechanism: Mechanism, factor: float) -> M
     return calibrate("gaussian", GaussianDP(mu), dimension=settings.dimension, radius=settings.bound)
 
 
-def _scale_precision(problem: GradientProblem, engine: SGDEngine, sizes: Mapping[str, int], more: float) -> None:
-    """Set the state's precision to that of all people, since each step counts for several of them."""
-    settings, real = problem.settings, engine.memory.real
+def _count_everybody(problem: GradientProblem, engine: SGDEngine, sizes: Mapping[str, int], more: float) -> None:
+    """Set the state's precision and count to those of all people, since each step counts for several of them."""
+    settings, memory = problem.settings, engine.memory
     own = settings.objective.spread * settings.bound**2
     noise = {level: settings.dimension * problem.mechanisms[level].variance for level in sizes}
-    real[k.SUM_PRECISION] = sum(size / (own + noise[level]) for level, size in sizes.items())
-    if more > 1.0:
-        # Random scaling's V is linear in these three sums.
-        real[k.SUM_SQUARES] /= more
-        engine.memory.rows[[k.SCALING_A, k.SCALING_B]] /= more
+    memory.real[k.SUM_PRECISION] = sum(size / (own + noise[level]) for level, size in sizes.items())
+    if problem.covariates is not None and has_plug_in(settings):
+        memory.whole[k.COUNT] = sum(sizes.values())
+    elif more > 1.0:
+        # Random scaling's V is linear in these three sums, and of so many steps.
+        memory.real[k.SUM_SQUARES] /= more
+        memory.rows[[k.SCALING_A, k.SCALING_B]] /= more
 
 
 estimates = one_by_one(estimate)

@@ -205,7 +205,7 @@ def _influence(
     return Influence(farthest * math.sqrt(d / total), start=start, limit=limit)
 
 
-def _has_plug_in(settings: Settings) -> bool:
+def has_plug_in(settings: Settings) -> bool:
     """Return whether public covariates give the Hessian, so that there are plug-in intervals."""
     objective = settings.objective
     if settings.weights == "clip":
@@ -226,7 +226,7 @@ def _estimate(
 ) -> Estimate:
     names = coefficient_names(settings, classes)
     n = sum(int(memory.whole[k.COUNT]) for memory in memories)
-    if covariates is not None and _has_plug_in(settings):
+    if covariates is not None and has_plug_in(settings):
         return _plug_in(settings, memories, covariates, names, n)
     weights = [memory.real[k.SUM_WEIGHT] for memory in memories]
     values = reported(settings, weighted_mean(weights, [memory.rows[k.AVERAGE] for memory in memories]))

@@ -251,3 +251,18 @@ def test_scores_are_added_up_as_devices_release_them(kind, question):
         asked = SimpleNamespace(model=model, settings=engine.settings)
         assert planned_answers(asked, records, question) == pytest.approx(released, abs=1e-12)
     assert not np.allclose(planned_answers(engine, records, question), released)
+
+
+def test_a_step_of_gradients_may_stand_for_several_people(monkeypatch):
+    """A third of the steps gives the half widths of all, up to 5 standard errors; a third of the people does not."""
+    of, n = task(4.0, protocol="gradients", public=1_000), 24_000
+
+    def logarithms(people):
+        return np.log([list(forecast(of, population(), people, seed=at).halves.values()) for at in range(4)])
+
+    every = logarithms(n)
+    monkeypatch.setattr("murk.learners.gradients.forecast.MOST", n // 3)
+    fewer = logarithms(n)
+    error = math.sqrt((every.var(axis=0, ddof=1) + fewer.var(axis=0, ddof=1)).max() / len(every))
+    assert np.abs(fewer.mean(axis=0) - every.mean(axis=0)).max() < 5.0 * error + 0.02
+    assert np.abs(logarithms(n // 3).mean(axis=0) - every.mean(axis=0)).max() > 5.0 * error + 0.02
