@@ -228,8 +228,8 @@ def test_public_names_are_there():
     names = {
         murk.privacy: "PureDP ApproxDP GaussianDP ZeroConcentratedDP GaussianMechanism LaplaceMechanism "
         "L2BallMechanism RandomizedResponse SecureNoise SimulatedNoise Accountant",
-        murk.learners: "LDPSGDRegressor LDPSGDClassifier IWPSGDClassifier IWPSGDRegressor PublicDataGLM "
-        "PublicDataRegression PublicGLMClassifier PublicGLMRegressor GaussMixRegressor GaussMixClassifier "
+        murk.learners: "LDPSGDRegressor LDPSGDClassifier IWPSGDClassifier IWPSGDRegressor PublicGLMClassifier "
+        "PublicGLMRegressor GaussMixRegressor GaussMixClassifier "
         "ScoreClassifier ScoreRegressor",
         murk.stream: "Task GradientRelease ExampleRelease MomentRelease SketchRelease open_log Worker",
         murk.producers: "Encoder Ledger Producer SketchProducer",

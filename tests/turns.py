@@ -19,7 +19,6 @@ COMPUTING = (
     "learners/models/",
     "stream/worker/test_crashes",
     "learners/planning/",
-    "upgrade/",
     "devices/",
     "cli/",
     "dossier/",

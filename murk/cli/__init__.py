@@ -35,7 +35,6 @@ _COMMANDS = {
     "audit": "Measure how much releases disclose and compare it with the guarantee.",
     "config": "Show every setting and where its value comes from.",
     "dossier": "Write a privacy dossier of a task and its deployment.",
-    "reproduce": "Explain how to reproduce the papers' tables and figures.",
     "dead-letters": "List messages that could not be learned, with the reasons.",
 }
 

@@ -26,7 +26,7 @@ KAFKA = "kafka"  # table of Kafka client settings
 
 SHARED = ("log", "ledger", "lifetime", "wait", "verbose", "log-json", "metrics-host")
 """Settings that may be set for all commands at once."""
-ASKED = ("seed", "simulated", "yes", "make-public", "withdraw", "new", "migrate")
+ASKED = ("seed", "simulated", "yes", "make-public", "withdraw", "new")
 """Options that affect people's privacy immediately, allowed only as flags."""
 ASKED_OF = {"ledger": ("task", "person", "source"), "shuffle": ("replace",)}
 """Further options allowed only as flags: as forgotten settings they would narrow a withdrawal, reveal a name or give up

@@ -211,14 +211,10 @@ def _short(value: Any) -> str:
 
 
 def _ledger(accounts: Accounts) -> str:
-    if accounts.plain:
-        names = "NAMES AS THEY ARE"
-    elif accounts.rows and (accounts.rows == accounts.people or not accounts.keyed):
+    if accounts.rows and (accounts.rows == accounts.people or not accounts.keyed):
         names = "people as rows of a file"
     else:
         names = "names as keyed hashes" if accounts.keyed else "no names yet"
-    if accounts.digests:
-        names += "; UNKEYED DIGESTS OF FILES, from which whoever has all other records can guess one"
     if accounts.keyed:
         names += "; the key is beside it (LEDGER.key), so a backup of the folder has both"
     return f"{accounts.path}: {names}"

@@ -58,8 +58,6 @@ class Accounts:
     files: int = 0
     rows: int = 0  # number of people who are rows of a file
     counted: str = ""
-    plain: bool = False  # whether names are stored as they are
-    digests: bool = False  # whether digests of files have no key
 
     @property
     def spent(self) -> tuple[str, ...]:
@@ -154,8 +152,6 @@ def read_accounts(path: str | Path) -> Accounts:
         for (name, _), count in totals.levels.items():
             tasks[name] += count
         problems = []
-        if leftover := ledger.names.left():
-            problems.append(f"the ledger {path}: {leftover}")
         if (missing := ledger.names.missing()) is not None:
             problems.append(f"The key of names is missing or wrong: {missing} (the key lies beside the ledger)")
         problems += [f"{readable}: chmod 600" for file in (path, key_path(path)) if (readable := _readable(file))]
@@ -172,8 +168,6 @@ def read_accounts(path: str | Path) -> Accounts:
             totals.files,
             totals.rows,
             totals.counted,
-            ledger.names.are_plain,
-            ledger.names.has_digests and totals.files > 0,
         )
 
 

@@ -8,8 +8,6 @@ if TYPE_CHECKING:
     from murk.learners.examples.estimators import IWPSGDClassifier, IWPSGDRegressor
     from murk.learners.gradients.estimators import LDPSGDClassifier, LDPSGDRegressor
     from murk.learners.moments.estimators import (
-        PublicDataGLM,
-        PublicDataRegression,
         PublicGLMClassifier,
         PublicGLMRegressor,
     )
@@ -23,8 +21,6 @@ __all__ = [
     "IWPSGDRegressor",
     "LDPSGDClassifier",
     "LDPSGDRegressor",
-    "PublicDataGLM",
-    "PublicDataRegression",
     "PublicGLMClassifier",
     "PublicGLMRegressor",
     "ScoreClassifier",
@@ -38,8 +34,6 @@ _HOMES = {
     "IWPSGDRegressor": ".examples.estimators",
     "LDPSGDClassifier": ".gradients.estimators",
     "LDPSGDRegressor": ".gradients.estimators",
-    "PublicDataGLM": ".moments.estimators",
-    "PublicDataRegression": ".moments.estimators",
     "PublicGLMClassifier": ".moments.estimators",
     "PublicGLMRegressor": ".moments.estimators",
     "ScoreClassifier": ".scores.estimators",

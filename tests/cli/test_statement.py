@@ -11,7 +11,7 @@ from murk.cli.commands.ledger import command
 from murk.privacy import GaussianDP, cap_of
 from murk.producers import Ledger
 from murk.producers.ledger.names import ReleaseRequests, key_path
-from tests.producers.ledger.accounts import LOG, OTHER, TASK, as_format, ask, charge, spend
+from tests.producers.ledger.accounts import LOG, OTHER, TASK, ask, charge, spend
 
 NAME = "Annette Vandermeer"
 UNITS = cap_of(GaussianDP(1.0)).units
@@ -128,35 +128,6 @@ def test_a_lost_key_is_said(path: Path) -> None:
     assert json.loads(ledger(path, "--json"))["key"] == "missing"
 
 
-def test_a_file_of_rows_has_a_keyed_hash(tmp_path: Path) -> None:
-    path = tmp_path / "rows.db"
-    as_format(path, 3)
-    with Ledger(path) as rows:
-        rows.bind(LOG, TASK, name="sleep", simulated=False)
-        rows.book(TASK, [charge(gdp=UNITS)])
-        spend(rows, ReleaseRequests([3], None, ["default"], source="a" * 64), TASK)
-    assert ledger(path).startswith("1 person, 1 release paid for")
-    assert "Caution: it stores unkeyed digests of files" in " ".join(ledger(path).split())
-    found = json.loads(ledger(path, "--json"))
-    assert (found["names"], found["digests"], found["key"]) == ("keyed", "plain", None)
-    assert "keyed hashes instead of names and file digests" in " ".join(ledger(path, "--migrate").split())
-    found = json.loads(ledger(path, "--json"))
-    assert (found["names"], found["digests"], found["key"]) == ("keyed", "keyed", "found")
-    assert "nothing to do" in ledger(path, "--migrate")
-
-
-def test_a_migration_that_was_interrupted_is_not_called_done(path: Path) -> None:
-    with sqlite3.connect(path) as change:
-        change.execute("INSERT INTO meta VALUES ('names left', 1)")
-    change.close()
-    assert "a migration of it was interrupted" in " ".join(ledger(path).split())
-    found = json.loads(ledger(path, "--json"))
-    assert (found["names"], found["digests"]) == ("unfinished", "unfinished")
-    ledger(path, "--migrate")
-    assert json.loads(ledger(path, "--json"))["names"] == "keyed"
-    assert "interrupted" not in ledger(path)
-
-
 def test_an_organisation_is_no_person(path: Path) -> None:
     with sqlite3.connect(path) as change:
         change.execute("UPDATE tariffs SET mechanism = 'gram'")
@@ -174,22 +145,3 @@ def test_an_organisation_is_no_person(path: Path) -> None:
         "Each release: any two records are told apart in at most 76.1%, a record and a blank one in at most 69.2%"
         in own
     )
-
-
-def test_an_old_ledger_is_migrated_by_the_command(tmp_path: Path) -> None:
-    path = tmp_path / "old.db"
-    as_format(path, 2)
-    with Ledger(path) as old:
-        old.withdraw(NAME)
-    assert "--migrate` replaces them by keyed hashes" in " ".join(ledger(path).split())
-    assert json.loads(ledger(path, "--json"))["names"] == "plain"
-    said = " ".join(ledger(path, "--migrate").split())
-    assert "keep a copy of it apart" in said
-    assert key_path(path).exists()
-    assert "nothing to do" in ledger(path, "--migrate")
-    assert json.loads(ledger(path, "--migrate", "--json"))["migrated"] is False
-    assert json.loads(ledger(path, "--json"))["names"] == "keyed"
-    assert NAME.encode() not in path.read_bytes()
-    assert json.loads(ledger(path, "--person", NAME, "--json"))["withdrawn"] is True
-    wrong = CliRunner().invoke(command, [str(path), "--migrate", "--person", NAME])
-    assert wrong.exit_code != 0

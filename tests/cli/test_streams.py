@@ -35,7 +35,7 @@ COMMANDS = (
     "monitor task.yaml --log sqlite:///x --port 0 --allowed-host {}", "produce {} --source x.csv",
     "learn --log sqlite:///{}", "learn --log {}", "learn --log kafka://{}", "learn --idle {}", "status --log sqlite:///{}",
     "dead-letters --log sqlite:///{}", "ledger {}", "ledger x.db --person {}", "audit {}", "dossier {} --out x.html",
-    "dossier task.yaml --out {}/x.html", "--config {} learn", "reproduce {}", "{}", "run --{}",
+    "dossier task.yaml --out {}/x.html", "--config {} learn", "{}", "run --{}",
 )  # fmt: skip
 
 

@@ -209,7 +209,7 @@ def test_known_scales_and_starts_are_in_the_targets_units():
 
 
 @pytest.mark.parametrize("name", ["scores", "gradients", "outer products", "moments", "windows' moments"])
-def test_states_of_other_bounds_are_refused_and_former_ones_go_on(name):
+def test_states_of_other_bounds_are_refused(name):
     model = learned(name, TARGETS, BOUNDS)
     state = model.state_dict()
     other = made(name, 4.0, target_bounds=(0.0, 64.0), seed=1)
@@ -226,18 +226,7 @@ def test_states_of_other_bounds_are_refused_and_former_ones_go_on(name):
         made(name, 4.0, target_bounds=(-1.0, 1.0), seed=1).load_state_dict(state)
 
 
-EARLIER = {"scores": (-1.0, 1.0), "gradients": (-1.0, 1.0), "outer products": (-74.0, 74.0), "moments": BOUNDS,
-           "windows' moments": (-1.0, 1.0)}  # fmt: skip
 """Bounds of the target that the learners had when their states did not contain them."""
-
-
-@pytest.mark.parametrize(("name", "bounds"), EARLIER.items())
-def test_earlier_states_without_bounds_go_on(name, bounds):
-    model = learned(name, TARGETS, bounds) if bounds != (-1.0, 1.0) else learned(name, CODES, bounds)
-    state = {key: value for key, value in model.state_dict().items() if key != "target_bounds"}
-    again = made(name, 4.0, target_bounds=bounds, seed=1)
-    again.load_state_dict(state)
-    assert again.coefficients() == model.coefficients()
 
 
 @pytest.mark.parametrize("name", ["scores", "gradients", "outer products", "windows' moments"])

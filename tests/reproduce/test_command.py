@@ -5,7 +5,7 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from murk.cli import cli, main
+from murk.cli import main
 from reproductions import catalogue
 from reproductions.__main__ import command
 from reproductions.experiment import Experiment, Paper
@@ -104,8 +104,3 @@ def test_mistakes_are_said_in_a_line(made_up_paper, tmp_path):
         run("009/god")
     with pytest.raises(ValueError, match="give one ID"):
         run("all", "--data", tmp_path / "x.csv")
-
-
-def test_the_package_says_where_the_reproductions_are():
-    found = CliRunner().invoke(cli, ["reproduce", "002/fig5", "--full"])
-    assert "python -m reproductions 002/fig5 --full" in str(found.exception)

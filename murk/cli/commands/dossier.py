@@ -96,7 +96,7 @@ def _read(url: str, task: Task) -> Deployment:
             if carried.simulated != task.simulated:
                 kind, remedy = ("simulated", "add") if carried.simulated else ("real", "remove")
                 raise UserError(f"{log.url} carries {kind} releases: {remedy} --simulated")
-            expected = task.with_defaults_of(carried).without_public()
+            expected = task.without_public()
             check_task_change(log.url, carried.without_public().document(), expected.document())
         return deployment
 

@@ -35,11 +35,6 @@ if TYPE_CHECKING:
 @click.option("--yes", is_flag=True, help="With --withdraw: do not ask for confirmation.")
 @click.option("--new", is_flag=True, help="With --withdraw --yes: allow a name that is not in the ledger.")
 @click.option("--details", is_flag=True, help="With --person: show the full account with all guarantees.")
-@click.option(
-    "--migrate",
-    is_flag=True,
-    help="Replace names and file digests in a ledger of an earlier version by keyed hashes, permanently.",
-)
 @as_json
 def command(
     path: str,
@@ -50,7 +45,6 @@ def command(
     yes: bool,
     new: bool,
     details: bool,
-    migrate: bool,
     as_json: bool,
 ) -> None:
     """Show the account of a person, or sums over everybody in the ledger PATH.
@@ -64,11 +58,6 @@ def command(
         raise UserError("--task requires --withdraw: it names the task to withdraw from")
     if new and not withdraw:
         raise UserError("--new requires --withdraw: it is for somebody who has not released yet")
-    if migrate:
-        if person is not None or withdraw:
-            raise UserError("--migrate applies to the whole ledger: remove --person and --withdraw")
-        _migrate(path, as_json)
-        return
     with Ledger(path, create=False) as ledger:
         if person is None:
             if withdraw:
@@ -98,34 +87,12 @@ def _ask_name() -> str:
     return sys.stdin.readline().rstrip("\r\n")
 
 
-def _migrate(path: str, as_json: bool) -> None:
-    from pathlib import Path
-
-    from murk.producers.ledger.ledger import hash_names
-    from murk.producers.ledger.names import key_path
-
-    done, key = hash_names(path), str(key_path(Path(path)))
-    if as_json:
-        print_json({"migrated": done, "names": "keyed", "key": key})
-    elif done:
-        paragraph(
-            f"{path} now contains keyed hashes instead of names and file digests. The key is {key}: keep a copy of it "
-            "apart from copies of the ledger, which are useless without it. Earlier versions of Murk refuse it, and "
-            "earlier copies still contain the names"
-        )
-    else:
-        click.echo(f"nothing to do: {path} contains keyed hashes already")
-
-
 def _everybody(ledger: Ledger, as_json: bool) -> None:
     totals, names = ledger.totals(), ledger.names
     if as_json:
-        kept = "unfinished" if names.is_unfinished else "keyed"
         print_json(
             {
                 **{name: getattr(totals, name) for name in ("people", "releases", "refused", "queued", "withdrawn")},
-                "names": "plain" if names.are_plain else kept,
-                "digests": "plain" if names.has_digests else kept,
                 "key": None if not names.is_keyed else "found" if names.missing() is None else "missing",
                 "levels": [{"task": task, "level": level, "releases": n} for (task, level), n in totals.levels.items()],
                 "together": [each.to_dict() for each in ledger.together()],
@@ -145,8 +112,6 @@ def _everybody(ledger: Ledger, as_json: bool) -> None:
         paragraph(line)
     if (missing := names.missing()) is not None:
         paragraph(f"The key is missing: {missing}")
-    if left := names.left():
-        paragraph(f"Caution: {left}")
 
 
 def _withdraw(

@@ -114,7 +114,7 @@ def command(
     def make(log: Log, carried: Task) -> Monitor:
         if carried.name in expected:
             # The file does not contain the public covariates.
-            own = expected[carried.name].with_defaults_of(carried).without_public().with_simulated(carried.simulated)
+            own = expected[carried.name].without_public().with_simulated(carried.simulated)
             check_task_change(log.url, carried.without_public().document(), own.document())
         again, patience = partial(open_log, log.url, create=False), max(60.0, 10.0 * interval)
         return Monitor(log, carried, reopen=again, patience=patience, **figures.of(carried))

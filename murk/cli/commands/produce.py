@@ -75,7 +75,7 @@ def command(
         print_check(task, crowd, as_json)
         return
     log_url = log_url or f"sqlite:///{task.name}.db"
-    check_task(task, policy, log_url)
+    check_task(task, policy)
     start = time.monotonic()
     place = ledger or default_ledger(source, task.name, simulated=seed is not None)
     # On Kafka, `murk topics` creates the log.

@@ -317,10 +317,6 @@ class StreamEstimator(base.Estimator):
         """Return the target's bounds, on which the meaning of a state depends; None if codes are targets."""
         return None
 
-    def _earlier_bounds(self) -> list[float] | None:
-        """Return the target's bounds of an earlier state, which does not contain them."""
-        return None
-
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Load a state of a learner with equal settings; raise MurkError if it is malformed or has other features."""
         self._load(state)
@@ -333,7 +329,7 @@ class StreamEstimator(base.Estimator):
         known = tuple(name if isinstance(name, str | int) else str(name) for name in self._names or names)
         if names != known:
             raise MurkError(f"the state has the features {names!r}, but this learner has {known!r}")
-        own, found = self._stated_bounds(), state.get("target_bounds", self._earlier_bounds())
+        own, found = self._stated_bounds(), state.get("target_bounds")
         if found != own:
             raise MurkError(f"the state has other settings: target bounds {found!r}, not {own!r}")
         fresh = self._engine is None
@@ -342,21 +338,6 @@ class StreamEstimator(base.Estimator):
             engine.load_state_dict(fold)
         except MurkError:
             if fresh:
-                self._prepare()
-            raise
-
-    def _load_or_go_on(self, state: Mapping[str, Any], former: Sequence[str]) -> None:
-        """Load a state with the current kind of release or, failing that, with the first ``former`` kind that fits."""
-        try:
-            self._load(state)
-        except MurkError:
-            for release in former:
-                try:
-                    self._prepare(release)  # type: ignore[call-arg]
-                    return self._load(state)
-                except MurkError:
-                    continue
-            if former:
                 self._prepare()
             raise
 
@@ -562,9 +543,6 @@ class TargetEstimator(StreamEstimator):
 
     def _stated_bounds(self) -> list[float] | None:
         return [self._range.low, self._range.high] if self._range.coded else None
-
-    def _earlier_bounds(self) -> list[float] | None:
-        return self._stated_bounds()
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state as plain data (JSON)."""

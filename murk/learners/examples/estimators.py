@@ -38,7 +38,7 @@ from murk.learners.examples.evaluation import Example
 from murk.learners.examples.inference import estimate
 from murk.learners.examples.losses import Noise, probabilities
 from murk.learners.examples.outer import matrix_of
-from murk.learners.examples.protocol import FORMER_RELEASES, PROTOCOL, BinaryLoss
+from murk.learners.examples.protocol import PROTOCOL, BinaryLoss
 from murk.learners.examples.settings import POLISHED, ExampleMechanism, ExampleSettings, released, settle
 from murk.privacy import ApproxDP, GaussianDP, Guarantee, PureDP
 from murk.privacy.noise import NoiseSource
@@ -120,8 +120,8 @@ class IWPSGD(SGDEstimator):
     _target_unit = 1.0
     _labels: tuple[str, ...] = ()  # the classes, if there are more than two
 
-    def _prepare(self, former: str | None = None) -> None:
-        """Check the arguments and initialize; ``former`` is the default release of an earlier version."""
+    def _prepare(self) -> None:
+        """Check the arguments and initialize."""
         check_choices(self, inputs=("records", "released"))
         if self.release == "cells" and self.inputs == "released":
             raise UserError(
@@ -134,7 +134,6 @@ class IWPSGD(SGDEstimator):
                 raise UserError(f"{name}={getattr(self, name)!r} is neither True nor False")
         if self.bound is not None and not (math.isfinite(self.bound) and self.bound > 0):
             raise UserError(f"bound={self.bound!r}, the public bound on ||x||, must be positive and finite")
-        self._former = former
         # Check early whatever does not depend on the features.
         if isinstance(self.budget, Guarantee):
             self._made_settings(("feature", "intercept")).mechanism(self.budget)
@@ -144,7 +143,7 @@ class IWPSGD(SGDEstimator):
         budgets = (self.budget, *(self.levels or {}).values())
         guarantees = [budget for budget in budgets if isinstance(budget, Guarantee)]
         real, labels = self._target == "real", self._labels
-        release = released(self.release or self._former, self.loss, guarantees, len(coded) - 1)
+        release = released(self.release, self.loss, guarantees, len(coded) - 1)
         return ExampleSettings(
             target=self._target,
             names=coded,
@@ -279,14 +278,6 @@ class IWPSGD(SGDEstimator):
     @abstractmethod
     def _shown(self, target: float) -> Any:
         """Convert a decoded target to the form that River's evaluation expects."""
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Load a state of a learner with the same settings; one with a former default ``release`` keeps it.
-
-        Raises MurkError if the state is malformed or belongs to other features.
-        """
-        by_default = self.release is None and not self.n_releases
-        self._load_or_go_on(state, FORMER_RELEASES if by_default else ())
 
     @property
     def unbiased_loss(self) -> float:
@@ -546,9 +537,6 @@ class IWPSGDRegressor(IWPSGD, TargetEstimator, base.MiniBatchRegressor):
     def _shown(self, target: float) -> float:
         # A joint release scales the target.
         return target / float(self._require().settings.scale)
-
-    def _earlier_bounds(self) -> list[float] | None:
-        return [-self._range.unit, self._range.unit] if self._range.coded else None
 
     def _means(self, rows: Floats) -> Floats:
         return self._range.middle + self._range.unit * self._linear(rows)

@@ -1,7 +1,7 @@
 """Released examples, for IWP-SGD (`protocol: examples`)."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Annotated, Any, ClassVar, Final, Literal, get_args
 
@@ -31,7 +31,6 @@ LOSSES: Final[dict[str, tuple[str, ...]]] = {
     "real": ("squared",),
 }
 BY_RULE: Final = {"binary": "quadratic", "classes": "log", "real": "squared"}
-FORMER_RELEASES: Final = ("joint", "directions")  # Default releases of earlier versions
 
 
 class ExamplesBlock(Block):
@@ -279,10 +278,6 @@ class ExamplesProtocol(TaskProtocol):
         """Return cells, unless the block has settings that they cannot have."""
         fixed = block is None or block.release == CELLS or _beyond_cells(partial(getattr, block))
         return () if fixed else ({"release": CELLS},)
-
-    def former_settings(self, block: Any, by_rule: Set[str]) -> dict[str, Any]:
-        """Return the ``release`` of a log's ``block`` if an earlier version chose it by its default rule."""
-        return {"release": block.release} if "release" in by_rule and block.release in FORMER_RELEASES else {}
 
     def scale(self, block: Any, target: str) -> Scale:
         """Return "log odds" for two labels' log loss, "probability" or "slope" for quadratic losses, else "own"."""

@@ -403,9 +403,6 @@ class LDPSGDRegressor(LDPSGD, TargetEstimator, base.MiniBatchRegressor):
         # Leaves room for coefficients of 2 on features of unit size.
         return 5.0 * math.sqrt(coefficients / 6.0)
 
-    def _earlier_bounds(self) -> list[float] | None:
-        return None
-
     def _means(self, rows: Floats) -> Floats:
         return self._range.middle + self._range.unit * self._linear(rows)[:, 0]
 

@@ -41,7 +41,6 @@ from murk.learners.moments.engine import BLOCK, MomentEngine, merged
 from murk.learners.moments.fit import MomentModel, Response
 from murk.learners.moments.mechanism import WHOLE, calibrated
 from murk.learners.moments.problem import check_size, own_curve
-from murk.learners.moments.protocol import FORMER_RELEASES
 from murk.learners.moments.root import NoRootError
 from murk.learners.moments.statistics import Statistics, balanced, normal_reach
 from murk.privacy import GaussianDP, Guarantee, PureDP
@@ -196,8 +195,8 @@ class PublicMoments(PersonEstimator):
     _curve: Curve  # mean function
     _response: Response  # meaning of coded targets
 
-    def _prepare(self, former: str | None = None) -> None:
-        """Check the arguments and initialize; ``former`` is the default release of an earlier version."""
+    def _prepare(self) -> None:
+        """Check the arguments and initialize."""
         check_choices(self, **_CHOICES)
         if self.design == "gaussian" and (self.public is None or self.radius is not None):
             raise UserError(
@@ -210,7 +209,7 @@ class PublicMoments(PersonEstimator):
         arguments, curve = {name: getattr(self, name) for name in (*OF_MOMENTS, "public")}, self._curve.name
         if self.release == "directions":
             check_directions(arguments, curve)
-        self._released = self.release or former or release_by_rule(arguments, curve)
+        self._released = self.release or release_by_rule(arguments, curve)
         self._directions: Directions | None = None
         self._sample, self.public = PublicSample.of_argument(self.public, self.features)
         super()._prepare()
@@ -350,12 +349,6 @@ class PublicMoments(PersonEstimator):
         if not mechanism.reach.holds_all(table):
             raise RejectedError("magnitude", FORGED)
         engine.learn_payloads(table, name)
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Load a state of equal settings, or of joint moments, a former default; raise MurkError for any other."""
-        fold = state.get("fold") if isinstance(state, Mapping) else None
-        of_moments = isinstance(fold, Mapping) and "moments" in fold and self.release is None and not self.n_releases
-        self._load_or_go_on(state, FORMER_RELEASES if of_moments else ())
 
     def _in_own_units(self, coded: Estimate) -> Estimate:
         scale = np.full(len(coded.names), self._gain)
@@ -511,9 +504,6 @@ class PublicGLMClassifier(PublicMoments, LabelEstimator, base.MiniBatchClassifie
         yield {"budget": PureDP(epsilon=2.0), "loss": "boosting", "seed": 1}
 
 
-PublicDataGLM = PublicGLMClassifier  # Name until 0.3
-
-
 @documented
 class PublicGLMRegressor(PublicMoments, TargetEstimator, base.MiniBatchRegressor):
     """Regression ``y = f(x'w) + e`` of a bounded target, from moments released once.
@@ -621,6 +611,3 @@ class PublicGLMRegressor(PublicMoments, TargetEstimator, base.MiniBatchRegressor
     def _unit_test_params(cls) -> Any:
         yield {"budget": GaussianDP(mu=1.0), "seed": 1}
         yield {"budget": PureDP(epsilon=2.0), "link": "softplus", "seed": 1}
-
-
-PublicDataRegression = PublicGLMRegressor  # Name until 0.3

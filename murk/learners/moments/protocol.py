@@ -1,6 +1,6 @@
 """Released moments, for public-data GLM (`protocol: moments`)."""
 
-from collections.abc import Mapping, Set
+from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import Field
@@ -28,7 +28,6 @@ OF_MOMENTS: Final = {
     "repair": True,
     "intercept": True,
 }
-FORMER_RELEASES: Final = ("joint",)  # Default releases of earlier versions
 
 
 class MomentsBlock(Block):
@@ -189,10 +188,6 @@ class MomentsProtocol(TaskProtocol):
         """Check that lines of several classes are not given public covariates, which they do not use."""
         if target == "classes" and block.loss == "squared":
             raise task_error("squared uses no public covariates, but the task has some; remove one", "moments", "loss")
-
-    def former_settings(self, block: Any, by_rule: Set[str]) -> dict[str, Any]:
-        """Return the ``release`` of a log's ``block`` if an earlier version chose it by its default rule."""
-        return {"release": block.release} if "release" in by_rule and block.release in FORMER_RELEASES else {}
 
     def has_link(self, block: Any) -> bool:
         """Return whether the link is not the identity."""

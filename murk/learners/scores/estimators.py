@@ -323,9 +323,6 @@ class ScoreRegressor(Scores, TargetEstimator, base.MiniBatchRegressor):
     def _expected(self) -> tuple[float | None, float | None]:
         return 1.0, 1.0
 
-    def _earlier_bounds(self) -> list[float] | None:
-        return None
-
     def _in_units(self, estimate: ScoreEstimate) -> ScoreEstimate:
         return replace(self._range.in_units(estimate), unit=self._range.unit)
 

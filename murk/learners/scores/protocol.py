@@ -1,6 +1,6 @@
 """Scores in epochs, at models that are published once an epoch (`protocol: scores`)."""
 
-from collections.abc import Mapping, Set
+from collections.abc import Mapping
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field
@@ -105,10 +105,6 @@ class ScoresProtocol(TaskProtocol):
                 f"'own' models of {partitions} partitions would have as many different prediction sets; say models: "
             )
             raise task_error(words + "shared, or log: {partitions: 1}, or remove predictions", "scores", "models")
-
-    def former_settings(self, block: Any, by_rule: Set[str]) -> dict[str, Any]:
-        """Return the keys ``models`` and ``effects`` of a log's ``block`` that an earlier version chose by rule."""
-        return {key: getattr(block, key) for key in ("models", "effects") if key in by_rule}
 
     def fill_in(self, block: Mapping[str, Any], target: str, task: Mapping[str, Any]) -> dict[str, Any]:
         """Return the block with ``effects: line`` for several classes without public covariates, the only choice."""

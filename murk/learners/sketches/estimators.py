@@ -364,9 +364,6 @@ class GaussMixRegressor(GaussMix, TargetEstimator, base.MiniBatchRegressor):
         bounds = {"target_bounds": None if "target_bound" in more else (-1.0, 1.0)}
         return cls(budget=budget, rows=rows, **{**bounds, **published(PROTOCOL, "real", budget), **more})
 
-    def _earlier_bounds(self) -> list[float] | None:
-        return None
-
     def _means(self, rows: Floats) -> Floats:
         return self._range.middle + self._range.unit * self._linear(rows)
 

@@ -1,6 +1,6 @@
 """Settings of the sketches that organisations release, for GaussMix (`protocol: sketch`)."""
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import Field
@@ -12,7 +12,7 @@ from murk.stream.task.protocol import Offer, Scale, TaskProtocol
 
 GRAM: Final = "gram"  # kind of the releases of second moments
 NEWTON: Final = "newton"  # kind of the releases of second moments and a Newton step
-FORMER_METHOD: Final = "linear-mixing"  # default method up to version 0.3, which logs of that time keep
+MIXING: Final = "linear-mixing"  # the paper's method
 _OF_MIXING: Final = ("rows", "analysis", "debiased")
 _KINDS: Final = {"moments": GRAM, "newton": NEWTON}
 _OF_MOMENTS: Final = Offer(
@@ -113,11 +113,11 @@ class SketchProtocol(TaskProtocol):
         if block.get("method") is not None:
             return dict(block)
         mixes = any(block.get(key) is not None for key in _OF_MIXING)
-        return {**block, "method": FORMER_METHOD if mixes else "moments"}
+        return {**block, "method": MIXING if mixes else "moments"}
 
     def published(self, target: str, guarantee: str) -> dict[tuple[str, ...], Any]:
         """Return the settings of LinearMixing, and the range of the quadratic surrogate for two labels."""
-        own: dict[str, Any] = {"method": FORMER_METHOD, "analysis": "published", "neighbours": "zero-out"}
+        own: dict[str, Any] = {"method": MIXING, "analysis": "published", "neighbours": "zero-out"}
         own |= {"debiased": False} if target == "real" else {"debiased": False, "range": 3.0}
         settings: dict[tuple[str, ...], Any] = {("sketch", key): value for key, value in own.items()}
         return settings | {("learner", "weighting"): "uniform"}
@@ -163,10 +163,6 @@ class SketchProtocol(TaskProtocol):
         if block.first is not None and block.window is not None and block.first >= block.window:
             words = f"{block.first} records leave none for the step in a window of {block.window}; lower it"
             raise task_error(words, "sketch", "first")
-
-    def former_settings(self, block: Any, by_rule: Set[str]) -> dict[str, Any]:
-        """Return the ``method`` of a log's ``block`` if an earlier version chose it by its default rule."""
-        return {"method": FORMER_METHOD} if "method" in by_rule and block.method == FORMER_METHOD else {}
 
     def alternatives(self, block: Any, target: str) -> Sequence[dict[str, Any]]:
         """Return the settings of a Newton step in place of second moments, for a binary target."""

@@ -9,7 +9,7 @@ from murk.privacy.mechanisms.laplace import LaplaceMechanism
 from murk.privacy.mechanisms.privacy_loss import Amount, Currency, PrivacyLoss, cap_of
 from murk.privacy.mechanisms.privunit import PrivUnitMechanism
 from murk.privacy.mechanisms.randomized_response import RandomizedResponse
-from murk.privacy.mechanisms.registry import BEST, KINDS, VECTOR_MECHANISMS, calibrate, former_kind
+from murk.privacy.mechanisms.registry import BEST, KINDS, VECTOR_MECHANISMS, calibrate, plain_kind
 
 __all__ = [
     "BEST",
@@ -32,6 +32,6 @@ __all__ = [
     "cap_of",
     "cost_in",
     "divided",
-    "former_kind",
+    "plain_kind",
     "truncated_cap",
 ]

@@ -52,7 +52,7 @@ def calibrate(
     if kind is None or kind == BEST:
         if method == "analytic" and isinstance(guarantee, PureDP | ApproxDP):
             return _best(guarantee, dimension, radius)
-        kind = former_kind(guarantee)
+        kind = plain_kind(guarantee)
     if kind not in KINDS:
         raise UserError(f"unknown mechanism {kind!r}{nearest(kind, KINDS)}; use one of {', '.join(KINDS)}")
     chosen = VECTOR_MECHANISMS[kind]
@@ -60,8 +60,8 @@ def calibrate(
     return mechanism
 
 
-def former_kind(guarantee: Guarantee) -> str:
-    """Return the default kind up to version 0.3: l2-ball for pure guarantees, else gaussian."""
+def plain_kind(guarantee: Guarantee) -> str:
+    """Return the kind of the papers: l2-ball for pure guarantees, else gaussian."""
     pure = isinstance(guarantee, PureDP) or getattr(guarantee, "delta", None) == 0
     return L2BallMechanism.kind if pure else GaussianMechanism.kind
 
@@ -76,6 +76,6 @@ def _best(guarantee: Guarantee, dimension: int, radius: float) -> Mechanism:
         if best is None or mechanism.variance < _BETTER * best.variance:
             best = mechanism
     if best is None:
-        # All fail for the same reason, which the former default explains.
-        best = VECTOR_MECHANISMS[former_kind(guarantee)].calibrate(guarantee, dimension=dimension, radius=radius)
+        # All fail for the same reason, which the papers' kind explains.
+        best = VECTOR_MECHANISMS[plain_kind(guarantee)].calibrate(guarantee, dimension=dimension, radius=radius)
     return best

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from sqlite3 import Connection
@@ -13,10 +13,8 @@ from typing import NoReturn, Self
 from murk.errors import MurkError, UserError
 from murk.privacy import PrivacyLoss
 from murk.producers.ledger import statements
-from murk.producers.ledger.migration import adopt, has_windows
 from murk.producers.ledger.names import (
     KEY_BYTES,
-    Id,
     Key,
     NameKey,
     ReleaseRequests,
@@ -28,7 +26,7 @@ from murk.producers.ledger.names import (
 )
 from murk.producers.ledger.prices import Booked, Charge, Prices, Promise, tighten
 from murk.producers.ledger.recognition import Run, check_named, check_people, read_run, several_ways, strangers
-from murk.producers.ledger.schema import LOST, NAMING, LedgerFile
+from murk.producers.ledger.schema import LOST, LedgerFile
 from murk.producers.ledger.statements import Account, CapStatus, GroupSums, Totals, describe_together
 from murk.producers.ledger.transaction import (
     DAY,
@@ -37,29 +35,24 @@ from murk.producers.ledger.transaction import (
     Queued,
     Spending,
     Windows,
-    change_owners,
     drop_unconfirmed,
     ranges,
 )
 from murk.stream.log.base import truncate_time
 
 TIDY_SECONDS = 1.0  # longest time that deleted releases stay in the write-ahead log while others are made
+# Whether any name or file is stored.
 _NAMED = " UNION ".join(
-    f"SELECT 1 FROM {table} WHERE home = 0 AND typeof(person) = 'blob'" for table in ("spending", "withdrawals")
+    [*(f"SELECT 1 FROM {table} WHERE home = 0" for table in ("spending", "withdrawals")), "SELECT 1 FROM sources"]
 )
-_FILES = "SELECT 1 FROM sources"
 
 
 class Names:
-    """Names of people and files in one open ledger; raises `UserError` if the ledger is older than its key.
-
-    Ledgers of earlier formats may store names as plain text (``are_plain``) and digests unkeyed (``has_digests``).
-    """
+    """Names of people and files in one open ledger; raises `UserError` if the ledger is older than its key."""
 
     def __init__(self, file: LedgerFile) -> None:
         self._file = file
-        self.are_plain, self.has_digests = file.is_plain, file.has_digests
-        self._key = NameKey(None) if file.is_plain else None
+        self._key: NameKey | None = None
         self._is_new = False
         self._sources: dict[str, int] = {}
         # Look for the key first: it gets its name after the ledger has its fingerprint.
@@ -74,28 +67,6 @@ class Names:
             )
         if fingerprint is not None and not named:
             give_name(file.path, fingerprint)
-
-    @property
-    def is_unfinished(self) -> bool:
-        """Whether a migration was interrupted: unused pages of the file may still hold plain names."""
-        return bool(self._file.query("SELECT 1 FROM meta WHERE key = 'names left'"))
-
-    def left(self) -> str:
-        """Describe names and digests that are stored without a key, with the remedy; empty if there are none."""
-        again = f"`murk ledger {self._file.path} --migrate`"
-        if self.are_plain:
-            return f"it stores people's names unhashed: {again} replaces them by keyed hashes"
-        if self.has_digests and self._file.query(_FILES):
-            return (
-                "it stores unkeyed digests of files, from which anyone who knows all of a file's records but one "
-                f"can guess the last: {again} replaces them by keyed hashes"
-            )
-        if self.is_unfinished:
-            return (
-                "a migration of it was interrupted, so unused parts of the file may still hold names and digests: "
-                f"run {again} again"
-            )
-        return ""
 
     @property
     def is_keyed(self) -> bool:
@@ -125,8 +96,7 @@ class Names:
             return self._key
         fingerprint = self._fingerprint(connection)
         if fingerprint is None:
-            named = _NAMED if self.has_digests else f"{_NAMED} UNION {_FILES}"
-            if connection.execute(named).fetchone():
+            if connection.execute(_NAMED).fetchone():
                 raise UserError(
                     f"the ledger {self._file.path} is damaged: it holds hashed names and does not record by which key. "
                     "Put back its newest intact copy before anything else is released",
@@ -142,20 +112,9 @@ class Names:
             self._key = key
         return key
 
-    def called(
-        self, connection: Connection, people: Sequence[str] | None, *, earlier: bool
-    ) -> tuple[NameKey, Mapping[Id, Sequence[Id]]]:
-        """Return the key for the people of a block (None for rows), and the result of `adopt`."""
-        if people is None:
-            return NameKey(None), {}
-        key = self.writing(connection)
-        return key, adopt(connection, key, people) if earlier else {}
-
-    def sealing(self, connection: Connection) -> NameKey:
-        """Return the key that encrypts the outbox, within a transaction; in earlier formats it has no secret."""
-        if self.has_digests and self._fingerprint(connection) is None:
-            return NameKey(None)
-        return self.writing(connection)
+    def called(self, connection: Connection, people: Sequence[str] | None) -> NameKey:
+        """Return the key for the people of a block (None for rows)."""
+        return NameKey(None) if people is None else self.writing(connection)
 
     def opening(self) -> NameKey:
         """Return the key that decrypts the outbox."""
@@ -163,8 +122,6 @@ class Names:
 
     def source(self, digest: str, connection: Connection | None = None) -> str:
         """Return the stored name of a digest; pass the ``connection`` of a transaction that may store it."""
-        if self.has_digests:
-            return digest
         return (self.reading() if connection is None else self.writing(connection)).source(digest)
 
     def source_number(self, connection: Connection, digest: str | None) -> int:
@@ -342,9 +299,8 @@ class Ledger:
             source = self.names.source_number(connection, requests.source)
             if (booked.number, source) not in common.recognised:
                 check_named(connection, self.path, booked, source, common)
-            names, merged = self.names.called(connection, requests.people, earlier=common.earlier)
-            sealing = self.names.sealing(connection)
-            spend = Spending(connection, booked, source, requests, common, names=names, sealing=sealing, merged=merged)
+            names, sealing = self.names.called(connection, requests.people), self.names.writing(connection)
+            spend = Spending(connection, booked, source, requests, common, names=names, sealing=sealing)
             spend.decide()
             yield spend
             spend.write()
@@ -407,7 +363,7 @@ class Ledger:
         with self._write() as connection:
             where = "task = ? AND expires <= ? AND (? IS NULL OR number <= ?)"
             values = self._booked(task_hash).number, int(now), through, through
-            return drop_unconfirmed(connection, self.names.sealing(connection), where, values)
+            return drop_unconfirmed(connection, self.names.writing(connection), where, values)
 
     def withdraw(
         self, person: Key, *, task_hash: str | None = None, source: str | None = None, now: float | None = None
@@ -424,12 +380,12 @@ class Ledger:
             self._common.forget()
             home = self.names.source_number(connection, source)
             named = [str(person)] if source is None else None
-            known = self.names.called(connection, named, earlier=True)[0].person(person)
+            known = self.names.called(connection, named).person(person)
             connection.execute(
                 "INSERT INTO withdrawals VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
                 (home, known, task or 0, truncate_time(time.time() if now is None else now, DAY)),
             )
-            key, owner = self.names.sealing(connection), Owner(home, known)
+            key, owner = self.names.writing(connection), Owner(home, known)
             return drop_unconfirmed(connection, key, "? IS NULL OR task = ?", (task, task), owner)
 
     def account(self, person: Key, *, source: str | None = None) -> Account:
@@ -437,11 +393,7 @@ class Ledger:
         person = known_by(person, source)
         self.delete_confirmed()
         if source is None:
-            names = self.names.reading()
-            if self._file.query("SELECT 1 FROM earlier LIMIT 1"):
-                with self._write() as connection:
-                    adopt(connection, names, [str(person)])
-            return statements.account(self._file, Owner(0, names.person(person)), self.names.opening())
+            return statements.account(self._file, Owner(0, self.names.reading().person(person)), self.names.opening())
         rows = self._file.query("SELECT number FROM sources WHERE digest = ?", (self.names.source(source),))
         return statements.account(self._file, Owner(int(rows[0][0]) if rows else -1, person), self.names.opening())
 
@@ -555,66 +507,3 @@ class Ledger:
         if not rows:
             raise UserError(f"the ledger {self.path} knows no task with the hash {task_hash[:12]}")
         return int(rows[0][0])
-
-
-_WITH_NAMES = ("spending", "debits", "withdrawals", "reported")
-
-
-def hash_names(path: str | Path, *, timeout: float = 5.0) -> bool:
-    """Replace stored names and digests by keyed hashes, or finish an interrupted run; return whether any work was left.
-
-    From a file's unkeyed digest, anyone who knows all its records but one could guess the last. The file is locked
-    exclusively (``timeout`` in seconds), since a process that still writes plain names would give people new accounts
-    with nothing spent. Afterwards it is rewritten, since SQLite keeps deleted names in unused pages; until then
-    `Names.is_unfinished` is true. Raises UserError if the ledger's key is lost, and changes nothing; MurkError if
-    another process has the file open or it cannot be written.
-    """
-    file = LedgerFile(path, create=False, timeout=timeout, alone=True)
-    try:
-        names = Names(file)
-        if not file.has_digests and not names.is_unfinished:
-            return False
-        if file.has_digests:
-            with file.write() as connection:
-                _hash_all(connection, file, names)
-            file.look_again()
-        Names(file)  # Gives the key its final name.
-        _overwrite(file)
-        return True
-    finally:
-        file.close()
-
-
-def _hash_all(connection: Connection, file: LedgerFile, names: Names) -> None:
-    key = make_key(file.path) if file.is_plain else names.writing(connection)
-
-    def hashed(owner: Owner) -> Owner:
-        return Owner(owner.home, key.person(owner.person) if isinstance(owner.person, str) else owner.person)
-
-    change_owners(connection, key, hashed)
-    if file.is_plain:
-        connection.create_function("name", 1, key.person, deterministic=True)
-        connection.create_function("record", 2, lambda text, person: key.record(text, person), deterministic=True)
-        for table in [*_WITH_NAMES, *["windows"] * has_windows(connection)]:
-            record = ", key = record(key, name(person))" if table in ("debits", "windows") else ""
-            connection.execute(f"UPDATE {table} SET person = name(person){record} WHERE typeof(person) = 'text'")
-        connection.execute("INSERT INTO meta VALUES ('key', ?)", (key.fingerprint,))
-    connection.create_function("source", 1, key.source, deterministic=True)
-    connection.execute("UPDATE sources SET digest = source(digest)")
-    connection.execute("DELETE FROM meta WHERE key = ?", (NAMING,))
-    connection.execute("REPLACE INTO meta VALUES ('names left', 1)")
-
-
-def _overwrite(file: LedgerFile) -> None:
-    """Rewrite the file and empty its write-ahead log, so that neither holds deleted names."""
-    try:
-        file.query("VACUUM")
-        if not file.empty_log():
-            raise MurkError(f"the ledger {file.path} is in use by another process: stop it")
-    except MurkError as error:
-        raise MurkError(
-            f"{error}. ({file.path} holds keyed hashes already, but could not be rewritten: its unused parts may still "
-            "hold the names and digests that they replaced. Run --migrate again)"
-        ) from error
-    with file.write() as connection:
-        connection.execute("DELETE FROM meta WHERE key = 'names left'")

@@ -16,7 +16,7 @@ import os
 import re
 import secrets
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
@@ -137,27 +137,6 @@ def is_unicode(text: str) -> bool:
     return True
 
 
-def folded_name(name: str) -> str:
-    """Return the current spelling of an earlier version's name, without characters that are now refused."""
-    normal = unicodedata.normalize("NFKC", "".join(one for one in name if unicodedata.category(one) != "Cs"))
-    seen = "".join(one if one == " " or is_seen(one) else " " * (unicodedata.category(one) == "Zs") for one in normal)
-    try:
-        return str.__str__(person_name(seen))
-    except UserError:
-        return name
-
-
-def earlier_spellings(name: str) -> Iterator[str]:
-    """Yield the spellings of a name, such as numbers with leading zeros, in ledgers of earlier versions."""
-    written = getattr(name, "written", name)
-    found = dict.fromkeys([unicodedata.normalize("NFC", written.strip()), str.__str__(name)])
-    if name.isascii() and name.isdigit():
-        found |= dict.fromkeys([f"{name}.0", *(name.zfill(width) for width in range(len(name) + 1, _WIDTHS + 1))])
-    if " " in name:
-        found |= {name.replace(" ", "\u00a0"): None}
-    yield from found
-
-
 def _number(text: str) -> str:
     if text.isdigit() and len(text) <= DIGITS and text.isascii():
         return text.lstrip("0") or "0"
@@ -254,7 +233,7 @@ def _check_texts(texts: Sequence[str]) -> None:
         raise UserError("a record's name must be text of one character or more, without NUL")
 
 
-Id = str | int | bytes  # stored name of a person or record: a row, a keyed hash, or (in earlier formats) a text
+Id = str | int | bytes  # stored name of a person or record: a row, or a keyed hash
 SUFFIX, DRAFT = ".key", ".key.new"
 KEPT = "Without it no account can be found, and nothing is released. The key never changes: put back any copy of it"
 KEY_BYTES = 32

@@ -16,14 +16,9 @@ from typing import NoReturn
 from murk._files import sync
 from murk._sqlite import Database, FileKind
 from murk.errors import MurkError, UserError
-from murk.producers.ledger.migration import OLD_FORMATS, upgrade
 from murk.producers.ledger.names import DRAFT, SUFFIX
 
-FORMAT = 5  # format that this version writes; `migration` upgrades earlier ones
-# Key in ``meta`` while people's names (`PLAIN`) or file digests (`PLAIN`, `DIGESTS`) are stored unhashed, as in earlier
-# formats; `hash_names` deletes it.
-NAMING = "naming"
-PLAIN, DIGESTS = "plain", "digests"
+FORMAT = 5  # number of the file's format
 APPLICATION = 0x4D75726C  # SQLite's application id of a ledger ("Murl")
 
 # Names come in any order, so a block may touch any page of a large ledger
@@ -35,7 +30,7 @@ BEYOND = (
 
 LOST = "MURK-LEDGER-002"
 TABLES = Path(__file__).with_name("tables.sql").read_text(encoding="utf-8")
-KIND = FileKind("ledger", APPLICATION, FORMAT, TABLES, earlier=OLD_FORMATS)
+KIND = FileKind("ledger", APPLICATION, FORMAT, TABLES)
 
 
 def _lost(what: str) -> UserError:
@@ -45,15 +40,11 @@ def _lost(what: str) -> UserError:
 class LedgerFile(Database):
     """A ledger's SQLite file, made only with ``create``, without ``identity``, and where there has never been one.
 
-    ``timeout`` is the number of seconds to wait for another process's write. With ``alone``, wait until no other
-    process has it open, and lock it exclusively.
+    ``timeout`` is the number of seconds to wait for another process's write.
     """
 
-    def __init__(
-        self, path: str | Path, *, create: bool, timeout: float, identity: str | None = None, alone: bool = False
-    ) -> None:
+    def __init__(self, path: str | Path, *, create: bool, timeout: float, identity: str | None = None) -> None:
         self._owner = os.getpid(), threading.get_ident()
-        self._alone = alone
         path = Path(path)
         # Look for these first: a ledger that another process is making appears before its companion files.
         left = [end for end in ("-wal", "-shm", SUFFIX, DRAFT) if Path(f"{path.resolve()}{end}").exists()]
@@ -71,14 +62,6 @@ class LedgerFile(Database):
         try:
             self.query(f"PRAGMA cache_size = -{CACHE_KIB}")
             self._examine()
-            if self.version() in OLD_FORMATS:
-                with self.write() as connection:
-                    # Another process may have upgraded it in between.
-                    if self.version() in OLD_FORMATS:
-                        upgrade(connection, self.path, TABLES, FORMAT)
-                # The replaced outbox had unencrypted owners.
-                self.empty_log()
-            self.look_again()
             self._examined = True
             self.identity = str(self.query("SELECT value FROM meta WHERE key = 'identity'")[0][0])
             if identity is not None and identity != self.identity:
@@ -100,12 +83,6 @@ class LedgerFile(Database):
         if not self._patient:
             # An interrupt came before it was set again.
             self._wait_again()
-
-    def look_again(self) -> None:
-        """Check again whether names and digests are stored without a key, while no other process can change that."""
-        rows = self.query("SELECT value FROM meta WHERE key = ?", (NAMING,))
-        naming = rows[0][0] if rows else None
-        self.is_plain, self.has_digests = naming == PLAIN, naming in (PLAIN, DIGESTS)
 
     def empty_log(self) -> bool:
         """Empty the write-ahead log, which holds deleted rows until then; False if another process prevents it."""
@@ -139,13 +116,6 @@ class LedgerFile(Database):
             raise MurkError(
                 f"the ledger {self.path} was opened by another process or thread: open it again in the one that uses it"
             )
-
-    def _connect(self, create: bool) -> sqlite3.Connection:
-        connection = super()._connect(create)
-        if self._alone:
-            # Set before the first read, from which SQLite then holds the exclusive lock.
-            connection.execute("PRAGMA locking_mode = EXCLUSIVE")
-        return connection
 
     def _verify(self) -> None:
         if self._pragma("application_id") != APPLICATION:

@@ -532,10 +532,7 @@ class GroupSums:
             f"SELECT count(*), coalesce(sum(refused), 0), coalesce(sum(queued), 0) FROM {self._now}"
         )[0]
         before = 0 if last is None else last[0]
-        if last is None and self._file.query("SELECT 1 FROM meta WHERE key = 'reports'"):
-            # The reports of earlier versions are unknown; assume that they covered the current accounts.
-            self._note(before, None)
-        elif min(people, changed) >= SMALLEST_GROUP:
+        if min(people, changed) >= SMALLEST_GROUP:
             self._note(before, PeopleTotals(people, refused, queued, self._shares()))
         # Read again: another exporter may have reported in between.
         reported = self._last()

@@ -46,9 +46,6 @@ CREATE TABLE IF NOT EXISTS outbox (
     number INTEGER PRIMARY KEY, task INTEGER NOT NULL, chain INTEGER NOT NULL, since INTEGER NOT NULL,
     expires INTEGER NOT NULL, message BLOB NOT NULL, owner BLOB NOT NULL, tariff INTEGER NOT NULL);
 
--- Accounts of people named before names were normalized, and the account that each was merged into (`merging`).
-CREATE TABLE IF NOT EXISTS earlier (person PRIMARY KEY, now) WITHOUT ROWID;
-
 -- Accounts in the sums last reported to others, and these sums: one baseline for all exporters.
 CREATE TABLE IF NOT EXISTS reported (
     task INTEGER NOT NULL, home INTEGER NOT NULL, person NOT NULL, state TEXT NOT NULL,
@@ -62,5 +59,5 @@ CREATE TABLE IF NOT EXISTS runs (
     next_row INTEGER NOT NULL CHECK (next_row >= 0), counters TEXT NOT NULL,
     PRIMARY KEY (task, source)) WITHOUT ROWID;
 
--- Number of the next release; kept when the tables of an earlier format are completed.
+-- Number of the next release.
 INSERT OR IGNORE INTO meta VALUES ('next', 1);

@@ -221,16 +221,6 @@ def drop_unconfirmed(
     return len(chosen)
 
 
-def change_owners(connection: Connection, key: NameKey, change: Callable[[Owner], Owner | None]) -> None:
-    """Replace owners of releases by the result of ``change``, encrypted under the key; None keeps an owner."""
-    rows = connection.execute("SELECT number, owner FROM outbox").fetchall()
-    opened = [(number, change(unseal(owner, key))) for number, owner in rows]
-    changed = [(number, owner) for number, owner in opened if owner is not None]
-    sealed = seal([owner for _, owner in changed], key)
-    numbered = [(owner, number) for (number, _), owner in zip(changed, sealed, strict=True)]
-    connection.executemany("UPDATE outbox SET owner = ? WHERE number = ?", numbered)
-
-
 def ranges(numbers: Sequence[int]) -> list[tuple[int, int]]:
     """Return ascending numbers as ranges (first, last): 3, 4, 5, 9 as [(3, 5), (9, 9)]."""
     if type(numbers) is range and numbers.step == 1 and numbers:
@@ -303,12 +293,12 @@ class Common:
     """Cache of the ledger's shared state: next number, prices, caps, and whether anyone has withdrawn.
 
     SQLite's ``PRAGMA data_version`` shows whether another connection has written. Own writes are announced with
-    `forget` before and `keep` after the commit. ``earlier`` tells whether accounts may have other spellings of names.
+    `forget` before and `keep` after the commit.
     """
 
     def __init__(self, prices: Prices) -> None:
         self.prices, self.next = prices, 0
-        self.withdrawals = self.earlier = True
+        self.withdrawals = True
         self.recognised: set[tuple[int, int]] = set()
         """Pairs (task, source) whose people have passed `recognition.check_named`."""
         self._version: int | None = None
@@ -324,7 +314,6 @@ class Common:
         self.next = int(connection.execute("SELECT value FROM meta WHERE key = 'next'").fetchone()[0])
         self.prices.refresh(connection)
         self.withdrawals = connection.execute("SELECT 1 FROM withdrawals LIMIT 1").fetchone() is not None
-        self.earlier = connection.execute("SELECT 1 FROM earlier LIMIT 1").fetchone() is not None
         self._terms = {}
         self.recognised = set()
         self._version = self._known = version
@@ -366,10 +355,9 @@ class Spending:
         *,
         names: NameKey,
         sealing: NameKey,
-        merged: Mapping[Id, Sequence[Id]],
     ) -> None:
         self._connection, self._source, self._requests = connection, source, requests
-        self._names, self._sealing, self._merged = names, sealing, merged
+        self._names, self._sealing = names, sealing
         self._booked, self._task = task, task.number
         self._common, self._prices = common, common.prices
         self._home = source if requests.people is None else 0
@@ -534,20 +522,8 @@ class Spending:
             return {}
         rows = self._chunks(query, (self._task, self._source), keys)
         if self._source == 0:
-            found = {(key, person): number for key, person, number in rows}
-            return found | (self._known_under_aliases() if self._merged else {})
+            return {(key, person): number for key, person, number in rows}
         return {key: number for key, _, number in rows}
-
-    def _known_under_aliases(self) -> dict[Any, int]:
-        """Return the known records that are stored under an earlier spelling of their person's name."""
-        query = "SELECT number FROM debits WHERE task = ? AND source = 0 AND key = ? AND person = ?"
-        found = {}
-        for written, key, person in zip(self._requests.keys, self._keys, self._people, strict=True):
-            for before in self._merged.get(person, ()) if written is not None else ():
-                values = self._task, self._names.record(written, before), person
-                for (number,) in self._connection.execute(query, values):
-                    found[key, person] = number
-        return found
 
     def _released(self) -> dict[Id, dict[int, int]]:
         query = "SELECT person, tariff, released FROM spending WHERE home = ? AND person IN ({})"

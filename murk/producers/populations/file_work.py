@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from murk.errors import MurkError, UserError
+from murk.errors import UserError
 from murk.learners.problem import problem_for
 from murk.learners.results.diagnosis import MATTERS, coded_as, kept_share
 from murk.privacy.noise import NoiseSource, SecureNoise, SimulatedNoise
@@ -26,7 +26,6 @@ from murk.producers.populations.public_sample import OverlapError, check_apart, 
 from murk.producers.populations.records.records import Records
 from murk.producers.producer import Policy
 from murk.stream.log.base import Log
-from murk.stream.log.open import open_log
 from murk.stream.task.data.coding import Cell
 from murk.stream.task.data.features import INDICATOR, BinaryTarget, NumberFeature
 from murk.stream.task.errors import shown
@@ -296,25 +295,8 @@ def open_accounts(log: Log, path: str | Path, *, simulated: bool | None = None) 
     return Ledger(path, identity=known, create=not begun)
 
 
-def check_task(task: Task, policy: Policy, url: str) -> None:
-    """Raise a UserError if a task cannot be learned, or devices refuse it. Call it before a log or ledger is made.
-
-    If the log at the URL carries a task, its defaults are those of the version that began it.
-    """
-    try:
-        _check(task, policy)
-    except UserError:
-        try:
-            with open_log(url, create=False, name=task.name) as log:
-                resumed = task.with_defaults_of(log.registered_task())
-        except MurkError:
-            resumed = task
-        if resumed == task:
-            raise
-        _check(resumed, policy)
-
-
-def _check(task: Task, policy: Policy) -> None:
+def check_task(task: Task, policy: Policy) -> None:
+    """Raise a UserError if a task cannot be learned, or devices refuse it. Call it before a log or ledger is made."""
     problem = problem_for(task)
     policy.admit(task, problem.mechanisms)
     problem.check_state()
@@ -429,9 +411,8 @@ class FilePopulation(ABC):
         log, crowd = self.log, self.crowd
         task = task.with_simulated(crowd.seed is not None)
         self.source = crowd.open(task)
-        if crowd.person is not None or task.of_organisations or not self.ledger.names.has_digests:
-            # Fail before anything is written if the ledger's key is lost.
-            self.ledger.names.reading()
+        # Fail before anything is written if the ledger's key is lost.
+        self.ledger.names.reading()
         document = log.document()
         if document is None:
             self._begin(task)
@@ -439,9 +420,7 @@ class FilePopulation(ABC):
             self._resume(task, Task.from_document(document, f"the task on {log.url}"))
         self._take_up()
         if not self.task.simulated:
-            left = self.ledger.names.left()
-            caution = (f"the ledger {self.ledger.path}, of an earlier version of Murk: {left}",) if left else ()
-            self.warnings += (*places.register(self.source, self.ledger), *caution)
+            self.warnings += places.register(self.source, self.ledger)
         self.warnings += tuple(constant_in_public(self.task))
 
     def _begin(self, task: Task) -> None:
@@ -508,7 +487,6 @@ class FilePopulation(ABC):
 
     def _resume(self, task: Task, carried: Task) -> None:
         places.check_kind(self.log, carried, task.simulated)
-        task = task.with_defaults_of(carried)
         # The author's file lacks the covariates; everything else must be the same.
         check_task_change(self.log.url, carried.without_public().document(), task.document())
         self.task = task if carried.covariates is None else task.with_public(*carried.covariates)

@@ -28,7 +28,7 @@ from murk._files import open_own, write_whole
 from murk.errors import MurkError, UserError
 from murk.producers.ledger.names import NameKey, key_path, read_key
 from murk.producers.ledger.recognition import describe, remedy, unrecognised
-from murk.producers.ledger.schema import APPLICATION, NAMING
+from murk.producers.ledger.schema import APPLICATION
 from murk.producers.populations.records.files import readable, survey
 from murk.producers.populations.records.records import Records, open_records
 from murk.stream.log.base import Log
@@ -324,7 +324,6 @@ def _locked(folder: Path) -> Iterator[None]:
 
 def _write_list(source: Path, noted: Iterable[Noted]) -> None:
     note, text = _list_path(source), json.dumps({"ledgers": [asdict(one) for one in noted]}, indent=2) + "\n"
-    # A list of an earlier version also has a digest of the file, from which an unknown record could be guessed.
     if note.exists() and note.read_text() == text:
         return
     # In a read-only folder nothing is listed.
@@ -375,22 +374,21 @@ def _read_contents(path: Path) -> _Contents | None:
     with closing(sqlite3.connect(address, uri=True, timeout=5.0)) as found:
         if found.execute("PRAGMA application_id").fetchone()[0] != APPLICATION:
             return None
-        columns = [row[1] for row in found.execute("PRAGMA table_info(tasks)")]
-        real = "simulated IS NOT 1" if "simulated" in columns else "true"
+        real = "simulated IS NOT 1"
         [identity] = found.execute("SELECT value FROM meta WHERE key = 'identity'").fetchone()
         digests = found.execute(
             "SELECT DISTINCT digest FROM runs JOIN sources ON sources.number = source "
             f"JOIN tasks ON tasks.number = task WHERE {real}"
         ).fetchall()
         tasks = found.execute(f"SELECT name FROM tasks WHERE {real}").fetchall()
-        meta = dict(found.execute("SELECT key, value FROM meta WHERE key IN ('format', 'key', ?)", (NAMING,)))
+        meta = dict(found.execute("SELECT key, value FROM meta WHERE key = 'key'"))
         names, hashed = (frozenset(text for (text,) in rows) for rows in (tasks, digests))
         return _Contents(identity, names, hashed, _key(path, meta))
 
 
 def _key(path: Path, meta: Mapping[str, Any]) -> NameKey | None:
-    """Return the key of a ledger's digests, without a secret if they are not hashed; None if it is lost."""
-    if meta.get("format") in (1, 2, 3) or NAMING in meta or "key" not in meta:
+    """Return the key of a ledger's digests, without a secret before the first one; None if it is lost."""
+    if "key" not in meta:
         return NameKey(None)
     try:
         return read_key(path, meta["key"])

@@ -45,7 +45,7 @@ class LocalRun:
     """
 
     def __init__(self, task: Task, crowd: PopulationConfig, log_url: str, ledger_path: str | Path) -> None:
-        check_task(task, crowd.policy, log_url)
+        check_task(task, crowd.policy)
         self._stack = ExitStack()
         try:
             self.log = self._stack.enter_context(open_log(log_url, name=task.name))

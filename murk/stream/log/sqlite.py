@@ -19,7 +19,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from murk._sqlite import Database, FileKind, Kinds
+from murk._sqlite import Database, FileKind
 from murk.errors import UserError
 from murk.stream.log import base
 from murk.stream.log.base import Checkpoint, CrowdMark, Dead, DeadLetter, Log, Message, Ownership
@@ -42,24 +42,16 @@ _OFFSET = itemgetter(0)
 _LAST = 2**63 - 1
 # The batch that holds the first requested message and later batches; none where that message does not exist.
 _READ = (
-    'SELECT "offset", time, number, value FROM {batches} WHERE "partition" = ? AND "offset" < ? AND "offset" >= '
-    'coalesce((SELECT max("offset") FROM {batches} WHERE "partition" = ? AND "offset" <= ?), 0) '
+    'SELECT "offset", time, number, value FROM batches WHERE "partition" = ? AND "offset" < ? AND "offset" >= '
+    'coalesce((SELECT max("offset") FROM batches WHERE "partition" = ? AND "offset" <= ?), 0) '
     'AND EXISTS (SELECT 1 FROM streams WHERE "partition" = ? AND ? BETWEEN begin AND "end" - 1) ORDER BY "offset"'
 )
-_ONE_BY_ONE = '(SELECT "partition", "offset", time, 1 AS number, value FROM messages)'
 # One statement, so that model and end are of the same moment.
 _MODEL_AND_END = 'SELECT message, "end" FROM streams LEFT JOIN models ON chain = "partition" WHERE "partition" = ?'
 
 
-def upgrade(connection: sqlite3.Connection) -> None:
-    """Upgrade a log of format 1, where each message has its own row, within a transaction and without copying."""
-    connection.execute("ALTER TABLE messages ADD COLUMN number INTEGER NOT NULL DEFAULT 1")
-    connection.execute("ALTER TABLE messages RENAME TO batches")
-    connection.execute("UPDATE meta SET value = ? WHERE key = 'format'", (VERSION,))
-
-
 TABLES = Path(__file__).with_name("tables.sql").read_text(encoding="utf-8")
-LOG_FILE = FileKind("log", int.from_bytes(b"MLog"), VERSION, TABLES, earlier=(1,), page_bytes=2**14)
+LOG_FILE = FileKind("log", int.from_bytes(b"MLog"), VERSION, TABLES, page_bytes=2**14)
 
 
 def pack(values: Sequence[bytes]) -> Iterator[tuple[int, bytes]]:
@@ -232,7 +224,6 @@ class SqliteLog(Log):
         self._states, self._clock = _States(model), clock
         self._database = Database(path, LOG_FILE, create=create, timeout=timeout)
         self._identity = str(self._meta("identity"))
-        self._upgraded = False
         self._heard: dict[int, tuple[float, tuple[bytes | None, int]]] = {}
 
     @property
@@ -269,8 +260,6 @@ class SqliteLog(Log):
         if not messages:
             return
         with self._database.write() as connection:
-            if not self._is_upgraded():
-                upgrade(connection)
             if self.crowd_mark() is not None:
                 raise base.not_an_intake(self.url)
             now = int(self._clock())  # read under the lock, so that times grow with offsets
@@ -305,8 +294,6 @@ class SqliteLog(Log):
 
     def append_crowd(self, messages: Iterable[tuple[int, Packed]], mark: CrowdMark) -> None:
         with self._database.write() as connection:
-            if not self._is_upgraded():
-                upgrade(connection)
             base.check_mark(self.url, self.crowd_mark(), mark)
             now = int(self._clock())
             for partition, packed in messages:
@@ -369,7 +356,7 @@ class SqliteLog(Log):
         base.check_partition(self, partition)
         end = min(offset + max(limit, 0), _LAST)
         values = (partition, end, partition, offset, partition, offset)
-        return self._from_batches(_READ, values, (int, int, int, bytes)), end
+        return self._database.rows(_READ, values, READ_BYTES, (int, int, int, bytes)), end
 
     def begin(self, partition: int) -> int:
         return self._stream("begin", partition)
@@ -460,8 +447,8 @@ class SqliteLog(Log):
                 raise self._incomplete(partition)
             limit = committed[0][0] - window
             # The clock may have been set back: messages after a younger one are kept with it.
-            rows = self._from_batches(
-                'SELECT "offset" FROM {batches} WHERE "partition" = ? AND "offset" < ? AND time >= ? '
+            rows = self._database.query(
+                'SELECT "offset" FROM batches WHERE "partition" = ? AND "offset" < ? AND time >= ? '
                 'ORDER BY "offset" LIMIT 1',
                 (partition, limit, before),
             )
@@ -477,8 +464,6 @@ class SqliteLog(Log):
     def _trim_to(self, partition: int, begin: int) -> int:
         """Move a partition's beginning forward; a batch stays as long as one of its messages does."""
         with self._database.write() as connection:
-            if not self._is_upgraded():
-                upgrade(connection)
             query = 'SELECT begin, "end" FROM streams WHERE "partition" = ?'
             [(known, end)] = connection.execute(query, (partition,)).fetchall()
             # Two processes may trim at once: the beginning never moves back.
@@ -490,23 +475,6 @@ class SqliteLog(Log):
                 (partition, begin, begin >= end, partition, begin),
             )
         return int(begin - known)
-
-    def _is_upgraded(self) -> bool:
-        """Return whether messages are in batches; the first write upgrades a log of format 1."""
-        if not self._upgraded:
-            self._upgraded = self._database.version() == VERSION
-        return self._upgraded
-
-    def _from_batches(self, sql: str, values: tuple[Any, ...], kinds: Sequence[Kinds] = ()) -> list[Any]:
-        while True:
-            known = self._is_upgraded()
-            batches = "batches" if known else _ONE_BY_ONE
-            try:
-                return self._database.rows(sql.format(batches=batches), values, READ_BYTES, kinds)
-            except UserError:
-                # Another process may have upgraded the log in between.
-                if known or not self._is_upgraded():
-                    raise
 
     def close(self) -> None:
         self._database.close()

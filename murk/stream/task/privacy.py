@@ -21,7 +21,7 @@ from pydantic import (
 from murk._lazy import LazyLevels, bounding, map_levels
 from murk.errors import UserError
 from murk.privacy.guarantees import Guarantee, guarantee_from_dict
-from murk.privacy.mechanisms import BEST, KINDS, Costed, Mechanism, PrivacyLoss, calibrate, cap_of, cost_in, former_kind
+from murk.privacy.mechanisms import BEST, KINDS, Costed, Mechanism, PrivacyLoss, calibrate, cap_of, cost_in, plain_kind
 from murk.stream.messages.releases import LEVEL_PATTERN
 from murk.stream.task.block import Block, Number
 from murk.stream.task.errors import nearest, shown, task_error
@@ -315,9 +315,9 @@ class PrivacyBlock(Block):
         return ("levels", level if self.grid is None else "from" if level == "0" else "to")
 
     def kind_for(self, guarantee: Guarantee) -> str:
-        """Return the kind of mechanism for a level's guarantee; a document without one has the former default."""
+        """Return the kind of mechanism for a level's guarantee; without one, the papers' kind."""
         if self.mechanism is None or (self.mechanism == BEST and self.calibration == "classic"):
-            return former_kind(guarantee)
+            return plain_kind(guarantee)
         return self.mechanism
 
     def check_feasible(self, protocol: TaskProtocol, dimension: int, released: str) -> None:

@@ -1,7 +1,7 @@
 """Base class for protocols: what task files, reports and the monitor know of each."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -92,10 +92,6 @@ class TaskProtocol(ABC):
             f"out, or say protocol: {'scores' if target == 'classes' else 'moments'}",
             "protocol",
         )
-
-    def former_settings(self, block: Any, by_rule: Set[str]) -> dict[str, Any]:
-        """Return the former defaults of the keys ``by_rule``, for a log that an earlier version began."""
-        return {}
 
     def why_impractical(self, features: int, public: bool) -> str:
         """Return why a task with this many coded features, without the constant, should not use it, or ""."""

@@ -6,7 +6,7 @@ A folder's module ``protocol`` defines ``PROTOCOL``, a `TaskProtocol`. Its modul
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Mapping
 from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
@@ -14,9 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 from pydantic import BeforeValidator
 
 from murk.errors import UserError
-from murk.privacy.mechanisms import BEST
 from murk.stream.task.errors import nearest, shown, task_error
-from murk.stream.task.learner import PublicBlock
 from murk.stream.task.protocol import TaskProtocol, coded_features
 
 OBJECTIVES: Final = {
@@ -30,7 +28,6 @@ OBJECTIVE_KEYS: Final = {
     "softmax": ("coordinates",),
 }
 """Keys of `learner` that only one objective reads."""
-FORMER_OBJECTIVE: Final = "logistic"  # default objective of a binary target up to version 0.3
 
 
 FOLDERS: Final[Mapping[str, str]] = {
@@ -55,9 +52,6 @@ PROTOCOLS: Final[dict[str, TaskProtocol]] = {name: part(name, "protocol").PROTOC
 """Protocols by name."""
 BLOCKS: Final = {name: protocol.block for name, protocol in PROTOCOLS.items() if protocol.block is not None}
 """Models of settings by protocol; a task has a field for each."""
-
-FORMER_PROTOCOL: Final = "gradients"  # default protocol up to version 0.3
-FORMER_SET_ASIDE: Final = 1000  # default number of records that moments set aside up to version 0.3
 
 
 def _known(value: object) -> object:
@@ -128,26 +122,25 @@ def with_published(data: dict[str, Any]) -> dict[str, Any]:
     return content
 
 
-def with_delays(data: dict[str, Any]) -> tuple[dict[str, Any], set[str]]:
-    """Fill in ``delays``, the default of new tasks of gradients; return the file's content and the keys filled in."""
+def with_delays(data: dict[str, Any]) -> dict[str, Any]:
+    """Fill in ``delays``, the default of tasks of gradients; return the file's content."""
     learner = {} if data.get("learner") is None else data["learner"]
     if data.get("protocol") != "gradients" or not isinstance(learner, dict) or "delays" in learner:
-        return data, set()
+        return data
     if learner.get("step", "noise-aware") != "noise-aware":
-        return data, set()
-    return {**data, "learner": {**learner, "delays": "adaptive"}}, {"delays"}
+        return data
+    return {**data, "learner": {**learner, "delays": "adaptive"}}
 
 
-def with_rules_of_scores(data: dict[str, Any]) -> tuple[dict[str, Any], set[str]]:
-    """Fill in the defaults of new tasks of scores; return the file's content and the keys filled in."""
+def with_rules_of_scores(data: dict[str, Any]) -> dict[str, Any]:
+    """Fill in the defaults of tasks of scores; return the file's content."""
     log, block = data.get("log"), {} if data.get("scores") is None else data["scores"]
     if data.get("protocol") != "scores" or not isinstance(block, dict):
-        return data, set()
+        return data
     several = isinstance(log, dict) and log.get("partitions", 1) != 1
     line = _kind(data, "binary") in ("binary", "classes") and not data.get("public")
     rules = {"models": "shared" if several else "own", "effects": "line" if line else "curve"}
-    filled = {key: value for key, value in rules.items() if key not in block}
-    return {**data, "scores": {**block, **filled}}, set(filled)
+    return {**data, "scores": rules | block}
 
 
 def resolved(data: dict[str, Any]) -> dict[str, Any]:
@@ -176,35 +169,3 @@ def release_named(data: dict[str, Any]) -> str | None:
     block = resolved(data).get(protocol) if isinstance(protocol, str) else None
     release = block.get("release") if isinstance(block, dict) else None
     return release if isinstance(release, str) else None
-
-
-def former_defaults(task: Any, carried: Any, by_rule: Set[str]) -> dict[str, Any]:
-    """Return the log's values for the keys ``by_rule`` that earlier versions filled in differently.
-
-    Up to version 0.3, a file without ``protocol`` had gradients; binary targets had the logistic loss; moments without
-    ``public`` set 1,000 records aside; organisations mixed their records; no mechanism was ``best``; steps did not
-    depend on a gradient's age; chains of scores had their own models, at the fitted coefficients; and examples and
-    moments were released jointly, later examples as directions.
-    """
-    changes: dict[str, Any] = {}
-    for name in BLOCKS:
-        block, former = getattr(task, name), getattr(carried, name)
-        kept = {} if block is None or former is None else PROTOCOLS[name].former_settings(former, by_rule)
-        if kept:
-            changes[name] = block.model_dump(mode="json", by_alias=True) | kept
-    if "protocol" in by_rule and carried.protocol == FORMER_PROTOCOL != task.protocol:
-        # Take the step settings of the log's task, since the rules for the new default protocol fill in none.
-        learner = carried.learner.model_dump(mode="json")
-        changes |= {"protocol": FORMER_PROTOCOL, task.protocol: None, "learner": learner}
-    same = "protocol" in changes or task.protocol == carried.protocol
-    logistic = carried.objective == FORMER_OBJECTIVE and task.target.kind == "binary"
-    if same and logistic and "objective" in by_rule:
-        changes["objective"] = FORMER_OBJECTIVE
-    if "delays" in by_rule and carried.learner.delays is None:
-        changes["learner"] = task.learner.model_dump(mode="json") | {"delays": None}
-    sample = PublicBlock(set_aside=FORMER_SET_ASIDE)
-    if task.protocol == "moments" and task.public is None and carried.public == sample:
-        changes["public"] = sample.model_dump(mode="json")
-    if task.privacy.mechanism == BEST and carried.privacy.mechanism is None:
-        changes["privacy"] = task.privacy.model_dump(mode="json", by_alias=True) | {"mechanism": None}
-    return changes

@@ -189,8 +189,6 @@ class Task(_ProtocolBlocks):
 
     hidden = frozenset(RESOLVED)
     _path: Path | None = PrivateAttr(default=None)
-    # Keys that the file left to the rules: "protocol", "release", "method", "objective", "delays", "models", "effects".
-    _by_rule: frozenset[str] = PrivateAttr(default=frozenset())
     # The file's name and the lines of its keys, for errors.
     _source: str = PrivateAttr(default="")
     _lines: Mapping[KeyPath, int] = PrivateAttr(default_factory=dict)
@@ -215,23 +213,17 @@ class Task(_ProtocolBlocks):
         for key, remedy in RESOLVED.items():
             if key in content:
                 raise UserError(f"{source}, line {lines[(key,)]}: {key}: {remedy}")
-        if "protocol" in (by_rule := {key for key in ("protocol", "objective") if content.get(key) is None}):
+        if content.get("protocol") is None:
             content["protocol"] = registry.protocol_by_rule(content)
         try:
             content = registry.with_published(content)
         except PydanticCustomError as error:
             wrong = ValidationError.from_exception_data(source, [{"type": error, "input": None}])
             raise user_error(wrong, source, lines) from None
-        content, filled = registry.with_delays(content)
-        content, shared = registry.with_rules_of_scores(content)
-        content = with_promises(content)
+        content = with_promises(registry.with_rules_of_scores(registry.with_delays(content)))
         if "privacy" in content:
             content["privacy"] = filled_in(content["privacy"], content["protocol"], registry.release_named(content))
-        task = cls._resolve(content, source, lines)
-        block = content.get(task.protocol)
-        named = {key for key, value in block.items() if value is not None} if isinstance(block, dict) else set()
-        task._by_rule = frozenset(by_rule | filled | shared | ({"release", "method"} - named))
-        return task
+        return cls._resolve(content, source, lines)
 
     @classmethod
     def from_document(cls, document: bytes, source: str = "the log's task") -> Self:
@@ -524,11 +516,6 @@ class Task(_ProtocolBlocks):
         """Return the task without resolved public covariates, as its file declares it."""
         return self._with(covariates=None)
 
-    def with_defaults_of(self, carried: Self) -> Self:
-        """Return the task with the defaults of the version that began the log of the task ``carried``."""
-        changes = registry.former_defaults(self, carried, self._by_rule)
-        return self._with(**changes) if changes else self
-
     def with_simulated(self, simulated: bool) -> Self:
         """Return the task for simulated or real releases."""
         return self._with(simulated=bool(simulated))
@@ -542,7 +529,7 @@ class Task(_ProtocolBlocks):
         for key in ("objective", "learner", "max_staleness", "forget", "predictions", *BLOCKS):
             content.pop(key, None)
         content |= {"protocol": protocol} | ({protocol: settings} if settings else {})
-        content, _ = registry.with_rules_of_scores(content)
+        content = registry.with_rules_of_scores(content)
         privacy, released = content["privacy"] | {"calibration": "analytic"}, registry.release_named(content)
         offer = PROTOCOLS[protocol].offer_of(released) if protocol in PROTOCOLS else None
         is_offered = offer is not None and privacy["mechanism"] in offer.mechanisms
@@ -582,7 +569,7 @@ class Task(_ProtocolBlocks):
     def _with(self, **changes: Any) -> Self:
         content = self.model_dump(mode="json", by_alias=True, warnings="error")
         task = self._resolve({**content, **changes}, self.name, {})
-        task._path, task._by_rule, task._source, task._lines = self._path, self._by_rule, self._source, self._lines
+        task._path, task._source, task._lines = self._path, self._source, self._lines
         return task
 
     def __eq__(self, other: object) -> bool:
@@ -605,22 +592,22 @@ def check_task_change(url: str, standing: bytes | None, offered: bytes) -> Task 
     if standing is None:
         return task
     carried = Task.from_document(standing)
-    task = task.with_defaults_of(carried)
     if task == carried:
         return None
+    # Before the hash, on which the number has an effect: scores of several partitions share models.
+    if carried.name == task.name and carried.log.partitions != task.log.partitions:
+        raise UserError(
+            f"{url} has {carried.log.partitions} partitions and the task {task.name!r} now asks for "
+            f"{task.log.partitions}: each partition is a chain with its own state, so their number cannot be changed. "
+            f"Set log.partitions back to {carried.log.partitions}, or use another log",
+            code="MURK-TASK-003",
+        )
     if carried.hash != task.hash:
         # Never values: a document may hold people's covariates.
         keys = ", ".join(key for key in differences(standing, offered) if not key.startswith("log."))
         raise UserError(
             f"{url} already carries the task {carried.name!r}, from which the given task {task.name!r} differs in: "
             f"{keys}. The task of a log cannot be changed: use another log, or undo the changes",
-            code="MURK-TASK-003",
-        )
-    if carried.log.partitions != task.log.partitions:
-        raise UserError(
-            f"{url} has {carried.log.partitions} partitions and the task {task.name!r} now asks for "
-            f"{task.log.partitions}: each partition is a chain with its own state, so their number cannot be changed. "
-            f"Set log.partitions back to {carried.log.partitions}, or use another log",
             code="MURK-TASK-003",
         )
     return task

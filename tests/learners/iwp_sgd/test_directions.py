@@ -265,15 +265,6 @@ def test_chains_merge_to_what_one_chain_has_learned(public):
     assert merged.spread == pytest.approx(whole.spread, rel=1e-9 if whole.method == PUBLIC_ROWS else 0.2)
 
 
-def test_former_releases_keep_the_settings_their_states_name():
-    """A state is taken over only by a learner of the same settings: these are what states of version 0.3 name."""
-    assert settings(radius=1.0).digest == "a3d87270d2e2aa1e"
-    assert settings("real", release="separate", radius=1.0).digest == "025daaab2cddd575"
-    assert set(engine().state_dict()["rows"]) == {
-        "iterate", "average", "scaling_a", "scaling_b", "gathered", "reference", "aimed",
-    }  # fmt: skip
-
-
 def test_public_rows_unlike_the_people_are_not_used():
     found = Public(1, share=0.9).estimate(1)
     assert found.alike is False

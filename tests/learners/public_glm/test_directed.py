@@ -159,16 +159,6 @@ def test_states_go_on_and_those_of_moments_without_a_release_named_are_of_moment
         glm(public=PUBLIC[:10]).load_state_dict(state)
     with pytest.raises(MurkError):
         glm(release="joint").load_state_dict(state)
-    # Until 0.4 a learner that was told nothing released jointly: its state goes on so.
-    former = glm(release="joint")
-    former.learn_many(X[:500], LABELS[:500])
-    for fresh in (glm(), glm(features=None)):
-        fresh.load_state_dict(former.state_dict())
-        fresh.learn_many(X[500:510], LABELS[500:510])
-        assert fresh.n_releases == 510
-        assert "0*target" in fresh.moments
-    with pytest.raises(MurkError):
-        glm(release="directions").load_state_dict(former.state_dict())
 
 
 def test_what_was_learned_apart_is_solved_together():

@@ -13,7 +13,6 @@ from murk.producers.producer import answers_of
 from murk.stream import Task
 from murk.stream.messages.codec import RejectedError
 from murk.stream.messages.releases import ScoreRelease
-from murk.stream.task.task import check_task_change
 from tests.learners.scores.people import features, learn, learn_sums, outcomes
 
 TASK = """
@@ -260,15 +259,3 @@ def test_directions_without_public_covariates_are_refused_with_the_choices():
 def test_what_directions_do_not_read_is_refused(key):
     with pytest.raises(UserError, match=r"has no effect with release: directions.*release: observed"):
         Task.parse(TASK + f"moments: {{release: directions, {key}}}\n")
-
-
-def test_a_log_that_was_begun_jointly_goes_on():
-    """Up to 0.3 moments were released jointly wherever covariates were public; a log's document says so."""
-    former = Task.parse(TASK + "moments: {release: joint}\n")
-    assert former.hash == "529cecf1b95eb07a04025aa8ce71d66d8fa105c87df59a7532199d97473c3201"
-    author = Task.parse(TASK).with_defaults_of(former)
-    assert author == former
-    assert check_task_change("here", former.document(), author.document()) is None
-    named = Task.parse(TASK + "moments: {release: directions}\n")
-    with pytest.raises(UserError, match=r"differs in: moments.release"):
-        check_task_change("here", former.document(), named.with_defaults_of(former).document())

@@ -24,7 +24,7 @@ from murk.privacy import (
     cap_of,
 )
 from murk.privacy.conversions import classic_scale, gdp_delta
-from murk.privacy.mechanisms import WIDTH, former_kind
+from murk.privacy.mechanisms import WIDTH, plain_kind
 from murk.privacy.mechanisms.privacy_loss import really_given
 
 KINDS = [GaussianMechanism, LaplaceMechanism, L2BallMechanism, PrivUnitMechanism]
@@ -245,8 +245,8 @@ def test_no_pure_mechanism_is_better_than_gaussian_noise_where_that_is_the_curre
 
 
 def test_what_was_taken_before_there_was_a_best_mechanism():
-    assert former_kind(PureDP(1.0)) == former_kind(ApproxDP(1.0, 0.0)) == "l2-ball"
-    assert former_kind(ApproxDP(1.0, 1e-6)) == former_kind(GaussianDP(1.0)) == "gaussian"
+    assert plain_kind(PureDP(1.0)) == plain_kind(ApproxDP(1.0, 0.0)) == "l2-ball"
+    assert plain_kind(ApproxDP(1.0, 1e-6)) == plain_kind(GaussianDP(1.0)) == "gaussian"
     # The textbook's formula is for Gaussian noise, also where another mechanism would be better.
     assert calibrate(None, ApproxDP(1.0, 1e-6), dimension=3, radius=1.0, method="classic").kind == "gaussian"
 

@@ -1,9 +1,7 @@
 """Ledgers with small round numbers: what releases cost is said here, and not by any mechanism."""
 
 import json
-import sqlite3
 from collections.abc import Sequence
-from contextlib import closing
 from pathlib import Path
 
 from murk.privacy import GaussianDP, PrivacyLoss
@@ -62,21 +60,6 @@ def spend(ledger: Ledger, claims: ReleaseRequests, task: str = TASK) -> Spending
         messages = [json.dumps(number).encode() for number in spending.numbers]
         spending.freeze(messages, [0] * count, [0] * count, expires=1_000)
     return spending
-
-
-OLD_OUTBOX = """
-    DROP TABLE outbox; DROP TABLE earlier; DROP TABLE reported; DROP TABLE reports;
-    CREATE TABLE outbox (
-        number INTEGER PRIMARY KEY, task INTEGER NOT NULL, chain INTEGER NOT NULL, since INTEGER NOT NULL,
-        expires INTEGER NOT NULL, message BLOB NOT NULL,
-        home INTEGER NOT NULL, person NOT NULL, tariff INTEGER NOT NULL);"""
-
-
-def as_format(path: Path, version: int) -> None:
-    """Make a new ledger, in which nothing stands, as versions before have left it."""
-    Ledger(path).close()
-    with closing(sqlite3.connect(path)) as change:
-        change.executescript(f"{OLD_OUTBOX} UPDATE meta SET value = {version} WHERE key = 'format'")
 
 
 def ask(ledger: Ledger, person: str = "ann", key: str | None = None, level: str = "default", task: str = TASK) -> str:

@@ -10,7 +10,7 @@ from murk.producers.ledger.ledger import Ledger
 from murk.producers.ledger.names import ReleaseRequests
 from murk.producers.ledger.prices import Price, Promise
 from murk.producers.ledger.statements import SMALLEST_GROUP, PeopleTotals, _share
-from tests.producers.ledger.accounts import TASK, as_format, booked, charge, rho, spend
+from tests.producers.ledger.accounts import TASK, booked, charge, rho, spend
 from tests.producers.world import World, make_task, paid_task, run_blocks, write_people
 
 MANY = {"charges": [charge(rho=1)], "caps": [("", rho(1000))]}
@@ -108,19 +108,6 @@ def test_only_one_of_two_exporters_that_are_due_at_once_reports(
         first: list[PeopleTotals | None] = []
         monkeypatch.setattr(mine, "_take", slowly)
         assert mine.report() == first[0]
-
-
-def test_what_a_version_before_has_reported_nobody_knows(tmp_path: Path) -> None:
-    path = tmp_path / "ledger.db"
-    as_format(path, 4)
-    with booked(path, **MANY) as ledger:
-        more(ledger, *range(30))
-        sums = ledger.group_sums(TASK)
-        assert sums.report() is None
-        more(ledger, *range(19))
-        assert sums.report() is None
-        more(ledger, 19)
-        assert sums.report() is not None
 
 
 def test_the_largest_share_of_a_cap() -> None:

@@ -156,7 +156,7 @@ def test_what_is_said_of_an_error_of_sqlites(path: Path, code: int, name: str, w
             ledger._file._examined = True
 
 
-@pytest.mark.parametrize("version", [1, 2, 3, 4, 5, 99, None])
+@pytest.mark.parametrize("version", [5, 99, None])
 def test_a_table_that_is_gone_from_an_open_ledger_is_damage_unless_another_version_took_it(
     path: Path, version: int | None
 ) -> None:
@@ -169,7 +169,7 @@ def test_a_table_that_is_gone_from_an_open_ledger_is_damage_unless_another_versi
         connection.execute("ALTER TABLE spending RENAME TO elsewhere")
         with pytest.raises(UserError) as caught:
             ledger._file.query("SELECT * FROM spending")
-    known = version is not None and version <= 5
+    known = version == 5
     assert ("is damaged (no such table: spending)" in str(caught.value)) == known
     assert ("was written by another version of Murk" in str(caught.value)) != known
 

@@ -5,20 +5,18 @@ import signal
 import sqlite3
 import stat
 from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from murk.errors import MurkError, UserError
+from murk.errors import UserError
 from murk.producers.ledger import ledger as names
-from murk.producers.ledger import ledger as renaming
 from murk.producers.ledger import names as key
-from murk.producers.ledger.ledger import Ledger, hash_names
+from murk.producers.ledger.ledger import Ledger
 from murk.producers.ledger.names import NameKey, ReleaseRequests, key_path
 from murk.producers.ledger.transaction import Spending
-from tests.producers.ledger.accounts import FILE, TASK, as_format, ask, booked, charge, rho, spend
+from tests.producers.ledger.accounts import FILE, TASK, ask, booked, charge, rho, spend
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 
@@ -30,27 +28,6 @@ ONE = {"charges": [charge(rho=30)], "caps": [("", rho(30))]}
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "ledger.db"
-
-
-@pytest.fixture
-def plain(path: Path) -> Path:
-    """A ledger as the version before made them, in which people have released, withdrawn, and had windows."""
-    as_format(path, 2)
-    with booked(path, **ONE) as ledger:
-        assert ask(ledger, ANN, RECORD) == "released"
-        ledger.withdraw("Bernadette", now=0)
-        requests = ReleaseRequests(["window 1"], ["Cooperative"], ["default"])
-        with ledger.spending(TASK, requests) as spending:
-            spending.cancel()
-            spending.windows.begin("window 1", "Cooperative", 0, "open")
-    return path
-
-
-def naming(path: Path) -> list[tuple[str, object]]:
-    """What a ledger notes of its format and of names in it."""
-    query = "SELECT key, value FROM meta WHERE key IN ('format', 'naming') ORDER BY key"
-    with closing(sqlite3.connect(path)) as look:
-        return look.execute(query).fetchall()
 
 
 def everything(path: Path) -> bytes:
@@ -139,11 +116,6 @@ def rows(path: Path) -> None:
         ledger.withdraw(1, source=FILE)
 
 
-def as_before(path: Path) -> None:
-    """Make a ledger one of the format before: names are keyed, and a file has its own digest."""
-    as_format(path, 3)
-
-
 def rows_kept(path: Path) -> None:
     """Everything that rows have done is known."""
     with booked(path, **ONE) as ledger:
@@ -167,8 +139,6 @@ def test_no_digest_of_a_file_is_in_a_new_ledger(path: Path) -> None:
     # Nobody without the key computes it; and no two ledgers call a file the same.
     assert called not in (NameKey(bytes(32)).source(FILE), NameKey(None).source(FILE))
     rows_kept(path)
-    with Ledger(path) as ledger:
-        assert ledger.names.left() == ""
 
 
 def test_without_its_key_a_ledger_finds_no_file_and_releases_nothing(path: Path) -> None:
@@ -213,80 +183,6 @@ def test_a_key_that_was_made_in_a_transaction_that_failed_is_not_used(path: Path
     with booked(path, **ONE) as ledger:
         assert spend(ledger, asked).known == {0: 1}
         assert ask(ledger, ANN) == "task"
-
-
-def test_a_ledger_of_the_format_before_goes_on_with_digests_until_it_is_migrated(path: Path) -> None:
-    as_before(path)
-    rows(path)
-    rows_kept(path)
-    assert FILE.encode() in everything(path)
-    assert not key_path(path).exists()
-    with Ledger(path) as ledger:
-        assert "it stores unkeyed digests of files" in ledger.names.left()
-    assert hash_names(path)
-    assert FILE.encode() not in everything(path)
-    rows_kept(path)
-    assert not hash_names(path)
-
-
-def test_migrating_digests_needs_the_key_that_there_is(path: Path) -> None:
-    as_before(path)
-    first_name(path)
-    rows(path)
-    copy = key_path(path).read_bytes()
-    key_path(path).unlink()
-    with pytest.raises(UserError, match="put back any copy of it"):
-        hash_names(path)
-    key_path(path).write_bytes(copy)
-    rows_kept(path)
-    assert hash_names(path)
-    rows_kept(path)
-    with booked(path, **ONE) as ledger:
-        assert ask(ledger, ANN, RECORD) == "known"
-    assert key_path(path).read_bytes() == copy
-
-
-@pytest.mark.parametrize("when", ["before", "after"])
-@pytest.mark.parametrize(
-    ("owner", "name"),
-    [(names, "make_key"), (renaming, "_hash_all"), (names, "give_name"), (renaming, "_overwrite")],
-    ids=["make", "hash", "name", "overwrite"],
-)
-def test_killed_while_digests_are_migrated_nobody_gets_a_second_budget(
-    path: Path, owner: Any, name: str, when: str
-) -> None:
-    as_before(path)
-    rows(path)
-    assert killed(lambda: hash_names(path), owner, name, when)
-    rows_kept(path)
-    hash_names(path)
-    rows_kept(path)
-    assert FILE.encode() not in everything(path)
-
-
-def test_a_migration_that_is_not_finished_says_so(plain: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def query(self: Any, sql: str, *values: Any) -> list[Any]:
-        if sql == "VACUUM":
-            raise MurkError("the disk is full")
-        return whole(self, sql, *values)
-
-    deleted = "Somebody Whose Release Was Sent"
-    with booked(plain, **ONE) as ledger:
-        for number in range(300):
-            ask(ledger, f"{deleted} {number}")
-        ledger.confirm(range(1, 400))
-    whole = renaming.LedgerFile.query
-    monkeypatch.setattr(renaming.LedgerFile, "query", query)
-    with pytest.raises(MurkError, match=r"full\. \(.* holds keyed hashes already, .* Run --migrate again"):
-        hash_names(plain)
-    with Ledger(plain) as ledger:
-        assert ledger.names.is_unfinished
-        assert "a migration of it was interrupted" in ledger.names.left()
-    monkeypatch.undo()
-    assert hash_names(plain)
-    assert deleted.encode() not in everything(plain)
-    with Ledger(plain) as ledger:
-        assert ledger.names.left() == ""
 
 
 @pytest.mark.parametrize(
@@ -432,110 +328,3 @@ def test_killed_while_the_key_is_made_everybody_has_one_budget(path: Path, owner
         "ledger.db",
         "ledger.db.key",
     ]
-
-
-def test_an_old_ledger_goes_on_with_names_as_they_are(plain: Path) -> None:
-    with booked(plain, **ONE) as ledger:
-        assert ledger.names.are_plain
-        assert ask(ledger, ANN) == "task"
-        assert ask(ledger, "Dora") == "released"
-    assert not key_path(plain).exists()
-    assert naming(plain) == [("format", 5), ("naming", "plain")]
-
-
-def kept(path: Path) -> None:
-    """Everything that people of the old ledger had done is known."""
-    with booked(path, **ONE) as ledger:
-        assert ask(ledger, ANN, RECORD) == "known"
-        assert ask(ledger, ANN) == "task"
-        assert ask(ledger, "Bernadette") == "withdrawn"
-        assert ledger.windows(TASK).count("Cooperative") == 1
-        with ledger.spending(TASK, ReleaseRequests(["window 1"], ["Cooperative"], ["default"])) as spending:
-            assert spending.windows.state("window 1", "Cooperative") == "open"
-            spending.cancel()
-        assert ledger.windows(TASK).give_up("Cooperative") == 1
-        assert ask(ledger, "Dora") == "released"
-
-
-def test_a_migrated_ledger_knows_all_and_names_nobody(plain: Path) -> None:
-    assert ANN.encode() in everything(plain)
-    assert hash_names(plain)
-    for word in (ANN, RECORD, "Bernadette", "Cooperative", "window 1"):
-        assert word.encode() not in everything(plain), word
-    kept(plain)
-    assert not hash_names(plain)
-    assert naming(plain) == [("format", 5)]
-
-
-def test_names_that_were_deleted_before_are_gone_from_a_migrated_ledger(plain: Path) -> None:
-    deleted = "Somebody Whose Release Was Sent"
-    with booked(plain, **ONE) as ledger:
-        for number in range(300):
-            ask(ledger, f"{deleted} {number}")
-        ledger.confirm(range(1, 400))
-    assert deleted.encode() in everything(plain)
-    assert hash_names(plain)
-    assert deleted.encode() not in everything(plain)
-
-
-def test_a_ledger_of_the_first_format_is_migrated_too(path: Path) -> None:
-    connection = sqlite3.connect(path)
-    connection.executescript((Path(__file__).parent / "data" / "format-1.sql").read_text(encoding="utf-8"))
-    connection.close()
-    assert hash_names(path)
-    with Ledger(path) as ledger:
-        assert not ledger.names.are_plain
-        assert ledger.account("ann").tasks[0].levels[0].released == 3
-
-
-def test_a_ledger_that_another_process_has_open_is_not_migrated(plain: Path) -> None:
-    with booked(plain, **ONE) as ledger:
-        with pytest.raises(MurkError, match="another process kept the ledger"):
-            hash_names(plain, timeout=0.05)
-        # It goes on as it was.
-        assert ask(ledger, ANN) == "task"
-        assert ask(ledger, "Dora") == "released"
-    assert hash_names(plain)
-
-
-def test_nobody_opens_a_ledger_that_is_being_migrated(plain: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    overwrite = renaming._overwrite
-
-    def look(file: Any) -> None:
-        with pytest.raises(MurkError, match="another process kept"):
-            Ledger(plain, timeout=0.05)
-        overwrite(file)
-
-    monkeypatch.setattr(renaming, "_overwrite", look)
-    assert hash_names(plain)
-
-
-@pytest.mark.parametrize("when", ["before", "after"])
-@pytest.mark.parametrize(
-    ("owner", "name"),
-    [
-        (key.os, "replace"),
-        (renaming, "make_key"),
-        (renaming, "_hash_all"),
-        (names, "give_name"),
-        (renaming, "_overwrite"),
-    ],
-    ids=["replace", "make", "hash", "name", "overwrite"],
-)
-def test_killed_while_migrating_nobody_gets_a_second_budget(plain: Path, owner: Any, name: str, when: str) -> None:
-    assert killed(lambda: hash_names(plain), owner, name, when)
-    kept(plain)
-    hash_names(plain)
-    for word in (ANN, RECORD, "Bernadette", "Cooperative"):
-        assert word.encode() not in everything(plain), word
-    with booked(plain, **ONE) as ledger:
-        assert ask(ledger, ANN) == "task"
-        assert ask(ledger, "Dora") == "task"
-
-
-def test_the_copy_from_before_a_migration_is_refused(plain: Path) -> None:
-    before = plain.read_bytes()
-    assert hash_names(plain)
-    plain.write_bytes(before)
-    with pytest.raises(UserError, match="an older copy"):
-        Ledger(plain)

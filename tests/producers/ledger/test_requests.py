@@ -3,7 +3,7 @@
 import pytest
 
 from murk.errors import UserError
-from murk.producers.ledger.names import ReleaseRequests, are_plain, folded_name, known_by, person_name
+from murk.producers.ledger.names import ReleaseRequests, are_plain, known_by, person_name
 
 FILE = "f" * 64
 LAST = 2**62 - 1
@@ -69,11 +69,3 @@ def test_plain_names_are_left_as_they_are() -> None:
     for other in ("a b", " ann", "é", "a\tb", ""):
         assert not are_plain([*plain, other])
     assert [person_name(name) for name in ("ann", " Zoe\u0301 ")] == ["ann", "Zo\u00e9"]
-
-
-def test_a_name_of_nothing_but_what_nobody_sees_stays() -> None:
-    """It had an account when all spellings were allowed, and shares it with nobody."""
-    assert folded_name(" a\u200bb\t") == "ab"
-    assert folded_name("\ud800a") == "a"
-    assert folded_name("\u200b") == "\u200b"
-    assert folded_name("  ") == "  "

@@ -15,8 +15,6 @@ from murk.producers.ledger.names import (
     PersonName,
     ReleaseRequests,
     are_plain,
-    earlier_spellings,
-    folded_name,
     is_seen,
     number_name,
     person_name,
@@ -200,14 +198,5 @@ def test_a_name_remembers_how_it_was_written() -> None:
     assert (name, name.written) == ("7", "007")
     assert person_name(name) is name
     assert {name: 1} == {"7": 1}
-    spellings = list(earlier_spellings(name))
-    assert spellings[:2] == ["007", "7"]
-    assert {"7.0", "07", "0000000007"} <= set(spellings)
-    assert set(earlier_spellings(person_name("A\u00a0b"))) == {"A\u00a0b", "A b"}
     claims = ReleaseRequests([None, None], [name, "ann"], ["default"] * 2)
     assert claims.checked().people == ["7", "ann"]
-
-
-def test_names_of_before_become_names_of_now() -> None:
-    before = [" a\u200bb\t", "7.0", "A\u00a0\u2800b", "\uff21", "\u200b", "1e9999999999"]
-    assert [folded_name(one) for one in before] == ["ab", "7", "A b", "A", "\u200b", "1e9999999999"]

@@ -83,6 +83,9 @@ def foreign_files(folder: Path) -> dict[str, tuple[Path, str]]:
     newer = folder / "newer.db"
     with SqliteLog(newer) as log:
         log._database._connection.execute("UPDATE meta SET value = 3 WHERE key = 'format'")
+    older = folder / "older.db"
+    with SqliteLog(older) as log:
+        log._database._connection.execute("UPDATE meta SET value = 1 WHERE key = 'format'")
     beheaded = folder / "beheaded.db"
     with SqliteLog(beheaded) as log:
         log.register_task(make_task().document())
@@ -92,12 +95,13 @@ def foreign_files(folder: Path) -> dict[str, tuple[Path, str]]:
         "short": (short, "not an SQLite database"),
         "other": (other, r"something else \(application id 77\)"),
         "plain": (plain, r"something else \(application id 0\)"),
-        "newer": (newer, r"another version of Murk \(format 3, while this one reads format 1 and 2\)"),
+        "newer": (newer, r"another version of Murk \(format 3, while this one reads format 2\)"),
+        "older": (older, r"another version of Murk \(format 1, while this one reads format 2\)"),
         "beheaded": (beheaded, "not an SQLite database"),
     }
 
 
-@pytest.mark.parametrize("kind", ["text", "short", "other", "plain", "newer", "beheaded"])
+@pytest.mark.parametrize("kind", ["text", "short", "other", "plain", "newer", "older", "beheaded"])
 @pytest.mark.parametrize("create", [True, False])
 def test_a_file_that_is_not_a_log_is_refused_and_left_as_it_is(tmp_path: Path, kind: str, create: bool) -> None:
     path, words = foreign_files(tmp_path)[kind]

@@ -16,7 +16,7 @@ from murk.errors import UserError
 from murk.learners.core.coordinates import matrix_size
 from murk.learners.core.scoring import kernels
 from murk.privacy.guarantees import ApproxDP, Guarantee, PureDP
-from murk.privacy.mechanisms import BEST, GaussianMechanism, L2BallMechanism, PrivUnitMechanism, calibrate, former_kind
+from murk.privacy.mechanisms import BEST, GaussianMechanism, L2BallMechanism, PrivUnitMechanism, calibrate, plain_kind
 from murk.privacy.mechanisms.base import Costed, Mechanism, Randomizer, RoundedGaussian, Wrapped, check_room
 from murk.privacy.mechanisms.privacy_loss import Currency, PrivacyLoss
 from murk.privacy.noise import NoiseSource
@@ -117,7 +117,7 @@ def outer_mechanism(kind: str | None, guarantee: Guarantee, features: int) -> Ou
         for other in able[1:]:
             best = other if _worst(other) < _BETTER * _worst(best) else best
         return best
-    kind = former_kind(guarantee) if kind in (None, BEST) else kind
+    kind = plain_kind(guarantee) if kind in (None, BEST) else kind
     if kind == "gaussian":
         return OuterGaussian.calibrate(guarantee, features=features)
     return OuterMechanism(features, calibrate(kind, guarantee, dimension=matrix_size(features), radius=1.0))

@@ -24,7 +24,6 @@ from murk.learners.core.scoring.public import CurveSolution, PublicSolution
 from murk.learners.core.scoring.shares import Shares
 from murk.learners.core.scoring.solve import Solution
 from murk.learners.core.scoring.sums import Summaries
-from murk.learners.core.survey.coordinates import Coordinates
 from murk.learners.estimates.estimate import PublicCovariates
 from murk.learners.estimates.sets import LABELS, REAL, PredictionSets, Present, Reply, Root, Wanted, at_least_present
 
@@ -106,7 +105,6 @@ class Settings:
     line: bool = False
     wanted: Wanted | None = None  # prediction sets, if people are asked about them
     first: int = FIRST  # releases of the first epoch; those of a shuffled task are no fewer than a crowd
-    coordinates: Coordinates | None = None  # centres and spreads of the features, if known without public covariates
 
     @cached_property
     def longest(self) -> int:
@@ -209,8 +207,6 @@ class Settings:
         transform, (scatter, curvature) = np.eye(p), FIRST_SHARES if self.labels else (0.0, 0.5)
         if self.covariates is not None:
             transform, scatter, curvature = whitening(self.covariates.second_moment), 0.0, _CHECK
-        elif self.coordinates is not None:
-            transform = self.coordinates.transform
         if not self.matrices:
             scatter = curvature = 0.0
         exponent = 1.0 if self.exponent is None else self.exponent

@@ -533,10 +533,8 @@ class TopicSetup:
     def register_task(self) -> None:
         """Register the task (see `Log.register_task`), unless its sample is still to be set aside."""
         with KafkaLog(self.url) as log:
-            standing = log.document()
-            task = self._task if standing is None else self._task.with_defaults_of(Task.from_document(standing))
-            if task.public is None or task.covariates is not None:
-                log.register_task(task.document())
+            if self._task.public is None or self._task.covariates is not None:
+                log.register_task(self._task.document())
 
     def follow(self) -> bool:
         """Adopt from the log's task, if any, whether releases are simulated; return whether they are."""
@@ -550,7 +548,7 @@ class TopicSetup:
         carried = self._registered()
         if carried is None:
             return False
-        own = self._task.with_defaults_of(carried).without_public()
+        own = self._task.without_public()
         check_task_change(self.url, carried.without_public().document(), own.document())
         return True
 
