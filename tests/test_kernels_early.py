@@ -1,10 +1,16 @@
 """Kernels that are interpreted until compiling pays give the same bits either way, whatever they are given."""
 
+import math
+
 import numpy as np
 import pytest
 
 from murk.learners.core.coordinates import contrasts
 from murk.learners.core.scoring import kernels as scores
+from murk.learners.examples import kernels as examples
+from murk.learners.examples import layout
+from murk.learners.examples import outer as outer_products
+from murk.learners.moments import kernels as second_moments
 from murk.privacy.mechanisms import lattice
 from murk.privacy.noise import SimulatedNoise
 from murk.privacy.noise.philox import Purpose
@@ -111,3 +117,39 @@ def test_another_rounding_would_be_seen():
     one_by_one(X[:, ::-1], found[1])
     with pytest.raises(AssertionError):
         np.testing.assert_array_equal(*map(numbers, found))
+
+
+@pytest.mark.parametrize(("constant", "zero"), [(True, False), (True, True), (False, False)])
+@pytest.mark.parametrize("presence", [0.0, 2.5])
+def test_moments(constant, zero, presence):
+    rng = np.random.default_rng([constant, zero])
+    p, size = 4, 10 + 4
+    X, y = rows(rng, RECORDS, p), rng.choice([0.4, -1.0, 3.0, np.nan, np.inf], RECORDS)
+    X[:, -1] = 1.0
+    bounds = 2.0, constant, zero, math.sqrt(2.0), 1.7, presence
+    vectors = both(second_moments.moments_of, X, y, bounds, out=np.empty((RECORDS, size)))
+    np.testing.assert_array_equal(*(one.view(np.int64) for one in vectors))
+    noise = SimulatedNoise(3).gaussian(np.arange(RECORDS), size)
+    how = np.nan_to_num(vectors[0]), p, bounds, 1e-3, noise
+    found = both(second_moments.randomize_block, *how, out=np.empty((RECORDS, size), np.int64))
+    np.testing.assert_array_equal(*found)
+    assert np.count_nonzero(found[0] - noise) > RECORDS
+
+
+FORMS = (layout.PRODUCT, layout.LABEL, layout.REAL, layout.DIRECTED_LABEL, layout.DIRECTED_REAL)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_examples(form):
+    rng = np.random.default_rng(form)
+    X, y = rows(rng, RECORDS, 5), rng.choice([0.0, 1.0, 0.4, np.nan], RECORDS)
+    found = both(examples.to_vectors, form, 1, 1.5, X, y, out=np.empty((RECORDS, 7)))
+    np.testing.assert_array_equal(*(one.view(np.int64) for one in found))
+
+
+@pytest.mark.parametrize("form", [layout.OUTER_LABEL, layout.OUTER_REAL])
+def test_outer_products(form):
+    rng = np.random.default_rng(form)
+    X, y = rows(rng, RECORDS, 5), rng.choice([0.0, 1.0, 0.4, np.nan], RECORDS)
+    found = both(outer_products.to_units, form, 1, 1.5, X, y, out=np.empty((RECORDS, 6)))
+    np.testing.assert_array_equal(*map(numbers, found))

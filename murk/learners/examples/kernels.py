@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from murk._jit import brief, inlined, jit
+from murk._jit import brief, deferred, inlined, jit
 from murk._memory import borrowed, integers_at, numbers_at, words_at
 from murk.learners.core.in_place import LEARNED, NO_WORDS, SPARE, draw_from
 from murk.learners.examples import layout as k
@@ -368,7 +368,7 @@ def learn_decoded(real: Array, whole: Array, vectors: Array, targets: Array) -> 
         u[j] = 0.0
 
 
-@jit
+@deferred
 def to_vectors(form: int, boxed: int, scale: float, X: Array, y: Array, out: Array) -> None:
     """Apply :func:`to_vector` to every row."""
     for i in range(X.shape[0]):

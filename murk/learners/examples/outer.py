@@ -20,7 +20,7 @@ import math
 import numpy as np
 
 from murk._arrays import Floats
-from murk._jit import inlined, jit, patient
+from murk._jit import deferred, inlined, jit, patient
 from murk._memory import borrowed, integers_at, numbers_at, rows_at
 from murk.learners.core.coordinates import symmetric
 from murk.learners.core.in_place import LEARNED
@@ -50,7 +50,7 @@ def to_unit(form: int, boxed: int, bound: float, x: Array, y: float, out: Array)
     direction[:] = 0.0
 
 
-@jit
+@deferred
 def to_units(form: int, boxed: int, bound: float, X: Array, y: Array, out: Array) -> None:
     """Apply :func:`to_unit` to every row."""
     X, out = borrowed(X), borrowed(out)

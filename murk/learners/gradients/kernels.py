@@ -27,7 +27,7 @@ from typing import Any
 
 import numpy as np
 
-from murk._jit import brief, inlined, jit, within
+from murk._jit import brief, deferred, inlined, jit, within
 from murk._memory import borrowed, integers_at, numbers_at, words_at
 from murk.learners.core.in_place import LEARNED, NO_WORDS, TOO_FEW
 from murk.learners.gradients.losses import BALANCED, HUBER_SCALE, LOGISTIC, SOFTMAX
@@ -603,7 +603,7 @@ def learn_releases(
     return int(rows.shape[0])
 
 
-@jit
+@deferred
 def gradients(real: Array, whole: Array, theta: Array, X: Array, y: Array, out: Array) -> None:
     """Compute bounded gradients of rows at ``theta``. Nothing else is written, as threads may share a problem."""
     z = np.zeros(whole[FEATURES])

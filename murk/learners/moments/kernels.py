@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from murk._jit import jit, patient, within
+from murk._jit import deferred, jit, patient, within
 from murk._memory import borrowed, integers_at, numbers_at, rows_at, words_at
 from murk.learners.core.coordinates import confine
 from murk.learners.core.in_place import LEARNED, NO_WORDS, SPARE, TOO_FEW, draw_from, words_for
@@ -44,7 +44,7 @@ def moments(x: Array, y: float, root: float, weight: float, presence: float, out
         out[at - 1] = presence * (2.0 * there - 1.0)
 
 
-@jit
+@deferred
 def moments_of(X: Array, y: Array, bounds: Bounds, out: Array) -> int:
     """Write the moments of rows, and return how many rows are beyond the bound; NaN targets are 0 or missing."""
     reach, constant, zero, root, weight, presence = bounds
@@ -108,7 +108,7 @@ def _row(i: int, p: int) -> int:
     return i * p - (i * (i - 1)) // 2
 
 
-@jit
+@deferred
 def randomize_block(vectors: Array, size: int, bounds: Bounds, spacing: float, noise: Array, out: Array) -> None:
     """Randomize vectors: compute each one's record, project it into the bounds, and add noise to its moments."""
     reach, constant, _, root, weight, presence = bounds
