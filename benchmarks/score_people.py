@@ -100,11 +100,13 @@ def _released(mechanism, V, rng, squared=False):
     return [round(value) for value in (total / step_of(mechanism)).tolist()]
 
 
-def learned(X, y, guarantee, rng, *, public=None, binary=True, pair=None, once=False, line=True):
+def learned(X, y, guarantee, rng, *, public=None, binary=True, pair=None, once=False, line=True, coordinates=None):
     """The estimate of people who answer one epoch after another, as devices do; or all at once, as directions."""
     p = X.shape[1]
     names = (*(f"x{j}" for j in range(p - 1)), "intercept")
-    settings = Settings(names, binary, None if public is None else covariates_of(public), once=once, line=line)
+    settings = Settings(
+        names, binary, None if public is None else covariates_of(public), once=once, line=line, coordinates=coordinates
+    )
     pair = score_mechanisms("best", guarantee, p, matrices=settings.matrices) if pair is None else pair
     engine = ScoreEngine(settings, {"default": pair})
     answer(engine, X, y, rng)

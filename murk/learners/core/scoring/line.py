@@ -26,7 +26,7 @@ import numpy as np
 
 from murk._arrays import Floats
 from murk.learners.core.scoring.model import Model, Response, Rows, directions, inverse, mean_matrix, probability
-from murk.learners.core.scoring.moments import CAREFUL, UNEVEN, Moments, drawn, pooled, remaining_error
+from murk.learners.core.scoring.moments import Moments, carried_errors, drawn, pooled, remaining_error, shrunk_towards
 from murk.learners.core.scoring.solve import Solution, even_coordinates, far_from, first_rejected, lengthened
 from murk.learners.core.scoring.sums import Answer, Summaries, Summary
 
@@ -42,7 +42,7 @@ _WIDEST = 1.0  # a half-width of 1 or more says nothing about a probability: not
 _FITS = 3
 # Standard deviations by which the curvature must exceed its noise for models at the fitted coefficients, and the power
 # of the rate: the rarer an outcome, the better the line compared with log odds.
-_CLEAR, _RARER = 2.2, 2.0
+_CLEAR, _SURVEYED_CLEAR, _RARER = 2.2, 0.6, 2.0
 # Bounds of the probability that scores are centred at, and of the share of people asked for a matrix.
 RAREST, _FEWEST, _MOST = 0.01, 0.1, 0.4
 
@@ -70,14 +70,14 @@ class ProbabilityLine:
         newest = next(each for each in reversed(found) if _is_centred(each)).model
         self.model = _at_zero(newest)
         self._transform = newest.transform
-        self._back = newest.back
-        rows = Rows.normal(moments.moment)
+        self._back, self._moments = newest.back, moments
+        rows = moments.frame.rows(moments.moment)
         self._predicted = 2.0 * mean_matrix(_at_zero(newest), rows, _LINE)
         centred = [(each, *self._predicted_moments(each.model, rows)) for each in found]
         scatters = self._answers(centred, "scatter")
         self._share, self._share_variance = self._share_there(self._answers(centred, "curvature"), scatters)
         curvatures = self._answers(centred, "curvature", 1.0 / self._share)
-        self._matrix, self._error = self._second_moments(scatters + curvatures, moments.kept)
+        self._matrix, self._error = self._second_moments(scatters + curvatures, moments)
         self._constant = self._back.T[:, -1]
         self._rows, self._means = rows, moments.moment[-1]
         self._fit(found)
@@ -143,26 +143,23 @@ class ProbabilityLine:
         mean, spread = drawn(ratio, variance, _SAME)
         return max(mean, _LEAST), spread
 
-    def _second_moments(self, asked: Sequence[_MatrixAnswer], absorbed: float) -> tuple[Floats, float]:
-        """Return A in the newest coordinates, (p, p), and the variance of a number's error.
+    def _second_moments(self, asked: Sequence[_MatrixAnswer], moments: Moments) -> tuple[Floats, Floats]:
+        """Return A in the newest coordinates, (p, p), and the variances of its numbers' errors, (p, p).
 
-        A is shrunk towards the moments of normal features, which contain a share ``absorbed`` of the same noise.
+        A is shrunk towards that of normal features with these moments, which contain a share of the same noise.
         """
         measured, variances = self._pool(asked)
         p, size = len(measured), len(measured) * (len(measured) + 1) / 2
         ratio = max(float(np.sum(measured * self._predicted) / np.sum(self._predicted**2)), _FLAT)
         rest = measured - ratio * self._predicted
-        noise = float(np.mean(variances))
-        excess = noise * max(0.0, float(np.sum(rest**2 / variances)) / size - 1.0)
-        spread = max(excess, (UNEVEN * float(np.trace(self._predicted)) / p) ** 2)
-        kept = spread / (spread + noise)
-        careful = max(spread, excess + CAREFUL * noise * math.sqrt(2.0 / size))
-        matrix = ratio * self._predicted + kept * rest
+        mean = ratio * float(np.trace(self._predicted)) / p
+        shrunk = shrunk_towards(rest, variances, mean, moments.doubts(self._transform, ratio * self._predicted))
+        matrix = ratio * self._predicted + shrunk.kept * rest
         values, vectors = np.linalg.eigh((matrix + matrix.T) / 2.0)
         least = _FLAT * max(float(np.trace(matrix)), 1e-12) / p
         matrix = (vectors * np.maximum(values, least)) @ vectors.T
-        mean = ratio * float(np.trace(self._predicted)) / p
-        return matrix, remaining_error(kept, absorbed, noise, careful, mean) + noise / size
+        noise = float(np.mean(variances))
+        return matrix, remaining_error(shrunk.kept, moments.kept, variances, shrunk.careful, mean) + noise / size
 
     # The equations
 
@@ -204,10 +201,10 @@ class ProbabilityLine:
         identity = np.eye(h.shape[-1])
         doubt = _DOUBTED * self._share * h @ one.shift.T
         own = one.noise + lengthened(doubt, 1.0, identity) / 2.0
-        spread = one.change @ lengthened(h, 1.0, identity) @ one.change.T
         scaled = h @ design.T / self._share
         outer = scaled[..., :, None] * scaled[..., None, :]
-        return own, self._share**2 * self._error / 2.0 * spread + self._share_variance * outer
+        spread = carried_errors(self._error, h, one.change)
+        return own, self._share**2 * spread + self._share_variance * outer
 
     def _covariance(self, values: Floats) -> Floats:
         """Return covariances of the line, (..., p, p), if each of ``values``, (..., p), were the truth."""
@@ -232,7 +229,7 @@ class ProbabilityLine:
         """Return the covariance with another line of the same people; ``middle`` is the part from equations' noise."""
         flat = pull[0].reshape(*middle.shape[:-1], -1)
         both = (other[0] + other[0].swapaxes(-1, -2)).reshape(flat.shape)
-        middle = middle + self._error / 2.0 * (flat @ both.swapaxes(-1, -2))
+        middle = middle + (flat * self._error.ravel() / 2.0) @ both.swapaxes(-1, -2)
         middle = middle + self._share_variance * pull[1][..., :, None] * other[1][..., None, :]
         found = self._inverse @ middle @ line._inverse
         return np.asarray(self._transform.T @ found @ self._transform)
@@ -285,8 +282,9 @@ class ProbabilityLine:
     def half_widths(self, quantile: float) -> Floats:
         """Return half-widths of the slopes' intervals, (p,); infinite where a slope was not learned."""
         test = far_from(self.values, self._covariance, quantile)
-        halves = first_rejected(self.values, self.covariance, quantile, test)
-        return np.where(halves < _WIDEST, halves, math.inf)
+        scales = self._moments.frame.scales
+        halves = first_rejected(self.values, self.covariance, quantile, test, scales)
+        return np.where(halves < _WIDEST * scales, halves, math.inf)
 
 
 def next_model(solution: Solution, found: Summaries, fitted: Model, people: int, noise: tuple[float, float]) -> Model:
@@ -302,7 +300,9 @@ def next_model(solution: Solution, found: Summaries, fitted: Model, people: int,
     rate = float(solution.rows.shares @ probability(solution.rows.points @ solution.values))
     line = ProbabilityLine.of(found, _LOGISTIC, solution.moments)
     rate, signal = (rate, 0.0) if line is None else (line.rate, line.signal)
-    clear = _CLEAR / (2.0 * max(min(rate, 1.0 - rate), RAREST)) ** _RARER
+    clear = (_SURVEYED_CLEAR if solution.moments.frame.surveyed else _CLEAR) / (
+        2.0 * max(min(rate, 1.0 - rate), RAREST)
+    ) ** _RARER
     if level > clear * fitted.matrix_reach / 2.0 * math.sqrt(noise[1] / asked):
         return fitted
     rate = min(max(rate, RAREST), 1.0 - RAREST)

@@ -21,6 +21,7 @@ from functools import cached_property, lru_cache
 from typing import Any, Final, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from murk._arrays import Floats, Integers, Words
 from murk._scratch import copied, empty, keep
@@ -264,6 +265,7 @@ def with_constant(rows: Floats) -> Floats:
 
 
 _ROWS = 768  # approximate number of normal rows
+_RAREST = 0.01  # least share of either value among rows
 _GOLDEN = (5.0**0.5 - 1.0) / 2.0
 _KEY = 0x6D75726B
 
@@ -283,8 +285,10 @@ class Rows:
         return cls(covariates.points, covariates.counts / size, float(size))
 
     @classmethod
-    def normal(cls, moment: Floats, along: Floats | None = None) -> Rows:
+    def normal(cls, moment: Floats, along: Floats | None = None, coins: NDArray[np.bool_] | None = None) -> Rows:
         """Return fixed normal rows with a second moment (p, p) whose last entry, of the constant, is 1.
+
+        The columns ``coins``, (p - 1,), take the values -1 and 1 alone: 1 where the normal value is largest.
 
         The draws are always the same, so that results depend smoothly on the moment, and balanced around the direction
         of the coefficients ``along`` (p,), on which results depend most.
@@ -297,6 +301,10 @@ class Rows:
             normals = _turned(normals, root @ along[:-1])
         points = np.ones((len(normals), p))
         points[:, :-1] = mean + normals @ root
+        for column in np.flatnonzero(coins) if coins is not None else ():
+            ones = round(float(np.clip((1.0 + mean[column]) / 2.0, _RAREST, 1.0 - _RAREST)) * len(points))
+            order = np.argsort(points[:, column])
+            points[order, column] = np.where(np.arange(len(points)) < len(points) - ones, -1.0, 1.0)
         return cls(points, np.full(len(points), 1.0 / len(points)))
 
     def thinned(self, most: int) -> Rows:

@@ -4,71 +4,191 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from functools import cache, partial
+from dataclasses import dataclass, field, replace
+from functools import cache, cached_property, partial
 
 import numpy as np
 
 from murk._arrays import Floats
-from murk.learners.core.scoring.model import Model, Response, Rows, inverse, mean_matrix
+from murk.learners.core.scoring.model import Model, Response, Rows, inverse, mean_matrix, power
 from murk.learners.core.scoring.sums import Answer, Summaries, Summary
+from murk.learners.core.survey.coordinates import Coordinates
 from murk.learners.estimates.estimate import Extent
 
 _SIGNIFICANT = 2.0  # standard errors from which a mean square's excess over its noise counts
-_EVEN = 0.5  # features count as isotropic where their moments' eigenvalues spread by less than this part of the mean
-_CONSTANT = 3.0  # prior standard deviation of the constant's excess, relative to the features
+_EVEN = 0.5  # features count as isotropic where their moments' numbers differ by less than this part of the mean
+_ROUNDS = 1
+# Prior standard deviations: of the ratio of released matrices to those of normal rows, of a surveyed feature's second
+# moment and mean beside the survey's own errors, and of the constant's excess where there was no survey.
+_SHAPE, _SPREAD, _MEAN, _CONSTANT = 0.1, 0.25, 0.1, 3.0
+
+
+@dataclass(frozen=True)
+class Frame:
+    """Coordinates x' = T x of known centre and spread, and what is known of their second moments."""
+
+    transform: Floats  # T, (p, p)
+    moment: Floats  # expected second moment of x', (p, p)
+    doubts: Floats  # standard deviations of its numbers, (p, p); NaN where only released matrices can tell
+    # published centres of columns that take the values -1 and 1 alone, (p - 1,), NaN of others; None without a survey
+    coins: Floats | None
+
+    @classmethod
+    def of(cls, coordinates: Coordinates) -> Frame:
+        """Return what a survey tells of the features' second moments.
+
+        A category's variance follows from its centre; all other features have the variance 1, but for the errors.
+        """
+        centre, error = coordinates.centre, coordinates.centre_error
+        p, coded = len(centre) + 1, coordinates.log_spread_error == 0.0
+        # Around a centre m, a mean d has the second moment 1 - m^2 - 2md. Means that no column has are no guesses.
+        most = np.maximum(1.0 - error / 2.0, 0.5)
+        mean = np.where(coded, np.clip(centre, -most, most) - centre, 0.0)
+        variance = np.where(coded, np.maximum(1.0 - centre**2 - 2.0 * centre * mean, _RAREST), 1.0)
+        wrong = np.where(coded, 2.0 * np.abs(centre) * error + error**2, 2.0 * coordinates.log_spread_error)
+        moment, doubts = np.diag(np.append(variance, 1.0)), np.full((p, p), np.nan)
+        moment[:-1, -1] = moment[-1, :-1] = mean
+        np.fill_diagonal(doubts, np.append(np.hypot(wrong, _SPREAD * variance), 0.0))
+        doubts[:-1, -1] = doubts[-1, :-1] = np.hypot(error / coordinates.spread, _MEAN * np.sqrt(variance))
+        return cls(coordinates.transform, moment, doubts, np.where(coded, centre, np.nan))
+
+    @classmethod
+    def isotropic(cls, base: Floats) -> Frame:
+        """Return coordinates in which released matrices alone tell how features differ from isotropic ones."""
+        doubts = np.full(base.shape, np.nan)
+        doubts[-1, -1] = _CONSTANT
+        # The last coordinate is that of the constant.
+        return cls(facing(base[:, -1])[::-1] @ base, np.eye(len(base)), doubts, None)
+
+    @property
+    def surveyed(self) -> bool:
+        """Whether x' has known centres and spreads."""
+        return self.coins is not None
+
+    def rows(self, moment: Floats, along: Floats | None = None) -> Rows:
+        """Return rows with the second moment ``moment`` of x, (p, p), normal but where columns take two values."""
+        return Rows.normal(moment, along, None if self.coins is None else np.isfinite(self.coins))
+
+    @cached_property
+    def metric(self) -> Floats:
+        """Matrix Q, (p, p): ``theta'Q theta`` is the squared length of x' coefficients, for theta in coded units."""
+        if not self.surveyed:
+            return np.eye(len(self.moment))
+        back = inverse(self.transform)
+        return np.asarray(back @ back.T)
+
+    @cached_property
+    def scales(self) -> Floats:
+        """Changes of the coefficients in coded units by a change of length 1 of those of x', (p,)."""
+        return np.sqrt(np.diag(inverse(self.metric)))
 
 
 @dataclass(frozen=True)
 class Moments:
-    """The covariates' second moments, from released matrices.
-
-    In the newest epoch's unstretched coordinates ``B x`` features are taken as isotropic unless matrices contradict it.
-    """
+    """The covariates' second moments, from what is known of them and from released matrices."""
 
     moment: Floats  # second moment of x, scaled so that the constant's is 1
     shape: Floats  # second moment of ``B x``, of mean eigenvalue 1
     scale: float  # factor of ``B x`` for a typical length of sqrt p
     settled: bool  # whether ``B x`` is spread evenly enough over all directions
-    base: Floats  # B, (p, p)
-    kept: float = 0.0  # share kept of the matrices' differences from isotropic features, and of their noise
+    base: Floats  # B, the newest epoch's unstretched coordinates, (p, p)
+    frame: Frame
+    kept: float = 0.0  # share kept of the matrices' differences from the expected moments, and of their noise
+    # standard deviations of the remaining errors of the moments of x', (p, p)
+    errors: Floats = field(default_factory=lambda: np.zeros((0, 0)))
 
     @classmethod
-    def of(cls, found: Summaries, response: Response) -> Moments:
-        """Return the moments of all epochs' released scatters, shrunk towards isotropic ones, more if noisier."""
+    def of(cls, found: Summaries, response: Response, coordinates: Coordinates | None = None) -> Moments:
+        """Return the moments of all epochs' released scatters, shrunk towards what is known, more if noisier."""
         newest = found[-1].model
-        base, back, turn, rows = _isotropic(newest)
-        p, size = len(base), len(base) * (len(base) + 1) / 2
-        together = _scatters(found, response, rows, turn @ base)
-        if together is None:
-            return cls(np.eye(p), np.eye(p), 1.0, False, base)
-        measured, expected, variances = together.measured, together.expected, together.variances
-        mean = float(np.trace(expected)) / p
-        noise = float(np.mean(variances))
-        # While it is mostly noise, even the trace may not be positive.
-        ratio, more, ones = _fit_levels(together, turn @ base[:, -1], math.sqrt(noise / p) / mean)
-        rest = measured - ratio * expected - more * ones
-        square = float(np.sum(rest**2 / variances)) / size
-        kept = 0.0 if square < 1.0 + _SIGNIFICANT * math.sqrt(2.0 / size) else 1.0 - 1.0 / square
-        values, vectors = np.linalg.eigh(np.eye(p) + (kept * rest + more * ones) / (ratio * mean))
-        values = np.maximum(values, max(0.5 * math.sqrt(noise) / (ratio * mean), 1e-3))
-        shape = turn.T @ (vectors * values) @ vectors.T @ turn
+        base = unstretched(newest)
+        frame = Frame.isotropic(base) if coordinates is None else Frame.of(coordinates)
+        p, back = len(base), inverse(frame.transform)
+        moment, kept, errors, ratio = frame.moment, 0.0, np.nan_to_num(frame.doubts), 1.0
+        for _ in range(_ROUNDS):
+            rows = frame.rows(_of_constant(back @ moment @ back.T), np.array(newest.origin))
+            together = _scatters(found, response, rows, frame.transform)
+            if together is None:
+                break
+            moment, kept, errors, ratio = _posterior(frame, together, moment)
+        into = base @ back
+        shape = into @ moment @ into.T
         shape *= p / float(np.trace(shape))
-        moment = back @ shape @ back.T
-        rough = math.hypot(math.sqrt(max(square - 1.0, 0.0) * noise), more / p) / (ratio * mean)
-        settled = len(found) > 1 and (rough < _EVEN or kept == 0.0)
+        rough = math.sqrt(float(np.sum((shape - np.eye(p)) ** 2)) / (p * (p + 1) / 2))
+        moment = _of_constant(back @ moment @ back.T)
         plain = Model(np.zeros(len(newest.origin)), base, newest.reach, 1.0, 0.0, 0.0)
-        length = 2.0 * (ratio + more / (p * mean)) * float(np.trace(mean_matrix(plain, rows, response, flat=True)))
-        return cls(moment / moment[-1, -1], shape, math.sqrt(p) / length, settled, base, kept)
+        length = 2.0 * ratio * float(np.trace(mean_matrix(plain, frame.rows(moment), response, flat=True)))
+        settled = len(found) > 1 and rough < _EVEN
+        return cls(moment, shape, math.sqrt(p) / length, settled, base, frame, kept, errors)
+
+    def doubts(self, onto: Floats, expected: Floats) -> Floats:
+        """Return variances by which a matrix ``expected``, (p, p), predicted in coordinates ``onto``, may be wrong."""
+        if not self.frame.surveyed:
+            return np.zeros_like(expected)
+        into = onto @ inverse(self.frame.transform)
+        factor = float(np.trace(expected)) / float(np.trace(onto @ self.moment @ onto.T))
+        return np.asarray(factor**2 * into**2 @ self.errors**2 @ (into**2).T)
 
 
-def _isotropic(newest: Model) -> tuple[Floats, Floats, Floats, Rows]:
-    """Return B, its inverse, a rotation that turns ``B x`` along the coefficients, and normal rows isotropic in it."""
-    base = unstretched(newest)
-    back = inverse(base)
-    moment = back @ back.T
-    rows = Rows.normal(moment / moment[-1, -1], np.array(newest.origin))
-    return base, back, facing(back.T @ newest.origin), rows
+def _of_constant(moment: Floats) -> Floats:
+    """Return a second moment scaled so that the constant's is 1."""
+    return np.asarray(moment / moment[-1, -1])
+
+
+def _posterior(frame: Frame, together: Pooled, at: Floats) -> tuple[Floats, float, Floats, float]:
+    """Return moments of x', the mean share kept of differences, standard deviations, and the ratio to normal rows.
+
+    Released matrices are linear in the moments near ``at``, by the factor of their traces.
+    """
+    free = np.isnan(frame.doubts)
+    # While they are mostly noise, even their trace may not be positive.
+    least = math.sqrt(float(np.mean(together.variances)) / len(at)) / (float(np.trace(together.expected)) / len(at))
+    factors = np.sqrt(np.diag(together.expected) / np.diag(at))
+    factor = np.outer(factors, factors) if frame.surveyed else np.sum(together.expected * at) / np.sum(at * at)
+    known = np.where(free, 0.0, frame.doubts) * factor
+    doubtful = together.variances + known**2
+    weighed, sure = together.expected / doubtful, _SHAPE**-2 if frame.surveyed else 0.0
+    ratio = float(np.sum(weighed * together.measured)) + sure
+    ratio = max(ratio / (float(np.sum(weighed * together.expected)) + sure), least)
+    variances = together.variances / (ratio * factor) ** 2
+    raw = at + (together.measured - ratio * together.expected) / (ratio * factor)
+    rest = raw - frame.moment
+    square = float(np.mean(rest[free] ** 2 / variances[free])) if free.any() else 0.0
+    size = float(np.sum(np.triu(free)))
+    excess = _significant_excess(square, size)
+    spread = np.where(free, excess * variances, np.nan_to_num(frame.doubts) ** 2)
+    shares = spread / (spread + variances)
+    posterior, errors = frame.moment + shares * rest, np.sqrt(shares * variances)
+    if frame.coins is not None:
+        _set_coins(frame, raw, variances, posterior, errors)
+    root = power(frame.moment, 0.5)
+    out = power(frame.moment, -0.5)
+    values, vectors = np.linalg.eigh(out @ posterior @ out)
+    values = np.maximum(values, max(0.5 * math.sqrt(float(np.mean(variances))), _SMALLEST if frame.surveyed else 1e-3))
+    moment = root @ (vectors * values) @ vectors.T @ root
+    return moment, float(np.mean(shares)), errors, ratio
+
+
+def _set_coins(frame: Frame, raw: Floats, variances: Floats, posterior: Floats, errors: Floats) -> None:
+    """Set the moments and errors of columns of -1 and 1, which follow from their means alone."""
+    assert frame.coins is not None
+    for j in np.flatnonzero(np.isfinite(frame.coins)).tolist():
+        centre, doubt = float(frame.coins[j]), float(frame.doubts[j, -1])
+        start, slope = 1.0 - centre**2, -2.0 * centre
+        slack = _COIN * max(start, _RAREST)
+        square, mean = variances[j, j] + slack**2, variances[j, -1] / 2.0
+        precision = doubt**-2 + slope**2 / square + 1.0 / mean
+        shift = slope * (raw[j, j] - start) / square + raw[j, -1] / mean + float(frame.moment[j, -1]) / doubt**2
+        shift /= precision
+        shift = min(max(shift, -_WHOLE - centre), _WHOLE - centre)
+        posterior[j, j], errors[j, j] = start + slope * shift, math.hypot(slope * precision**-0.5, slack / 2.0)
+        posterior[j, -1] = posterior[-1, j] = shift
+        errors[j, -1] = errors[-1, j] = precision**-0.5
+
+
+def _significant_excess(square: float, size: float) -> float:
+    """Return the excess over 1 of the mean of ``size`` squares of standard normal numbers; 0 if it may be chance."""
+    return square - 1.0 if square > 1.0 + _SIGNIFICANT * math.sqrt(2.0 / max(size, 1.0)) else 0.0
 
 
 def _scatters(found: Summaries, response: Response, rows: Rows, onto: Floats) -> Pooled | None:
@@ -84,29 +204,17 @@ def _scatters(found: Summaries, response: Response, rows: Rows, onto: Floats) ->
 
 def extent_of(found: Summaries, response: Response) -> Extent | None:
     """Return the features' second moments from released scatters, without shrinkage."""
-    base, _, turn, rows = _isotropic(found[-1].model)
-    onto = turn @ base
+    newest = found[-1].model
+    base = unstretched(newest)
+    back = inverse(base)
+    moment = back @ back.T
+    rows = Rows.normal(moment / moment[-1, -1], np.array(newest.origin))
+    onto = facing(back.T @ newest.origin) @ base
     together = _scatters(found, response, rows, onto)
     if together is None:
         return None
     back = inverse(onto)
     return Extent(back @ together.measured @ back.T, back.T, together.variances)
-
-
-def _fit_levels(together: Pooled, constant: Floats, least: float) -> tuple[float, float, Floats]:
-    """Fit factors for the moments of isotropic features and for the constant's matrix; return them and that matrix.
-
-    With a common factor, the features' noise would be kept as soon as the constant, which is 1, exceeds it.
-    """
-    ones = np.outer(constant, constant) / float(constant @ constant)
-    basis = np.array([together.expected.ravel(), ones.ravel()])
-    weighed = basis / together.variances.ravel()
-    gram = weighed @ basis.T
-    gram[1, 1] += 1.0 / (_CONSTANT * float(np.trace(together.expected)) / len(constant)) ** 2
-    ratio, more = np.linalg.solve(gram, weighed @ together.measured.ravel()).tolist()
-    if ratio < least:
-        ratio, more = least, float(weighed[1] @ (together.measured - least * together.expected).ravel()) / gram[1, 1]
-    return ratio, more, ones
 
 
 def stretched(base: Floats, origin: Floats) -> Floats:
@@ -192,12 +300,17 @@ def own_variance(answer: Answer, features: int) -> float:
 
 # Prior relative errors of the rows' curvature where all targets are present, as features are not normal: of the ratio
 # and, relative to the mean eigenvalue, of each number; and of the curvature along the coefficients.
-UNEVEN, _ALONG = 0.1, 1.0
+UNEVEN, _ALONG, _SURVEYED_ALONG = 0.1, 1.0, 0.3
 CAREFUL = 1.0  # standard errors added to an estimated error, as noise may hide a larger one
 # Difference of a number from that of normal rows, relative to the mean eigenvalue, that released curvatures may hide
 # where the rows' moments are made of them.
 _HIDDEN = 0.16
 _LEAST = 0.02  # least share of people with a target
+_LEAST = 0.02  # least share of people with a target
+_COIN = 0.1  # possible error of a variance that follows from a mean, relative to it
+_WHOLE = 0.98  # largest mean of a column of -1 and 1
+_SMALLEST = 0.1  # least second moment of a surveyed direction, relative to the expected one
+_RAREST = 0.1  # least expected variance of a category
 
 
 @dataclass(frozen=True)
@@ -208,19 +321,20 @@ class Curvature:
     along: Floats  # the direction of the coefficients, of length 1, (p,)
     root: Floats  # C, lower triangular, (2, 2): ``C C'`` is the covariance of the ratio and of the curvature along them
     correction: Floats  # D, (p, p)
-    error: float  # variance of the remaining error of an entry
+    turn: Floats  # rotation Q, whose first row is ``along``, (p, p)
+    errors: Floats  # variances of the remaining errors of the numbers of Q D Q', (p, p)
 
     @classmethod
-    def of(cls, found: Summaries, rows: Rows, response: Response, absorbed: float = 0.0) -> Curvature:
+    def of(cls, found: Summaries, rows: Rows, response: Response, moments: Moments) -> Curvature:
         """Return the correction of the rows' curvature by all epochs' released curvatures.
 
-        ``absorbed`` is the share of these curvatures' noise that the rows' moments contain.
+        ``moments`` are those of the rows.
         """
         newest = found[-1].model
         p = len(newest.origin)
-        size = p * (p + 1) / 2
         along = newest.back.T @ newest.origin
         turn, known = facing(along), bool(np.any(along))
+        along_doubt = _SURVEYED_ALONG if moments.frame.surveyed else _ALONG
         # Each is used several times.
         predicted = [cache(partial(mean_matrix, each.model, rows, response)) for each in found]
         released = [(each.model, each.curvature, prediction) for each, prediction in zip(found, predicted, strict=True)]
@@ -228,16 +342,17 @@ class Curvature:
         if everywhere is None:
             # No correction, with a relative error of about a third.
             loose = 0.3 * float(np.trace(mean_matrix(newest, rows, response))) / p
-            return cls(1.0, np.eye(p)[0], np.diag([math.sqrt(0.1), 0.0]), np.zeros((p, p)), loose**2)
+            errors = np.full((p, p), loose**2)
+            return cls(1.0, np.eye(p)[0], np.diag([math.sqrt(0.1), 0.0]), np.zeros((p, p)), np.eye(p), errors)
         # Two errors affect many numbers: the ratio, which is the same at all models, and the excess along the
         # coefficients. Both are fitted; every other number is shrunk towards zero.
-        _, alike, doubts = _fit_pair(everywhere, known)
-        ratio, variance = drawn(float(alike[0]), float(doubts[0, 0]))
+        _, alike, spreads = _fit_pair(everywhere, known, along_doubt)
+        ratio, variance = drawn(float(alike[0]), float(spreads[0, 0]))
         implied = [_from_scatter(each, ratio, response) for each in found]
         more = [(each.model, one, prediction) for each, one, prediction in zip(found, implied, predicted, strict=True)]
         changes = [_moved(each.model, newest, rows, response) for each in found]
         here = pooled([*released, *more], turn @ newest.transform, [*changes, *changes]) or everywhere
-        basis, fitted, errors = _fit_pair(here, known)
+        basis, fitted, errors = _fit_pair(here, known, along_doubt)
         measured, variances, first = here.measured, here.variances, basis[-1].reshape(p, p)
         # The excess is corrected for the better known ratio, by their covariance.
         if known:
@@ -247,38 +362,69 @@ class Curvature:
         fitted[0] = ratio
         root = np.linalg.cholesky(errors) if known else np.diag([math.sqrt(variance), 0.0])
         rest = measured - (fitted @ basis).reshape(p, p)
-        noise = float(np.mean(variances.ravel()[known:]))
-        freedom = max(size - len(fitted), 1.0)
-        excess = noise * max(0.0, float(np.sum(rest**2 / variances)) / freedom - 1.0)
         mean = max(ratio, _LEAST) * float(np.trace(here.expected)) / p
-        spread = max(excess, (UNEVEN * mean) ** 2)
-        kept = spread / (spread + noise)
-        careful = max(spread, excess + CAREFUL * noise * math.sqrt(2.0 / size))
+        doubts = moments.doubts(turn @ newest.transform, here.expected)
+        shrunk = shrunk_towards(rest, variances, mean, doubts, len(fitted))
         if response.binary:
-            error = kept**2 * noise + (1.0 - kept) ** 2 * careful
+            errors_left = shrunk.kept**2 * variances + (1.0 - shrunk.kept) ** 2 * shrunk.careful
         else:
-            error = remaining_error(kept, absorbed, noise, careful, mean)
-        correction = kept * rest
+            # Curvatures of a real target are scatters, of which the moments are made, too.
+            errors_left = remaining_error(shrunk.kept, moments.kept, variances, shrunk.careful, mean)
+        correction = shrunk.kept * rest
         if known:
             correction = correction + fitted[1] * first
         correction = turn.T @ correction @ turn
-        return cls(min(max(ratio, _LEAST), 5.0), turn[0], np.asarray(root, dtype=np.float64), correction, error)
+        ratio = min(max(ratio, _LEAST), 5.0)
+        return cls(ratio, turn[0], np.asarray(root, dtype=np.float64), correction, turn, errors_left)
 
 
-def remaining_error(kept: float, absorbed: float, noise: float, spread: float, mean: float) -> float:
-    """Return the error variance of an entry of a shrunk matrix, whose shrinkage target is from the same answers.
+@dataclass(frozen=True)
+class Shrunk:
+    """How far a matrix's differences from its prediction are kept."""
 
-    ``kept`` is the share kept of its difference from the rows', ``absorbed`` the share of the answers' noise that the
-    rows contain, ``noise`` and ``spread`` are variances of noise and difference, ``mean`` is the matrix's mean
+    kept: Floats  # share kept of each difference, (p, p)
+    careful: Floats  # variances of the differences, no smaller than noise may hide, (p, p)
+
+
+def shrunk_towards(rest: Floats, noise: Floats, mean: float, doubts: Floats, fitted: int = 0) -> Shrunk:
+    """Return the shares kept of the differences ``rest``, (p, p), with the variances ``noise`` of their noise.
+
+    ``mean`` is the prediction's mean eigenvalue, ``doubts`` are variances of its numbers, (p, p), and ``fitted`` is the
+    number of differences fitted already.
+    """
+    size, level = len(rest) * (len(rest) + 1) / 2, float(np.mean(noise))
+    surplus = float(np.sum(rest**2 / (noise + doubts))) / max(size - fitted, 1.0) - 1.0
+    excess = level * max(surplus, 0.0)
+    spread = max(excess, (UNEVEN * mean) ** 2) + doubts
+    careful = np.maximum(spread, excess + CAREFUL * level * math.sqrt(2.0 / size) + doubts)
+    return Shrunk(spread / (spread + noise), careful)
+
+
+def carried_errors(errors: Floats, numbers: Floats, onto: Floats) -> Floats:
+    """Return the covariance of ``C E n`` for n = ``numbers``, (..., p), and C = ``onto``, (..., p, p).
+
+    E is a symmetric matrix of independent errors of the variances ``errors`` on the diagonal, and half of them off it.
+    """
+    inner = errors * numbers[..., :, None] * numbers[..., None, :]
+    diagonal = np.einsum("...ii->...i", inner)
+    diagonal += (numbers**2) @ errors
+    return np.asarray(onto @ inner @ onto.swapaxes(-1, -2) / 2.0)
+
+
+def remaining_error(kept: Floats, absorbed: float, noise: Floats, spread: Floats, mean: float) -> Floats:
+    """Return the error variances of a shrunk matrix's numbers, whose shrinkage target is from the same answers.
+
+    ``kept`` are the shares kept of its differences from the rows', ``absorbed`` is the share of the answers' noise that
+    the rows contain, ``noise`` and ``spread`` are variances of noise and difference, ``mean`` is the matrix's mean
     eigenvalue.
     """
     missing = 1.0 - kept
-    hidden = max(spread, (_HIDDEN * mean) ** 2)
+    hidden = np.maximum(spread, (_HIDDEN * mean) ** 2)
     return (1.0 - missing * (1.0 - absorbed)) ** 2 * noise + missing**2 * hidden
 
 
-def _fit_pair(found: Pooled, known: bool) -> tuple[Floats, Floats, Floats]:
-    """Fit the ratio to the prediction and, if ``known``, the excess along the first direction.
+def _fit_pair(found: Pooled, known: bool, doubt: float) -> tuple[Floats, Floats, Floats]:
+    """Fit the ratio to the prediction and, if ``known``, the excess along the first direction, of relative ``doubt``.
 
     Returns both matrices as vectors, (1 or 2, p p), the fitted values, and their covariance.
     """
@@ -290,7 +436,7 @@ def _fit_pair(found: Pooled, known: bool) -> tuple[Floats, Floats, Floats]:
     # With two features both matrices may be the same.
     gram += 1e-9 * np.diag(np.diag(gram))
     if known:
-        gram[1, 1] += 1.0 / (_ALONG * found.expected[0, 0]) ** 2
+        gram[1, 1] += 1.0 / (doubt * found.expected[0, 0]) ** 2
     errors = inverse(gram)
     return basis, errors @ (weighed @ found.measured.ravel()), errors
 

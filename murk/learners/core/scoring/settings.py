@@ -24,6 +24,7 @@ from murk.learners.core.scoring.public import CurveSolution, PublicSolution
 from murk.learners.core.scoring.shares import Shares
 from murk.learners.core.scoring.solve import Solution
 from murk.learners.core.scoring.sums import Summaries
+from murk.learners.core.survey.coordinates import Coordinates
 from murk.learners.estimates.estimate import PublicCovariates
 from murk.learners.estimates.sets import LABELS, REAL, PredictionSets, Present, Reply, Root, Wanted, at_least_present
 
@@ -105,6 +106,7 @@ class Settings:
     line: bool = False
     wanted: Wanted | None = None  # prediction sets, if people are asked about them
     first: int = FIRST  # releases of the first epoch; those of a shuffled task are no fewer than a crowd
+    coordinates: Coordinates | None = None  # centres and spreads of the features, if known without public covariates
 
     @cached_property
     def longest(self) -> int:
@@ -207,6 +209,8 @@ class Settings:
         transform, (scatter, curvature) = np.eye(p), FIRST_SHARES if self.labels else (0.0, 0.5)
         if self.covariates is not None:
             transform, scatter, curvature = whitening(self.covariates.second_moment), 0.0, _CHECK
+        elif self.coordinates is not None:
+            transform = self.coordinates.transform
         if not self.matrices:
             scatter = curvature = 0.0
         exponent = 1.0 if self.exponent is None else self.exponent
@@ -216,8 +220,12 @@ class Settings:
 
     def next_model(self, found: Summaries, count: int, mechanisms: LevelMechanisms) -> Model:
         """Return the model of the epoch that begins at ``count``."""
-        solution = solution_of(found, self.response, self.rows)
+        solution = self.solution(found)
         return self._with_sets(self._next_model(solution, found, count, mechanisms), solution.origin, found, solution)
+
+    def solution(self, found: Summaries) -> AnySolution:
+        """Return the solution of epochs' mean answers."""
+        return solution_of(found, self.response, self.rows, self.coordinates)
 
     def _next_model(self, solution: AnySolution, found: Summaries, count: int, mechanisms: LevelMechanisms) -> Model:
         if isinstance(solution, Shares):
@@ -308,14 +316,18 @@ class Settings:
 AnySolution = Solution | PublicSolution | ClassSolution | ClassLines | Shares
 
 
-def solution_of(answers: Summaries, response: Response, rows: Rows | None) -> AnySolution:
+def solution_of(
+    answers: Summaries, response: Response, rows: Rows | None, coordinates: Coordinates | None = None
+) -> AnySolution:
     """Return the solution of answers over public rows, if people are like them; else by released moments alone."""
     if response.classes and len(answers[-1].model.transform) == 1:
         return Shares(answers, response)
     if response.classes:
-        return ClassLines(answers, response.classes) if rows is None else ClassSolution(answers, response.classes, rows)
+        if rows is None:
+            return ClassLines(answers, response.classes, coordinates)
+        return ClassSolution(answers, response.classes, rows)
     if rows is None:
-        return Solution(answers, response)
+        return Solution(answers, response, coordinates)
     if response.curve is not None:
         return CurveSolution(answers, response, rows)
     public = PublicSolution(answers, response, rows)

@@ -29,13 +29,16 @@ from numpy.typing import NDArray
 from murk._arrays import Floats, Integers
 from murk.errors import MurkError
 from murk.learners.core.scoring.model import Expected, Model, Response, Rows, inverse, power
-from murk.learners.core.scoring.moments import UNEVEN, Curvature, Moments, gain, stretched
+from murk.learners.core.scoring.moments import UNEVEN, Curvature, Moments, carried_errors, stretched
 from murk.learners.core.scoring.sums import Summaries
+from murk.learners.core.survey.coordinates import Coordinates
 
 Rejected = Callable[[Integers, Floats], NDArray[np.bool_]]
 
 # Coefficients in coded units are within a few of zero; so is the logit at a published origin.
 PRIOR_VARIANCE, ORIGIN_VARIANCE, LOGIT_SQUARE = 25.0, 9.0, 25.0
+# The logit's usual variance over people, and the number of features that it counts for beside those of the task.
+LOGIT_USUAL, _LIKE = 6.0, 2.0
 _FITS, _STEPS = 3, 12
 _FREE = 0.5  # part of the reach up to which directions are stretched freely (categories are 2 apart in coded units)
 _BEYOND = 0.5  # power of a larger stretch
@@ -66,9 +69,8 @@ class _Equations:
         self.low = np.array([part @ low for part, low, _ in columns])
         self.rise = np.array([part * rise for part, _, rise in columns])
         self.correction = np.array([factor * change @ curvature.correction @ change.T for change in changes])
-        self.carried = np.array([math.sqrt(factor) * change for change in changes])
-        self.along = np.array([carried @ curvature.along for carried in self.carried])
-        self.gained = np.array([gain(carried) for carried in self.carried])  # factor of the newest coordinates' noise
+        self.carried = np.array([math.sqrt(factor) * change @ curvature.turn.T for change in changes])
+        self.along = self.carried[:, :, 0]
         self.change = np.array([each.model.back.T for each in asked])
         self.origin = np.array([each.model.origin for each in asked])
         logits = [rows.points @ each.model.origin for each in asked]
@@ -93,22 +95,26 @@ class Solution:
     doubt = 0.0  # normal rows claim nothing about people but their second moments
     missing = 0.0  # without public rows, missing targets are part of the curvature's ratio
 
-    def __init__(self, found: Summaries, response: Response, *, unlike: bool = False) -> None:
-        self.response = response
+    def __init__(
+        self, found: Summaries, response: Response, coordinates: Coordinates | None = None, *, unlike: bool = False
+    ) -> None:
+        self.response, self.coordinates = response, coordinates
         self.newest = found[-1].model
         self.features = p = len(self.newest.origin)
         self.unlike, self.alike = unlike, not unlike
-        self.moments = Moments.of(found, response)
-        self.rows = Rows.normal(self.moments.moment, np.array(self.newest.origin))
-        # Curvatures of a real target are scatters, of which the moments are made, too.
-        absorbed = 0.0 if response.binary else self.moments.kept
-        self.curvature = Curvature.of(found, self.rows, response, absorbed)
+        self.moments = Moments.of(found, response, coordinates)
+        self.rows = self.moments.frame.rows(self.moments.moment, np.array(self.newest.origin))
+        self.curvature = Curvature.of(found, self.rows, response, self.moments)
         # If people are unlike the rows: only a centred score has mean zero at the truth for any distribution.
         self._asked = [each for each in found if each.score is not None and (not unlike or each.model.exponent == 1.0)]
-        pull = self.rows.second_moment * p / LOGIT_SQUARE + np.eye(p) / ORIGIN_VARIANCE
+        self._metric = self.moments.frame.metric
+        mean = self.rows.shares @ self.rows.points
+        self._spread = self.rows.second_moment - np.outer(mean, mean)
+        self._fixed = np.outer(mean, mean) / LOGIT_SQUARE + self._metric / ORIGIN_VARIANCE
+        self._pull = self._pull_of(LOGIT_SQUARE)
         self._solution = np.concatenate([self.newest.origin, np.zeros(2)])
         if self._asked:
-            self._solution = self._solve(self._solution, _with_unknowns(pull))
+            self._solution = self._solve(self._solution)
         self.values = self.origin = self._solution[:p]
 
     @property
@@ -118,7 +124,7 @@ class Solution:
 
     def refit(self, found: Summaries) -> Solution:
         """Return the solution for other answers, solved in the same way."""
-        return Solution(found, self.response, unlike=self.unlike)
+        return Solution(found, self.response, self.coordinates, unlike=self.unlike)
 
     # The equations
 
@@ -135,7 +141,8 @@ class Solution:
         """Return two summands of S_k(theta) (see the module), (k, p, p): noise of single epochs, and shared errors."""
         stacked, identity = self._stacked, np.eye(self.features)
         way, h = stacked.displacements(theta)
-        shared = (self.curvature.error * stacked.gained**2 / 2.0)[:, None, None] * lengthened(h, 1.0, identity)
+        numbers = (h[..., None, :] @ stacked.carried)[..., 0, :]
+        shared = carried_errors(self.curvature.errors, numbers, stacked.carried)
         # The difference between G_k and its tangent at the origin.
         curved = scores - stacked.start - (stacked.tangent @ way[..., None])[..., 0]
         bent = lengthened(self.curvature.ratio * _CURVE_ERROR * curved, 1.0 / self.features, identity)
@@ -165,14 +172,26 @@ class Solution:
         gradient = np.sum(weighed @ left[:, :, None], axis=0)[:, 0] - pulled
         return information, gradient, float(solution @ pulled + np.einsum("ki,kij,kj->", left, inverses, left))
 
-    def _solve(self, solution: Floats, pull: Floats) -> Floats:
-        """Solve nonlinear least squares, recomputing the weights S_k^-1 at each of a few solutions."""
+    def _pull_of(self, square: float) -> Floats:
+        """Return the precision of a prior in which the logit's variance over people is about ``square``, (p, p)."""
+        return self._fixed + self._spread * self.features / square
+
+    def _effects(self, theta: Floats, information: Floats) -> float:
+        """Return the logit's variance over people by the data and by its own prior (expectation-maximization)."""
+        p = self.features
+        error = inverse(information)[:p, :p]
+        square = float(theta @ self._spread @ theta) + float(np.sum(self._spread * error))
+        return min(p * (square + _LIKE * LOGIT_USUAL / p) / (p - 1 + _LIKE), LOGIT_SQUARE)
+
+    def _solve(self, solution: Floats) -> Floats:
+        """Solve nonlinear least squares, recomputing weights S_k^-1 and prior at each of a few solutions."""
         for _ in range(_FITS):
             theta = solution[: self.features]
             scores = self._stacked.scores(self.response.level(self.rows.points @ theta))
             own, shared = self._noise(theta, scores, self._spreads_at(theta))
-            terms = partial(self._terms, pull=pull, inverses=inverse(own + shared))
+            terms = partial(self._terms, pull=_with_unknowns(self._pull), inverses=inverse(own + shared))
             solution = descend(solution, terms, _STEPS)
+            self._pull = self._pull_of(self._effects(solution[: self.features], terms(solution)[0]))
         if not np.all(np.isfinite(solution)):
             raise MurkError("the epochs' equations have no finite solution")
         return solution
@@ -190,7 +209,7 @@ class Solution:
     def _covariance(self, theta: Floats) -> Floats:
         """Return covariances ``H^-1 M H^-1``, (..., p, p), if each ``theta``, (..., p), were the truth."""
         p, curvature, stacked = self.features, self.curvature, self._stacked
-        prior, h = _with_unknowns(np.eye(p) / PRIOR_VARIANCE), stacked.displacements(theta)[1]
+        prior, h = _with_unknowns(self._metric / PRIOR_VARIANCE), stacked.displacements(theta)[1]
         scores = stacked.scores(self.response.level(theta @ self.rows.points.T))
         own, shared = self._noise(theta, scores, self._spreads)
         along = np.sum(stacked.along * h, axis=-1, keepdims=True) * stacked.along
@@ -205,7 +224,7 @@ class Solution:
         # The errors form a symmetric matrix, with half of the variance off the diagonal.
         flat = by_number.reshape(*by_number.shape[:-2], -1)
         both = flat + by_number.swapaxes(-1, -2).reshape(flat.shape)
-        middle += curvature.error / 2.0 * (flat @ both.swapaxes(-1, -2))
+        middle += (flat * curvature.errors.ravel() / 2.0) @ both.swapaxes(-1, -2)
         back = inverse(information)
         return np.asarray((back @ middle @ back)[..., :p, :p])
 
@@ -223,12 +242,21 @@ class Solution:
     def covariance(self) -> Floats:
         """Covariance of the solution, (p, p)."""
         if not self._asked:
-            return np.eye(self.features) * PRIOR_VARIANCE
-        return self._covariance(self.values)
+            return inverse(self._metric) * PRIOR_VARIANCE
+        return self._variances(self.values)
+
+    def _variances(self, theta: Floats) -> Floats:
+        """Return `_covariance` with the error by which the prior pulls the solution, (..., p, p)."""
+        return np.asarray(self._covariance(theta) + np.outer(self._pulled, self._pulled))
+
+    @cached_property
+    def _pulled(self) -> Floats:
+        return np.asarray(self._covariance(self.values) @ self._pull @ self.values)
 
     def half_widths(self, quantile: float) -> Floats:
         """Return the half-widths of all intervals, (p,); infinite where a coefficient was not learned."""
-        return first_rejected(self.values, self.covariance, quantile, far_from(self.values, self._covariance, quantile))
+        test = far_from(self.values, self._variances, quantile)
+        return first_rejected(self.values, self.covariance, quantile, test, self.moments.frame.scales)
 
     def next_model(self, reach: float, exponent: float, shares: tuple[float, float]) -> Model:
         """Return the next epoch's model: its origin is the solution, and its transform makes curvature isotropic."""
@@ -241,7 +269,8 @@ class Solution:
 
 def even_coordinates(moments: Moments, reach: float) -> Floats:
     """Return a transform in whose coordinates people of these moments spread evenly over all directions, (p, p)."""
-    return _limit_stretch(moments.scale * power(moments.shape, -0.5, 1e-3) @ moments.base, reach)
+    even, frame = moments.scale * power(moments.shape, -0.5, 1e-3) @ moments.base, moments.frame
+    return _limit_stretch(even, reach, frame.transform if frame.surveyed else np.eye(len(even)))
 
 
 def _with_unknowns(pull: Floats) -> Floats:
@@ -258,17 +287,17 @@ def lengthened(vectors: Floats, share: float, identity: Floats) -> Floats:
     return np.asarray(share * squares * identity + vectors[..., :, None] * vectors[..., None, :])
 
 
-def _limit_stretch(transform: Floats, reach: float) -> Floats:
-    """Return a transform that stretches no direction of the coded features more than necessary.
+def _limit_stretch(transform: Floats, reach: float, frame: Floats) -> Floats:
+    """Return a transform that stretches no direction of x' = ``frame`` x more than necessary.
 
     Along a rare category few people are far from the mean. Stretched, they exceed the reach and count for less, so the
     direction seems weak and would be stretched again in every epoch. So a stretch s beyond ``h = R/2`` becomes ``sqrt(h
     s)``, which settles at ``h / sqrt(v)`` for a direction with v of the others' apparent variance.
     """
-    left, stretches, right = np.linalg.svd(transform)
+    left, stretches, right = np.linalg.svd(transform @ inverse(frame))
     free = _FREE * reach
     held = np.minimum(free * np.maximum(stretches / free, 1.0) ** _BEYOND, _STRETCHED * reach)
-    return np.asarray((left * np.minimum(stretches, held)) @ right)
+    return np.asarray((left * np.minimum(stretches, held)) @ right @ frame)
 
 
 def far_from(values: Floats, covariance: Callable[[Floats], Floats], quantile: float) -> Rejected:
@@ -282,15 +311,18 @@ def far_from(values: Floats, covariance: Callable[[Floats], Floats], quantile: f
     return rejected
 
 
-def first_rejected(values: Floats, covariance: Floats, quantile: float, rejected: Rejected) -> Floats:
+def first_rejected(
+    values: Floats, covariance: Floats, quantile: float, rejected: Rejected, scales: Floats | None = None
+) -> Floats:
     """Return the distances from the solution at which values of each coefficient are first rejected, (p,).
 
     ``rejected(indices, points)`` tests points (c, p), each with another value of coefficient ``indices[i]`` and the
-    others at their most likely, (c,).
+    others at their most likely, (c,). ``scales`` are the prior's standard deviations over that of one coefficient of
+    x', (p,).
     """
-    variances = np.diag(covariance)
+    variances, scales = np.diag(covariance), np.ones(len(values)) if scales is None else scales
     # Normal half-widths; infinite where the prior holds over a quarter of the information.
-    halves = np.where(variances > PRIOR_VARIANCE / 4.0, math.inf, quantile * np.sqrt(variances))
+    halves = np.where(variances > PRIOR_VARIANCE / 4.0 * scales**2, math.inf, quantile * np.sqrt(variances))
 
     def reached(indices: Integers) -> Floats:
         both, signs = np.tile(indices, 2), np.repeat([-1.0, 1.0], len(indices))
@@ -299,7 +331,7 @@ def first_rejected(values: Floats, covariance: Floats, quantile: float, rejected
         def far(selected: Integers, off: Floats) -> NDArray[np.bool_]:
             return rejected(both[selected], values + off[:, None] * paths[selected])
 
-        return np.asarray(_first_distances(far, halves[both]).reshape(2, -1).max(axis=0))
+        return np.asarray(_first_distances(far, halves[both], _UNBOUNDED * scales[both]).reshape(2, -1).max(axis=0))
 
     learned = np.flatnonzero(np.isfinite(halves))
     # Each coefficient needs a table of p^3 numbers.
@@ -308,14 +340,14 @@ def first_rejected(values: Floats, covariance: Floats, quantile: float, rejected
     return halves
 
 
-def _first_distances(rejected: Rejected, start: Floats) -> Floats:
-    """Return the first rejected distance along each path, (c,)."""
+def _first_distances(rejected: Rejected, start: Floats, most: Floats) -> Floats:
+    """Return the first rejected distance along each path, (c,); infinite beyond ``most``, (c,)."""
     low, high, left = np.zeros_like(start), start.copy(), np.arange(len(start))
     while len(left):
         left = left[~rejected(left, high[left])]
         low[left], high[left] = high[left], 1.3 * high[left]
-        left = left[high[left] <= _UNBOUNDED]
-    endless = (high > _UNBOUNDED) & (high > start)
+        left = left[high[left] <= most[left]]
+    endless = (high > most) & (high > start)
     left = np.flatnonzero(~endless)
     for _ in range(7 if len(left) else 0):
         middle = (low[left] + high[left]) / 2.0
