@@ -177,6 +177,13 @@ _POPULATION = (
         "task's grid.",
     ),
     click.option("--seed", type=click.IntRange(0, 2**64 - 1), help="Simulate the noise: protects nobody."),
+    click.option(
+        "--order",
+        type=click.Choice(["random", "file"]),
+        default="random",
+        show_default=True,
+        help="Order of release. 'file' keeps the order of FILE, to simulate people who change (only with --seed).",
+    ),
     rate(help="Share of positive targets for the forecast.  [default: target.rate of the task, else 0.5]"),
     click.option("--block", type=click.IntRange(1), metavar="N", help="Process at most N records at a time."),
     click.option("--check", is_flag=True, help="Check FILE against the task and send nothing."),

@@ -109,7 +109,7 @@ def say_notice(task: Task, population: FilePopulation, quiet: bool, *, rate: flo
     say(cost_of_forgetting(task))
     size = population.source.size - len(population.excluded)
     # The number of people in a column is not known in advance; a resumed run has results to show.
-    if population.next_row == 0 and (task.of_organisations or population.crowd.person is None):
+    if population.next_position == 0 and (task.of_organisations or population.crowd.person is None):
         say(outlook(task, size, population.crowd.level, rate))
 
 

@@ -428,7 +428,7 @@ class BlockReport:
     released: int
     refused: int
     known: int
-    next_row: int
+    next_position: int
     refusals: tuple[Refusal, ...] = field(default=(), repr=False)
 
 
@@ -823,8 +823,8 @@ class Producer(Releaser["PersonProblem"]):
                 answers = answers_of(self._problem, x, y, names, iterates, spend.levels, self._noise, indices)
                 self._freeze(spend, now, indices, names, models, *answers)
             counts = {"released": len(spend.granted), "refused": len(spend.refusals), "known": len(spend.known)}
-            report = BlockReport(**counts, next_row=block.next_row, refusals=tuple(spend.refusals.values()))
-            spend.progress(block.next_row, {**counts, "clamped": block.clamped, "missing": block.missing})
+            report = BlockReport(**counts, next_position=block.next_position, refusals=tuple(spend.refusals.values()))
+            spend.progress(block.next_position, {**counts, "clamped": block.clamped, "missing": block.missing})
         self.counts.add(len(block), block.clamped, block.missing)
         self._delivery.send(spend)
         return report

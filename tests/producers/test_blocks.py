@@ -121,7 +121,7 @@ def test_refusals_name_whom_on_the_device_alone(tmp_path: Path, people: Path) ->
         report = world.producer.release_block(next(source.blocks(size=4)))
         assert [(refusal.person, refusal.key) for refusal in report.refusals] == [("person-0", 1), ("person-1", 3)]
         assert "person" not in repr(report)
-        assert (report.released, report.refused, report.next_row) == (2, 2, 4)
+        assert (report.released, report.refused, report.next_position) == (2, 2, 4)
 
 
 def test_levels_by_lot_are_kept_by_people(tmp_path: Path, people: Path) -> None:

@@ -144,7 +144,7 @@ def run_blocks(world: World, source: FileSource, producer: Producer | None = Non
     for block in source.blocks(run.next_row, lambda: max(1, min(40, done[-1] // 5)), excluded=run.excluded):
         learn(world)
         producer.release_block(block)
-        done.append(block.next_row)
+        done.append(block.next_position)
 
 
 def learn(world: World) -> None:

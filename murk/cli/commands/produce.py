@@ -16,6 +16,7 @@ from murk.cli.output import print_json, progress
 
 if TYPE_CHECKING:
     from murk.privacy import Guarantee
+    from murk.producers.populations.order import Order
 
 _PAUSE = 0.5
 
@@ -35,6 +36,7 @@ def command(
     level: str,
     budget: str | None,
     seed: int | None,
+    order: Order,
     rate: float | None,
     block: int | None,
     check: bool,
@@ -47,7 +49,7 @@ def command(
     log_json: bool,
     as_json: bool,
 ) -> None:
-    """Privatize the records of a file's people and send them to a log, from which `murk learn` learns.
+    """Privatize the records of a file's people and send them, in a random order, to a log: `murk learn` learns from it.
 
     For gradients and scores, people wait until learners have published a recent model. With `protocol: sketch`,
     organisations release windows of records.
@@ -70,7 +72,7 @@ def command(
     start_logging(verbose, log_json)
     task = Task.load(task_path)
     policy = Policy(lifetime=lifetime, public_sample=True)
-    crowd = PopulationConfig(Path(source), person, level_or_budget(level, budget), seed, block, policy)
+    crowd = PopulationConfig(Path(source), person, level_or_budget(level, budget), seed, block, policy, order=order)
     if check:
         print_check(task, crowd, as_json)
         return
@@ -107,7 +109,7 @@ def command(
                     if time.monotonic() - last > patience:
                         raise
                     refresh()
-                    tick(people.next_row, f"waiting: {error}")
+                    tick(people.next_position, f"waiting: {error}")
                     time.sleep(_PAUSE)
         report = {
             "task": task.name,

@@ -17,6 +17,7 @@ from murk.cli.output import progress
 if TYPE_CHECKING:
     from murk.privacy import Guarantee
     from murk.producers.populations.local_run import LocalRun
+    from murk.producers.populations.order import Order
     from murk.producers.populations.people import PopulationConfig
     from murk.stream import Task
 
@@ -35,6 +36,7 @@ def command(
     level: str,
     budget: str | None,
     seed: int | None,
+    order: Order,
     rate: float | None,
     block: int | None,
     check: bool,
@@ -44,8 +46,9 @@ def command(
 ) -> None:
     """Learn TASK from a file of people: devices, log and learner in one process.
 
-    Every record is privatized on its person's simulated device, debited to their account, sent through the log and
-    learned. With `protocol: sketch`, organisations release windows of records. The same command resumes a killed run.
+    People release in a random order, whatever the order of FILE. Every record is privatized on its person's simulated
+    device, debited to their account, sent through the log and learned. With `protocol: sketch`, organisations release
+    windows of records. The same command resumes a killed run.
     """
     from murk.cli.report import print_check, print_result
     from murk.producers import Policy
@@ -57,7 +60,7 @@ def command(
     log_url = log_url or f"sqlite:///{task.name}.db"
     agree = asking(log_url, source, simulated=seed is not None, agreed=make_public)
     policy = Policy(lifetime=lifetime, public_sample=True)
-    crowd = PopulationConfig(Path(source), person, level_or_budget(level, budget), seed, block, policy, agree)
+    crowd = PopulationConfig(Path(source), person, level_or_budget(level, budget), seed, block, policy, agree, order)
     if check:
         print_check(task, crowd, as_json)
         return

@@ -15,6 +15,7 @@ from murk._arrays import Floats, Integers
 from murk.errors import UserError
 from murk.learners.estimates.forgers import Influence
 from murk.learners.estimates.sets import PredictionSets
+from murk.learners.estimates.stream import StreamChange
 
 
 @dataclass(frozen=True)
@@ -188,6 +189,10 @@ class Estimate:
     def doubts(self) -> list[str]:
         """Return signs of forged releases, in words."""
         return []
+
+    def stream_change(self) -> StreamChange | None:
+        """Return how the stream contradicts one model of one group of people; None if it does not, or nothing shows."""
+        return None
 
     def not_learned(self, level: float = 0.95) -> list[str]:
         """Return the names of coefficients with infinite intervals, if the method attributes these to noise, or []."""

@@ -3,8 +3,8 @@
 A coefficient is useless if it was not learned, or if its interval holds zero and, over its feature's public range,
 reaches further than a quarter of the target's possible change to both sides (of a probability, 25 points). Reasons are
 *people*, too few at this budget, which is always given; *bounds*, a feature's values fill little of its public range;
-*rare*, few people have a category; *direction*, features hardly vary independently; and *missing*, a share of the
-targets is missing.
+*rare*, few people have a category; *direction*, features hardly vary independently; *missing*, a share of the targets
+is missing; and *stream*, answers of different times disagree, which more people would not mend.
 
 Shares and directions are reported if they are beyond two standard errors of their noise. Remedies are never concluded
 from a reason: they are forecast, by the estimator on more people's answers (`Estimate.needs`) or with a change of the
@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from murk._arrays import Floats
 from murk.learners.estimates.estimate import Estimate, Extent
 from murk.learners.estimates.forgers import counted
+from murk.learners.estimates.stream import REMEDY
 from murk.learners.problem import plausible
 from murk.learners.results.numbers import NOT_LEARNED, TOO_WIDE, many, number
 from murk.stream.task.data.coding import INTERCEPT, indicator_of, is_constant
@@ -43,7 +44,7 @@ _MISSING = 0.15
 class Reason:
     """One reason why coefficients are useless."""
 
-    reason: str  # "people", "bounds", "rare", "direction" or "missing"
+    reason: str  # "people", "bounds", "rare", "direction", "missing" or "stream"
     names: tuple[str, ...]  # names of the coefficients
     words: str  # explanation
     cure: str = ""  # what it would take to learn them, if forecast
@@ -106,7 +107,12 @@ def diagnose(
     share = estimate.missing()
     if share >= _MISSING:
         reasons.append(Reason("missing", useless, f"at least {math.floor(100.0 * share)}% of the targets are missing"))
-    advice = advise()
+    stream = estimate.stream_change()
+    mixed = stream is not None and stream.widened > 1.0
+    if mixed:
+        reasons.insert(0, Reason("stream", useless, "answers of different times disagree", REMEDY))
+    # Forecasts are of people who do not change.
+    advice = () if mixed else advise()
     helps = advice[0].words if advice else reasons[0].cure
     head = f"Too wide to say anything: {', '.join(wide)}. " if wide else ""
     why = "; ".join(reason.words for reason in reasons)

@@ -256,6 +256,7 @@ def report_estimate(
         "effects_note": estimate.effects_note,
         "not_learned": list(needs) or estimate.not_learned(nominal),
         "needed": needs,
+        "stream": None if (change := estimate.stream_change()) is None else change.to_dict(),
         "forged": describe_forgers(estimate, level),
     }
 

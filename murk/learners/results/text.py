@@ -260,8 +260,10 @@ def _excludes_zero(interval: Sequence[float]) -> bool:
 
 
 def describe_age(report: Mapping[str, Any]) -> Iterator[str]:
-    """Describe whether the coefficients have changed, if known, and which releases are forgotten."""
-    drift, forget = report.get("drift"), report.get("forget")
+    """Describe whether people or coefficients have changed, if known, and which releases are forgotten."""
+    stream, drift, forget = report.get("stream"), report.get("drift"), report.get("forget")
+    if stream is not None:
+        yield stream["words"]
     if drift is not None and drift["compared"]:
         yield drift["words"]
     if forget is not None:

@@ -465,6 +465,13 @@ class Ledger:
         """Return ways in which people of real tasks were named, if names cannot be compared with ``people``."""
         return strangers(self._file.query, self.names.source(source), people)
 
+    def order_key(self, task_hash: str, source: str) -> bytes:
+        """Return the key of the order in which the rows of a begun file release to a task.
+
+        It follows from the ledger's key, which is drawn from the operating system: it lasts as long, and is not stored.
+        """
+        return self.names.opening().order(task_hash, source)
+
     def run(self, task_hash: str, source: str) -> Run | None:
         """Return the progress through a file; None if it has not begun."""
         return read_run(self._file, task_hash, self.names.source(source))

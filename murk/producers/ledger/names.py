@@ -272,6 +272,10 @@ class NameKey:
         """Return the stored name of records with a digest."""
         return digest if self.secret is None else self._hash(digest.encode(), b"murk source").hex()
 
+    def order(self, task_hash: str, digest: str) -> bytes:
+        """Return the key of the order in which a file's rows release to a task."""
+        return self._hash(f"{task_hash} {digest}".encode(), b"murk order")
+
     def _hash(self, data: bytes, purpose: bytes) -> bytes:
         # 128 bits: no two of 10^12 names collide by chance, and without the key nobody can construct a collision.
         return blake2b(data, key=self.secret or b"", digest_size=16, person=purpose).digest()

@@ -162,7 +162,8 @@ def _words(people: str) -> str:
 class Run:
     """Progress of one task through one file, with ``people`` "row" or "column NAME" and rows ``excluded``, ascending.
 
-    ``counters`` are sums over the rows before ``next_row`` ("released", "clamped", ...); they stay on the device.
+    ``next_row`` is the number of rows done, in the order of release; ``counters`` are sums over them ("released",
+    "clamped", ...) and stay on the device.
     """
 
     people: str

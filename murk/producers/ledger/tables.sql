@@ -53,7 +53,7 @@ CREATE TABLE IF NOT EXISTS reported (
 CREATE TABLE IF NOT EXISTS reports (task INTEGER PRIMARY KEY, round INTEGER NOT NULL, sums TEXT);
 
 -- Progress of a task through a file. `people` says how its people are named; `excluded` are the rows that release
--- nothing, as little-endian int64.
+-- nothing, as little-endian int64; `next_row` is the number of rows done, in the order of release.
 CREATE TABLE IF NOT EXISTS runs (
     task INTEGER NOT NULL, source INTEGER NOT NULL, people TEXT NOT NULL, excluded BLOB NOT NULL,
     next_row INTEGER NOT NULL CHECK (next_row >= 0), counters TEXT NOT NULL,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import math
+import sys
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -18,9 +19,10 @@ from numpy.typing import NDArray
 
 from murk.errors import UserError
 from murk.producers.ledger.names import are_plain, is_unicode, name_of
+from murk.producers.populations.order import rows_in_order
 from murk.producers.populations.records.files import slices
 from murk.producers.populations.records.records import Records, open_records
-from murk.producers.populations.records.tables import KEYS_LOOKED_AT, is_blank, suspects
+from murk.producers.populations.records.tables import KEYS_LOOKED_AT, SLICE, is_blank, suspects
 from murk.stream.task.data.coding import Cell, as_boolean
 from murk.stream.task.data.features import BinaryTarget, CategoryFeature, ClassTarget, DateFeature, NumberFeature
 from murk.stream.task.errors import shown
@@ -34,6 +36,12 @@ if TYPE_CHECKING:
 NOBODY = ""  # the organisation of rows that name none
 BY_LOT = "lot"
 SELECT_CHUNK = 65_536
+# Largest size of the coded records in memory while a file is worked through in another order than its own, in bytes; or
+# ROW_BYTES for each row of the file, if that is more, so that the file is read a bounded number of times.
+WINDOW_BYTES: Final = 2**27
+ROW_BYTES: Final = 8
+FEWEST_ROWS: Final = 2**15  # least number of rows in memory, twice the largest block
+_NAME_BYTES: Final = 80  # of a name or level in memory
 MOST_SHOWN: Final = 10  # largest number of values in a message
 
 
@@ -41,11 +49,12 @@ MOST_SHOWN: Final = 10  # largest number of values in a message
 class Block:
     """Records of a file, checked and coded.
 
-    ``rows`` are row numbers, counted from 0; ``x`` coded features, the constant last, shape (m, p); ``y`` coded
-    targets, shape (m,). ``people`` are people or organisations (None if each row is a person), ``owners`` the people
-    within organisations, if the task bounds their records. ``levels`` is None if levels are drawn. ``cells``, shape
-    (m, columns), tells how each raw value was coded (`Cell`), the target last. ``clamped``, ``missing`` and
-    ``unreadable`` (rows coded without any value) are counts.
+    ``rows`` are row numbers, counted from 0, and ``positions`` their ascending places in the order of release; the next
+    block begins at ``next_position``. ``x`` are coded features, the constant last, shape (m, p); ``y`` coded targets,
+    shape (m,). ``people`` are people or organisations (None if each row is a person), ``owners`` the people within
+    organisations, if the task bounds their records. ``levels`` is None if levels are drawn. ``cells``, shape (m,
+    columns), tells how each raw value was coded (`Cell`), the target last. ``clamped``, ``missing`` and ``unreadable``
+    (rows coded without any value) are counts.
     """
 
     source: str
@@ -57,13 +66,82 @@ class Block:
     cells: NDArray[np.uint8] = field(repr=False)
     clamped: int = field(repr=False)
     missing: int = field(repr=False)
-    next_row: int
+    positions: NDArray[np.int64] = field(repr=False)
+    next_position: int
     unreadable: int = field(default=0, repr=False)
     owners: Sequence[str] | None = field(default=None, repr=False)
 
     def __len__(self) -> int:
         return len(self.rows)
 
+
+class Window:
+    """Coded records of consecutive positions up to ``stop``, which are gathered by row and given out in order.
+
+    ``rows`` and ``positions``, (m,), are those of the records, which have ``size`` coded features each.
+    """
+
+    def __init__(self, rows: NDArray[np.int64], positions: NDArray[np.int64], stop: int, size: int) -> None:
+        self.stop = stop
+        self._rows, self._positions = rows, positions
+        self._x, self._y = np.zeros((len(rows), size)), np.zeros(len(rows))
+        self._cells = np.zeros((len(rows), 0), dtype=np.uint8)
+        self._names: dict[str, NDArray[np.object_]] = {}
+
+    @classmethod
+    def empty(cls, start: int) -> Window:
+        """Return a window without records that ends at a position."""
+        return cls(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64), start, 0)
+
+    def left(self, start: int) -> int:
+        """Return the number of records from a position on."""
+        return len(self._positions) - int(np.searchsorted(self._positions, start))
+
+    def put(self, places: NDArray[np.int64], block: Block) -> None:
+        """Store the records of a block at their places."""
+        if not self._cells.shape[1]:
+            self._cells = np.zeros((len(self._rows), block.cells.shape[1]), dtype=np.uint8)
+        self._x[places], self._y[places], self._cells[places] = block.x, block.y, block.cells
+        for name in _NAMED:
+            values = getattr(block, name)
+            if values is not None:
+                # Levels are few: equal ones share a text.
+                texts = [sys.intern(value) for value in values] if name == "levels" else list(values)
+                self._names.setdefault(name, np.empty(len(self._rows), dtype=np.object_))[places] = texts
+
+    def block(self, source: str, start: int, count: int) -> Block | None:
+        """Return copies of at most ``count`` records from a position on; None if there are none left."""
+        first = int(np.searchsorted(self._positions, start))
+        part = slice(first, first + count)
+        positions = self._positions[part]
+        if not len(positions):
+            return None
+        cells = self._cells[part].copy()
+        people, levels, owners = (self._names[name][part].tolist() if name in self._names else None for name in _NAMED)
+        return Block(
+            source,
+            self._rows[part].copy(),
+            self._x[part].copy(),
+            self._y[part].copy(),
+            people,
+            levels,
+            cells,
+            int(np.count_nonzero(cells == Cell.CLAMPED)),
+            int(np.count_nonzero(cells >= Cell.MISSING)),
+            positions.copy(),
+            int(positions[-1]) + 1,
+            owners=owners,
+        )
+
+    def wipe(self) -> None:
+        """Overwrite the records' values."""
+        self._x.fill(0.0)
+        self._y.fill(0.0)
+        self._cells.fill(0)
+        self._names.clear()
+
+
+_NAMED: Final = ("people", "levels", "owners")
 
 _GRID: Final = "{from: 0.25, to: 4}"
 
@@ -184,7 +262,7 @@ class FileSource:
             if name in self.absent:
                 raise UserError(f"{self.records} has no key {name!r} in {KEYS_LOOKED_AT} records: check its spelling")
         if next(self._table.rows(0), None) is None:
-            raise UserError(f"{self.records} has no rows: give a file with at least one record")
+            raise UserError(f"{self.records} has no rows: give a source with at least one record")
 
     @property
     def digest(self) -> str:
@@ -231,6 +309,64 @@ class FileSource:
                 return
             rows = pairs[-1][0] + 1
             yield self._block(*zip(*pairs, strict=True))
+
+    def blocks_in_order(
+        self, key: bytes | None, start: int = 0, size: int | Callable[[], int] = 4096, *, excluded: Collection[int] = ()
+    ) -> Iterator[Block]:
+        """Yield blocks like `blocks`, from the position ``start`` of the order under a key; None for the file's order.
+
+        The file is read from its beginning, and the coded records of the next positions are kept in memory, up to
+        `WINDOW_BYTES` or `ROW_BYTES` for each row; then it is read again. How it is cut into blocks does not depend on
+        that. Nothing is written to disk, and the memory is wiped at the end.
+        """
+        if key is None:
+            yield from self.blocks(start, size, excluded=excluded)
+            return
+        left_out = np.array(sorted(excluded), dtype=np.int64)
+        window = Window.empty(start)
+        try:
+            while True:
+                count = max(1, size() if callable(size) else size)
+                if window.stop < self.size and window.left(start) < count:
+                    window.wipe()
+                    stop = min(self.size, start + max(count, self._room()) + len(left_out))
+                    window = self._gather(key, start, stop, left_out)
+                block = window.block(self.digest, start, count)
+                if block is None:
+                    return
+                start = block.next_position
+                yield block
+        finally:
+            window.wipe()
+
+    def _room(self) -> int:
+        """Return the number of coded records of which a window has at most the size that is stated."""
+        names = sum(each is not None for each in (self._name_column, self.level_column, self._owner_column))
+        columns = len(self.task.coding.columns) + 1
+        record = 8 * (self.task.coding.size + 1) + columns + 6 * 8 + names * _NAME_BYTES
+        return max(FEWEST_ROWS, max(WINDOW_BYTES, ROW_BYTES * self.size) // record)
+
+    def _gather(self, key: bytes, start: int, stop: int, left_out: NDArray[np.int64]) -> Window:
+        """Read the file and return the coded records of the positions ``start`` to ``stop``."""
+        rows, positions = rows_in_order(key, self.size, start, stop), np.arange(start, stop, dtype=np.int64)
+        if len(left_out):
+            kept = ~np.isin(rows, left_out)
+            rows, positions = rows[kept], positions[kept]
+        by_row, count = np.argsort(rows), 0
+        ascending = rows[by_row]
+        window = Window(rows, positions, stop, self.task.coding.size)
+        for numbers, records in slices(self._table, SLICE):
+            self._check_unchanged()
+            count = numbers.stop
+            first, last = np.searchsorted(ascending, (numbers.start, numbers.stop))
+            wanted = ascending[first:last].tolist()
+            if wanted:
+                chosen = [records[row - numbers.start] for row in wanted]
+                window.put(by_row[first:last], self._block(wanted, chosen))
+        self._check_unchanged()
+        if count != self.size:
+            raise self._changed()
+        return window
 
     def select(self, count: int, noise: NoiseSource, *, excluded: Collection[object] = ()) -> list[int]:
         """Draw a public sample of rows uniformly without replacement, outside ``excluded``, in ascending order."""
@@ -308,7 +444,8 @@ class FileSource:
         coded = self._encode(columns, rows, target=True)
         numbers, counts = np.array(rows, dtype=np.int64), (int(coded.clamped.sum()), int(coded.missing.sum()))
         named = people, levels, coded.cells
-        return Block(self.digest, numbers, coded.x, coded.y, *named, *counts, rows[-1] + 1, len(unreadable), owners)
+        places = numbers, rows[-1] + 1
+        return Block(self.digest, numbers, coded.x, coded.y, *named, *counts, *places, len(unreadable), owners)
 
     def _encode(self, columns: Mapping[str, Sequence[Any]], rows: Sequence[int], *, target: bool) -> EncodedBlock:
         coding = self.task.coding
@@ -420,4 +557,7 @@ class FileSource:
 
     def _check_unchanged(self) -> None:
         if self.records.changed(self._survey):
-            raise UserError(f"{self.records} changed while it was read: start again, and leave it unchanged")
+            raise self._changed()
+
+    def _changed(self) -> UserError:
+        return UserError(f"{self.records} changed while it was read: start again, and leave it unchanged")

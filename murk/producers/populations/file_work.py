@@ -22,6 +22,7 @@ from murk.privacy.noise import NoiseSource, SecureNoise, SimulatedNoise
 from murk.producers.ledger.ledger import Ledger
 from murk.producers.populations import ledger_places as places
 from murk.producers.populations.file_source import MOST_SHOWN, Block, FileSource
+from murk.producers.populations.order import ORDERS, Order, key_of_seed
 from murk.producers.populations.public_sample import OverlapError, check_apart, check_carried, public_covariates
 from murk.producers.populations.records.records import Records
 from murk.producers.producer import Policy
@@ -235,7 +236,9 @@ class PopulationConfig:
     one); ``level`` a level of the task, ``"lot"``, ``"column:NAME"`` or, on a grid of levels, ``"budget:NAME"``.
     Without a ``seed``, noise is real. ``block`` is the largest number of records in a block. The caller sets the
     devices' ``policy`` on their behalf. ``agree`` is called with what would become public with a new task, before
-    anything is written; it raises to refuse consent.
+    anything is written; it raises to refuse consent. ``order`` is "random", or in a simulation "file": rows are
+    released as they lie in the file. Raises UserError for the file's order with real noise, which would show whose
+    each release is.
     """
 
     source: str | Path | Records
@@ -245,6 +248,16 @@ class PopulationConfig:
     block: int | None = None
     policy: Policy = field(default_factory=Policy)
     agree: Agree | None = None
+    order: Order = "random"
+
+    def __post_init__(self) -> None:
+        if self.order not in ORDERS:
+            raise UserError(f"order {self.order!r}: choose one of {', '.join(map(repr, ORDERS))}")
+        if self.order == "file" and self.seed is None:
+            raise UserError(
+                "the order of the file (--order file) is for simulations: with real noise it would show which row each "
+                "release is of. Leave it out, or give a --seed"
+            )
 
     @property
     def noise(self) -> NoiseSource:
@@ -308,14 +321,15 @@ class FilePopulation(ABC):
     Until `close`, it locks a log in a file, so that no other process releases there. The attribute ``task`` is the
     log's resolved task.
 
-    ``next_row`` is the first row not worked on. ``warnings`` are about other ledgers of these people, and about
-    constant columns of simulations and public covariates; ``findings``, with real noise, about the records. These
-    decide nothing and are for the file's holder. Raises UserError if the log carries another task; if the file, seed,
-    naming of people or ledger are not those with which the log was started; or if another process releases to the log.
+    ``next_position`` is the first position, in the order of release, not worked on. ``warnings`` are about other
+    ledgers of these people, and about constant columns of simulations and public covariates; ``findings``, with real
+    noise, about the records. These decide nothing and are for the file's holder. Raises UserError if the log carries
+    another task; if the file, seed, order, naming of people or ledger are not those with which the log was started; or
+    if another process releases to the log.
     """
 
     problem: Problem
-    next_row: int
+    next_position: int
     warnings: tuple[str, ...] = ()
     findings: tuple[str, ...] = ()
     excluded: frozenset[int] = frozenset()
@@ -345,7 +359,7 @@ class FilePopulation(ABC):
         """Return the numbers of releases and refusals so far."""
 
     def _step(self) -> Step:
-        return Step(self.next_row, *self._totals())
+        return Step(self.next_position, *self._totals())
 
     @abstractmethod
     def steps(self) -> Iterator[Step]:
@@ -525,7 +539,16 @@ class FilePopulation(ABC):
             self.warnings += places.check_recognised(self.source, self.ledger, capped=capped)
 
     def _config(self) -> places.RunConfig:
-        return places.RunConfig(self.crowd.person, self.crowd.level, self.crowd.seed, self.ledger.identity)
+        crowd = self.crowd
+        return places.RunConfig(crowd.person, crowd.level, crowd.seed, self.ledger.identity, crowd.order)
+
+    def _blocks(self, size: int | Callable[[], int]) -> Iterator[Block]:
+        """Yield the blocks from the next position on, once the ledger knows the run."""
+        crowd, key = self.crowd, None
+        if crowd.order == "random":
+            seed, run = crowd.seed, (self.task.hash, self.source.digest)
+            key = self.ledger.order_key(*run) if seed is None else key_of_seed(seed)
+        return self.source.blocks_in_order(key, self.next_position, size, excluded=self.excluded)
 
 
 def check_records(task: Task, crowd: PopulationConfig) -> int:

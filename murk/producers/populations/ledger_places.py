@@ -49,6 +49,7 @@ class RunConfig:
     level: str
     seed: int | None
     ledger: str
+    order: str = "file"  # notes of versions that knew no other lack it
 
 
 def note(log: Log, facts: RunConfig, ledger: str | Path) -> None:

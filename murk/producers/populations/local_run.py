@@ -15,6 +15,7 @@ from murk.learners.results.report import report_log
 from murk.learners.results.result import Result
 from murk.privacy import guarantee_from_text
 from murk.producers.populations.ledger_places import default_ledger
+from murk.producers.populations.order import Order
 from murk.producers.populations.people import (
     Agree,
     PopulationConfig,
@@ -132,6 +133,7 @@ def run(
     lifetime: Guarantee | str | None = None,
     publish: bool | int = False,
     block: int | None = None,
+    order: Order = "random",
     confidence: float = 0.95,
     progress: Callable[[int, int], None] | None = None,
 ) -> Result:
@@ -175,6 +177,9 @@ def run(
         Consent to publishing the task's public sample, if it has one: the largest number of people, or True for any.
     block, confidence
         Largest number of records in a block; nominal level of the intervals.
+    order
+        People release in a ``"random"`` order, whatever the order of the records. ``"file"`` keeps that, to simulate
+        people who change over time (only with a seed).
     progress
         Called after each block with the number of rows done and of all rows.
     """
@@ -192,7 +197,7 @@ def run(
         log = log or f"sqlite:///{task.name}.db"
         ledger = ledger or default_ledger(records, task.name, simulated=seed is not None)
         agree = _agree(log, str(records), agreed=publish if seed is None else True)
-        crowd = PopulationConfig(records, person, level, seed, block, policy, agree)
+        crowd = PopulationConfig(records, person, level, seed, block, policy, agree, order)
         local = stack.enter_context(LocalRun(task, crowd, log, ledger))
         for warning in (*local.population.warnings, *local.population.findings):
             warnings.warn(warning, stacklevel=2)

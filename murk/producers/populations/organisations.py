@@ -31,10 +31,10 @@ Groups = Mapping[str, NDArray[np.int64]]
 class OrganisationPopulation(FilePopulation):
     """The organisations of a file: the whole file, or the rows with one value of the column ``sketch.organisation``.
 
-    Rows are taken in order; each organisation has its own account, windows and keys. The last window is released if it
-    has at least as many records as a sketch has rows; a smaller one is left out: it would spend as much as a full one
-    and say almost nothing. A window that is lost with its process begins again at its first row; nothing was debited,
-    and ``lost`` counts it.
+    Rows are taken in a random order, and windows are known by positions in it. Each organisation has its own account,
+    windows and keys. The last window is released if it has at least as many records as a sketch has rows; a smaller one
+    is left out: it would spend as much as a full one and say almost nothing. A window that is lost with its process
+    begins again at its first record; nothing was debited, and ``lost`` counts it.
 
     ``organisations`` has their numbers of rows. ``beyond`` are rows beyond their person's ``sketch.rows_per_person``,
     drawn at random and mixed as zeros. ``refusal`` is why this process refused a window; empty if it refused none. A
@@ -59,13 +59,13 @@ class OrganisationPopulation(FilePopulation):
         self._shared.flush()
         self._release_overdue()
         yield self._step()
-        for block in self.source.blocks(self.next_row, self.crowd.block or BLOCK, excluded=self.excluded):
+        for block in self._blocks(self.crowd.block or BLOCK):
             groups = self._open_rows(block)
             start = 0
             while start < len(block):
                 start = self._add_rows(block, groups, start)
                 # After a failure, producers skip the rows that they have taken.
-                self.next_row = int(block.rows[start - 1]) + 1
+                self.next_position = int(block.positions[start - 1]) + 1
             yield self._step()
         self._end_windows()
         self._shared.flush()
@@ -166,8 +166,8 @@ class OrganisationPopulation(FilePopulation):
         self.refusal = ""
         self._sums = self._windows.sums()
         self._ended_rows = self._windows.done([ORGANISATION, *self.organisations])
-        # Rows of ended windows are skipped; those of a single organisation are not read at all.
-        self.next_row = self._ended_rows.get(ORGANISATION, 0) if self.source.organisation_column is None else 0
+        # Positions of ended windows are skipped; those of a single organisation are not read at all.
+        self.next_position = self._ended_rows.get(ORGANISATION, 0) if self.source.organisation_column is None else 0
 
     def _producer(self, name: str) -> SketchProducer:
         if name not in self._producers:
@@ -194,7 +194,7 @@ class OrganisationPopulation(FilePopulation):
         for name, own in indices.items():
             mine = np.array(own, dtype=np.int64)
             first = max(self._ended_rows.get(name, 0), self._producer(name).next_row)
-            groups[name] = mine[block.rows[mine] >= first]
+            groups[name] = mine[block.positions[mine] >= first]
         return groups
 
     def _add_rows(self, block: Block, groups: Groups, start: int) -> int:
@@ -209,12 +209,12 @@ class OrganisationPopulation(FilePopulation):
         own = {name: indices for name, indices in own.items() if len(indices)}
         # If this fails halfway, producers skip rows that they have added when the block comes again.
         for name, indices in own.items():
-            rows = block.rows[indices].tolist()
-            owners = None
+            places, owners = block.positions[indices].tolist(), None
             if block.owners is not None:
-                owned = zip(rows, indices.tolist(), strict=True)
+                owned = zip(block.rows[indices].tolist(), indices.tolist(), strict=True)
                 owners = [None if row in self.beyond else block.owners[index] for row, index in owned]
-            self._collect(self._producer(name).add_block(block.x[indices], block.y[indices], rows=rows, people=owners))
+            added = self._producer(name).add_block(block.x[indices], block.y[indices], rows=places, people=owners)
+            self._collect(added)
         return stop
 
     def _release_overdue(self) -> None:

@@ -61,10 +61,10 @@ class Population(FilePopulation):
         self.producer.flush()
         # Yield first: the backlog must be learned before the next model is read, as if there had been no interruption.
         yield self._step()
-        for block in self.source.blocks(self.next_row, self._size, excluded=self.excluded):
+        for block in self._blocks(self._size):
             report = self.producer.release_block(block)
             self._counters.update(released=report.released, refused=report.refused)
-            self.next_row = report.next_row
+            self.next_position = report.next_position
             yield self._step()
 
     def words(self) -> str:
@@ -102,7 +102,7 @@ class Population(FilePopulation):
     def _load_progress(self) -> None:
         run = self.producer.begin(self.source)
         self.excluded = frozenset(run.excluded)
-        self.next_row = run.next_row
+        self.next_position = run.next_row
         self._counters = Counter(run.counters)
 
 

@@ -163,7 +163,7 @@ class TestReading:
         assert [row for block in blocks for row in block.rows.tolist()] == list(range(start, 4))
         for block in blocks:
             assert block.x.tolist() == EXPECTED[block.rows].tolist()
-            assert block.next_row == block.rows[-1] + 1
+            assert block.next_position == block.rows[-1] + 1
 
     def test_blocks_grow_as_they_are_told(self, tmp_path: Path) -> None:
         source = FileSource(write_people(tmp_path / "people.csv", 30), TASK)
@@ -174,7 +174,7 @@ class TestReading:
         source = FileSource(write_people(tmp_path / "people.csv", 10), TASK)
         blocks = list(source.blocks(0, 4, excluded=[0, 1, 2, 3, 4, 9]))
         assert [block.rows.tolist() for block in blocks] == [[5, 6, 7, 8]]
-        assert blocks[0].next_row == 9
+        assert blocks[0].next_position == 9
 
     def test_missing_values_are_coded_by_the_rule(self, tmp_path: Path) -> None:
         x, y, clamped, missing = read(csv_file(tmp_path, ",yes,,", " ,,JFK,no"))
@@ -525,7 +525,7 @@ class TestRefusals:
         assert repr(block.x) not in repr(block)
         assert "clamped" not in repr(block)
         shown = {
-            FileBlock: ["source", "rows", "next_row"],
+            FileBlock: ["source", "rows", "next_position"],
             ReleaseRequests: ["source", "keep_levels"],
             Run: ["people", "next_row"],
             Window: ["key", "index", "chain", "since", "outcome", "reason", "records", "next_row"],

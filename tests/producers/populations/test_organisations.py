@@ -17,6 +17,7 @@ from murk.producers import Ledger, Policy, SketchProducer
 from murk.producers.ledger.transaction import Spending
 from murk.producers.populations import organisations
 from murk.producers.populations.file_work import PopulationConfig
+from murk.producers.populations.order import key_of_seed
 from murk.producers.populations.organisations import OrganisationPopulation
 from murk.producers.populations.people import Population, open_accounts, population_of
 from murk.stream import Task, open_log
@@ -113,16 +114,20 @@ class TestWindows:
             list(people.steps())
             own = people.task
             sent = {(one.records, one.payload) for one in self.releases(people)}
-            block = next(people.source.blocks(size=ROWS))
+            assert people.crowd.seed is not None
+            blocks = people.source.blocks_in_order(key_of_seed(people.crowd.seed), 0, ROWS)
+            block = next(blocks)
+            assert block.people is not None
             (tmp_path / "other").mkdir()
             with open_log(f"sqlite:///{tmp_path}/other/log.db") as log, Ledger(tmp_path / "other" / "l.db") as ledger:
                 log.register_task(own.document())
-                for name, rows in clinics().items():
+                for name in clinics():
+                    rows = [index for index, own_name in enumerate(block.people) if own_name == name]
                     producer = SketchProducer(
                         own, log, ledger, organisation=name, noise=people.crowd.noise, problem=people.problem,
                         source=people.source.digest,
                     )  # fmt: skip
-                    producer.add_block(block.x[rows], block.y[rows], rows=rows)
+                    producer.add_block(block.x[rows], block.y[rows], rows=block.positions[rows].tolist())
                     assert producer.records == len(rows) % 50
                     if producer.records:
                         producer.release()

@@ -193,7 +193,7 @@ class TestRefusals:
 
     def test_empty(self, tmp_path: Path) -> None:
         for nobody in (pd.DataFrame(RECORDS)[:0], parquet(tmp_path, pa.Table.from_pylist(RECORDS)[:0])):
-            assert "has no rows: give a file with at least one record" in self.refused(nobody)
+            assert "has no rows: give a source with at least one record" in self.refused(nobody)
         assert "no column" in self.refused([])
 
     @pytest.mark.parametrize(

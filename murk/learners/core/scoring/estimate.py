@@ -33,10 +33,12 @@ from murk.learners.core.scoring.public import CurveSolution, PublicSolution
 from murk.learners.core.scoring.settings import AnySolution, Settings, disagreement
 from murk.learners.core.scoring.shares import Shares
 from murk.learners.core.scoring.solve import Solution
+from murk.learners.core.scoring.stream import FeatureChange, feature_change, impossible
 from murk.learners.core.scoring.sums import Epoch, Key, Summaries, Tally, most_answers, share_of, step_of, summaries
 from murk.learners.estimates.effects import mean_slope
 from murk.learners.estimates.estimate import Estimate, Extent, People
 from murk.learners.estimates.forgers import SLACK, Influence, longest, noise_of_number
+from murk.learners.estimates.stream import StreamChange
 from murk.learners.results.numbers import rounded
 from murk.privacy.guarantees import Guarantee
 from murk.stream.task.privacy import MOST_LEVELS
@@ -423,15 +425,30 @@ class ScoreEstimate(Estimate):
         return (1.0 + forged / quantile) * (1.0 if self.solution is None else disagreement(self.solution))
 
     def doubts(self) -> list[str]:
-        """Return signs of forged releases, in words."""
+        """Return signs of forged releases, in words: nothing that honest people in any order could cause."""
         signs = [] if self.forgery is None else [one.words for one in self.forgery.excesses]
-        factor = 1.0 if self.solution is None else disagreement(self.solution)
-        if factor > 1.0:
-            signs.append(
-                "the epochs' answers disagree by more than chance: some of them are forged, or the coefficients have "
-                f"changed. Intervals are {factor:.1f} times as wide because of it"
-            )
-        return signs
+        questions = () if self.outlook is None else impossible(self.outlook.found)
+        return signs + [
+            f"the mean answer to the question {question!r} is one that no people's records give, beyond noise: some "
+            "answers are forged"
+            for question in questions
+        ]
+
+    def stream_change(self) -> StreamChange | None:
+        """Return how the stream contradicts one model of one group of people; None if it does not."""
+        if self.outlook is None:
+            return None
+        widened, change = disagreement(self.outlook.solution), self._feature_change
+        if widened == 1.0 and change is None:
+            return None
+        names = () if change is None else tuple(self.outlook.settings.names[index] for index in change.features)
+        return StreamChange(widened, change is not None, names)
+
+    @cached_property
+    def _feature_change(self) -> FeatureChange | None:
+        if self.outlook is None:
+            return None
+        return feature_change(self.outlook.found, self.outlook.settings.response, self.outlook.solution.rows)
 
     def needs(self, level: float = 0.95, within: Mapping[str, float] | None = None) -> dict[str, Need]:
         """Return by name what it would take to learn each coefficient without a bounded interval at ``level``.

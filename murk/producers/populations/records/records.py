@@ -46,6 +46,8 @@ class MemoryTable(TupleTable):
     """A table of records in memory, read in slices; ``absent`` are keys that the first records lack."""
 
     def __init__(self, columns: Columns, wanted: Sequence[str], *, strict: bool = True) -> None:
+        if not columns.size:
+            raise UserError(f"{columns.what} has no rows: give a source with at least one record")
         self.absent = tuple(name for name in dict.fromkeys(wanted) if name not in columns.names)
         if self.absent and columns.with_keys is not None and not strict:
             columns = columns.with_keys(self.absent)
