@@ -143,11 +143,14 @@ def test_epochs_that_disagree_widen_intervals(learned):
     payload = np.array([1.0, 1.0]) / math.sqrt(2.0) * longest(mechanism) / mechanism.unit * 0.999
     assert mechanism.reach.holds([int(v) for v in payload])
     found, _ = forged_chain(learned, 1, "score", 400, payload)
-    assert any("disagree" in words for words in found.doubts())
+    change = found.stream_change()
+    assert change is not None
+    assert change.widened > 1.2
+    assert "or some answers are forged" in change.words
     bare = found.solution.half_widths(1.959963984540054)
     ratio = found.half_widths(0.95) / bare
     assert np.all(ratio[np.isfinite(ratio)] > 1.2)
-    assert not engine.estimate().doubts()
+    assert engine.estimate().stream_change() is None
 
 
 @pytest.mark.parametrize("freedom", [1, 4, 30, 200])

@@ -112,6 +112,5 @@ def impossible(found: Summaries) -> tuple[Question, ...]:
 
 def _beyond(distance: float, answer: Answer) -> bool:
     numbers = matrix_size(len(answer.mean)) if answer.mean.ndim == 2 else answer.mean.size
-    # The spread of people counts, too: directions are noisier than their noise alone.
-    spread = answer.noise + answer.share + answer.whole
-    return distance > math.sqrt(spread * largest_square(numbers))
+    # People's spread does not count, as the mean of any sample is possible; directions are noisier along their input.
+    return distance > math.sqrt((answer.noise + answer.whole) * largest_square(numbers))
