@@ -49,7 +49,7 @@ class RunConfig:
     level: str
     seed: int | None
     ledger: str
-    order: str = "file"  # notes of versions that knew no other lack it
+    order: str
 
 
 def note(log: Log, facts: RunConfig, ledger: str | Path) -> None:

@@ -26,7 +26,7 @@ from murk.producers.populations.ledger_places import (
 from murk.stream import open_log
 from tests.producers.world import make_task
 
-FACTS = RunConfig(person="name", level="open", seed=7, ledger="a" * 32)
+FACTS = RunConfig(person="name", level="open", seed=7, ledger="a" * 32, order="random")
 
 
 @dataclass
@@ -78,7 +78,7 @@ def test_where_it_lies(tmp_path):
         note(log, FACTS, ledger)
         identity = log.identity
     assert json.loads((tmp_path / "log.db.run.json").read_text()) == {
-        "person": "name", "level": "open", "seed": 7, "ledger": "a" * 32, "order": "file", "log": identity,
+        "person": "name", "level": "open", "seed": 7, "ledger": "a" * 32, "order": "random", "log": identity,
     }  # fmt: skip
     away = Elsewhere()
     assert in_file(away) is None
