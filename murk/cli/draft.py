@@ -1,5 +1,6 @@
 """Write a first task file for ``murk init``: columns from a short text, a prompt or a file that may be read."""
 
+import calendar
 import csv
 import datetime
 import json
@@ -8,7 +9,7 @@ import random
 import re
 import textwrap
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
@@ -26,6 +27,10 @@ from murk.stream.task.data.coding import Cell, as_boolean, as_number, day_number
 MOST_DISTINCT: Final = 1_000_000  # limit of distinct values that are counted; beyond it, repetition is unknown
 _SAMPLED: Final = 100_000  # size of the random sample of a column's numbers
 _QUANTILES: Final = (0.05, 0.95)
+_ENDS: Final = (0.005, 0.995)  # quantiles at which bounds are proposed if extremes lie far beyond
+_FAR: Final = 0.7  # ... which they do if the range between these quantiles is a smaller share of that of all values
+_FEW_DAYS: Final = 120  # days up to which bounds of dates are not rounded to months
+_STEPS: Final = 20  # most steps between bounds; a step is 1, 2 or 5 times a power of ten
 _NARROW: Final = 0.5  # the range of nine in ten values is stated if its width is below this share of the bounds' width
 _NAMES_PEOPLE: Final = re.compile(
     r"(^|[^a-z])(id|ids|uid|uuid|guid|pid|mrn|ssn)([^a-z]|$)"
@@ -79,6 +84,8 @@ class Column:
     # share of missing values and mean of the others; None if none are missing
     missing: tuple[float, float] | None = None
     typical: tuple[float, float] | None = None  # range of nine in ten values, if well within the bounds
+    beyond: float = 0.0  # share of values beyond the bounds
+    shares: tuple[float, ...] = ()  # share of each category, if read from a file
 
 
 def given(text: str) -> list[Column]:
@@ -178,6 +185,7 @@ class _Summary:
             # Days beyond the calendar are clamped to any bounds.
             if 1 <= day <= _LAST_DAY:
                 self.days = [min([day, *self.days]), max([day, *self.days])]
+                self._keep(float(day), self.kinds["date"])
             return
         number, wrong = as_number(value)
         if wrong:
@@ -187,7 +195,10 @@ class _Summary:
         self.fractions = self.fractions or not number.is_integer()
         self.total += number
         self.numbers = [min([number, *self.numbers]), max([number, *self.numbers])]
-        seen = self.kinds["number"]
+        self._keep(number, self.kinds["number"])
+
+    def _keep(self, number: float, seen: int) -> None:
+        """Keep a number in a random sample of those ``seen``."""
         if seen <= _SAMPLED:
             self.sample.append(number)
         elif (index := self._draws.randrange(seen)) < _SAMPLED:
@@ -221,6 +232,22 @@ class _Summary:
         first, last = max(low, first), min(high, last)
         return (first, last) if first < last and last - first < _NARROW * (high - low) else None
 
+    def _ends(
+        self, least: float, most: float, outwards: Callable[[float, float], tuple[float, float]] = lambda *ends: ends
+    ) -> tuple[float, float, float]:
+        """Return bounds of nearly all values and the share beyond: extremes may be far from all others."""
+        low, high = np.quantile(self.sample, _ENDS).tolist()
+        if not (low < high and high - low < _FAR * (most - least)):
+            low, high = least, most
+        first, last = outwards(low, high)
+        sample = np.array(self.sample)
+        return first, last, float(np.mean((sample < first) | (sample > last)))
+
+    def _shares(self, categories: Sequence[str]) -> tuple[float, ...]:
+        """Return the share of each category, as they are written in the file."""
+        total = sum(self.values.values())
+        return tuple(self.values[category] / total for category in categories)
+
     def column(self, origin: str) -> Column:
         values, kinds = sorted(self.values), set(self.kinds)
         column = partial(Column, self.name, origin=origin)
@@ -230,26 +257,32 @@ class _Summary:
             return column(without="the same value in every row")
         if self._names_people():
             what = f"seems to name people: {len(self.distinct):,} values in {self.rows:,} rows"
+            if self.absent:
+                # Rows without a name would all be one person.
+                return column(without=f"{what}, and {self.absent:,} rows without one")
             return column(without=what, names_people=len(self.distinct) < self.rows)
         if kinds == {"boolean"}:
-            return column(categories=("no", "yes"))
+            yes = sum(count for value, count in self.values.items() if as_boolean(value)) / sum(self.values.values())
+            return column(categories=("no", "yes"), shares=(1.0 - yes, yes))
         if kinds == {"date"}:
             if len(set(self.days)) < 2:
                 return column(without="fewer than two different dates in the years 1 to 9999")
-            low, high = (datetime.date.fromordinal(day) for day in self.days)
-            return column(bounds=(low, high))
+            first, last, beyond = self._ends(float(self.days[0]), float(self.days[1]))
+            return column(bounds=whole_months(int(first), int(last)), beyond=beyond)
         if len(values) == 2:
-            return column(categories=_two(values))
+            two = _two(values)
+            return column(categories=two, shares=self._shares(two))
         if kinds == {"number"}:
             first, last = self.numbers
             if last - first == self.rows - 1 and self.rows > MOST_CATEGORIES and first in (0.0, 1.0):
                 return column(without="row numbers")
             missing = (self.absent / (self.absent + self.rows), self.total / self.rows) if self.absent else None
-            bounds = rounded(first, last)
-            return column(bounds=bounds, missing=missing, typical=self._typical(*bounds))
+            low, high, beyond = self._ends(first, last, rounded)
+            return column(bounds=(low, high), missing=missing, typical=self._typical(low, high), beyond=beyond)
         if len(values) > MOST_CATEGORIES:
             return column(without=f"text with more than {MOST_CATEGORIES} different values")
-        return column(categories=tuple(sorted(values, key=lambda value: (-self.values[value], value))))
+        ordered = tuple(sorted(values, key=lambda value: (-self.values[value], value)))
+        return column(categories=ordered, shares=self._shares(ordered))
 
 
 def looked_at(records: Records, origin: str) -> list[Column]:
@@ -306,19 +339,35 @@ def _whole(value: Any) -> float | None:
 
 
 def rounded(low: float, high: float) -> tuple[float, float]:
-    """Round bounds outwards to two digits; return them unchanged if that is not possible.
+    """Round bounds outwards to a round step; return them unchanged if that is not possible.
 
-    >>> rounded(312.0, 198233.5), rounded(17.3, 88.2), rounded(-1e308, 1e308)
-    ((0.0, 200000.0), (17.0, 89.0), (-1e+308, 1e+308))
+    >>> rounded(312.0, 198233.5), rounded(17.3, 88.2), rounded(21.0, 35.0), rounded(-1e308, 1e308)
+    ((0.0, 200000.0), (15.0, 90.0), (21.0, 35.0), (-1e+308, 1e+308))
     """
     span = high - low
-    step = 10.0 ** (math.floor(math.log10(span)) - 1) if math.isfinite(span) else 0.0
+    ten = 10.0 ** math.floor(math.log10(span / _STEPS)) if math.isfinite(span) and span > 1e-300 else 0.0
+    step = next((by * ten for by in (1.0, 2.0, 5.0) if span <= _STEPS * by * ten), 10.0 * ten)
     if step > 0.0:
         ends = [float(f"{end * step:.12g}") for end in (math.floor(low / step), math.ceil(high / step))]
         # Twelve digits may be too few for ends that are close together.
         if -math.inf < ends[0] <= low and high <= ends[1] < math.inf:
             return ends[0], ends[1]
     return low, high
+
+
+def whole_months(first: int, last: int) -> tuple[datetime.date, datetime.date]:
+    """Return dates of ordinal numbers, rounded outwards to whole months unless that adds a large share.
+
+    >>> [
+    ...     str(day)
+    ...     for day in whole_months(datetime.date(2024, 1, 9).toordinal(), datetime.date(2024, 12, 2).toordinal())
+    ... ]
+    ['2024-01-01', '2024-12-31']
+    """
+    low, high = (datetime.date.fromordinal(min(max(day, 1), _LAST_DAY)) for day in (first, last))
+    if last - first < _FEW_DAYS:
+        return low, high
+    return low.replace(day=1), high.replace(day=calendar.monthrange(high.year, high.month)[1])
 
 
 def _two(values: Sequence[str]) -> tuple[str, ...]:
@@ -336,17 +385,19 @@ def draft(
     rate: float | None = None,
     protocol: str | None = None,
     why: str = "",
+    cautions: Sequence[str] = (),
 ) -> str:
     """Return the text of a task file; without columns besides the target, it asks for a mean or shares.
 
-    ``why`` is a comment on the protocol. Raises `UserError` if no other column is left, the target is unsuitable, or
-    ``rate`` is given for a target that is not binary.
+    ``why`` is a comment on the protocol, ``cautions`` are comments on columns. Raises `UserError` if no other column is
+    left, the target is unsuitable, or ``rate`` is given for a target that is not binary.
     """
     others = [column for column in columns if column.name != target.name]
     features = [column for column in others if not column.without]
     if others and not features:
         raise UserError("no column is left to learn from: name some with --columns, or only the target, for its mean")
-    body = [_feature(column) for column in features] + [_target(target, rate)]
+    body = [(line, _comment(column)) for column in features for line in [_feature(column)]]
+    body.append((_target(target, rate), _comment(target)))
     width = min(max(len(line) for line, _ in body), 90)
     simulated = any("SIMULATION" in column.origin for column in (*columns, target))
     lines = [_HEAD + (_SIMULATION if simulated else ""), f"name: {name}", "features:" if others else "features: []"]
@@ -356,6 +407,9 @@ def draft(
         for column in columns
         if column.without and column.name != target.name
     ]
+    for caution in cautions:
+        words = f"caution: {caution}"
+        lines += textwrap.wrap(escaped(words), 110, initial_indent="  # ", subsequent_indent="  #   ")
     line, origin = body[-1]
     lines.append(f"{line:<{width}}  # {origin}")
     if why:
@@ -379,11 +433,17 @@ def word(text: str) -> str:
     return text if plain else escaped(json.dumps(text, ensure_ascii=False))
 
 
-def _feature(column: Column) -> tuple[str, str]:
-    return f"  - {{name: {word(column.name)}, {_holds(column)}}}", column.origin
+def _comment(column: Column) -> str:
+    """Return the origin of a column's line, and the share of values that its bounds leave out."""
+    share = f"; {100.0 * column.beyond:.2g}% of the values lie beyond, and are clamped" if column.beyond else ""
+    return f"{column.origin}{share}"
 
 
-def _target(column: Column, rate: float | None) -> tuple[str, str]:
+def _feature(column: Column) -> str:
+    return f"  - {{name: {word(column.name)}, {_holds(column)}}}"
+
+
+def _target(column: Column, rate: float | None) -> str:
     name = word(column.name)
     if column.without:
         raise UserError(f"the target {column.name!r} is {column.without}: name another one with --target")
@@ -392,14 +452,18 @@ def _target(column: Column, rate: float | None) -> tuple[str, str]:
     if column.bounds is not None:
         if isinstance(column.bounds[0], datetime.date):
             raise UserError(f"the target {column.name!r} holds dates, which cannot be learned: name another column")
-        return f"target: {{name: {name}, kind: real, {_holds(replace(column, missing=None))}}}", column.origin
+        return f"target: {{name: {name}, kind: real, {_holds(replace(column, missing=None))}}}"
     if len(column.categories) == 2:
         negative, positive = map(word, column.categories)
-        known = "" if rate is None else f", rate: {rate:g}"
-        line = f"target: {{name: {name}, kind: binary, positive: {positive}, negative: {negative}{known}}}"
-        return line, column.origin
+        rate = float(f"{column.shares[1]:.2g}") if rate is None and column.shares else rate
+        known = "" if rate is None or not 0.0 < rate < 1.0 else f", rate: {rate:g}"
+        return f"target: {{name: {name}, kind: binary, positive: {positive}, negative: {negative}{known}}}"
     classes = ", ".join(map(word, column.categories))
-    return f"target: {{name: {name}, kind: classes, classes: [{classes}]}}", column.origin
+    # The shares add up to 1 after rounding, too.
+    least = [round(share, 3) for share in column.shares[1:]]
+    shares = [round(1.0 - sum(least), 3), *least] if column.shares else []
+    known = f", rate: [{', '.join(f'{share:g}' for share in shares)}]" if shares and min(shares) > 0.0 else ""
+    return f"target: {{name: {name}, kind: classes, classes: [{classes}]{known}}}"
 
 
 def _holds(column: Column) -> str:

@@ -102,6 +102,7 @@ def test_what_is_written_runs() -> None:
         "person": None,
         "protocol": None,
         "forecast": None,
+        "cautions": [],
     }
     task = Task.load("people.yaml")
     assert list(task.coding.columns) == ["income", "share [%]: a, b", "plan", "asked", "member"]
@@ -152,27 +153,27 @@ def test_a_rate_and_gaps_of_a_public_file_are_written_into_the_task() -> None:
 
 def test_where_most_values_of_a_public_file_lie_is_written_where_that_is_narrow() -> None:
     rng = np.random.default_rng(2)
-    pd.DataFrame({"visits": np.minimum(rng.geometric(0.4, 900) - 1, 40), "age": rng.uniform(20, 90, 900)}).to_csv(
-        "public.csv", index=False
-    )
+    pd.DataFrame(
+        {"visits": np.r_[np.minimum(rng.geometric(0.4, 880) - 1, 40), np.full(20, 40)], "age": rng.uniform(20, 90, 900)}
+    ).to_csv("public.csv", index=False)
     run("p", "--public", "public.csv", "--columns", "visits:0..40, age", "--target", "worked:no|yes")
     run("q", "--public", "public.csv", "--target", "worked:no|yes")
     run("r", "--source", "public.csv", "--simulation", "--target", "worked:no|yes")
-    # What is said of a column by the user stands alone; people's own records say nothing but bounds.
+    # What is said of a column by the user stands alone.
     assert [feature.typical for feature in Task.load("p.yaml").features] == [None, None]  # type: ignore[union-attr]
     visits, age = (feature.typical for feature in Task.load("q.yaml").features)  # type: ignore[union-attr]
     assert visits is not None
     assert visits[0] == 0
     assert 4 <= visits[1] <= 7
     assert age is None
-    assert [feature.typical for feature in Task.load("r.yaml").features] == [None, None]  # type: ignore[union-attr]
+    assert Task.load("r.yaml").features == Task.load("q.yaml").features
 
 
 @pytest.mark.parametrize(
     ("values", "typical"),
     [
         (np.r_[np.full(6, 1950), np.linspace(2021, 2023, 194)], (2020.9, 2023)),
-        (np.r_[950, 1100, np.linspace(1012, 1014, 198)], (1012, 1014)),
+        (np.r_[950, 950, 1100, 1100, np.linspace(1012, 1014, 198)], (1012, 1014)),
         (np.linspace(20, 90, 200), None),
         (np.r_[0, np.full(198, 3), 9], None),
     ],
@@ -194,7 +195,7 @@ def test_typical_values_are_rounded_by_their_own_span(values: Any, typical: tupl
 def test_typical_values_of_a_long_sorted_file_are_of_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("murk.cli.draft._SAMPLED", 400)
     values = np.sort(np.random.default_rng(1).beta(2, 30, 4000))
-    pd.DataFrame({"x": np.r_[values, 1.0]}).to_csv("public.csv", index=False)
+    pd.DataFrame({"x": np.r_[values, np.ones(80)]}).to_csv("public.csv", index=False)
     run("p", "--public", "public.csv", "--target", "worked:no|yes")
     low, high = Task.load("p.yaml").features[0].typical  # type: ignore[union-attr,misc]
     # The quantiles of a sample of 400 are within .05 of those asked for but once in some 10,000 times.
@@ -389,7 +390,7 @@ def test_a_full_disk_leaves_no_file_in_the_way(folder: Path) -> None:
 
 def test_a_range_with_a_dash_is_answered_with_dots() -> None:
     message = refused("x", "--columns", "age:21-35, sex:f|m", "--target", "sex")
-    assert message == "'age:21-35': write a range with two dots: age:21..35"
+    assert message == "'age:21-35': write a range as LOW..HIGH: age:21..35"
 
 
 def test_a_target_that_the_file_lacks_is_named_with_those_it_has() -> None:
@@ -416,3 +417,54 @@ def test_columns_that_only_python_reads_as_numbers_and_days_that_it_cannot_hold(
     for bound in ("2_4..3_0", "nan..3", "\uff11..\uff12"):
         assert "does not describe the column 'age'" in refused("--columns", f"age:{bound}, y:no|yes")
     assert "dates must be in the years 1 to 9999" in refused("--columns", "d:2024-01-01..12000-01-01, y:no|yes")
+
+
+def test_bounds_are_those_of_nearly_all_values_and_the_share_beyond_is_said() -> None:
+    rng = np.random.default_rng(4)
+    income = np.r_[rng.uniform(0, 90, 1_996), 4e6, 5e6, -7e6, 1e7]
+    pd.DataFrame({"income": income, "y": ["no", "yes"] * 1_000}).to_csv("public.csv", index=False)
+    run("p", "--public", "public.csv", "--target", "y")
+    text = Path("p.yaml").read_text()
+    [feature] = Task.load("p.yaml").features
+    assert (feature.low, feature.high) == (0.0, 90.0)  # type: ignore[union-attr]
+    assert "0.2% of the values lie beyond, and are clamped" in text
+    for extreme in ("1e+07", "10000000", "4000000"):
+        assert extreme not in text
+    assert Task.load("p.yaml").target.rate == 0.5  # type: ignore[union-attr]
+
+
+def test_a_column_with_gaps_names_nobody() -> None:
+    names = [f"p{number % 40}" for number in range(200)]
+    frame = pd.DataFrame({"patient_id": names, "age": np.arange(200) % 37, "y": ["no", "yes"] * 100})
+    frame.to_csv("whole.csv", index=False)
+    frame.assign(patient_id=[None, *names[1:]]).to_csv("gaps.csv", index=False)
+    assert "--person patient_id" in run("whole", "--source", "whole.csv", "--simulation").output
+    done = run("gaps", "--source", "gaps.csv", "--simulation")
+    assert "--person patient_id" not in done.output
+    assert "and 1 rows without one" in Path("gaps.yaml").read_text()
+
+
+def test_related_columns_are_named() -> None:
+    rng = np.random.default_rng(5)
+    a, b, c = rng.integers(0, 30, 300), rng.integers(0, 30, 300), rng.integers(0, 30, 300)
+    frame = pd.DataFrame(
+        {
+            "a": a, "b": b, "rest": 100 - a - b, "c": c, "twice": 2.0 * c + 1.0, "other": rng.uniform(0, 1, 300),
+            "visits": np.where(c > 20, c, 0), "sick": np.where(c > 20, "yes", "no"),
+        }
+    )  # fmt: skip
+    frame.to_csv("people.csv", index=False)
+    found = json.loads(run("t", "--source", "people.csv", "--simulation", "--json").output)["cautions"]
+    assert found == [
+        "a + b + rest is the same in every row: leave one of them out",
+        "twice follows from c (a weighted sum): leave one of them out",
+        *(
+            f"{name} gives sick away (100% of it): leave it out if it is known only together with sick"
+            for name in ("c", "twice", "visits")
+        ),
+    ]
+    assert "# caution: visits gives sick away" in Path("t.yaml").read_text()
+    # Columns that are unrelated are not named.
+    frame = frame.assign(rest=rng.permutation(frame.rest), twice=rng.permutation(frame.twice), c=rng.permutation(c))
+    frame.drop(columns="visits").to_csv("people.csv", index=False)
+    assert json.loads(run("u", "--source", "people.csv", "--simulation", "--json").output)["cautions"] == []

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 import shlex
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -103,11 +105,13 @@ def command(
     if path.exists():
         raise there_already
     target_column = _settled(wanted, known)
-    text = draft(called, found, target_column, promise.to_dict(), rate)
+    warned = _cautions(source or public, [column.name for column in found if not column.without], wanted.name)
+    write = partial(draft, called, found, target_column, promise.to_dict(), rate, cautions=warned)
+    text = write()
     protocol, why = "", ""
     if people is not None:
         protocol, why = _by_forecast(text, people, quiet=as_json)
-        text = draft(called, found, target_column, promise.to_dict(), rate, protocol or None, why)
+        text = write(protocol=protocol or None, why=why)
     try:
         write_whole(path, text, new=True)
     except FileExistsError:
@@ -121,6 +125,7 @@ def command(
                 "features": len(found) - len(left_out),
                 "left_out": left_out,
                 "person": named,
+                "cautions": warned,
                 "protocol": protocol or None,
                 "forecast": why or None,
             }
@@ -129,6 +134,8 @@ def command(
     more = f", {len(left_out)} left out" if left_out else ""
     by = f"learned from {len(found) - len(left_out)} columns{more}" if found else "alone: its mean, or shares"
     click.echo(f"{path}: {wanted.name} {by}")
+    for caution in warned:
+        click.echo(f"Caution: {caution}")
     if why:
         click.echo(why)
     person = "" if named is None else f" --person {shlex.quote(named)}"
@@ -137,6 +144,21 @@ def command(
     else:
         click.echo("If one person may have several rows, name people by a column: --person COLUMN")
     click.echo(f"Review the file, then try it: murk run {path} --source {source or 'FILE'}{person} --seed 1")
+
+
+def _cautions(path: str | None, features: Sequence[str], target: str) -> list[str]:
+    """Return cautions about relations between columns of a file, if one was read."""
+    if path is None:
+        return []
+    from murk.cli.relations import cautions, sampled
+    from murk.producers import open_records
+
+    records = open_records(path)
+    there = set(records.table([]).names)
+    names = [name for name in (*features, target) if name in there]
+    if target not in there or len(names) < 2:
+        return []
+    return list(cautions(sampled(records, names), target))
 
 
 def _by_forecast(text: str, people: int, *, quiet: bool) -> tuple[str, str]:
@@ -185,8 +207,7 @@ def _looked_at(public: str | None, source: str | None) -> dict[str, Column]:
     known: dict[str, Column] = {}
     if source is not None:
         origin = f"SIMULATION: taken from people's own records in {Path(source).name!r}"
-        # Typical ranges are not needed to simulate: take them only from public files.
-        known |= {column.name: replace(column, typical=None) for column in looked_at(open_records(source), origin)}
+        known |= {column.name: column for column in looked_at(open_records(source), origin)}
     if public is not None:
         origin = f"read off {Path(public).name!r}, which is public"
         known |= {column.name: column for column in looked_at(open_records(public), origin)}
@@ -210,7 +231,7 @@ def _settled(column: Column, known: dict[str, Column]) -> Column:
     if column.name in known:
         return known[column.name]
     if meant := dashed(column.name):
-        raise UserError(f"{column.name!r}: write a range with two dots: {meant}")
+        raise UserError(f"{column.name!r}: write a range as LOW..HIGH: {meant}")
     if not _at_terminal():
         raise UserError(f"the column {column.name!r} has no description, and there is no terminal to ask at: {_REMEDY}")
     while True:
