@@ -50,7 +50,7 @@ class Silence:
 
 
 def yardsticks(mechanism: Costed) -> tuple[Yardstick, ...]:
-    """Return the claims of a mechanism that a test can refute (zCDP follows from them or is equivalent to GDP)."""
+    """Return the guarantees of a mechanism that the audit tests (zCDP follows from them or is equivalent to GDP)."""
     claims: list[Yardstick] = []
     for claim in mechanism.guarantees:
         if isinstance(claim, GaussianDP):

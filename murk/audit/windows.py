@@ -217,14 +217,14 @@ def _masses(centre: float, eta: float, edges: Floats) -> Floats:
 
 
 def _delta(epsilon: Floats, g: Floats, k: int) -> Floats:
-    """Return delta of k rows of N(0, g) against N(0, g - 1), for any sign of epsilon."""
+    """Return the delta at which k rows of N(0, g) and N(0, g - 1) are indistinguishable at epsilon, of any sign."""
     cut = np.maximum(0.0, (epsilon - k / 2 * np.log1p(-1 / g)) * 2 * g * (g - 1))
     delta: Floats = chdtrc(k, cut / g) - np.exp(epsilon) * chdtrc(k, cut / (g - 1))
     return np.maximum(delta, 0.0)
 
 
 def _delta_back(epsilon: Floats, g: Floats, k: int) -> Floats:
-    """Return delta of k rows of N(0, g - 1) against N(0, g)."""
+    """Return the delta at which k rows of N(0, g - 1) and N(0, g) are indistinguishable at epsilon."""
     cut = np.maximum(0.0, (-epsilon - k / 2 * np.log1p(-1 / g)) * 2 * g * (g - 1))
     delta: Floats = chdtr(k, cut / (g - 1)) - np.exp(epsilon) * chdtr(k, cut / g)
     return np.maximum(delta, 0.0)

@@ -78,7 +78,7 @@ def _sent(one: LevelAccount) -> str:
     unsure = one.queued or one.dropped
     nothing = "Nothing that the log has confirmed" if unsure else "Nothing yet"
     count = many(one.sent, "answer") if one.sent else nothing
-    parts = [f"{count}, blurred by noise on your side before anything left{one.days}"]
+    parts = [f"{count}, randomized before it was sent{one.days}"]
     if one.queued:
         parts.append(f"{one.queued} more waiting for the log to confirm {_them(one.queued)}")
     if one.dropped:

@@ -8,8 +8,10 @@ from typing import Any
 from river import base
 from river.utils import dataframe
 
+from murk.learners.core.data_warnings import AlwaysClamped
 from murk.learners.core.values import frame_of
 from murk.producers.producer import Counts
+from murk.stream.task.data.features import CategoryFeature
 from murk.stream.task.task import Task
 
 
@@ -20,7 +22,8 @@ class Encoder(base.MiniBatchTransformer):
     and +1; of three or more, each but the first becomes a -1/+1 feature named like ``origin=JFK``. Missing and
     undeclared values become 0. The constant is left out, since learners add their own. Bounds are public, since a
     scaler that learns them from raw records would disclose them. ``counts`` are numbers of clamped and of missing
-    values, for the device only: they are neither copied nor pickled.
+    values, for the device only: they are neither copied nor pickled. A warning names a column whose first 100 values
+    all lie beyond its bounds.
 
     >>> from murk.stream import Task
     >>> task = Task.parse('''
@@ -42,6 +45,7 @@ class Encoder(base.MiniBatchTransformer):
     def __init__(self, task: Task) -> None:
         self.task = task
         self.counts = Counts()
+        self._always = _bounded(task)
 
     @property
     def features(self) -> list[str]:
@@ -50,7 +54,7 @@ class Encoder(base.MiniBatchTransformer):
 
     def __getstate__(self) -> dict[str, Any]:
         # Counts depend on raw values, so they stay on the device when a model is saved or sent.
-        return {**self.__dict__, "counts": Counts()}
+        return {**self.__dict__, "counts": Counts(), "_always": _bounded(self.task)}
 
     @classmethod
     def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
@@ -70,6 +74,9 @@ class Encoder(base.MiniBatchTransformer):
         coding = self.task.coding
         coded = coding.encode_record(x, target=False)
         self.counts.add(1, coded.clamped, coded.missing)
+        if not self._always.done:
+            block = coding.encode({name: [x.get(name)] for name in coding.columns}, target=False)
+            self._always.look(block.cells, coding.columns)
         return dict(zip(coding.names[:-1], coded.x.tolist(), strict=False))
 
     def transform_many(self, X: Any) -> Any:
@@ -81,6 +88,8 @@ class Encoder(base.MiniBatchTransformer):
             name: frame[:, indices[name]].to_native() if name in indices else [None] * len(frame) for name in names
         }
         coded = coding.encode(columns, target=False)
+        if not self._always.done:
+            self._always.look(coded.cells, names)
         self.counts.add(len(frame), int(coded.clamped.sum()), int(coded.missing.sum()))
         return dataframe.to_native_frame(coded.x[:, :-1], like=frame, columns=list(coding.names[:-1]))
 
@@ -88,3 +97,8 @@ class Encoder(base.MiniBatchTransformer):
         """Code a target: binary as 0 or 1, a class as its index, [low, high] as [-1, 1]; an undeclared one as NaN."""
         coding = self.task.coding
         return coding.encode_record({coding.target: y}).y
+
+
+def _bounded(task: Task) -> AlwaysClamped:
+    """Return the finder of always clamped columns: numbers and dates have bounds, categories do not."""
+    return AlwaysClamped([feature.name for feature in task.features if not isinstance(feature, CategoryFeature)])

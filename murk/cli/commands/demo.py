@@ -123,7 +123,7 @@ def command(
 
         for name in ("seed", "log_url", "page", "picture"):
             if click.get_current_context().get_parameter_source(name) is ParameterSource.COMMANDLINE:
-                raise UserError(f"--{name.removesuffix('_url')} does not go with --web: leave one of them out")
+                raise UserError(f"--{name.removesuffix('_url')} cannot be combined with --web: leave one of them out")
         folder.mkdir(parents=True, exist_ok=True)
         serve(folder, port, as_json)
         return

@@ -10,10 +10,11 @@ from itertools import islice
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from murk.errors import DataWarning
 from murk.learners.core.values import number
-from murk.stream.task.data.coding import read_number
+from murk.stream.task.data.coding import Cell, read_number
 
 FIRST = 100  # number of records checked
 
@@ -144,6 +145,43 @@ class BeyondBounds:
             return False
         _warn(f"{self._beyond:,} of the first {self._seen:,} targets are beyond {self._words}")
         return True
+
+
+class AlwaysClamped:
+    """Finder of columns with public bounds whose first `FIRST` values all lie beyond them; it names no value.
+
+    Such a column, often one in other units, has the same code in every record. The finder depends on raw records, so
+    copies lack it.
+    """
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._left, self._clamped = FIRST, dict.fromkeys(names, 0)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), ((),)
+
+    @property
+    def done(self) -> bool:
+        """Whether no further records need to be checked: every column had a value within its bounds."""
+        return not self._clamped or self._left <= 0
+
+    def look(self, cells: NDArray[Any], columns: Sequence[str]) -> None:
+        """Check codes of raw values (m, columns), as in `EncodedBlock`; warn after `FIRST` records."""
+        cells = cells[: self._left]
+        self._left -= len(cells)
+        for place, name in enumerate(columns):
+            if name not in self._clamped:
+                continue
+            if np.any(cells[:, place] == Cell.FINE):
+                del self._clamped[name]
+            else:
+                self._clamped[name] += int(np.count_nonzero(cells[:, place] == Cell.CLAMPED))
+        for name, count in self._clamped.items() if self._left <= 0 else ():
+            if count:
+                _warn(
+                    f"all {count:,} values of {name!r} in the first {FIRST} records lie beyond its public bounds and "
+                    "count as the nearest one, so nothing is learned about it. Check its unit, or widen the bounds"
+                )
 
 
 def _warn(finding: str) -> None:

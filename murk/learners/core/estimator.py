@@ -314,7 +314,7 @@ class StreamEstimator(base.Estimator):
         return {"features": names, "fold": self._require().state_dict()}
 
     def _stated_bounds(self) -> list[float] | None:
-        """Return the target's bounds, on which the meaning of a state depends; None if codes are targets."""
+        """Return the target's bounds, on which the meaning of a state depends; None if targets are not rescaled."""
         return None
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:

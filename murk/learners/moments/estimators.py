@@ -307,7 +307,8 @@ class PublicMoments(PersonEstimator):
         self._require()
         if self._directions is not None:
             raise UserError(
-                "directions have no moments: give release='observed', or give the devices' releases to learn_release"
+                "release='directions' does not accept raw records here: use release='observed', or give the devices' "
+                "releases to learn_release"
             )
         labels = self._layout.labels
         twice = next((label for place, label in enumerate(labels) if label in labels[:place]), None)

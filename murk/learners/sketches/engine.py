@@ -202,8 +202,10 @@ def check_gram(moment: Floats, records: int, mechanism: GramMechanism, largest: 
     bounds = np.full(d, math.sqrt(min(largest, mechanism.feature_bound**2)))
     bounds[-1] = mechanism.target_bound * mechanism.target_weight
     # Rounding to the grid and the lattice adds less than a thousandth.
-    if np.any(np.abs(even) > 1.001 * (records * np.outer(bounds, bounds) + _FAR * noise)):
-        raise RejectedError("magnitude", "an entry larger than its records and noise allow")
+    most = 1.001 * (records * np.outer(bounds, bounds) + _FAR * noise)
+    if np.any(np.abs(even) > most):
+        row, column = np.unravel_index(np.argmax(np.abs(even) - most), most.shape)
+        raise RejectedError("magnitude", f"entry ({row}, {column}) exceeds its bound {most[row, column]:,.4g}")
     trace, room = float(np.trace(even[:p, :p])), records * mechanism.feature_bound**2
     if trace > 1.001 * (room + _FAR * math.sqrt(p) * noise):
         raise RejectedError("magnitude", "rows longer than their records and noise can make them")
@@ -286,7 +288,7 @@ class SketchEngine(WindowEngine[SketchSettings, GaussMixMechanism, SketchSums]):
         try:
             unit = mechanism.spacing(release.spread)
         except UserError:
-            raise RejectedError("magnitude", f"a spread of {release.spread:g}, outside the mechanism's range") from None
+            raise RejectedError("magnitude", f"spread {release.spread:g} is outside the mechanism's range") from None
         if not mechanism.releases_eigenvalue and release.spread != mechanism.largest_spread:
             raise RejectedError("magnitude", f"a spread of {release.spread:g}, which is not the mechanism's")
         self._check_integers(integers, mechanism.magnitude)
@@ -300,8 +302,10 @@ class SketchEngine(WindowEngine[SketchSettings, GaussMixMechanism, SketchSums]):
         single = np.full(settings.columns, settings.single_bound**2)
         single[-1] = settings.target_bound**2
         # The lattice rounds by less than its step, a millionth of the noise.
-        if np.any(squares > (records * single + noise) * above * (1.0 + 1e-3)):
-            raise RejectedError("magnitude", "a column larger than its records and noise allow")
+        most = (records * single + noise) * above * (1.0 + 1e-3)
+        if np.any(squares > most):
+            column = int(np.argmax(squares - most))
+            raise RejectedError("magnitude", f"mean square of column {column} exceeds its bound {most[column]:,.4g}")
         if float(squares.sum()) > (records * settings.square + settings.columns * noise) * above * (1.0 + 1e-3):
             raise RejectedError("magnitude", "rows longer than their records and noise can make them")
         if np.any(squares < noise * below * (1.0 - 1e-3)):

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from murk.learners.estimates.estimate import Estimate
     from murk.privacy import Guarantee
     from murk.producers.ledger.ledger import Ledger
+    from murk.producers.populations.file_work import FilePopulation
     from murk.shuffler.shuffler import Shuffler
     from murk.stream.log.base import Log
     from murk.stream.task.task import Disclosure
@@ -249,9 +250,21 @@ def report_run(
         advise=advise,
         **run.population.figures(),
         accounts=totals.people,
+        counted_rows=counted_rows(run.task, run.population),
         **spent_together(run.ledger),
         by_level={level: count for (task, level), count in totals.levels.items() if task == run.task.name},
         seconds=monotonic() - start,
+    )
+
+
+def counted_rows(task: Task, population: FilePopulation) -> str:
+    """Return which rows of a person counted, in a sentence; empty if each row is a person or none was refused."""
+    refused = population.refused
+    if population.source.people == "row" or task.of_organisations or not refused:
+        return ""
+    first = "only the first of them that was sent" if task.privacy.per_person is None else "those sent first"
+    return (
+        f"Of a person with several rows {first} counted, within the budget; {refused:,} rows were refused and not sent."
     )
 
 

@@ -451,8 +451,8 @@ def check_claim(url: str, found: CrowdMark | None, shuffler: str, replace: bool,
     """Return whether a shuffler's claim to a log must be written; raise `UserError` if it is refused."""
     if found is None and released:
         raise UserError(
-            f"{url} has releases that no shuffler has appended: whoever reads it knows when each of them came. Give "
-            "--to another log, which only the shuffler writes to",
+            f"{url} already has unshuffled releases, whose arrival times are visible: pass a new log as --to, to "
+            "which only the shuffler writes",
             code="MURK-SHUFFLE-001",
         )
     if found is not None and found.shuffler != shuffler and not replace:

@@ -332,8 +332,8 @@ class Task(_ProtocolBlocks):
             return
         at = ("intervals", "valid")
         if self.forget is not None:
-            words = f"forget: {self.forget}, as the estimand may move; say valid: fixed, or remove forget"
-            raise task_error(f"always does not go with {words}", *at)
+            words = f"forget: {self.forget}`, as the estimand may move; say valid: fixed, or remove forget"
+            raise task_error(f"`valid: always` cannot be combined with `{words}", *at)
         if self.learner.intervals == "random-scaling":
             words = "which intervals: random-scaling does not have; say valid: fixed, or give public covariates"
             raise task_error(f"always needs a covariance, {words}", *at)

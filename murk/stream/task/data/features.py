@@ -292,6 +292,7 @@ def _feature_kind(value: Any) -> str:
     return "<categories>" if isinstance(value, CategoryFeature) or "categories" in given else "<number>"
 
 
+_COUNTS = ("count", "counts", "poisson", "integer")
 _TARGETS = {"binary": "<binary>", "classes": "<classes>", "real": "<real>"}
 
 
@@ -303,6 +304,9 @@ def _check_target_kind(value: Any) -> Any:
     if "kind" not in value:
         raise task_error(f"missing, and required; use one of {', '.join(_TARGETS)}", "kind")
     kind = value["kind"]
+    if isinstance(kind, str) and kind.lower() in _COUNTS:
+        remedy = "say kind: real with low: 0 and a public high; for Poisson regression add `protocol: moments` and"
+        raise task_error(f"{shown(kind)} is not a kind of target; {remedy} `moments: {{link: exp}}`", "kind")
     if not isinstance(kind, str) or kind not in _TARGETS:
         raise task_error(f"{shown(kind)} is not a kind of target; {nearest(str(kind), _TARGETS)}", "kind")
     return value
