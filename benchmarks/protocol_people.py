@@ -15,7 +15,7 @@ from murk.learners.core.design import released_sum
 from murk.learners.core.scoring.problem import ScoreProblem
 from murk.learners.core.scoring.sums import direction_spread
 from murk.learners.estimates.links import logistic
-from murk.learners.estimates.units import fits_probabilities, on_logit_scale, units
+from murk.learners.estimates.units import effect_units, fits_probabilities, on_logit_scale
 from murk.learners.examples import layout as k
 from murk.learners.examples.covariate_fit import acting
 from murk.learners.examples.engine import engine_of
@@ -215,10 +215,11 @@ def outcome(task, estimate, theta, test):
     slope = float(np.mean(truth * (1.0 - truth))) if binary else 1.0
     points = (100.0 if binary else 50.0) * spread
     values, halves = estimate.values[: len(theta)], estimate.half_widths()[: len(theta)]
-    effects = average_effects(task.coefficient_scale, units(task), estimate, 0.95)
+    effects = average_effects(task.coefficient_scale, effect_units(task), estimate, 0.95)
     if effects is not None:
-        found = np.array([effects[name]["value"] for name in task.coding.names[:-1]])
-        wide = np.array([np.ptp(effects[name]["interval"]) / 2 for name in task.coding.names[:-1]])
+        unit = 100.0 if binary else 1.0
+        found = np.array([effects[name]["value"] for name in task.coding.names[:-1]]) / unit
+        wide = np.array([np.ptp(effects[name]["interval"]) / 2 for name in task.coding.names[:-1]]) / unit
     else:
         found, wide = values[:-1] * slope, halves[:-1] * slope
     predicted = predictions(task, values, test)

@@ -25,7 +25,7 @@ import numpy as np
 
 from benchmarks.mothers import raw
 from benchmarks.protocol_people import SKETCHES, Setting, drawn, estimate_of, outcome, predictions
-from murk.learners.estimates.units import units
+from murk.learners.estimates.units import effect_units
 from murk.learners.results.report import average_effects
 from murk.planning.choice import recommend
 from murk.stream import Task
@@ -146,11 +146,11 @@ def women(replications, seed, protocols, mu=1.0):
                 order = rng.permutation(len(X))
                 aside, people = order[:ROWS], order[0 if kind == "sketch" else ROWS :]
                 estimate = estimate_of(task, X[people], y[people], X[aside], rng)
-                own = average_effects(task.coefficient_scale, units(task), estimate, 0.95)
+                own = average_effects(task.coefficient_scale, effect_units(task), estimate, 0.95)
                 value, half = estimate.values[0] * effect / exact[0], float("inf")
                 if own is not None:
                     one = own[task.coding.names[0]]
-                    value, half = one["value"] * scale, np.ptp(one["interval"]) / 2 * scale
+                    value, half = one["value"], np.ptp(one["interval"]) / 2
                 off = predictions(task, estimate.values, X) - predictions(task, exact, X, exact=True)
                 found.append((value, half, (100.0 if scale == 100.0 else 26.0) * np.sqrt(np.mean(off**2))))
             values, halves, missed = np.array(found).T

@@ -9,7 +9,7 @@ from typing import Any
 from murk.errors import MurkError
 from murk.learners.estimates.estimate import Estimate
 from murk.learners.estimates.looks import looks_of, used_count
-from murk.learners.estimates.units import effect_name, units
+from murk.learners.estimates.units import units
 from murk.learners.problem import Problem, plausible
 from murk.learners.results.numbers import finite
 from murk.learners.results.report import report_estimate
@@ -91,7 +91,6 @@ def encode(task: Task, estimate: Estimate, releases: int, used: int) -> bytes:
         level=LEVEL,
         method=report["interval"]["method"],
         note=f"{report['interval']['note']}; {looks.words(LEVEL)}",
-        scale=effect_name(task),
         standard_error=finite(estimate.standard_error),
         coefficients={name: _coefficient(report, name) for name in estimate.names},
     ).encode()
@@ -101,7 +100,8 @@ def _coefficient(report: Mapping[str, Any], name: str) -> CoefficientEstimate:
     low, high = report["confidence_intervals"][name]
     effect = None
     if (unit := report["per_unit"].get(name)) is not None:
-        effect = Effect(unit=unit["unit"], value=unit["value"], low=unit["interval"][0], high=unit["interval"][1])
+        low_effect, high_effect = unit["interval"]
+        effect = Effect(unit=unit["unit"], scale=unit["scale"], value=unit["value"], low=low_effect, high=high_effect)
     learned = name not in report["not_learned"]
     return CoefficientEstimate(value=report["coefficients"][name], low=low, high=high, learned=learned, effect=effect)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -10,12 +11,14 @@ import click
 from murk.cli.output import paragraph, print_json, table
 from murk.learners.estimates.estimate import Estimate
 from murk.learners.estimates.looks import looks_of, used_count
-from murk.learners.estimates.units import units
-from murk.learners.results.numbers import many, number
-from murk.learners.results.report import SEVERAL_RECORDS, SEVERAL_ROWS, cost_of_forgetting
+from murk.learners.estimates.units import effect_units
+from murk.learners.results.numbers import NOT_LEARNED, TOO_WIDE, many, number
+from murk.learners.results.report import SEVERAL_RECORDS, SEVERAL_ROWS, coded_effects, cost_of_forgetting
 from murk.learners.results.text import SIMULATED, Block, Table, describe_learned, describe_privacy
 from murk.planning.outlook import outlook
 from murk.stream import Task
+from murk.stream.messages.state import LEVEL
+from murk.stream.task.data.coding import is_constant
 from murk.stream.task.shuffle import COLLUDING
 
 if TYPE_CHECKING:
@@ -37,6 +40,8 @@ def print_result(found: Mapping[str, Any], *, as_json: bool) -> None:
         click.echo(SIMULATED)
     dead = sum(found["dead_letters"].values())
     reasons = "".join(f", {count:,} {reason}" for reason, count in found["dead_letters"].items())
+    if found.get("counted_rows"):
+        paragraph(found["counted_rows"])
     refused = f"{found['refusals']:,} refused (budget spent), " if "refusals" in found else ""
     click.echo(f"{refused}{found['duplicates']:,} duplicates, {dead:,} dead letters{reasons}")
 
@@ -140,14 +145,27 @@ def print_check(task: Task, crowd: PopulationConfig, as_json: bool) -> None:
 
 
 def brief(task: Task, estimate: Estimate, engines: Sequence[Any]) -> str:
-    """Return a progress line with two coefficients, their half-widths, and the looks at which these hold."""
+    """Return a progress line with two average effects, their half-widths, and the looks at which these hold.
+
+    They are in the units of the forecast before the run; coefficients in coded units where there are none.
+    """
     looks = looks_of(task, estimate, used_count(task, estimate, engines), live=True)
-    figures: Any = zip(estimate.names, estimate.values, estimate.half_widths(looks.nominal(0.95)), strict=True)
-    if not task.features:
-        known = units(task)
-        figures = [
-            (known[name].label, known[name].factor * value + known[name].shift, known[name].factor * half)
-            for name, value, half in figures
-        ]
-    parts = [f"{name} {number(float(value))} ± {number(float(half))}" for name, value, half in [*figures][:2]]
-    return "  ".join([*parts, "at every look"] if looks.valid == "always" else parts)
+    level, known = looks.nominal(LEVEL), effect_units(task)
+    pair = coded_effects(task.coefficient_scale, estimate, level)
+    if pair is None or not known:
+        pair, known, after = (estimate.values, estimate.half_widths(level)), {}, " (coded)"
+    else:
+        after = "" if task.target.kind == "real" else " points" if task.features else "%"
+    parts = []
+    for name, value, half in zip(estimate.names, pair[0].tolist(), pair[1].tolist(), strict=True):
+        if (known and name not in known) or (task.features and is_constant(name)):
+            continue
+        unit = known.get(name)
+        factor, shift, label = (1.0, 0.0, name) if unit is None else (unit.factor, unit.shift, unit.label)
+        shown = name if task.features else label
+        words = f"{number(value * factor + shift)} ± {number(half * factor)}{after}"
+        if unit is not None and half * factor > unit.high - max(unit.low, 0.0):
+            # The interval contains everything that is possible.
+            words = TOO_WIDE if math.isfinite(half) else NOT_LEARNED
+        parts.append(f"{shown} {words}")
+    return "  ".join([*parts[:2], "at every look"] if looks.valid == "always" else parts[:2])

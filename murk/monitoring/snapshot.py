@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any
 
-from murk.learners.estimates.units import coded_unit, effect_name, units
+from murk.learners.estimates.units import coded_unit, units
 from murk.learners.results.numbers import finite
 from murk.monitoring.figures import Figures
 from murk.monitoring.history import Point
@@ -100,7 +100,6 @@ class Snapshot:
                 "prediction_sets": None if found.sets is None else found.sets.to_dict(coded_unit(task)),
                 "estimated_error": found.estimated_error,
                 "parameter_error": found.parameter_error,
-                "effect": effect_name(task),
                 "units": {name: asdict(unit) for name, unit in units(task).items()},
             },
             "reference": None if self.reference is None else dict(self.reference),

@@ -20,7 +20,7 @@ from murk.learners.estimates.looks import nominal_level
 from murk.learners.estimates.units import effect_units
 from murk.learners.problem import plausible, problem_for
 from murk.learners.results.numbers import rounded
-from murk.learners.results.report import average_effects
+from murk.learners.results.report import coded_effects
 from murk.privacy.mechanisms import BEST
 from murk.stream.task.data.coding import of_interest
 from murk.stream.task.privacy import DEFAULT_LEVEL
@@ -42,8 +42,8 @@ class Forecast:
 
     people: int  # number of people who release
     halves: Mapping[str, float]  # coefficient to its half-width, in coded units; infinite if it will not be learned
-    # feature to the half-width of its average effect per unit, as in reports: on a probability, or on a real target;
-    # empty where reports have none
+    # feature to the half-width of its average effect per unit, as in reports: in percentage points, or in a real
+    # target's units; empty where reports have none
     effects: Mapping[str, float] = field(default_factory=dict)
     # feature to the half-width per standard deviation, in points: hundredths of a probability or of the target's range
     spread: Mapping[str, float] = field(default_factory=dict)
@@ -225,14 +225,14 @@ def dropped_mechanism(task: Task, other: Task) -> str:
 
 def _effects(task: Task, estimate: Estimate, level: float) -> Floats:
     """Return half-widths of average effects of interest; empty where reports have none."""
+    known = effect_units(task)
     if not task.features:
-        factors = [unit.factor for unit in effect_units(task).values()]
-        return np.asarray(estimate.half_widths(level) * factors, dtype=np.float64)
-    reported = average_effects(task.coefficient_scale, effect_units(task), estimate, level)
-    if reported is None:
+        return np.asarray(estimate.half_widths(level) * [unit.factor for unit in known.values()], dtype=np.float64)
+    pair = coded_effects(task.coefficient_scale, estimate, level)
+    if pair is None:
         return np.zeros(0)
-    ends = (reported[name]["interval"] for name in of_interest(effect_units(task)))
-    return np.array([(high - low) / 2.0 for low, high in ends])
+    halves = dict(zip(estimate.names, pair[1].tolist(), strict=True))
+    return np.array([known[name].factor * halves[name] for name in of_interest(known)])
 
 
 def _per_deviation(task: Task, population: Population, effects: Mapping[str, float]) -> dict[str, float]:
@@ -241,8 +241,8 @@ def _per_deviation(task: Task, population: Population, effects: Mapping[str, flo
     spreads = np.sqrt(np.maximum(shares @ X**2 - (shares @ X) ** 2, 0.0))
     if not task.features:
         spreads = np.ones(1)
-    # A real target's coded range is 2.
-    points = (50.0 if task.target.kind == "real" else 100.0) * spreads / coding.unit_factors
+    # A real target's coded range is 2; effects on a probability are in points already.
+    points = (50.0 if task.target.kind == "real" else 1.0) * spreads / coding.unit_factors
     # Each class has an effect of every feature, in order.
     indices = {name: index % coding.size for index, name in enumerate(effect_units(task))}
     return {name: half * float(points[indices[name]]) for name, half in effects.items()}

@@ -123,13 +123,18 @@ def outlook(task: Task, people: int, level: str = DEFAULT_LEVEL, rate: float | N
         return None
     kind = "records" if task.of_organisations else "people"
     budget = "levels drawn at random" if level == "lot" else budget_words(task, level)
-    named = [name for name, points in expected.spread.items() if points <= WIDEST]
+    # An interval that contains every possible effect says nothing.
+    named = [
+        name
+        for name, points in expected.spread.items()
+        if points <= WIDEST and expected.effects[name] < unit_of[name].high - max(unit_of[name].low, 0.0)
+    ]
     given = ", ".join(filter(None, [rate_words(task, assumed), features_words(task), missing_words(task)]))
     begin, end = f"{people:,} {kind} at {budget}", f"Assumed: {given} (murk plan)"
     if not named:
         return f"{begin}: hardly anything can be learned from so few. {end}"
-    unit, factor = ("", 1.0) if task.target.kind == "real" else (" points", 100.0)
-    parts = [f"{factor * expected.effects[name]:.2g}{unit} ({unit_of[name].label})" for name in named[:_NAMED]]
+    unit = "" if task.target.kind == "real" else " points"
+    parts = [f"{expected.effects[name]:.2g}{unit} ({unit_of[name].label})" for name in named[:_NAMED]]
     more = f" and {len(named) - _NAMED} more" if len(named) > _NAMED else ""
     noun = "half-width" if len(parts) == 1 else "half-widths"
     if task.features:

@@ -75,11 +75,11 @@ def test_it_is_the_estimate_of_all_chains_as_reports_have_it(log: Log) -> None:
             assert [one.low, one.high] == wanted["confidence_intervals"][name]
             assert one.low is not None
             assert one.effect is not None
-            assert (one.effect.unit, one.effect.value) == (unit["unit"], unit["value"])
+            assert (one.effect.unit, one.effect.scale, one.effect.value) == (unit["unit"], unit["scale"], unit["value"])
             assert [one.effect.low, one.effect.high] == unit["interval"]
         # Nothing of one person, no time and no place: only these.
         assert set(EstimateMessage.model_fields) == {
-            "schema_", "kind", "task", "name", "simulated", "releases", "level", "method", "note", "scale",
+            "schema_", "kind", "task", "name", "simulated", "releases", "level", "method", "note",
             "standard_error", "coefficients",
         }  # fmt: skip
 

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from murk.learners import IWPSGDClassifier
-from murk.learners.estimates.looks import Looks
 from murk.privacy import GaussianDP
 from murk.stream import Task, open_log
 from murk.stream.log.base import Log
@@ -82,16 +81,15 @@ def test_models_of_one_command_have_simultaneous_intervals_and_say_so(log: Path)
         name: (each["confidence_intervals"]["same_sex"][1] - each["coefficients"]["same_sex"])
         for name, each in (("alone", alone), ("both", both))
     }
-    # A log is open: both are sequences, of these levels.
-    looks = Looks("always", 100_000, 1_500, "")
-    normal = [NormalDist().inv_cdf(0.5 + looks.nominal(level) / 2.0) for level in (0.975, 0.95)]
+    # As of a run, both are for one look, at these levels.
+    normal = [NormalDist().inv_cdf(0.5 + level / 2.0) for level in (0.975, 0.95)]
     assert width["both"] / width["alone"] == pytest.approx(normal[0] / normal[1], rel=1e-4)
-    assert alone["interval"]["looks"]["words"] == "95% at every look"
+    assert alone["interval"]["looks"]["words"] == "95% at this look only"
     assert both["model"]["simultaneous"] == ["same-sex", "weeks-by-age"]
     assert "simultaneous (Bonferroni) over the 2 models same-sex, weeks-by-age" in both["model"]["words"]
     assert "of this model alone" in alone["model"]["words"]
     text = " ".join(fit(log, SUBSET, OTHER).out.split())
-    assert "97.5% at every look" in text
+    assert "97.5% at this look only" in text
     assert "simultaneous" in text
     assert "It cost nobody further budget" in text
 

@@ -249,9 +249,9 @@ def test_a_contrast_of_two_categories_is_the_categorys_effect():
     values, halves = marginal_effects(estimate, 0.95)
     [first, second] = contrasts(task, estimate, Looks("fixed", 100_000, 50_000))
     assert first.odds_ratio == pytest.approx(math.exp(1.0))
-    assert first.average_effect == pytest.approx(2 * values[0])
-    assert first.average_effect_interval[1] - first.average_effect == pytest.approx(2 * halves[0])
-    assert second.average_effect == pytest.approx(2 * (values[1] - values[0]))
+    assert first.average_effect == pytest.approx(200 * values[0])
+    assert first.average_effect_interval[1] - first.average_effect == pytest.approx(200 * halves[0])
+    assert second.average_effect == pytest.approx(200 * (values[1] - values[0]))
 
 
 def test_the_opposite_contrast_is_the_opposite():

@@ -267,21 +267,25 @@ def test_report(learned):
     own, _, result, truth = learned
     report, text = result.report, str(result)
     assert len(report["per_unit"]) == len(truth)
+    unit = 1.0 if own.target.kind == "real" else 100.0
     for each, value in zip(report["per_unit"].values(), truth, strict=True):
         low, high = each["interval"]
-        least, most = (10.0, 60.0) if own.target.kind == "real" else (0.0, 1.0)
-        assert least <= low <= value <= high <= most
+        least, most = (10.0, 60.0) if own.target.kind == "real" else (0.0, 100.0)
+        assert least <= low <= unit * value <= high <= most
+        assert each["scale"] == ("target units" if own.target.kind == "real" else "percent")
         assert each["unit"] in text
-    word = "mean" if own.target.kind == "real" else "share"
-    assert re.search(rf"^ +{word} +95% interval$", text, re.M)
+    word = "mean" if own.target.kind == "real" else "percent"
+    assert re.search(rf"^ +{word} +std. error +95% interval$", text, re.M)
     assert not re.search("coded|odds|nan", text)
     assert next(iter(report["per_unit"].values()))["unit"] in result._repr_html_()
-    assert (result.to_frame()["effect"] >= 0.0).all()
+    frame = result.to_frame()
+    assert (frame[frame.scale != "coded"].estimate >= 0.0).all()
 
 
 def test_predictions_are_the_estimate(learned):
-    _, _, result, _ = learned
-    values = [each["value"] for each in result.report["per_unit"].values()]
+    own, _, result, _ = learned
+    unit = 1.0 if own.target.kind == "real" else 100.0
+    values = [each["value"] / unit for each in result.report["per_unit"].values()]
     predicted = np.asarray(result.predict([{}, {}]), dtype=float)
     intervals = np.asarray(result.predict_intervals([{}, {}]), dtype=float).reshape(2, -1, 2)
     assert predicted.reshape(2, -1)[0] == pytest.approx(values)
@@ -296,7 +300,7 @@ def test_a_stream_that_has_just_begun_has_no_interval_yet(kind, more, tmp_path):
     result = murk.run(own, people(kind, 20)[0], seed=1, log=place, ledger=tmp_path / "ledger.db")
     assert "20 releases learned" in str(result)
     assert "No intervals:" in str(result)
-    assert all(tuple(each["interval"]) == (0.0, 1.0) for each in result.report["per_unit"].values())
+    assert all(tuple(each["interval"]) == (-math.inf, math.inf) for each in result.report["per_unit"].values())
     with open_log(place, create=False) as log:
         monitor = Monitor(log, Task.from_document(log.document()))
         monitor.poll()
@@ -311,7 +315,8 @@ def test_pictures(learned):
 
 
 def test_metrics(learned):
-    _, place, result, _ = learned
+    own, place, result, _ = learned
+    unit = 1.0 if own.target.kind == "real" else 100.0
     with open_log(place, create=False) as log:
         monitor = Monitor(log, Task.from_document(log.document()))
         monitor.poll()
@@ -319,7 +324,9 @@ def test_metrics(learned):
         halves = VALUES["murk_mean_half_width"](monitor._snapshot).values()
         monitor.close()
     assert list(samples) == [each["unit"] for each in result.report["per_unit"].values()]
-    assert list(samples.values()) == pytest.approx([each["value"] for each in result.report["per_unit"].values()])
+    shown = [each["value"] for each in result.report["per_unit"].values()]
+    # Metrics have shares from 0 to 1.
+    assert [unit * share for share in samples.values()] == pytest.approx(shown)
     assert all(0.0 < half < math.inf for half in halves)
 
 

@@ -139,6 +139,7 @@ def test_plots_hold_what_the_monitor_said(page):
     page.open(status)
     value = status["estimate"]["values"][0]
     half = status["estimate"]["half_widths"][0]
+    page.find("#natural").click()
     assert page.text(".parameter .value") == f"{value:.2f} ± {half:.2f}".replace("-", "−")
     assert page.text(".parameter .beside").startswith("reference 0.1")
     label = page.script("return document.querySelector('.parameter .plot').getAttribute('aria-label')")
@@ -445,13 +446,15 @@ def test_coefficients_are_read_in_natural_units_at_a_switch(page):
     status = made_up(9000)
     page.open(status)
     [value, *_], [half, *_] = (status["estimate"][key] for key in ("values", "half_widths"))
+    switch = page.find("#natural")
+    assert (switch.get_attribute("role"), switch.get_attribute("aria-checked")) == ("switch", "true")
+    switch.click()
     coded = page.text(".parameter .value")
     urls = "[...document.querySelectorAll('.parameter canvas')].map(canvas => canvas.toDataURL())"
     page.script(f"window.kept = {urls}")
     assert page.texts(".unit:not([hidden])") == []
     page.find("#all summary").click()
-    switch = page.find("#natural")
-    assert (switch.get_attribute("role"), switch.get_attribute("aria-checked")) == ("switch", "false")
+    assert switch.get_attribute("aria-checked") == "false"
     switch.click()
     assert switch.get_attribute("aria-checked") == "true"
     # Of same_sex a unit is 2 in coded units.
@@ -480,9 +483,14 @@ def test_coefficients_are_read_in_natural_units_at_a_switch(page):
     eventually(lambda: not any(page.script(drawn)))
 
     # Effects that are no odds are not raised to anything, and of classes there is nothing to be switched to.
-    status["estimate"] |= {"effect": "effect"}
-    page.open(status).find("#natural").click()
+    for unit in status["estimate"]["units"].values():
+        unit["scale"] = "target units"
+    page.open(status)
     assert page.text(".parameter .value") == f"{2 * value:.2f} ± {2 * half:.2f}"
+    # What is impossible is cut.
+    status["estimate"]["units"]["same_sex"] |= {"low": -1.0, "high": 2 * value + half}
+    page.open(status)
+    assert page.text(".parameter .value").endswith(f"to {2 * value + half:.2f})")
     status["estimate"] |= {"units": {}}
     page.open(status)
     assert not page.visible("#natural")
@@ -491,8 +499,10 @@ def test_coefficients_are_read_in_natural_units_at_a_switch(page):
 
 def test_contrasts_are_shown_with_evidence_that_may_be_watched(page):
     contrasts = (
-        Contrast("treatment: b against a", 0.5, (0.2, 0.8), 1.65, (1.22, 2.23), 0.1, (0.05, 0.15), 0.0004, 2500.0),
-        Contrast(HOSTILE[0], 0.0, (-math.inf, math.inf), 1.0, (0.0, math.inf), None, None, None, None),
+        Contrast(
+            "treatment: b against a", "log odds", 0.5, (0.2, 0.8), 1.65, (1.22, 2.23), 10.0, (5.0, 15.0), 0.0004, 2500.0
+        ),
+        Contrast(HOSTILE[0], "log odds", 0.0, (-math.inf, math.inf), 1.0, (0.0, math.inf), None, None, None, None),
     )
     page.open(made_up(9000, looks=Looks("always", 100_000, 9000), contrasts=contrasts))
     assert page.texts("#contrast-rows td, #contrast-rows th") == [

@@ -110,10 +110,9 @@ FIELDS: Final[dict[str, dict[str, str]]] = {
         "level": "nominal level of the intervals",
         "method": "method of the intervals",
         "note": "measured coverage of the intervals, in words",
-        "scale": "scale of the effects; for `odds ratio`, exponentiate them",
         "standard_error": "root of the summed squared standard errors; null if one is unknown",
         "coefficients": "by name, in coded units; `learned` is false if noise hides the coefficient; `effect` is per "
-        "`unit` of the feature, or null",
+        "`unit` of the feature on its `scale` (the exponential of `log odds` is an odds ratio), or null",
     },
 }
 

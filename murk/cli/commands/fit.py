@@ -85,7 +85,7 @@ def command(
                     time.sleep(_PAUSE)
             if asked():
                 say("stopped", INFO)
-        found = [fitting.report(names, seconds=time.monotonic() - start) for fitting in fittings]
+        found = [fitting.report(names, live=follow, seconds=time.monotonic() - start) for fitting in fittings]
     if as_json:
         print_json(found[0] if len(found) == 1 else {"models": {each["task"]: each for each in found}})
         return

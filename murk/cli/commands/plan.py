@@ -113,11 +113,7 @@ def command(
     elif task.public_path is not None:
         task = task.with_public(*public_covariates(task.public_path, task))
     stated = [effect_of(text, units(task)) for text in effects]
-    # In the first table's units: percentage points for probabilities.
-    points = 1.0 if task.target.kind == "real" else 100.0
-    wanted = {
-        name: value / points for name, value in (effect_of(text, effect_units(task), "half-width") for text in errors)
-    }
+    wanted = dict(effect_of(text, effect_units(task), "half-width") for text in errors)
     assumed = Effects(
         next((value for name, value in stated if name is None), None),
         {name: value for name, value in stated if name is not None},
@@ -222,23 +218,24 @@ def _assumptions(found: Plan, assumed: Effects) -> str:
 def _own_table(found: Plan) -> tuple[str, list[str], list[list[str]]]:
     """Return the table of the task's own protocol, with each feature in natural units."""
     task = found.task
-    columns, labels, points = _features(found)
-    rows = []
+    columns, labels = _features(found)
+    points, rows = _has_effects(found) and task.target.kind != "real", []
     for people in found.people:
         for budget, words in found.budgets.items():
             cells = [found.cell(task.protocol, people, budget, design.name) for design in found.designs]
             row = [f"{people:,} at {words}"]
             for name in columns:
                 # The first population, and in brackets the second: the hard one.
-                first, *hard = (_half_width(None if cell is None else cell.forecast, name, points) for cell in cells)
+                first, *hard = (
+                    _half_width(None if cell is None else cell.forecast, name, points=points) for cell in cells
+                )
                 row.append(f"{first} ({hard[0]})" if hard else first)
             rows.append(row)
     of = "average effects" if task.features else "mean" if task.target.kind == "real" else "shares"
-    of = of if _has_effects(found) else "coefficients in coded units, with features from -1 to 1"
-    if points == 100.0:
-        of += ", in percentage points"
-    elif _has_effects(found):
-        of += ", in the target's units"
+    if not _has_effects(found):
+        of = "coefficients in coded units, with features from -1 to 1"
+    else:
+        of += ", in percentage points" if points else ", in the target's units"
     shown = _fitting([["people", *labels], *rows])
     return f"Half-widths of 95% intervals by {task.protocol}: {of}", shown[0], shown[1:]
 
@@ -257,26 +254,28 @@ def _has_effects(found: Plan) -> bool:
     return bool(found.units) and (any(one.effects for one in own) or not any(one.learned for one in own))
 
 
-def _features(found: Plan) -> tuple[list[str], list[str], float]:
-    """Return names and labels of the first features, and the factor that converts effects to the table's units."""
+def _features(found: Plan) -> tuple[list[str], list[str]]:
+    """Return names and labels of the first features."""
     if not _has_effects(found):
         names = list(found.task.coding.names[:-1])[:_MOST_FEATURES]
-        return names, names, 1.0
+        return names, names
     names = list(found.units)[:_MOST_FEATURES]
-    return names, [found.units[name] for name in names], 1.0 if found.task.target.kind == "real" else 100.0
+    return names, [found.units[name] for name in names]
 
 
-def _half_width(forecast: Forecast | None, name: str, points: float) -> str:
+def _half_width(forecast: Forecast | None, name: str, *, points: bool) -> str:
     if forecast is None:
         return "-"
+    from murk.learners.estimates.units import POINTS
+
     half = forecast.effects.get(name)
     if half is None:
         # In coded units; for classes, the widest of a feature's coefficients.
         own = (value for key, value in forecast.halves.items() if key.rpartition(":")[2] == name)
-        half, points = max(own, default=math.inf), 1.0
+        half, points = max(own, default=math.inf), False
     # An interval wider than all probabilities carries no information, even for a rare category.
-    widest = math.inf if points == 100.0 and half > 1.0 else forecast.spread.get(name, half)
-    return _cell(forecast, min(widest, 1e300), points * half)
+    widest = math.inf if points and half > POINTS else forecast.spread.get(name, half)
+    return _cell(forecast, min(widest, 1e300), half)
 
 
 def _comparison(found: Plan) -> tuple[str, list[str], list[list[str]]]:

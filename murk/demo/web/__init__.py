@@ -4,7 +4,7 @@ import random
 from importlib.resources import files
 from pathlib import Path
 
-from murk.learners.estimates.units import units
+from murk.learners.estimates.units import POINTS, units
 from murk.stream import Task
 
 TASK = Path(str(files(__name__))) / "rested.yaml"
@@ -33,4 +33,4 @@ def crowd(size: int) -> list[dict[str, object]]:
 
 def coded_truth(task: Task) -> dict[str, float]:
     """Return `TRUTH` in coded units."""
-    return {name: (TRUTH[name] - unit.shift) / unit.factor for name, unit in units(task).items()}
+    return {name: (POINTS * TRUTH[name] - unit.shift) / unit.factor for name, unit in units(task).items()}

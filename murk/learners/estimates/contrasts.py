@@ -22,7 +22,7 @@ from murk._arrays import Vector
 from murk.learners.estimates.effects import combined_half_widths, marginal_differences
 from murk.learners.estimates.estimate import Estimate
 from murk.learners.estimates.looks import LARGEST, Looks, evidence, why_no_sequence
-from murk.learners.estimates.units import odds_ratio, on_logit_scale, units
+from murk.learners.estimates.units import EffectScale, Unit, effect_units, odds_ratio, on_logit_scale, units
 from murk.stream.task.data.features import CategoryFeature, ClassTarget
 from murk.stream.task.learner import ContrastBlock
 from murk.stream.task.task import Task
@@ -38,11 +38,12 @@ class Contrast:
     """The estimated effect of a category against another one; ends of intervals are infinite where unknown."""
 
     name: str  # such as "treatment: b against a"
-    value: float  # in the target's units, or as log odds
+    scale: EffectScale  # of value and interval
+    value: float
     interval: Interval
     odds_ratio: float | None  # e^value, if coefficients are log odds
     odds_ratio_interval: Interval | None
-    average_effect: float | None  # on the probability of a positive target, or on a real target
+    average_effect: float | None  # in percentage points of a probability, or in a real target's units
     average_effect_interval: Interval | None
     p_value: float | None  # of no difference, valid at every look; None if none is valid
     e_value: float | None  # evidence that there is a difference; None if not valid
@@ -62,7 +63,8 @@ def contrasts(task: Task, estimate: Estimate, looks: Looks, level: float = 0.95)
 
 
 def _contrast(task: Task, estimate: Estimate, block: ContrastBlock, label: str, looks: Looks, level: float) -> Contrast:
-    weights = weights_of(task, estimate.names, block, label)[None]
+    weights, unit, of_effects = _weights_and_units(task, estimate.names, block, label)
+    weights = weights[None]
     nominal, by_line = looks.nominal(level), estimate.effects(level) is not None
 
     def coefficients(at: float) -> Interval:
@@ -74,27 +76,38 @@ def _contrast(task: Task, estimate: Estimate, block: ContrastBlock, label: str, 
     def tested(at: float) -> Interval:
         return (effects(at) if by_line else None) or coefficients(at)
 
-    value, half = coefficients(nominal)
-    interval, average = (value - half, value + half), effects(nominal)
+    value, interval = _in_unit(unit, coefficients(nominal))
+    average = effects(nominal)
     odds, log_e = on_logit_scale(task), None
     if not why_no_sequence(task, estimate):
         levels = [level, replace(looks, valid="always").nominal(level)]
         log_e = float(evidence(errors_from_zero(tested, levels), looks.information, 1.0 - level))
     return Contrast(
         name=f"{label}{block.feature}: {block.category} against {block.against}",
+        scale="model units" if unit is None else unit.scale,
         value=value,
         interval=interval,
         odds_ratio=odds_ratio(value) if odds else None,
         odds_ratio_interval=(odds_ratio(interval[0]), odds_ratio(interval[1])) if odds else None,
-        average_effect=None if average is None else average[0],
-        average_effect_interval=None if average is None else (average[0] - average[1], average[0] + average[1]),
+        average_effect=None if average is None else _in_unit(of_effects, average)[0],
+        average_effect_interval=None if average is None else _in_unit(of_effects, average)[1],
         p_value=None if log_e is None else math.exp(-max(log_e, 0.0)),
         e_value=None if log_e is None else math.exp(log_e),
     )
 
 
+def _in_unit(unit: Unit | None, pair: Interval) -> tuple[float, Interval]:
+    """Return a coded contrast and its half-width as a value and its interval, cut to what is possible."""
+    value, half = pair
+    ends = value, value - half, value + half
+    if unit is not None:
+        # The two values of a category are 2 apart, which weights of contrasts contain already.
+        ends = tuple(unit.possible(unit.factor / 2.0 * end) for end in ends)  # type: ignore[assignment]
+    return ends[0], (ends[1], ends[2])
+
+
 def weights_of(task: Task, names: tuple[str, ...], block: ContrastBlock, label: str = "") -> Vector:
-    """Return the weights of coefficients in a contrast, (p,): their sum is the effect in the target's units.
+    """Return the weights of coefficients in a contrast, (p,): their sum is the effect in coded units of the target.
 
     >>> from murk.stream import Task
     >>> task = Task.parse('''
@@ -107,17 +120,24 @@ def weights_of(task: Task, names: tuple[str, ...], block: ContrastBlock, label: 
     >>> weights_of(task, task.coding.names, task.contrasts[0]).tolist()
     [-2.0, 2.0, 0.0]
     """
+    return _weights_and_units(task, names, block, label)[0]
+
+
+def _weights_and_units(
+    task: Task, names: tuple[str, ...], block: ContrastBlock, label: str
+) -> tuple[Vector, Unit | None, Unit | None]:
+    """Return a contrast's weights, and the units of its coefficients and of its average effect, if they have one."""
     index = next(place for place, feature in enumerate(task.features) if feature.name == block.feature)
-    feature, by_name = task.features[index], units(task)
+    feature = task.features[index]
     assert isinstance(feature, CategoryFeature)
     coded = dict(zip(feature.categories[1:], task.coding.names_of(index), strict=False))
     weights = np.zeros(len(names))
-    for category, sign in ((block.category, 1.0), (block.against, -1.0)):
+    for category, sign in ((block.category, 2.0), (block.against, -2.0)):
         if category in coded:
-            name = f"{label}{coded[category]}"
-            # The two values of a category are 2 apart; classes' log odds have no other unit.
-            weights[names.index(name)] += sign * (by_name[name].factor if name in by_name else 2.0)
-    return weights
+            weights[names.index(f"{label}{coded[category]}")] += sign
+    # Units of one feature's categories differ only in their labels.
+    name = f"{label}{next(iter(coded.values()))}"
+    return weights, units(task).get(name), effect_units(task).get(name)
 
 
 def _average_effect(task: Task, estimate: Estimate, weights: Vector, level: float) -> Interval | None:

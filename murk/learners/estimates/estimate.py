@@ -158,12 +158,16 @@ class Estimate:
 
     @property
     def standard_error(self) -> float:
-        """Root of the summed squared standard errors; infinite if one is unknown.
+        """Root of the summed squared standard errors; infinite if one is unknown."""
+        return math.sqrt(float(np.sum(np.square(self.standard_errors))))
+
+    @property
+    def standard_errors(self) -> Floats:
+        """Standard errors of the coefficients, (p,); infinite if unknown.
 
         Random scaling's V averages a sixth of the variance (the integral of a squared Brownian bridge); 6 V is used.
         """
-        scale = 6.0 if self.method == RANDOM_SCALING else 1.0
-        return math.sqrt(scale * float(np.sum(np.square(self.spread))))
+        return np.asarray((math.sqrt(6.0) if self.method == RANDOM_SCALING else 1.0) * self.spread)
 
     def extent(self) -> Extent | None:
         """Return the features' second moments; None if unknown."""

@@ -1,11 +1,15 @@
-"""Coefficients in natural units: the effect of one unit of a feature on the target."""
+"""Coefficients in natural units: the effect of one unit of a feature on the target.
+
+Each quantity has one unit in tables, frames, JSON and attributes, which its scale names. Changes of a probability are
+in percentage points, and the level of a share or of a line in percent.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Final, Literal
 
 from murk.stream.task.data.coding import is_constant
 from murk.stream.task.data.features import ClassTarget, RealTarget
@@ -13,14 +17,26 @@ from murk.stream.task.protocol import Scale
 from murk.stream.task.registry import PROTOCOLS
 from murk.stream.task.task import Task
 
+EffectScale = Literal["log odds", "percentage points", "percent", "target units", "model units"]
+"""Scale of an effect per unit; ``"model units"`` are those of a loss or link without another scale."""
+
+POINTS: Final = 100.0  # percentage points of a probability of 1
+
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """Natural unit of a coefficient: ``factor * coefficient + shift`` is its effect."""
+    """Natural unit of a coefficient: ``factor * coefficient + shift`` is its effect, from ``low`` to ``high``."""
 
     label: str  # name of the unit, in words
     factor: float  # effect per unit, divided by the coefficient
     shift: float  # constant that is added for an intercept, else 0
+    scale: EffectScale
+    low: float = -math.inf  # least and largest possible effect
+    high: float = math.inf
+
+    def possible(self, effect: float) -> float:
+        """Return an effect cut to what is possible; infinite ones, which are unknown, are kept."""
+        return min(max(effect, self.low), self.high) if math.isfinite(effect) else effect
 
 
 Units = Mapping[str, Unit]  # by name of coefficient
@@ -36,11 +52,6 @@ def fits_probabilities(task: Task) -> bool:
     return task.coefficient_scale == "probability"
 
 
-def effect_name(task: Task) -> Literal["odds ratio", "chance", "effect"]:
-    """Return the name of an effect per unit or, for log odds, the name of its exponential."""
-    return "odds ratio" if on_logit_scale(task) else "chance" if fits_probabilities(task) else "effect"
-
-
 def odds_ratio(effect: float) -> float:
     """Return ``e^effect``; infinite if the effect is infinite (of either sign) or the result would overflow."""
     return math.exp(effect) if -math.inf < effect < 700.0 else math.inf
@@ -49,25 +60,30 @@ def odds_ratio(effect: float) -> float:
 def units(task: Task) -> dict[str, Unit]:
     """Return the unit of each coefficient that has one, by name.
 
-    The intercept is the fit at the middle of every feature: in a real target's units, or the probability of a line.
+    The intercept is the fit at the middle of every feature: in a real target's units, or in percent by a line.
     """
-    return _units(task, task.coefficient_scale, *_in_units(task))
+    if not isinstance(task.target, RealTarget):
+        return _units(task, task.coefficient_scale, 0.5 if fits_probabilities(task) else 1.0)
+    linked = PROTOCOLS[task.protocol].has_link(task.block)
+    return _units(task, "own" if linked else "slope", 1.0 / coded_unit(task) if linked else 1.0)
 
 
 def effect_units(task: Task) -> dict[str, Unit]:
-    """Return the units of average effects: those of coefficients, or of chances beside log odds of classes."""
-    return units(task) or (class_effect_units(task) if PROTOCOLS[task.protocol].estimates_effects else {})
+    """Return the units of average effects: of coefficients, or of effects on probabilities beside them."""
+    if isinstance(task.target, RealTarget) or fits_probabilities(task):
+        return units(task)
+    stated = not isinstance(task.target, ClassTarget) or PROTOCOLS[task.protocol].estimates_effects
+    return probability_units(task) if stated else {}
 
 
-def class_effect_units(task: Task) -> dict[str, Unit]:
-    """Return the units of average effects on each class's probability, beside log odds."""
-    return _units(task, "probability", 1.0, 0.0)
+def probability_units(task: Task) -> dict[str, Unit]:
+    """Return the units of average effects on the probability, or on each class's."""
+    return _units(task, "probability", 1.0)
 
 
 def units_beside(task: Task, scale: Scale) -> dict[str, Unit]:
     """Return the units for a learner of features that a task's `Encoder` codes, and of targets in their own units."""
-    factor, shift = (0.5, 0.5) if scale == "probability" else (1.0, 0.0)
-    return _units(task, scale, factor / coded_unit(task), shift)
+    return _units(task, scale, (0.5 if scale == "probability" else 1.0) / coded_unit(task), of_learner=True)
 
 
 def coded_unit(task: Task) -> float:
@@ -75,29 +91,37 @@ def coded_unit(task: Task) -> float:
     return (task.target.high - task.target.low) / 2.0 if isinstance(task.target, RealTarget) else 1.0
 
 
-def _units(task: Task, scale: Scale, factor: float, shift: float) -> dict[str, Unit]:
-    coding = task.coding
-    factors = (factor * coding.unit_factors).tolist()
-    rows = zip(coding.names, coding.unit_labels, factors, strict=True)
-    by_name = {name: Unit(label, each, shift if is_constant(name) else 0.0) for name, label, each in rows}
-    if not isinstance(task.target, ClassTarget):
-        return by_name
-    if scale != "probability":
+def _units(task: Task, scale: Scale, factor: float, *, of_learner: bool = False) -> dict[str, Unit]:
+    coding, target = task.coding, task.target
+    if isinstance(target, ClassTarget) and scale != "probability":
         # Coefficients of classes are contrasts of log odds, which have no units.
         return {}
+    of_change: EffectScale = "model units"
+    of_level: EffectScale = "model units"
+    low, high, shift = -math.inf, math.inf, 0.0
+    if scale == "log odds":
+        of_change = of_level = "log odds"
+    elif scale == "probability":
+        of_change, of_level, factor, low, high = "percentage points", "percent", POINTS * factor, 0.0, POINTS
+        shift = POINTS / 2.0
+    elif scale == "slope":
+        of_change = of_level = "target units"
+        if isinstance(target, RealTarget):
+            low, high = target.low, target.high
+            shift = 0.0 if of_learner else (low + high) / 2.0
+    by_name = {}
+    half = coded_unit(task)
+    for name, label, each in zip(coding.names, coding.unit_labels, coding.unit_factors.tolist(), strict=True):
+        if is_constant(name):
+            by_name[name] = Unit(label, factor * each, shift, of_level, low, high)
+            continue
+        # No change within the bounds of a feature is larger; one unit may be wider than these.
+        most = (high - low) * max(1.0, each / half / 2.0)
+        by_name[name] = Unit(label, factor * each, 0.0, of_change, -most, most)
+    if not isinstance(target, ClassTarget):
+        return by_name
     return {
         f"{label}:{name}": replace(unit, label=f"{label}: {unit.label}" if task.features else f"{unit.label} = {label}")
-        for label in task.target.classes
+        for label in target.classes
         for name, unit in by_name.items()
     }
-
-
-def _in_units(task: Task) -> tuple[float, float]:
-    """Return the factor from coded coefficients to the target's units, and the shift of an intercept."""
-    if isinstance(task.target, RealTarget):
-        half, middle = (task.target.high - task.target.low) / 2.0, (task.target.high + task.target.low) / 2.0
-        linked = PROTOCOLS[task.protocol].has_link(task.block)
-        return (1.0 / half, 0.0) if linked else (1.0, middle)
-    if fits_probabilities(task):
-        return 0.5, 0.5
-    return 1.0, 0.0

@@ -102,12 +102,15 @@ class Fitting:
             for chain, end in enumerate(ends)
         )
 
-    def report(self, names: Sequence[str], *, level: float = 0.95, **more: Any) -> dict[str, Any]:
-        """Return the model's report; the intervals of all models in ``names`` hold simultaneously (Bonferroni)."""
+    def report(self, names: Sequence[str], *, level: float = 0.95, live: bool = False, **more: Any) -> dict[str, Any]:
+        """Return the model's report; the intervals of all models in ``names`` hold simultaneously (Bonferroni).
+
+        Those of a ``live`` log hold at every look, others at one, like those of a run, unless the task asks for others.
+        """
         problem, count = self.problem, max(len(names), 1)
         own = 1.0 - (1.0 - level) / count
         found = report_log(
-            problem.released, self.log, level=own, live=True, problem=problem, shown=problem.task, **more
+            problem.released, self.log, level=own, live=live, problem=problem, shown=problem.task, **more
         )
         found["model"] = {
             "name": self.name,

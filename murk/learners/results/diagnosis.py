@@ -1,10 +1,12 @@
 """Diagnosis of an estimate: useless coefficients and what would help most, missing values, forged releases.
 
 A coefficient is useless if it was not learned, or if its interval holds zero and, over its feature's public range,
-reaches further than a quarter of the target's possible change to both sides (of a probability, 25 points). Reasons are
-*people*, too few at this budget, which is always given; *bounds*, a feature's values fill little of its public range;
-*rare*, few people have a category; *direction*, features hardly vary independently; *missing*, a share of the targets
-is missing; and *stream*, answers of different times disagree, which more people would not mend.
+reaches further than a quarter of the target's possible change to both sides (of a probability, 25 points). A level (the
+intercept, a mean or a share) is useless if its interval spans more than half of the target's possible range.
+
+Reasons are *people*, too few at this budget, which is always given; *bounds*, a feature's values fill little of its
+public range; *rare*, few people have a category; *direction*, features hardly vary independently; *missing*, a share of
+the targets is missing; and *stream*, answers of different times disagree, which more people would not mend.
 
 Shares and directions are reported if they are beyond two standard errors of their noise. Remedies are never concluded
 from a reason: they are forecast, by the estimator on more people's answers (`Estimate.needs`) or with a change of the
@@ -24,6 +26,7 @@ from numpy.typing import NDArray
 from murk._arrays import Floats
 from murk.learners.estimates.estimate import Estimate, Extent
 from murk.learners.estimates.forgers import counted
+from murk.learners.estimates.links import logistic
 from murk.learners.estimates.stream import REMEDY
 from murk.learners.problem import plausible
 from murk.learners.results.numbers import NOT_LEARNED, TOO_WIDE, many, number
@@ -66,7 +69,7 @@ class Advice:
     def words(self) -> str:
         """The change with its forecast."""
         was = f"in place of {self.before:.2g}" if math.isfinite(self.before) else "where now most are not learned"
-        return f"{self.change} (forecast: a half width of {self.after:.2g} points {was})"
+        return f"{self.change} (forecast: a half-width of {self.after:.2g} points per standard deviation {was})"
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data."""
@@ -90,7 +93,7 @@ def diagnose(
     ``categories`` describes, by coefficient, people with and without a category; ``advise`` forecasts what would help,
     the best first. ``forecast=False`` skips the slow forecast of what it takes to learn.
     """
-    wide = too_wide(report, scale, unit)
+    wide = {name: most for name, most in too_wide(report, scale, unit).items() if not is_constant(name)}
     useless = (*(name for name in report["not_learned"] if not is_constant(name)), *wide)
     if not useless:
         return None
@@ -128,7 +131,10 @@ def diagnose(
 
 
 def too_wide(report: Mapping[str, Any], scale: Scale, unit: float | None) -> dict[str, float]:
-    """Return the coefficients that were learned but are useless, with the largest useful half-width."""
+    """Return the coefficients that were learned but are useless, with the largest useful half-width.
+
+    That of a level (an intercept, a mean or a share) is infinite, as its usefulness depends on where it lies.
+    """
     # Largest useful half-width in coded units, which are half of the feature's range.
     most = {"log odds": 2.0, "slope": 1.0, "probability": 1.0, "own": 2.0}[scale] * QUARTER
     if scale == "slope":
@@ -136,13 +142,20 @@ def too_wide(report: Mapping[str, Any], scale: Scale, unit: float | None) -> dic
     intervals = report["confidence_intervals"]
     names = tuple(intervals)
     # An estimated residual scale of a robust loss comes after the constant.
-    features = names[: names.index(INTERCEPT)] if INTERCEPT in names else names
-    return {
-        name: most
-        for name, (low, high) in ((name, intervals[name]) for name in features)
-        if not is_constant(name) and name not in report["not_learned"]
-        if low < 0.0 < high and most < (high - low) / 2.0 < math.inf
-    }
+    judged = names[: names.index(INTERCEPT) + 1] if INTERCEPT in names else names
+    found = {}
+    for name in judged:
+        low, high = intervals[name]
+        if name in report["not_learned"] or not math.isfinite(high - low):
+            continue
+        if is_constant(name):
+            # A coded label or target lies between -1 and 1, and half of that is 1 wide.
+            ends = logistic(np.array([low, high])) if scale == "log odds" else np.array([low, high]) / (4.0 * most)
+            if ends[1] - ends[0] > (2.0 * QUARTER if scale == "log odds" else 1.0):
+                found[name] = math.inf
+        elif low < 0.0 < high and most < (high - low) / 2.0:
+            found[name] = most
+    return found
 
 
 def _people(report: Mapping[str, Any], useless: Sequence[str], needs: Mapping[str, Mapping[str, Any]]) -> Reason:
@@ -166,7 +179,7 @@ def _people(report: Mapping[str, Any], useless: Sequence[str], needs: Mapping[st
 
 def _narrow(extent: Extent, indices: Mapping[str, int], categories: Mapping[str, tuple[str, str]]) -> list[Reason]:
     """Return reasons for features that fill little of their public range, and for rare categories."""
-    reasons, filled = [], {}
+    reasons, filled, rare = [], {}, {}
     for name, index in indices.items():
         variance, error = extent.variance(index)
         deviation = math.sqrt(max(variance + _SIGMAS * error, 0.0))
@@ -177,8 +190,9 @@ def _narrow(extent: Extent, indices: Mapping[str, int], categories: Mapping[str,
         share = (1.0 - math.sqrt(max(1.0 - deviation**2, 0.0))) / 2.0
         if share < _RARE:
             # No figure, as the moments may be of people weighted by the length of their features.
-            rare = categories[name][int(extent.mean[index] > 0.0)]
-            reasons.append(Reason("rare", (name,), f"few people have {rare}"))
+            rare[name] = categories[name][int(extent.mean[index] > 0.0)]
+    if rare:
+        reasons.append(Reason("rare", tuple(rare), f"few people have {', '.join(rare.values())}"))
     narrow = {name: share for name, share in filled.items() if share < _FILLED}
     if narrow:
         percents = {name: max(math.ceil(100.0 * share - 1e-6), 1) for name, share in narrow.items()}
@@ -368,7 +382,7 @@ def _farthest(far: Floats, widths: Floats, known: NDArray[np.bool_]) -> str | No
     """Return the largest change of a coefficient, in words; None if unbounded."""
     if known.any():
         most = float(np.max(widths[known]))
-        return f"{number(most, 2)} of its half width" if math.isfinite(most) else None
+        return f"{number(most, 2)} half-widths" if math.isfinite(most) else None
     most = float(np.max(far))
     return f"{number(most, 2)} in coded units" if math.isfinite(most) else None
 

@@ -89,14 +89,15 @@ def _table(report: Report, coefficients: Sequence[Coefficient]) -> str:
 
 def _row(each: Coefficient, units: bool, averages: bool, limit: float, effect: str, columns: int) -> str:
     """Return a row with optional cells: natural units, average effects, an interval drawn from -limit to limit."""
-    unit = f"<small>{escape(each.unit)}</small>" if each.unit else ""
+    label = f"{each.unit or ''}{' (percent)' if each.scale == 'percent' else ''}"
+    unit = f"<small>{escape(label)}</small>" if label else ""
     cells = [f'<th scope="row">{escape(each.name)}{unit}</th>']
     if not each.learned:
         needed = f": it would take {escape(each.needed)}" if each.needed else " at this privacy"
         known = each.average_effect is not None
         if known:
             cells.append('<td class="murk-number"></td>' * units)
-            cells.append(_cell("average effect, points", each.average_effect, each.average_effect_interval, 100.0))
+            cells.append(_cell("average effect, points", each.average_effect, each.average_effect_interval))
         cells.append(
             f'<td class="murk-said" colspan="{columns - 1 - known * (1 + units)}"><i>{NOT_LEARNED}</i>'
             f'<span class="murk-soft">{needed}</span></td>'
@@ -108,18 +109,18 @@ def _row(each: Coefficient, units: bool, averages: bool, limit: float, effect: s
             else:
                 cells.append(_cell(effect, each.odds_ratio, each.odds_ratio_interval))
         if averages:
-            cells.append(_cell("average effect, points", each.average_effect, each.average_effect_interval, 100.0))
+            cells.append(_cell("average effect, points", each.average_effect, each.average_effect_interval))
         if limit:
             cells.append(f"<td>{_bar(each, limit) if not is_constant(each.name) else ''}</td>")
         cells.append(_cell("coded", each.value, each.interval))
     return f"<tr>{''.join(cells)}</tr>"
 
 
-def _cell(of: str, value: float | None, interval: tuple[float, float] | None, factor: float = 1.0) -> str:
+def _cell(of: str, value: float | None, interval: tuple[float, float] | None) -> str:
     if value is None or interval is None:
         return '<td class="murk-number"></td>'
-    ends = span(*interval, factor) if all(map(math.isfinite, interval)) else "no interval"
-    return f'<td class="murk-number" data-of="{of}"><span>{number(factor * value)}<small>{ends}</small></span></td>'
+    ends = span(*interval) if all(map(math.isfinite, interval)) else "no interval"
+    return f'<td class="murk-number" data-of="{of}"><span>{number(value)}<small>{ends}</small></span></td>'
 
 
 def axis_limit(shown: Sequence[Coefficient]) -> float:

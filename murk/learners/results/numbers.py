@@ -15,15 +15,15 @@ def number(value: float, digits: int = 3) -> str:
     """Return a number for people: with fixed digits, or significant ones if it is too small or large; a dash if NaN."""
     if not math.isfinite(value):
         return "-"
-    fixed = f"{value:.{digits}f}"
+    fixed = f"{value:.{digits}f}" if abs(value) < 1000.0 else f"{value:,.0f}"
     return fixed if len(fixed) < 12 and (value == 0.0 or abs(value) >= 0.1**digits) else f"{value:.2g}"
 
 
-def span(low: float, high: float, factor: float = 1.0) -> str:
+def span(low: float, high: float) -> str:
     """Return an interval for people."""
     if not (math.isfinite(low) or math.isfinite(high)):
         return "no interval"
-    return f"{number(factor * low)} .. {number(factor * high)}"
+    return f"{number(low)} .. {number(high)}"
 
 
 def many(count: int, noun: str) -> str:

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any, Final
 
+from murk._arrays import Floats
 from murk._lazy import bounding
 from murk.learners.estimates.contrasts import contrasts
 from murk.learners.estimates.drift import CurvePoint, Drift, columns, drift_of, merged_curve
@@ -21,18 +22,20 @@ from murk.learners.estimates.units import (
     coded_unit,
     effect_units,
     fits_probabilities,
+    odds_ratio,
     on_logit_scale,
     units,
 )
 from murk.learners.problem import Problem, plausible, problem_for
-from murk.learners.results.diagnosis import Advise, describe_forgers, describe_missing, diagnose_task
+from murk.learners.results.diagnosis import Advise, describe_forgers, describe_missing, diagnose_task, too_wide
 from murk.learners.results.predictions import describe_prediction
 from murk.privacy import Guarantee
 from murk.privacy.mechanisms.privacy_loss import really_given
 from murk.privacy.sketches.explain import CENTRAL, against_a_blank_record, described
 from murk.stream.log.base import Log
 from murk.stream.messages.state import decode_state
-from murk.stream.task.data.coding import is_constant, without_features
+from murk.stream.task.data.coding import is_constant
+from murk.stream.task.data.features import BinaryTarget, ClassTarget
 from murk.stream.task.privacy import DEFAULT_LEVEL
 from murk.stream.task.protocol import Scale
 from murk.stream.task.task import Disclosure, Task
@@ -80,6 +83,20 @@ def committed(
         **more,
     }
     return estimate, counts, points, drift
+
+
+def describe_target(task: Task) -> str:
+    """Return what a task's coefficients are of, in words, such as "log odds of worked = yes"; empty for classes.
+
+    A class is named by its coefficients.
+    """
+    target = task.target
+    if not task.features or isinstance(target, ClassTarget):
+        return ""
+    event = f"{target.name} = {target.positive}" if isinstance(target, BinaryTarget) else target.name
+    scale = next(iter(units(task).values())).scale
+    words = {"log odds": "log odds", "percentage points": "probability", "target units": "mean"}
+    return f"{words[scale]} of {event}" if scale in words else f"{event}, by {task.fitted_model}"
 
 
 def describe_levels(task: Task) -> dict[str, dict[str, Any]]:
@@ -161,35 +178,49 @@ def describe_cap(task: Task, *, people_are_rows: bool = False) -> str:
 def per_unit(units: Units, estimate: Estimate, level: float) -> dict[str, dict[str, Any]]:
     """Return coefficients and intervals per unit of each feature, with the ``factor`` and ``shift`` that convert.
 
-    Without features these are a mean or shares, within their bounds.
+    Effects are cut to what is possible. Log odds have their odds ratios beside them.
     """
-    bounded = without_features(estimate.names)
-    effects = zip(estimate.names, estimate.values, estimate.half_widths(level), strict=True)
+    columns = estimate.values, estimate.half_widths(level), estimate.standard_errors
     return {
-        name: {**_in_unit(unit, value, half, unit.shift, bounded=bounded), "factor": unit.factor, "shift": unit.shift}
-        for name, value, half in effects
+        name: {
+            **_in_unit(unit, float(value), float(half), shift=unit.shift),
+            "std_error": float(error) * abs(unit.factor),
+            "factor": unit.factor,
+            "shift": unit.shift,
+        }
+        for name, value, half, error in zip(estimate.names, *columns, strict=True)
         if (unit := units.get(name)) is not None
     }
 
 
-def _in_unit(unit: Unit, value: float, half: float, shift: float = 0.0, *, bounded: bool = False) -> dict[str, Any]:
-    most = 1.0 if bounded else math.inf
-    coded = (float(value), float(value) - float(half), float(value) + float(half))
-    effect, low, high = (min(max(each, -most), most) * unit.factor + shift for each in coded)
-    return {"unit": unit.label, "value": effect, "interval": [low, high]}
+def _in_unit(unit: Unit, value: float, half: float, *, shift: float = 0.0) -> dict[str, Any]:
+    effect, low, high = (unit.possible(each * unit.factor + shift) for each in (value, value - half, value + half))
+    found: dict[str, Any] = {"unit": unit.label, "scale": unit.scale, "value": effect, "interval": [low, high]}
+    if unit.scale == "log odds":
+        found |= {"odds_ratio": odds_ratio(effect), "odds_ratio_interval": [odds_ratio(low), odds_ratio(high)]}
+    return found
+
+
+def coded_effects(scale: Scale, estimate: Estimate, level: float) -> tuple[Floats, Floats] | None:
+    """Return average marginal effects of coded features on the target or its probability, and half-widths.
+
+    None if they are undetermined.
+    """
+    pair = estimate.effects(level)
+    if pair is None and scale == "log odds":
+        return marginal_effects(estimate, level)
+    if pair is None and scale in ("probability", "slope"):
+        return estimate.values, estimate.half_widths(level)
+    return pair
 
 
 def average_effects(scale: Scale, units: Units, estimate: Estimate, level: float) -> dict[str, dict[str, Any]] | None:
-    """Return average marginal effects per unit on the target or its probability; None if undetermined."""
-    pair = estimate.effects(level)
-    if pair is None and scale == "log odds":
-        pair = marginal_effects(estimate, level)
-    elif pair is None and scale in ("probability", "slope"):
-        pair = estimate.values, estimate.half_widths(level)
+    """Return average marginal effects per unit, cut to what is possible; None if they are undetermined."""
+    pair = coded_effects(scale, estimate, level)
     if pair is None:
         return None
     return {
-        name: _in_unit(unit, value, half)
+        name: _in_unit(unit, float(value), float(half))
         for name, value, half in zip(estimate.names, *pair, strict=True)
         if (unit := units.get(name)) is not None and not is_constant(name)
     }
@@ -229,10 +260,12 @@ def report_estimate(
     effects: Units | None = None,
     forecast: bool = True,
     looks: Looks | None = None,
+    half_range: float | None = 1.0,
 ) -> dict[str, Any]:
     """Return the part of a report about coefficients, in natural ``units`` where known; ``effects`` of average effects.
 
     ``forecast=False`` skips a slow forecast; ``looks`` are those for which intervals hold at ``level``, by default one.
+    ``half_range`` is half the target's range in the coefficients' units, None if unknown.
     """
     nominal = level if looks is None else looks.nominal(level)
     intervals = estimate.intervals(nominal)
@@ -240,8 +273,9 @@ def report_estimate(
         needs = {name: need.to_dict() for name, need in estimate.needs(nominal).items()} if forecast else {}
     held = {} if looks is None else {"looks": looks.to_dict(level)}
     fixed = {} if nominal == level else {"fixed_intervals": _listed(estimate.intervals(level))}
-    return {
+    report = {
         "coefficients": dict(zip(estimate.names, map(float, estimate.values), strict=True)),
+        "standard_errors": dict(zip(estimate.names, map(float, estimate.standard_errors), strict=True)),
         "confidence_intervals": _listed(intervals),
         **fixed,
         "interval": {
@@ -252,13 +286,14 @@ def report_estimate(
             **held,
         },
         "per_unit": per_unit(units, estimate, nominal),
-        "average_effects": average_effects(scale, effects or units, estimate, nominal),
+        "average_effects": average_effects(scale, units if effects is None else effects, estimate, nominal),
         "effects_note": estimate.effects_note,
         "not_learned": list(needs) or estimate.not_learned(nominal),
         "needed": needs,
         "stream": None if (change := estimate.stream_change()) is None else change.to_dict(),
         "forged": describe_forgers(estimate, level),
     }
+    return {**report, "too_wide": list(too_wide(report, scale, half_range))}
 
 
 def _listed(intervals: Mapping[str, tuple[float, float]]) -> dict[str, list[float]]:
@@ -301,6 +336,7 @@ def report_log(
         "objective": shown.objective,
         "odds_ratios": on_logit_scale(shown),
         "chances": fits_probabilities(shown),
+        "of": describe_target(shown),
         **more,
         **counts,
         **report_estimate(estimate, scale, units(shown), level, effects=effect_units(shown), looks=held),

@@ -15,7 +15,7 @@ from murk._arrays import Floats
 from murk.errors import UserError
 from murk.learners.estimates.contrasts import Contrast
 from murk.learners.estimates.estimate import Estimate
-from murk.learners.estimates.units import Unit, class_effect_units, units_beside
+from murk.learners.estimates.units import Unit, probability_units, units_beside
 from murk.learners.results.coefficients import Coefficient, coefficient
 from murk.learners.results.diagnosis import categories, diagnose
 from murk.learners.results.html import folded, result_html
@@ -201,29 +201,21 @@ class Result:
         return as_json(self.report)
 
     def to_frame(self) -> DataFrame:
-        """Return the coefficients as a pandas data frame, indexed by name; unknown values are NaN.
+        """Return the coefficients as a tidy pandas data frame: a row for each coefficient and scale.
 
-        Use ``frame[frame.useful]`` for answers: the interval of a coefficient that was ``learned`` may still be ``"too
-        wide"`` to say anything (column ``says``). Raises UserError if pandas is not installed.
+        Columns are ``name``, ``estimate``, ``std_error``, ``low``, ``high``, ``unit``, ``scale`` and ``says``, which is
+        ``"not learned"``, ``"too wide"``, or empty for a useful interval. Scales are ``"coded"``, those of
+        `Coefficient`, and ``"odds ratio"``. Unknown values are NaN: average effects and odds ratios have no standard
+        error. Raises UserError if pandas is not installed.
+
+        ``frame[frame.scale == "percentage points"].set_index("name")`` has the effects on a probability.
         """
         try:
             from pandas import DataFrame
         except ImportError as error:
             raise UserError("to_frame() needs pandas: pip install pandas", code="MURK-CLI-003") from error
-        measures = ["effect", *(["odds_ratio"] if self.report["odds_ratios"] else []), "average_effect"]
-        rows = {}
-        for each in self:
-            row: dict[str, Any] = {"learned": each.learned, "useful": each.useful, "says": each.says}
-            row["coded"], (row["coded_low"], row["coded_high"]) = each.value, each.interval or (None, None)
-            row["unit"] = each.unit
-            for name in measures:
-                row[name] = getattr(each, name)
-                row[f"{name}_low"], row[f"{name}_high"] = getattr(each, f"{name}_interval") or (None, None)
-            rows[each.name] = row
-        frame = DataFrame.from_dict(rows, orient="index")
-        frame.index.name = "coefficient"
-        numbers = [name for name in frame.columns if name not in ("learned", "useful", "says", "unit")]
-        return frame.astype(dict.fromkeys(numbers, "float64"))
+        frame = DataFrame([row for each in self for row in each.rows()])
+        return frame.astype(dict.fromkeys(("estimate", "std_error", "low", "high"), "float64"))
 
     def plot(self, kind: Literal["forest", "curve"] = "forest", *, names: list[str] | None = None) -> Figure:
         """Return a picture of all coefficients but the intercept, or of those in ``names``.
@@ -260,12 +252,13 @@ def summarize(
     promised: dict[str, Guarantee] = {**(learner.levels or {}), "default": learner.budget}
     levels = {name: describe_level(each, mechanisms[name]) for name, each in promised.items()}
     units, effects = _units(task, estimate, scale)
+    half_range: float | None = getattr(estimate, "unit", None)
     report: dict[str, Any] = {
         "task": type(learner).__name__ if task is None else f"{task.name} ({type(learner).__name__})",
         "odds_ratios": scale == "log odds",
         "chances": scale == "probability",
         "releases": estimate.n_releases,
-        **report_estimate(estimate, scale, units, level, effects=effects, forecast=forecast),
+        **report_estimate(estimate, scale, units, level, effects=effects, forecast=forecast, half_range=half_range),
         "forget": describe_forgetting(getattr(learner, "forget", None), estimate),
         "guarantee": levels["default"]["guarantee"],
         "levels": levels,
@@ -274,10 +267,10 @@ def summarize(
         "public_sample": None,
         "simulated": learner.seed is not None or bool(getattr(learner.noise, "simulated", False)),
     }
-    unit, known = getattr(estimate, "unit", None), None if task is None else categories(task)
+    known = None if task is None else categories(task)
     if estimate.sets is not None:
-        report["prediction_sets"] = estimate.sets.to_dict(unit or 1.0)
-    report["diagnosis"] = diagnose(report, estimate, scale, unit=unit, categories=known, forecast=forecast)
+        report["prediction_sets"] = estimate.sets.to_dict(half_range or 1.0)
+    report["diagnosis"] = diagnose(report, estimate, scale, unit=half_range, categories=known, forecast=forecast)
     return Result(report)
 
 
@@ -296,7 +289,8 @@ def _units(task: Task | None, estimate: Estimate, scale: Scale) -> tuple[dict[st
     if task is None:
         return {}, {}
     units = units_beside(task, scale)
-    effects = units or ({} if estimate.effects() is None else class_effect_units(task))
+    on_classes = bool(units) or estimate.effects() is not None
+    effects = units if scale in ("probability", "slope") else probability_units(task) if on_classes else {}
     if effects and tuple(effects) != tuple(estimate.names):
         raise UserError(
             f"the task {task.name!r} codes the features {', '.join(effects)}, but the learner has "

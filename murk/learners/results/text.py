@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from murk.learners.estimates.estimate import RANDOM_SCALING
-from murk.learners.estimates.units import odds_ratio
 from murk.learners.results.numbers import NOT_LEARNED, many, number, span
-from murk.stream.task.data.coding import without_features
+from murk.stream.task.data.coding import MIDDLE, is_constant, without_features
 from murk.stream.task.shuffle import COLLUDING
 
 SIMULATED: Final = "SIMULATED: the noise was drawn from a seed, so nobody's privacy was protected."
@@ -49,10 +48,13 @@ def interval_words(report: Mapping[str, Any]) -> str:
 
 
 def effect_word(report: Mapping[str, Any]) -> str:
-    """Return what a report's effects per unit are called: "odds ratio", "probability" or "effect"."""
+    """Return what a report's effects per unit are called: "odds ratio", "points" or "effect"; without features a level.
+
+    The level of a share is in percent.
+    """
     if report.get("coefficients") and without_features(report["coefficients"]):
-        return "share" if report["chances"] else "mean"
-    return "odds ratio" if report["odds_ratios"] else "probability" if report["chances"] else "effect"
+        return "percent" if report["chances"] else "mean"
+    return "odds ratio" if report["odds_ratios"] else "points" if report["chances"] else "effect"
 
 
 def any_interval(report: Mapping[str, Any]) -> bool:
@@ -111,45 +113,61 @@ def promises(level: Mapping[str, Any]) -> list[str]:
 
 
 def coefficient_table(report: Mapping[str, Any]) -> Table:
-    """Return the table of coefficients, coded and per unit, with their intervals; for a mean or shares, only these."""
+    """Return the table of coefficients with standard errors and intervals: per unit where known, else coded."""
     if report["coefficients"] and without_features(report["coefficients"]):
         return _table_of_means(report)
-    odds, rows = report["odds_ratios"], []
-    for name, value in report["coefficients"].items():
-        if name in report["not_learned"]:
-            # A guess, shrunk towards zero, is not an answer.
-            rows.append([name, NOT_LEARNED, "", "", "", ""])
-            continue
-        row = [name, number(value), span(*report["confidence_intervals"][name])]
-        unit = report["per_unit"].get(name)
-        if unit is not None:
-            effect, (least, most) = unit["value"], unit["interval"]
-            if odds:
-                effect, least, most = odds_ratio(effect), odds_ratio(least), odds_ratio(most)
-            row += [unit["unit"], number(effect), span(least, most)]
-        rows.append([*row, *[""] * (6 - len(row))])
-    interval = interval_words(report)
-    columns = ["coefficient", "coded", interval, "per", effect_word(report), interval]
+    odds, rows, interval = report["odds_ratios"], [], interval_words(report)
     if not report["per_unit"]:
-        columns, rows = columns[:3], [row[:3] for row in rows]
-    return Table(title_of(report), columns, rows)
+        columns = ["coefficient", "coded", "std. error", interval]
+        for name, value in report["coefficients"].items():
+            cells = [number(value), number(report["standard_errors"][name])]
+            rows.append(_learned(report, name, name, [*cells, span(*report["confidence_intervals"][name])]))
+        return Table(title_of(report), columns, rows)
+    for name in report["coefficients"]:
+        unit = report["per_unit"].get(name)
+        if unit is None:
+            # The residual scale of a robust loss has no unit.
+            value, error = report["coefficients"][name], report["standard_errors"][name]
+            ends, label = span(*report["confidence_intervals"][name]), f"{name} (coded)"
+        else:
+            value, error, label = unit["value"], unit["std_error"], labelled(name, unit["unit"])
+            ends = span(*unit["odds_ratio_interval" if odds else "interval"])
+            label += " (percent)" if unit["scale"] == "percent" else ""
+        cells = [number(value), number(error)]
+        if odds:
+            cells.append("" if unit is None else number(unit["odds_ratio"]))
+        rows.append(_learned(report, name, label, [*cells, ends]))
+    measures = ["log odds", "std. error", "odds ratio"] if odds else [effect_word(report), "std. error"]
+    return Table(title_of(report), ["per", *measures, interval], rows)
+
+
+def labelled(name: str, unit: str) -> str:
+    """Return the words for a coefficient's unit, which name the coefficient: those of a feature already do."""
+    return f"{name}: {unit}" if is_constant(name) and unit == MIDDLE else unit
+
+
+def _learned(report: Mapping[str, Any], name: str, label: str, cells: list[str]) -> list[str]:
+    """Return a row; without its numbers if they are a guess, shrunk towards zero, and no answer."""
+    if name in report["not_learned"]:
+        cells = [NOT_LEARNED, *[""] * (len(cells) - 1)]
+    return [label, *cells]
 
 
 def _table_of_means(report: Mapping[str, Any]) -> Table:
     rows = []
     for name, value in report["coefficients"].items():
         each = {"unit": name, "value": value, "interval": report["confidence_intervals"][name]}
-        each |= report["per_unit"].get(name, {})
-        learned = name not in report["not_learned"]
-        cells = [number(each["value"]), span(*each["interval"])] if learned else [NOT_LEARNED, ""]
-        rows.append([each["unit"], *cells])
-    return Table(title_of(report), ["", "share" if report["chances"] else "mean", interval_words(report)], rows)
+        each |= {"std_error": report["standard_errors"][name], **report["per_unit"].get(name, {})}
+        cells = [number(each["value"]), number(each["std_error"]), span(*each["interval"])]
+        rows.append(_learned(report, name, each["unit"], cells))
+    return Table(title_of(report), ["", effect_word(report), "std. error", interval_words(report)], rows)
 
 
 def title_of(report: Mapping[str, Any]) -> str:
-    """Return the title, with the number of releases."""
+    """Return the title: the number of releases, and what the coefficients are of."""
     learned = f"{report['task']}: {many(report['releases'], 'release')} learned"
-    return learned + (f", of {many(report['records_learned'], 'record')}" if "records_learned" in report else "")
+    learned += f", of {many(report['records_learned'], 'record')}" if "records_learned" in report else ""
+    return f"{learned}; {report['of']}" if report.get("of") else learned
 
 
 def describe_intervals(report: Mapping[str, Any]) -> str:
@@ -171,7 +189,7 @@ def average_table(report: Mapping[str, Any]) -> Iterator[Block]:
     for effect in effects.values():
         low, high = effect["interval"]
         learned = math.isfinite(low + high)
-        points = [number(100.0 * effect["value"]), span(low, high, 100.0)] if learned else [NOT_LEARNED, ""]
+        points = [number(effect["value"]), span(low, high)] if learned else [NOT_LEARNED, ""]
         rows.append([effect["unit"], *points])
     if not report.get("effects_note"):
         yield Paragraph("")
@@ -189,7 +207,7 @@ def contrast_table(report: Mapping[str, Any]) -> Iterator[Block]:
     if not contrasts:
         return
     rows, odds = [], report["odds_ratios"]
-    averaged = odds or report["chances"] or report.get("effects_note")
+    averaged = odds or (report.get("effects_note") and not report["chances"])
     for each in contrasts:
         value, ends = (each["odds_ratio"], each["odds_ratio_interval"]) if odds else (each["value"], each["interval"])
         learned = math.isfinite(sum(each["interval"]))
@@ -197,7 +215,7 @@ def contrast_table(report: Mapping[str, Any]) -> Iterator[Block]:
         if averaged:
             average, (low, high) = each["average_effect"], each["average_effect_interval"] or (-math.inf, math.inf)
             known = average is not None and math.isfinite(low + high)
-            row += [number(100.0 * average), span(low, high, 100.0)] if known else [NOT_LEARNED, ""]
+            row += [number(average), span(low, high)] if known else [NOT_LEARNED, ""]
         row += ["-", "-"] if each["p_value"] is None else [f"{each['p_value']:.2g}", f"{each['e_value']:.3g}"]
         rows.append(row)
     interval = interval_words(report)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from murk.errors import UserError
 from murk.learners.estimates.sets import PredictionSets
-from murk.learners.estimates.units import coded_unit, units
+from murk.learners.estimates.units import POINTS, coded_unit, units
 from murk.monitoring.metrics.catalogue import METRICS, Metric, Side
 from murk.monitoring.snapshot import Snapshot
 from murk.stream.messages.codec import REASONS
@@ -150,7 +150,9 @@ def _means(s: Snapshot, values: Sequence[float], *, shifted: bool = False) -> Va
     if s.task.features:
         return None
     known = zip(units(s.task).values(), values, strict=True)
-    return {unit.label: unit.factor * value + unit.shift * shifted for unit, value in known}
+    # Metrics have shares from 0 to 1, as Prometheus asks for.
+    percent = POINTS if s.task.target.kind != "real" else 1.0
+    return {unit.label: (unit.factor * value + unit.shift * shifted) / percent for unit, value in known}
 
 
 def _known_sets(s: Snapshot) -> PredictionSets | None:

@@ -334,9 +334,10 @@ _PLAIN = ConfigDict(defer_build=True, strict=True, frozen=True, extra="forbid", 
 
 
 class Effect(BaseModel):
-    """A coefficient per unit of its feature; if it is in log odds, its exponential is the odds ratio.
+    """A coefficient per unit of its feature.
 
     - ``unit``: Unit of the feature, in words.
+    - ``scale``: Scale of the effect; the exponential of log odds is an odds ratio.
     - ``value``: Effect per unit.
     - ``low``, ``high``: Confidence interval; null where unknown.
     """
@@ -344,6 +345,7 @@ class Effect(BaseModel):
     model_config = _PLAIN
 
     unit: str
+    scale: Literal["log odds", "percentage points", "percent", "target units", "model units"]
     value: FiniteFloat
     low: FiniteFloat | None
     high: FiniteFloat | None
@@ -375,7 +377,6 @@ class EstimateMessage(BaseModel):
     - ``releases``: Number of releases learned; it only grows.
     - ``level``, ``method``, ``note``: Nominal level of the intervals, their origin, and what is known of their
       coverage; the note ends with the looks at which they hold (docs/intervals.md).
-    - ``scale``: Scale of an effect per unit; for `odds ratio`, the exponential of the effect is on this scale.
     - ``standard_error``: Root of the coefficients' summed squared standard errors; null where one is unknown.
     - ``coefficients``: Coefficients by name.
     """
@@ -391,7 +392,6 @@ class EstimateMessage(BaseModel):
     level: Annotated[FiniteFloat, Field(gt=0, lt=1)]
     method: str
     note: str
-    scale: Literal["odds ratio", "chance", "effect"]
     standard_error: FiniteFloat | None
     coefficients: dict[str, CoefficientEstimate]
 

@@ -113,7 +113,7 @@ def test_coefficients_without_average_effects_are_not_called_too_few_people():
         "name: t\nfeatures: [{name: a, low: -1, high: 1}]\ntarget: {name: y, kind: binary, positive: p, negative: n}\n"
         "protocol: moments\nmoments: {loss: boosting}\nprivacy: {guarantee: {gdp: {mu: 8.0}}}"
     )
-    found = plan(of, people=[300_000], budgets=[1.0], protocols=["moments"], within={None: 0.005}, draws=1)
+    found = plan(of, people=[300_000], budgets=[1.0], protocols=["moments"], within={None: 0.5}, draws=1)
     assert any(one.without_effects for one in found.cells)
     assert found.needs == {}
     assert not any("too few" in one for one in remarks(found))
@@ -139,7 +139,7 @@ def test_the_rule_of_errors_agrees_with_forecasts(kind, public, n):
     of = task(1.0, kind=kind, public=public, protocol="examples")
     found = plan(of, people=[n], budgets=[1.0], protocols=["scores", "moments"], draws=1)
     points = {one.protocol: one.points for one in found.cells if one.design != "hard"}
-    # Where the two differ it is between half widths that are about equal; not any protocol would do.
+    # Where the two differ it is between half-widths that are about equal; not any protocol would do.
     assert regret(recommend(of, n).protocol, points) < 1.6
     assert regret(found.chosen[n][0], points) <= 1.25
     assert max(points.values()) > 1.3 * min(points.values())
@@ -147,7 +147,7 @@ def test_the_rule_of_errors_agrees_with_forecasts(kind, public, n):
 
 def test_people_for_an_error_are_as_many_as_give_it():
     of, people = task(2.0, protocol="examples"), population()
-    wanted = 0.02
+    wanted = 2.0  # percentage points
     needed = people_for(of, people, {"b": wanted})
     assert needed is not None
     from murk.planning.forecast import forecast
@@ -159,7 +159,7 @@ def test_people_for_an_error_are_as_many_as_give_it():
     assert 2.2 * needed < watched < 4.0 * needed
     level = nominal_level(watched / of.tightest_at, 0.95)
     assert forecast(of, people, watched, level=level).effects["b"] == pytest.approx(wanted, rel=0.15)
-    assert people_for(of, people, {None: 1e-9}) is None
+    assert people_for(of, people, {None: 1e-7}) is None
     with pytest.raises(UserError, match="'c'"):
         people_for(of, people, {"c": 1.0})
 

@@ -86,15 +86,28 @@ def around_zero(names, half=3.0):
 
 
 def test_a_feature_is_judged_whatever_its_name_ends_in():
-    """Only the constant, of each class too, and the scale of a robust loss are no features."""
+    """Only the scale of a robust loss is not judged."""
     features = ["pain_scale", "image=grayscale", "knee_intercept", "scale"]
     for constant in ([], ["intercept"]):
         wide = {"confidence_intervals": around_zero([*features, *constant]), "not_learned": []}
-        assert list(too_wide(wide, "log odds", 1.0)) == features
+        assert list(too_wide(wide, "log odds", 1.0)) == [*features, *constant]
     classes = {"confidence_intervals": around_zero(["b:pain_scale", "b:intercept"]), "not_learned": []}
-    assert list(too_wide(classes, "own", 1.0)) == ["b:pain_scale"]
+    assert list(too_wide(classes, "own", 1.0)) == ["b:pain_scale", "b:intercept"]
     robust = {"confidence_intervals": around_zero(["pain_scale", "intercept", "scale"])}
-    assert list(too_wide({**robust, "not_learned": []}, "slope", 1.0)) == ["pain_scale"]
+    assert list(too_wide({**robust, "not_learned": []}, "slope", 1.0)) == ["pain_scale", "intercept"]
+
+
+@pytest.mark.parametrize(
+    ("scale", "interval", "useless"),
+    [
+        ("log odds", [math.log(0.00045), math.log(394.0)], True), ("log odds", [-0.45, 1.7], False),
+        ("log odds", [3.0, 9.0], False), ("probability", [0.1, 1.2], True), ("slope", [-0.4, 0.5], False),
+        ("own", [-3.0, 3.0], True),
+    ],
+)  # fmt: skip
+def test_a_level_is_useless_if_its_interval_spans_more_than_half_of_what_is_possible(scale, interval, useless):
+    of = {"confidence_intervals": {"intercept": interval}, "not_learned": []}
+    assert list(too_wide(of, scale, 1.0)) == ["intercept"] * useless
 
 
 def test_a_feature_that_was_not_learned_is_useless_whatever_its_name_ends_in():
@@ -189,7 +202,7 @@ def test_only_what_was_forecast_is_advised():
     advice = [Advice("protocol: moments", math.inf, 3.0), Advice("4 times the people", 8.0, 4.0)]
     found = told(where, gone=0.5, advise=lambda: advice)
     assert found["helps_most"] == (
-        "protocol: moments (forecast: a half width of 3 points where now most are not learned)"
+        "protocol: moments (forecast: a half-width of 3 points per standard deviation where now most are not learned)"
     )
     assert found["advice"][0]["points_before"] is None
     assert found["words"].endswith(f"What would help most: {found['helps_most']}.")

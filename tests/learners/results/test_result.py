@@ -35,11 +35,25 @@ def report(**more):
         "releases": 12_345,
         "coefficients": {"age": 0.5, "<b>rare</b>": 0.01, "intercept": -1.0},
         "confidence_intervals": {"age": [0.25, 0.75], "<b>rare</b>": [-INF, INF], "intercept": [-1.5, -0.5]},
+        "standard_errors": {"age": 0.125, "<b>rare</b>": INF, "intercept": 0.25},
         "interval": {"method": "scores", "level": 0.95, "note": "as far as anybody knows"},
         "per_unit": {
-            "age": {"unit": "age: one unit more", "value": 0.1, "interval": [0.05, 0.15], "factor": 0.2, "shift": 0.0}
+            "age": {
+                "unit": "age: one unit more",
+                "scale": "log odds",
+                "value": 0.1,
+                "interval": [0.05, 0.15],
+                "odds_ratio": math.exp(0.1),
+                "odds_ratio_interval": [math.exp(0.05), math.exp(0.15)],
+                "std_error": 0.025,
+                "factor": 0.2,
+                "shift": 0.0,
+            }
         },
-        "average_effects": {"age": {"unit": "age: one unit more", "value": 0.02, "interval": [0.01, 0.03]}},
+        "average_effects": {
+            "age": {"unit": "age: one unit more", "scale": "percentage points", "value": 2.0, "interval": [1.0, 3.0]}
+        },
+        "too_wide": [],
         "not_learned": ["<b>rare</b>"],
         "needed": {"<b>rare</b>": {"words": "about 400,000 people in all"}},
         "levels": {"default": {"guarantee": {"gdp": {"mu": 1.0}}, "words": "telling apart is hard"}},
@@ -69,7 +83,9 @@ def test_a_coefficient_has_every_unit_that_there_is(result):
     assert (age.unit, age.effect, age.effect_interval) == ("age: one unit more", 0.1, (0.05, 0.15))
     assert age.odds_ratio == pytest.approx(math.exp(0.1))
     assert age.odds_ratio_interval == pytest.approx((math.exp(0.05), math.exp(0.15)))
-    assert (age.average_effect, age.average_effect_interval) == (0.02, (0.01, 0.03))
+    assert (age.average_effect, age.average_effect_interval) == (2.0, (1.0, 3.0))
+    assert (age.scale, age.average_scale) == ("log odds", "percentage points")
+    assert (age.std_error, age.effect_std_error) == (0.125, 0.025)
 
 
 def test_a_guess_near_zero_is_no_answer(result):
@@ -80,7 +96,8 @@ def test_a_guess_near_zero_is_no_answer(result):
     assert result.not_learned == ("<b>rare</b>",)
     for shown in (str(result), result._repr_html_(), str(list(result))):
         assert "0.01 " not in shown
-    assert math.isnan(result.to_frame().loc["<b>rare</b>", "coded"])
+    frame = result.to_frame()
+    assert frame[frame.name == "<b>rare</b>"].estimate.isna().all()
 
 
 def test_nobody_writes_into_a_result(result):
@@ -154,7 +171,7 @@ def test_drawn_intervals_are_not_hidden_by_the_widest():
     wide = report(
         coefficients={"a": 0.1, "b": 0.2, "c": 0.0},
         confidence_intervals={"a": [-0.1, 0.3], "b": [0.0, 0.4], "c": [-90.0, 90.0]},
-        not_learned=[], needed={}, per_unit={}, average_effects=None,
+        standard_errors={"a": 0.1, "b": 0.1, "c": 40.0}, not_learned=[], needed={}, per_unit={}, average_effects=None,
     )  # fmt: skip
     limit = axis_limit(list(Result(wide)))
     assert 0.4 <= limit < 5.0
@@ -164,12 +181,19 @@ def test_drawn_intervals_are_not_hidden_by_the_widest():
     assert axis_limit(list(Result(wide))) >= 50.0
 
 
-def test_a_frame_has_a_row_for_each(result):
+def test_a_frame_has_a_row_for_each_coefficient_and_scale(result):
     frame = result.to_frame()
-    assert list(frame.index) == ["age", "<b>rare</b>", "intercept"]
-    assert frame.loc["age", "odds_ratio_low"] == pytest.approx(math.exp(0.05))
-    assert frame["learned"].tolist() == [True, False, True]
-    assert frame.dtypes["coded"] == np.float64
+    assert list(frame) == ["name", "estimate", "std_error", "low", "high", "unit", "scale", "says"]
+    age = frame[frame.name == "age"].set_index("scale")
+    assert list(age.index) == ["coded", "log odds", "odds ratio", "percentage points"]
+    assert age.loc["odds ratio", "low"] == pytest.approx(math.exp(0.05))
+    assert age.loc["log odds", "std_error"] == 0.025
+    # What the table prints, an attribute and the frame are one number.
+    assert age.loc["percentage points", "estimate"] == result["age"].average_effect == 2.0
+    assert "2.000  1.000 .. 3.000" in str(result)
+    coded = frame[frame.scale == "coded"]
+    assert coded.says.tolist() == ["", "not learned", ""]
+    assert frame.dtypes["estimate"] == np.float64
 
 
 def without(monkeypatch, package):
@@ -211,7 +235,8 @@ def test_of_several_classes_no_intercept_is_drawn():
     names = ["b:dose", "b:intercept", "c:dose", "c:intercept"]
     of_classes = report(
         coefficients=dict.fromkeys(names, 0.5), confidence_intervals={name: [0.25, 0.75] for name in names},
-        per_unit={}, average_effects=None, not_learned=[], needed={}, odds_ratios=False,
+        standard_errors=dict.fromkeys(names, 0.1), per_unit={}, average_effects=None, not_learned=[], needed={},
+        odds_ratios=False,
     )  # fmt: skip
     [axes] = Result(of_classes).plot().axes
     assert [label.get_text() for label in axes.get_yticklabels()] == ["b:dose", "c:dose"]
@@ -251,7 +276,10 @@ def test_a_curve_of_a_method_without_intervals_is_drawn():
 
 
 def test_a_small_effect_is_not_labelled_as_none():
-    small = {"unit": "age: one unit more", "value": 0.0015, "interval": [0.001, 0.002], "factor": 0.003, "shift": 0.0}
+    small = {
+        "unit": "age: one unit more", "scale": "target units", "value": 0.0015, "interval": [0.001, 0.002],
+        "std_error": 0.0002, "factor": 0.003, "shift": 0.0,
+    }  # fmt: skip
     [axes] = Result(report(odds_ratios=False, per_unit={"age": small}), HISTORY).plot("curve", names=["age"]).axes
     assert [text.get_text() for text in axes.texts] == ["0.0015"]
 
@@ -263,11 +291,12 @@ def effects():
     ends = {name: [value - half, value + half] for name, (value, half) in coded.items()}
     return report(
         odds_ratios=False, coefficients={name: value for name, (value, _) in coded.items()}, confidence_intervals=ends,
-        not_learned=[], needed={}, average_effects=None,
+        standard_errors={name: half / 2 for name, (_, half) in coded.items()}, not_learned=[], needed={},
+        average_effects=None, too_wide=["islands"],
         per_unit={
             name: {
-                "unit": f"{name}: more", "value": coded[name][0] * factor, "factor": factor, "shift": 0.0,
-                "interval": [end * factor for end in ends[name]],
+                "unit": f"{name}: more", "scale": "target units", "value": coded[name][0] * factor,
+                "interval": [end * factor for end in ends[name]], "std_error": 1.0, "factor": factor, "shift": 0.0,
             }
             for name, factor in factors.items()
         },
@@ -278,10 +307,9 @@ def effects():
 def test_too_wide_is_said_of_a_coefficient():
     result = Result(effects())
     frame = result.to_frame()
-    assert frame["learned"].all()
-    assert list(frame[frame.useful].index) == ["day", "member"]
-    assert frame["says"].tolist() == ["", "", "too wide"]
-    assert frame.dtypes["coded"] == np.float64
+    coded = frame[frame.scale == "coded"]
+    assert coded.name.tolist() == ["day", "member", "islands"]
+    assert coded.says.tolist() == ["", "", "too wide"]
     assert str(result["islands"]).endswith("islands: more; too wide to say anything")
     assert [each.useful for each in Result(report())] == [True, False, True]
     assert Result(report())["<b>rare</b>"].says == "not learned"

@@ -205,7 +205,7 @@ def test_reports_say_that_effects_are_of_lines_and_log_odds_are_not_learned():
     effect = report["average_effects"]["train:age"]
     assert "bus:intercept" not in report["average_effects"]
     # Coded, 35 years are 1, and half of a coefficient is what it changes the probability by.
-    assert effect["value"] == pytest.approx(found.values[2 * P] / 2.0 / 35.0)
+    assert effect["value"] == pytest.approx(100.0 * found.values[2 * P] / 2.0 / 35.0)
     table, note = list(describe_learned(report))[:2]
     assert len(table.rows) == K * (P - 1)
     assert table.rows[-1][0] == "train: visits: one unit more"

@@ -90,9 +90,9 @@ def test_balanced_outcomes_have_models_at_the_fitted_coefficients():
 
 def test_reports_say_what_average_effects_are_of_and_state_them_first():
     task, found = Task.parse(TEXT), estimate(-2.45)
-    from murk.learners.estimates.units import units
+    from murk.learners.estimates.units import effect_units, units
 
-    report = report_estimate(found, "log odds", units(task), 0.95, forecast=False)
+    report = report_estimate(found, "log odds", units(task), 0.95, effects=effect_units(task), forecast=False)
     report |= {"odds_ratios": True, "chances": False, "diagnosis": None, "task": "t", "releases": 60_000}
     assert "line through the labels" in report["effects_note"]
     assert report["average_effects"]["age"]["interval"][0] < report["average_effects"]["age"]["interval"][1]

@@ -36,10 +36,12 @@ MODELS = {
 }  # fmt: skip
 THIRD_CHILD = {"same_sex": 0.1093, "age": 0.2387, "intercept": -0.8291}
 UNITS = {
-    "same_sex": {"label": "same_sex: yes against no", "factor": 2.0, "shift": 0.0},
-    "age": {"label": "age: one unit more", "factor": 1.0 / 7.0, "shift": 0.0},
-    "intercept": {"label": "at the middle of every feature", "factor": 1.0, "shift": 0.0},
-}
+    name: {"label": label, "factor": factor, "shift": 0.0, "scale": "log odds", "low": None, "high": None}
+    for name, label, factor in (
+        ("same_sex", "same_sex: yes against no", 2.0), ("age", "age: one unit more", 1.0 / 7.0),
+        ("intercept", "at the middle of every feature", 1.0),
+    )
+}  # fmt: skip
 HOSTILE = ["<img src=x onerror=\"document.title='stolen'\">", "<b>bold</b>&amp;", "origin=JFK", "x" * 120, "__proto__"]
 
 
@@ -151,9 +153,12 @@ def made_up(
             "note": RANDOM_SCALING if looks is None else "by released second moments and curvatures",
             "estimated_error": estimated[-1] if estimated else None,
             "parameter_error": distance(releases) if reference and releases else None,
-            "effect": "odds ratio" if protocol == "gradients" else "effect",
             # As of the demonstration's task; a name that it has not has no unit.
-            "units": {one: unit for one, unit in UNITS.items() if one in truth},
+            "units": {
+                one: {**unit, "scale": "log odds" if protocol == "gradients" else "model units"}
+                for one, unit in UNITS.items()
+                if one in truth
+            },
         },
         "reference": truth if reference else None,
         "history": {

@@ -168,7 +168,7 @@ def test_the_status_has_the_shape_that_the_page_is_built_against(client):
     assert len(found["staleness"]["counts"]) == len(found["staleness"]["bounds"]) + 1
     assert found["estimate"].keys() == {
         "names", "values", "half_widths", "level", "method", "note", "estimated_error", "parameter_error",
-        "effect", "units", "needed", "drift", "releases_used", "diagnosis",
+        "units", "needed", "drift", "releases_used", "diagnosis",
         "fixed_half_widths", "looks", "contrasts", "prediction_sets",
     }  # fmt: skip
     assert found["estimate"]["names"] == names
@@ -184,8 +184,9 @@ def test_the_status_has_the_shape_that_the_page_is_built_against(client):
     assert len(lengths) == 1
     assert found["pace"].keys() == {"time", "rate", "lag"}
     assert len({len(column) for column in found["pace"].values()}) == 1
-    assert found["estimate"]["effect"] == "odds ratio"
-    assert found["estimate"]["units"]["age"] == {"label": "age: one unit more", "factor": 1 / 7, "shift": 0.0}
+    assert found["estimate"]["units"]["age"] == {
+        "label": "age: one unit more", "factor": 1 / 7, "shift": 0.0, "scale": "log odds", "low": None, "high": None,
+    }  # fmt: skip
 
 
 def test_what_is_unknown_is_null():

@@ -3,16 +3,15 @@
 import { byId, element, fillRows, setText } from "./dom.js";
 import { count, significant } from "./format.js";
 import { lateExtent, makePlot, niceLogRange, niceRange } from "./plot.js";
-import { areMeans, describeScale, hasUnits, scaleFor } from "./units.js";
+import { areRatios, describeScale, hasUnits, scaleFor } from "./units.js";
 
 const PAGE = 12;
 // Range of a plot around the estimate, in half-widths.
 const NEIGHBOURHOOD = 4;
 const NOT_LEARNED = "not learned";
 const cards = new Map();
-// Means and shares are first shown in their own units, coefficients in coded ones.
-const chosen = { filter: "", page: 0, natural: null };
-const isNatural = () => chosen.natural ?? areMeans(latest.estimate);
+const chosen = { filter: "", page: 0, natural: true };
+const isNatural = () => chosen.natural;
 let latest = null;
 
 export function updateEstimates(status) {
@@ -204,9 +203,11 @@ function showNeeds(needed, why) {
 
 // Comparisons of categories, if the task asks for any.
 function showContrasts({ estimate }) {
-  const ratios = estimate.effect === "odds ratio";
+  const ratios = areRatios(estimate);
   byId("contrasts").hidden = estimate.contrasts.length === 0;
-  setText(byId("contrast-value"), ratios ? "Odds ratio" : "Effect");
+  const points = estimate.contrasts.some(({ scale }) => scale === "percentage points");
+  const measure = ratios ? "Odds ratio" : points ? "Percentage points" : "Effect";
+  setText(byId("contrast-value"), measure);
   setText(byId("contrast-interval"), estimate.looks.words);
   const plain = (number) => (number === null ? "none" : significant(number));
   fillRows(byId("contrast-rows"), estimate.contrasts.map((contrast) => {
@@ -214,7 +215,7 @@ function showContrasts({ estimate }) {
     const known = low !== null && high !== null;
     const ends = ratios ? contrast.odds_ratio_interval : contrast.interval;
     return [{ head: true, text: contrast.name, label: "Contrast" },
-      { kind: "n", text: known ? plain(ratios ? contrast.odds_ratio : contrast.value) : NOT_LEARNED, label: ratios ? "Odds ratio" : "Effect" },
+      { kind: "n", text: known ? plain(ratios ? contrast.odds_ratio : contrast.value) : NOT_LEARNED, label: measure },
       { kind: "n", text: known ? `${plain(ends[0])} to ${plain(ends[1])}` : "none", label: estimate.looks.words },
       { kind: "n", text: plain(contrast.p_value), label: "p" },
       { kind: "n", text: plain(contrast.e_value), label: "e" }];
@@ -226,7 +227,7 @@ function showTable({ estimate, reference }) {
   const natural = isNatural() && hasUnits(estimate);
   byId("reference-column").hidden = reference === null;
   byId("unit-column").hidden = !natural;
-  const ratios = natural && estimate.effect === "odds ratio";
+  const ratios = natural && areRatios(estimate);
   setText(byId("value-column"), ratios ? "Odds ratio" : "Estimate");
   setText(byId("half-column"), ratios ? "Interval" : "Half-width");
   fillRows(byId("coefficients"), estimate.names.map((name, i) => {

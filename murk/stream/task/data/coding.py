@@ -487,6 +487,7 @@ def _part_of(day: int | None, part: str) -> int | str | None:
 
 
 INTERCEPT: Final = "intercept"
+MIDDLE: Final = "at the middle of every feature"  # unit of an intercept beside features
 
 
 def is_constant(name: str) -> bool:
@@ -702,7 +703,7 @@ class Coding:
                 units.append((2.0, f"{feature.name}: missing against known"))
         constant, target = f"mean of {self._target.name}", self._target
         if self._features:
-            constant = "at the middle of every feature"
+            constant = MIDDLE
         elif isinstance(target, BinaryTarget):
             constant = f"share of {target.name} = {target.positive}"
         elif isinstance(target, ClassTarget):
