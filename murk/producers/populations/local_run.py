@@ -263,8 +263,10 @@ def counted_rows(task: Task, population: FilePopulation) -> str:
     if population.source.people == "row" or task.of_organisations or not refused:
         return ""
     first = "only the first of them that was sent" if task.privacy.per_person is None else "those sent first"
+    order = "drawn at random" if population.crowd.order == "random" else "the file's"
     return (
-        f"Of a person with several rows {first} counted, within the budget; {refused:,} rows were refused and not sent."
+        f"Of a person with several rows {first} counted, within the budget (the order of sending was {order}); "
+        f"{refused:,} rows were refused and not sent."
     )
 
 
