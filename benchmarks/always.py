@@ -10,14 +10,20 @@ sequence ever excludes the truth, beside the fixed 95% interval looked at as oft
   from simulated sums, the others from every release. Generated people have a typical design; examples, moments and
   sketches have a real target, so that the model is right. *Predictions* are of a dozen of these people.
 - *mothers*: the demonstration's people in random orders, who answer scores; the truth is the fit to all their records.
+- *first*: looks from 10 releases on (an organisation's 2,000 records) at two groups without a difference, of shares
+  50, 10 or 3% and a rate of 50, 5, 2 or .5%, or amounts of a skewed law as real targets; *missing*: a fifth of the
+  targets is. ``--groups`` and ``--rates`` choose among them. A second table has the coefficients' sequences, the
+  contrast's effect, e-values of 20 or more, and the median number of releases at the first interval.
 
-``--streams`` for more streams, ``--only`` for one row.
+``--streams`` for more streams, ``--only`` for rows whose name contains a text, ``--last`` for longer ones of *first*.
 """
 
 import argparse
 import math
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from statistics import NormalDist
 
 import numpy as np
 
@@ -26,11 +32,13 @@ from benchmarks.pipe import learn
 from benchmarks.score_people import answer
 from benchmarks.scores import bare, weeks, weighted_fit
 from murk.demo import TASK as DEMO
-from murk.learners.core.design import Effects, designs, released_sum, split
+from murk.learners.core.design import Effects, Records, designs, released_sum, split
+from murk.learners.estimates.contrasts import contrasts
 from murk.learners.estimates.effects import combined_half_widths
 from murk.learners.estimates.exact import difference_evidence, difference_sequence, mean_evidence
 from murk.learners.estimates.looks import Looks, critical_values
 from murk.learners.examples.engine import engine_of
+from murk.learners.examples.losses import LOGIT_WIDTH
 from murk.learners.moments import kernels
 from murk.learners.moments.mechanism import Level
 from murk.learners.moments.sums import MomentSums
@@ -79,9 +87,10 @@ def population(task: Task):
     return people, people.theta
 
 
-def engine_looks(name: str, task: Task, counts: list[int], rng: np.random.Generator) -> Iterator[tuple[int, object]]:
+def engine_looks(
+    name: str, task: Task, counts: list[int], rng: np.random.Generator, people
+) -> Iterator[tuple[int, object]]:
     """Yield estimates of one stream after these numbers of releases."""
-    people, _ = population(task)
     if task.public is not None:
         drawn = rng.multinomial(task.public.set_aside, people.shares)
         task = task.with_public(people.points[drawn > 0], drawn[drawn > 0])
@@ -110,7 +119,8 @@ def engine_looks(name: str, task: Task, counts: list[int], rng: np.random.Genera
     done, engine = 0, problem.engine()
     if task.protocol == "examples":
         engine = engine_of(problem.settings, problem.mechanisms, seed=int(rng.integers(2**63)))
-        engine.covariates = problem.covariates
+        if problem.settings.cells is None:
+            engine.covariates = problem.covariates
     for releases in counts:
         drawn = rng.choice(len(records.shares), size=releases - done, p=records.shares)
         X, y = records.X[drawn], records.y[drawn]
@@ -185,7 +195,7 @@ def protocol_stream(name: str, looks: int, rng: np.random.Generator) -> Iterator
     weights = np.eye(len(truth))
     if "predictions" in name:
         weights = people.points[np.linspace(0, len(people.points) - 1, 12).astype(int)]
-    for releases, estimate in engine_looks(name, task, grid(first, last, looks), rng):
+    for releases, estimate in engine_looks(name, task, grid(first, last, looks), rng, people):
         watched = Looks("always", TIGHTEST_AT.get(name, 100_000), releases)
         sequence, fixed = (
             combined_half_widths(estimate, weights, level) for level in (watched.nominal(0.95), 0.95)
@@ -207,6 +217,118 @@ def protocol_row(name: str, streams: int, looks: int, seed: int) -> tuple[float,
         ratios += (widths[0][known] / widths[1][known]).tolist()
     error = math.sqrt(np.mean(ever, axis=1).var() / streams)
     return np.mean(ever), np.mean(fixed_ever), np.mean(last), float(np.median(ratios)), looks, error
+
+
+TWO = """
+name: watched
+features: [{name: arm, categories: [a, b]}]
+contrasts: [{feature: arm, category: b, against: a}]
+intervals: {tightest_at: 5000}
+"""
+RATE = "target: {name: y, kind: binary, positive: yes, negative: no}\n"
+AMOUNT = "target: {name: y, kind: real, low: 0, high: 100}\n"
+PURE, NORMAL = "privacy: {guarantee: {pure: {epsilon: 6.0}}}\n", "privacy: {guarantee: {gdp: {mu: 8.0}}}\n"
+
+
+def examples(release: str, loss: str, target: str = RATE, grid: str = "") -> str:
+    privacy = PURE if release == "cells" else NORMAL
+    return f"{target}protocol: examples\nexamples: {{release: {release}, loss: {loss}{grid}}}\n{privacy}"
+
+
+FIRST = {
+    **{f"cells {loss}": examples("cells", loss) for loss in ("quadratic", "log", "exponential", "probit")},
+    "cells quadratic, missing": examples("cells", "quadratic"),
+    "cells squared": examples("cells", "squared", AMOUNT, ", grid: 5"),
+    **{f"joint {loss}": examples("joint", loss) for loss in ("quadratic", "log", "exponential", "probit")},
+    **{f"separate {loss}": examples("separate", loss) for loss in ("quadratic", "log", "exponential", "probit")},
+    **{f"{release} quadratic": examples(release, "quadratic") for release in ("outer", "directions")},
+    **{f"{release} squared": examples(release, "squared", AMOUNT) for release in ("joint", "separate", "outer")},
+    "scores": f"{RATE}{NORMAL}",
+    "scores, missing": f"{RATE}{NORMAL}",
+    "scores, amounts": f"{AMOUNT}{NORMAL}",
+    "moments": f"{AMOUNT}protocol: moments\n{NORMAL}",
+    "moments, missing": f"{AMOUNT}protocol: moments\n{NORMAL}",
+    "gradients, public rows": f"{RATE}protocol: gradients\npublic: {{set_aside: 2000}}\n{NORMAL}",
+    "sketch": f"{AMOUNT}protocol: sketch\nprivacy: {{guarantee: {{approx: {APPROX}}}}}\n",
+}
+_AMOUNTS = 200
+
+
+@dataclass(frozen=True)
+class Groups:
+    """Two groups with the same law of the target."""
+
+    points: np.ndarray
+    shares: np.ndarray
+    records: Records
+
+    @classmethod
+    def of(cls, task: Task, rare: float, rate: float, missing: float) -> tuple["Groups", float]:
+        """Return the groups, and the law's mean or, for a binary target, its rate."""
+        points, shares = np.array([[-1.0, 1.0], [1.0, 1.0]]), np.array([1.0 - rare, rare])
+        values, law = np.array([0.0, 1.0]), np.array([1.0 - rate, rate])
+        if task.target.kind == "real":
+            middles = [NormalDist().inv_cdf((i + 0.5) / _AMOUNTS) for i in range(_AMOUNTS)]
+            values, law = (
+                np.minimum(np.exp(1.0 + np.array(middles)), 100.0) / 50.0 - 1.0,
+                np.full(_AMOUNTS, 1 / _AMOUNTS),
+            )
+        y = np.append(values, math.nan)
+        each = np.outer(shares, np.append((1.0 - missing) * law, missing)).ravel()
+        records = Records(np.repeat(points, len(y), axis=0), np.tile(y, 2), each)
+        if not missing:
+            known = ~np.isnan(records.y)
+            records = Records(records.X[known], records.y[known], each[known])
+        return cls(points, shares, records), float(values @ law)
+
+
+def first_truth(text: str, task: Task, mean: float) -> float:
+    """Return the constant of the model that two groups of the same mean or rate have, in coded units."""
+    if task.target.kind == "real":
+        return mean
+    loss = next((loss for loss in ("quadratic", "exponential", "probit") if f"loss: {loss}" in text), "log")
+    odds = math.log(mean / (1.0 - mean))
+    normal = math.sqrt(LOGIT_WIDTH) * NormalDist().inv_cdf(mean)
+    return {"quadratic": 2.0 * mean - 1.0, "exponential": odds / 2.0, "probit": normal, "log": odds}[loss]
+
+
+def first_row(name: str, rare: float, rate: float, streams: int, looks: int, last: int) -> tuple[float, ...]:
+    text = FIRST[name]
+    task = Task.parse(TWO + text).with_simulated(True)
+    people, mean = Groups.of(task, rare, rate, 0.2 if "missing" in name else 0.0)
+    truth = np.array([0.0, first_truth(text, task, mean)])
+    ever, effect, alarm, begins = [], [], [], []
+    for stream in range(streams):
+        rng, wrong, off, most, begin = np.random.default_rng([7, stream]), np.zeros(2, bool), False, 0.0, math.inf
+        for releases, estimate in engine_looks(name, task, grid(10, last, looks), rng, people):
+            watched = Looks("always", task.tightest_at, releases)
+            halves = estimate.half_widths(watched.nominal(0.95))
+            wrong |= np.abs(estimate.values - truth) > halves
+            begin = min(begin, releases) if np.isfinite(halves).any() else begin
+            contrast = contrasts(task, estimate, watched)[0]
+            low, high = contrast.average_effect_interval or (-math.inf, math.inf)
+            off, most = off or not low <= 0.0 <= high, max(most, contrast.e_value or 0.0)
+        ever.append(wrong), effect.append(off), alarm.append(most >= 20.0), begins.append(begin)
+    shares = [float(np.mean(each)) for each in (np.array(ever)[:, 0], np.array(ever)[:, 1], effect, alarm)]
+    return *shares, float(np.median(begins))
+
+
+def first_table(given: argparse.Namespace) -> None:
+    print("| first look | groups | rate | difference | constant | effect | e-values | first interval |")
+    print("|---|---|---|---|---|---|---|---|")
+    for name, text in FIRST.items():
+        if given.only not in (None, "first") and given.only.removeprefix("first: ") not in name:
+            continue
+        for rare in given.groups:
+            for rate in given.rates if RATE in text else given.rates[:1]:
+                begin = time.process_time()
+                *shares, first = first_row(name, rare, rate, given.streams, given.looks, given.last)
+                cells = " | ".join(f"{share:.1%}" for share in shares)
+                law = f"{100 * rate:g}%" if RATE in text else "amounts"
+                print(
+                    f"| {name} | {100 * (1 - rare):g}/{100 * rare:g} | {law} | {cells} | {first:,.0f} |"
+                    f" <!-- {time.process_time() - begin:.0f} s CPU -->", flush=True,
+                )  # fmt: skip
 
 
 def walk_row(
@@ -306,12 +428,18 @@ def main(argv):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--streams", type=int, default=400)
     parser.add_argument("--looks", type=int, default=150, help="looks at each stream of a protocol")
-    parser.add_argument("--only", choices=sorted(rows(0, 0)))
+    parser.add_argument("--only", help="rows whose name contains this; 'first' or 'first: NAME' for looks from 10 on")
+    parser.add_argument("--groups", type=float, nargs="*", default=[0.5, 0.1, 0.03], help="shares of the second group")
+    parser.add_argument("--rates", type=float, nargs="*", default=[0.5, 0.05, 0.02, 0.005])
+    parser.add_argument("--last", type=int, default=20_000, help="releases of a stream of the second table")
     given = parser.parse_args(argv)
+    if given.only is not None and given.only.startswith("first"):
+        first_table(given)
+        return
     print("| stream | looks | sequence ever excludes the truth | fixed interval ever | at the last look | width |")
     print("|---|---|---|---|---|---|")
     for name, row in rows(given.streams, given.looks).items():
-        if given.only not in (None, name):
+        if given.only is not None and given.only not in name:
             continue
         begin = time.process_time()
         share, fixed, last, width, looks, error = row()
@@ -321,6 +449,8 @@ def main(argv):
         )  # fmt: skip
 
     if given.only is None:
+        print()
+        first_table(given)
         mean, most, within = power(1_000, 5)
         print(
             f"\nAn effect that a fixed test finds with probability 80% at n is found after {mean:.2f} n on average, "

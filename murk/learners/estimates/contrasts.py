@@ -192,7 +192,7 @@ def _next_quantile(size: float, known: dict[float, float]) -> float | None:
     if not high[1] > low[1]:
         return None
     quantile = min(low[0] + (size - low[1]) * (high[0] - low[0]) / (high[1] - low[1]), LARGEST)
-    return quantile if quantile > inside and all(abs(quantile - each) > _CLOSE for each in known) else None
+    return quantile if quantile > max(inside, _CLOSE) and all(abs(quantile - each) > _CLOSE for each in known) else None
 
 
 def _excludes(size: float, half: float) -> bool:

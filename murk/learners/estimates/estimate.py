@@ -60,6 +60,7 @@ class Extent:
 
 RANDOM_SCALING = "random scaling"
 ASKED, COMPLETE = "random-scaling", "complete"
+_SINGULAR = 1e-12  # share of the largest eigenvalue below which a direction has no variance
 FEWEST = 1000  # number of releases below which random scaling gives no interval, as it would cover far too rarely
 
 # Quantiles of |N(0,1)| / sqrt(mean of P independent integrals of a squared Brownian bridge), by level and number of
@@ -119,6 +120,23 @@ class People:
     shares: Floats  # of the people at the rows, (m,)
     sampled: bool  # whether the rows are a sample of people; otherwise only their second moments are right
     doubt: float = 0.0  # kappa: people may differ from the rows as if the rows were a sample of 1 / kappa people
+
+
+def larger(first: Floats, second: Floats) -> Floats:
+    """Return the least sum of both covariances' parts, along the directions that they share, that exceeds neither's.
+
+    For one number it is the larger one. The result does not depend on coordinates.
+
+    >>> larger(np.diag([1.0, 4.0]), np.diag([2.0, 3.0])).round(9).tolist()
+    [[2.0, 0.0], [0.0, 4.0]]
+    """
+    sizes, axes = np.linalg.eigh(first + second)
+    used = sizes > _SINGULAR * max(float(sizes[-1]), 0.0)
+    roots = np.sqrt(sizes[used])
+    white = axes[:, used] / roots
+    shares, turned = np.linalg.eigh(white.T @ first @ white)
+    back = (axes[:, used] * roots) @ turned
+    return np.asarray((back * np.maximum(shares, 1.0 - shares)) @ back.T)
 
 
 @dataclass(frozen=True)
@@ -229,3 +247,16 @@ class Estimate:
         rows = zip(self.names, self.values, self.half_widths(level), strict=True)
         items = {name: (float(value - half), float(value + half)) for name, value, half in rows}
         return Intervals(items, method=self.method, level=level, note=self.note)
+
+
+@dataclass(frozen=True)
+class BallEstimate(Estimate):
+    """An estimate within a ball that may not hold the truth: intervals that reach its edge have no bound."""
+
+    room: float = math.inf  # distance to the edge, in standard errors along the least precise direction
+
+    def half_widths(self, level: float = 0.95) -> Floats:
+        """Return half-widths of the intervals at ``level``; infinite where the ball may not hold the truth."""
+        halves = super().half_widths(level)
+        inside = NormalDist().inv_cdf(0.5 + level / 2.0) < self.room
+        return halves if inside else np.full(len(halves), math.inf)

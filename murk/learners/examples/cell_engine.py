@@ -6,6 +6,10 @@ With ``a = 1 / (p - q)`` and weights ``w = 1 / a^2`` of the releases, the share 
 
 The coefficients minimise ``sum_c h_c f(theta; c)``. Their covariance is the sandwich ``A^-1 S A^-1``, where A is the
 Hessian and S the covariance of the gradient at the estimate, both exact functions of the released cells.
+
+A rare cell that nobody has released yet adds nothing to this S, though people may have it. So S is also computed from
+the shares that cells would have if targets did not depend on features, as far as releases allow these shares, and the
+larger one counts.
 """
 
 from __future__ import annotations
@@ -27,7 +31,7 @@ from murk.learners.core.coordinates import contrasts
 from murk.learners.core.engine import NeverPublished
 from murk.learners.core.in_place import Held, RecordEngine
 from murk.learners.core.options import chosen_noise, levels_of
-from murk.learners.estimates.estimate import Estimate
+from murk.learners.estimates.estimate import Estimate, larger
 from murk.learners.estimates.forgers import Influence
 from murk.learners.estimates.links import class_probabilities, logistic
 from murk.learners.examples import losses
@@ -52,6 +56,8 @@ _CLOSE = 1e-10
 # Linear predictors with smaller standard errors leave the Hessian nearly as it is, along every direction and in any
 # coding. Larger ones would be small by chance too often: where noise adds to a rare cell it also misplaces it.
 _SURE = 0.15
+_PSEUDO = 2.0  # releases of each value of the target that count beside the real ones, where variances are pooled
+_COMPATIBLE = 3.0  # standard errors up to which a share agrees with its estimate
 _OF_CLASSES = "mean changes of each class's probability by the softmax model; over the classes they add up to 0"
 
 
@@ -66,6 +72,27 @@ class CellSums:
     def shares(self) -> Floats:
         """Unbiased estimates of the cells' shares, (classes,)."""
         return np.asarray((self.cells[FIRST] - self.totals[SHIFT]) / self.totals[WEIGHT])
+
+    def expected(self, shares: Floats) -> CellSums:
+        """Return what as many releases at the same levels are expected to sum to, if cells have these ``shares``."""
+        classes, (_, second, third) = len(shares), self.cells.sum(axis=1)
+        weight, shift, shifts = self.totals[[WEIGHT, SHIFT, SHIFTS]]
+        # Level by level a release is cell c with probability q + h_c / a, so sums over cells give sums over levels.
+        rows = shift + weight * shares, third + (second - classes * third) * shares
+        return CellSums(np.array([*rows, shifts + (third - classes * shifts) * shares]), self.totals)
+
+    def compatible(self, shares: Floats) -> Floats:
+        """Return ``shares``, each moved as near to its estimate as `_COMPATIBLE` standard errors (Wilson's interval).
+
+        The variance of an estimated share h is ``(u + v h - s h^2) / W^2`` in the sums of `covariance`.
+        """
+        at, square = self.shares, (_COMPATIBLE / self.totals[WEIGHT]) ** 2
+        none, whole = (self.expected(np.full(len(at), share)).cells for share in (0.0, 1.0))
+        u = none[SECOND] - self.totals[SHIFTS]
+        v = (whole - none)[SECOND] - 2.0 * (whole - none)[THIRD]
+        lead, middle = 1.0 + square * self.totals[SQUARES], at + square * v / 2.0
+        root = np.sqrt(np.maximum(middle**2 - lead * (at**2 - square * u), 0.0))
+        return np.asarray(np.maximum(np.clip(shares, (middle - root) / lead, (middle + root) / lead), 0.0))
 
     def covariance(self, values: Floats) -> Floats:
         """Return the covariance (r, r) of the estimated mean of functions with ``values`` (classes, r)."""
@@ -109,6 +136,26 @@ class CellLoss:
         """Map from rows of coefficients to a score for each class, (K, c); for two labels these are 0 and z."""
         labels = self.settings.labels
         return contrasts(len(labels)) if labels else np.array([[0.0], [1.0]])
+
+    @cached_property
+    def _groups(self) -> tuple[Integers, Integers, Floats]:
+        """Each cell's features and its target, numbered (classes,), and how many cells agree in both."""
+        (_, features), (_, targets) = (
+            np.unique(values, axis=0, return_inverse=True) for values in (self.table.X, self.table.y)
+        )
+        both = np.unique(np.column_stack([features, targets]), axis=0, return_inverse=True, return_counts=True)
+        return features, targets, both[2][both[1]].astype(np.float64)
+
+    def pooled(self, sums: CellSums) -> CellSums:
+        """Return the expected sums if targets did not depend on features, as far as releases allow."""
+        features, targets, alike = self._groups
+        shares, present = sums.shares, ~np.isnan(self.table.y)
+        known = shares * present
+        of_features, of_targets = (np.maximum(np.bincount(each, known), 0.0) for each in (features, targets))
+        of_targets[np.unique(targets[present])] += _PSEUDO * sums.totals[SQUARES] / sums.totals[WEIGHT] ** 2
+        apart = of_features[features] * of_targets[targets] / alike * present
+        apart *= max(float(known.sum()), 0.0) / max(float(apart.sum()), 1e-300)
+        return sums.expected(sums.compatible(np.where(present, apart, shares)))
 
     @property
     def named(self) -> Floats:
@@ -225,10 +272,11 @@ class CellLoss:
         inverse = np.zeros((d, d))
         inverse[np.ix_(self.free, self.free)] = (vectors / values) @ vectors.T
         pulled = slope @ inverse
-        covariance = sums.covariance(pulled)
+        pooled = self.pooled(sums)
+        covariance = larger(sums.covariance(pulled), pooled.covariance(pulled))
         error = self.error(covariance)
         determined = bool(values[0] > TRUST * noise) or error < _SURE
-        return replace(fit, pulled=pulled, covariance=covariance, error=error, determined=determined)
+        return replace(fit, pooled=pooled, pulled=pulled, covariance=covariance, error=error, determined=determined)
 
     def error(self, covariance: Floats) -> float:
         """Return the largest standard error of a cell's linear predictor, of any named class."""
@@ -248,6 +296,7 @@ class CellFit:
     values: Floats  # eigenvalues of the mean Hessian
     noise: float  # about how far noise moves these eigenvalues
     pulled: Floats | None = None  # gradients times the inverse Hessian (classes, d), if there is a minimum
+    pooled: CellSums | None = None  # `CellLoss.pooled`
     covariance: Floats | None = None  # covariance of the coefficients (d, d)
     error: float = math.inf  # largest standard error of a cell's linear predictor
     determined: bool = False  # whether the releases determine the coefficients
@@ -483,7 +532,7 @@ def estimate(engines: Sequence[CellEngine]) -> Estimate:
     sums = CellSums(sum(each.sums.cells for each in engines), sum(each.sums.totals for each in engines))  # type: ignore[arg-type]
     fit = fitted.fit(sums)
     shown = np.kron(fitted.named, np.eye(settings.features))
-    if not fit.determined or fit.pulled is None or fit.covariance is None:
+    if not fit.determined or fit.pulled is None or fit.pooled is None or fit.covariance is None:
         why = (
             f"The smallest eigenvalue of their mean Hessian is {fit.values[0]:.3g}, and noise alone moves it by about "
             f"{fit.noise:.3g}"
@@ -500,7 +549,8 @@ def estimate(engines: Sequence[CellEngine]) -> Estimate:
     covariance = shown @ fit.covariance @ shown.T
     if settings.loss == "log":
         average, moved = _average_effects(sums, fitted, fit.theta, fit.pulled)
-        found = replace(found, average=average, average_covariance=sums.covariance(moved))
+        spread = larger(sums.covariance(moved), fit.pooled.covariance(moved))
+        found = replace(found, average=average, average_covariance=spread)
     note, most = f"standard errors of cells' linear predictors are at most {fit.error:.2g}", f"{_SURE:g}"
     if fit.values[0] > TRUST * fit.noise:
         note = f"noise moves the mean Hessian by about {fit.noise / fit.values[0]:.0%} of its smallest eigenvalue"

@@ -20,8 +20,9 @@ from murk._arrays import Floats
 from murk._lazy import bounding
 from murk.learners.core.coordinates import matrix_size
 from murk.learners.core.engine import path_variance, weighted_mean
-from murk.learners.estimates.estimate import FEWEST, RANDOM_SCALING, Estimate, PublicCovariates
+from murk.learners.estimates.estimate import FEWEST, RANDOM_SCALING, BallEstimate, Estimate, PublicCovariates, larger
 from murk.learners.estimates.forgers import Influence
+from murk.learners.estimates.looks import LARGEST
 from murk.learners.estimates.misfit import MOST_NUMBERS, UNLIKE
 from murk.learners.examples import covariate_fit as fit
 from murk.learners.examples import layout as k
@@ -40,6 +41,8 @@ NOT_ASKED = (
 )
 LIGHT = 0.002  # smallest weight at which a hypothesis enters intervals
 _NEAR = 0.98
+_PSEUDO = 2.0  # releases of each label that count beside the real ones, in the variance of residuals
+_MANY = 100.0  # rarer labels in the rarest direction of the features from which their own variance is precise
 
 
 def estimate(engines: Sequence[Any]) -> Estimate:
@@ -81,6 +84,7 @@ def _sandwich(engines: Sequence[Any], average: Floats) -> Estimate:
     aimed = _row_sum(engines, k.AIMED) / total
     meat = _matrix_sum(engines, 1) / sums[k.MEAT_SQUARES]
     share = sums[k.POLISH_SQUARES] / total**2
+    mean = float(aimed[-1])
     bend, aimed, meat = bend[:free, :free], aimed[:free], meat[:free, :free]
     if not settings.weighted:
         bend = bend + settings.regularization * np.eye(free)
@@ -107,13 +111,19 @@ def _sandwich(engines: Sequence[Any], average: Floats) -> Estimate:
     else:
         inverse = (vectors / values) @ vectors.T
         theta[:free] = inverse @ aimed
-        spread[:free] = np.sqrt(np.diag(inverse @ meat @ inverse * share))
+        if not settings.weighted:
+            raw = bend - settings.regularization * np.eye(free)
+            meat = larger(meat, raw * _least_square(engines[0], theta, mean, float(values[0]), 1.0 / share))
+        covariance = inverse @ meat @ inverse * share
+        spread[:free] = np.sqrt(np.diag(covariance))
     if settings.weighted:
         note += WEIGHTED.format(settings.weight)
     elif settings.form == k.REAL:
         note += MISSING
+    if settings.loss in ("quadratic", "squared"):
+        return Estimate(settings.names, theta, SANDWICH, spread, note, len(engines), n)
     length = float(np.linalg.norm(theta))
-    if length > settings.radius and settings.loss not in ("quadratic", "squared"):
+    if length > settings.radius:
         # Outside the ball the loss's estimate is not valid, and the Hessian was not taken there.
         theta = theta * (settings.radius / length)
         note = (
@@ -121,7 +131,34 @@ def _sandwich(engines: Sequence[Any], average: Floats) -> Estimate:
             "projected, and no interval is valid. Give a larger radius, a weaker guarantee, or loss='quadratic'"
         )
         return Estimate(settings.names, theta, SANDWICH, none, note, len(engines), n)
-    return Estimate(settings.names, theta, SANDWICH, spread, note, len(engines), n)
+    error = math.sqrt(float(np.linalg.eigvalsh(covariance)[-1]))
+    room = (settings.radius - length) / error if error > 0.0 else math.inf
+    if room < LARGEST:
+        note += (
+            f"; an interval of more than {room:.1f} standard errors has no bound, as it reaches the edge of the ball "
+            f"of radius {settings.radius:.3g}: give a larger radius, a weaker guarantee, or loss='quadratic'"
+        )
+    return BallEstimate(settings.names, theta, SANDWICH, spread, note, len(engines), n, room=room)
+
+
+def _least_square(engine: Any, theta: Floats, mean: float, least: float, people: float) -> float:
+    """Return the least factor between the mean Hessian and the mean of ``r r'``, whatever the released residuals.
+
+    Few releases have few of the rarer label, or none, and then residuals hardly vary. By the model the mean square of
+    the loss's slope is its mean curvature for `log` (for `probit` nearly), and ``cosh z`` times that at a score z for
+    `exponential`, here of the middle of the features. For `quadratic` it is the variance of a label that does not
+    depend on features, with the ``mean`` of `_PSEUDO` further releases of each label, until the rarer label is frequent
+    in the direction with the ``least`` eigenvalue.
+    """
+    settings = engine.settings
+    if settings.target == "real":
+        return 0.0
+    if settings.loss != "quadratic":
+        return math.cosh(float(theta[-1])) if settings.loss == "exponential" else 1.0
+    # Randomized response multiplies a label by 2 k - 1, with k the weight of the released one.
+    label = min(2.0 * settings.noise(each).keep - 1.0 for each in bounding(engine.mechanisms).values())
+    square = label**2 - (mean * people / (people + 2.0 * _PSEUDO)) ** 2
+    return square * min(1.0, 8.0 * _MANY / (people * square * least)) if square > 0.0 else 0.0
 
 
 def _outer_with_rows(
