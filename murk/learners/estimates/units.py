@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from murk.stream.task.data.coding import is_constant
-from murk.stream.task.data.features import ClassTarget, RealTarget
+from murk.stream.task.data.features import CategoryFeature, ClassTarget, RealTarget
 from murk.stream.task.protocol import Scale
 from murk.stream.task.registry import PROTOCOLS
 from murk.stream.task.task import Task
@@ -110,13 +110,19 @@ def _units(task: Task, scale: Scale, factor: float, *, of_learner: bool = False)
             low, high = target.low, target.high
             shift = 0.0 if of_learner else (low + high) / 2.0
     by_name = {}
-    half = coded_unit(task)
+    # Only a change of category is a difference of two probabilities or means: the average slope of a number, steep
+    # where people are, may exceed the target's range in one unit.
+    categories = {
+        name
+        for index, feature in enumerate(task.features)
+        if isinstance(feature, CategoryFeature)
+        for name in coding.names_of(index)
+    }
     for name, label, each in zip(coding.names, coding.unit_labels, coding.unit_factors.tolist(), strict=True):
         if is_constant(name):
             by_name[name] = Unit(label, factor * each, shift, of_level, low, high)
             continue
-        # No change within the bounds of a feature is larger; one unit may be wider than these.
-        most = (high - low) * max(1.0, each / half / 2.0)
+        most = high - low if name in categories else math.inf
         by_name[name] = Unit(label, factor * each, 0.0, of_change, -most, most)
     if not isinstance(target, ClassTarget):
         return by_name

@@ -70,6 +70,9 @@ def test_effects_are_cut_to_what_is_possible(task, most, level):
     assert tuple(report["per_unit"]["intercept"]["interval"]) == level
     [contrast] = report["contrasts"]
     assert contrast["interval"] == (-most, most)
+    # The slope of a number that fills little of its bounds may exceed the whole range in one unit.
+    steep = reported(task, estimated(task, [40.0, 0.2, 0.1, 0.3], [1.0] * 4))["per_unit"]["dose"]
+    assert steep["interval"][0] > most
     # What is unknown is not made known.
     unknown = reported(task, estimated(task, [0.5, 0.2, 0.1, 0.3], [math.inf] * 4))
     assert unknown["per_unit"]["arm=c"]["interval"] == [-math.inf, math.inf]
