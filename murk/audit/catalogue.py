@@ -120,6 +120,10 @@ def _tasks() -> Iterator[tuple[str, str]]:
     text = _people("moments", _BINARY, _MU)
     for release in ("joint", "separate"):
         yield f"moments {release}", f"{text}moments: {{release: {release}}}\n"
+    for name, target in (("two", _BINARY), ("several", _CLASSES), ("real", _REAL)):
+        for guarantee in (_MU, _PURE):
+            text = _people("univariate", target, guarantee).replace(_FEATURES, "[]")
+            yield f"univariate, {name}, {guarantee[1:4]}", text
     for neighbours in ("zero-out", "replace-one"):
         # With the larger delta of mixing, linear mixing would release no eigenvalue.
         for method, delta in (("mixing", 0.05), ("linear-mixing", 0.01)):

@@ -22,10 +22,11 @@ from murk.errors import UserError
 from murk.learners.core.scoring.mechanism import OuterMechanism, outer
 from murk.learners.examples.cells import CellMechanism
 from murk.privacy.guarantees import ApproxDP, GaussianDP, PureDP
-from murk.privacy.mechanisms import CompositeMechanism, Costed, RandomizedResponse
+from murk.privacy.mechanisms import CompositeMechanism, Costed, RandomizedResponse, SubsetSelection, WindowSelection
 from murk.privacy.mechanisms.base import WIDTH
 from murk.privacy.mechanisms.lattice import GAUSSIAN, L2BALL, LAPLACE, PRIVUNIT
 from murk.privacy.mechanisms.privunit import closest_share
+from murk.privacy.mechanisms.selection import LEVELS
 from murk.privacy.noise import Purpose
 
 Points = NDArray[Any]
@@ -163,6 +164,59 @@ class _Cells(ReleaseDistribution):
         return np.asarray((self._log_shares(one) - self._log_shares(other))[np.asarray(payloads)[:, 0]])
 
 
+class _Windows(ReleaseDistribution):
+    """Distribution of windows; centres are the probabilities of all outcomes, as levels are rounded at random."""
+
+    def centres(self, vectors: Points) -> Points:
+        places = np.asarray(vectors, dtype=np.float64)[:, 0]
+        shares = np.zeros((len(places), len(self.mechanism.chances)))
+        for row, place in zip(shares, places, strict=True):
+            if place > 1.0:
+                row[LEVELS if self.mechanism.missing else LEVELS // 2] = 1.0
+                continue
+            level = min(int(place * (LEVELS - 1)), LEVELS - 2)
+            row[level + 1] = place * (LEVELS - 1) - level
+            row[level] = 1.0 - row[level + 1]
+        return np.asarray(shares @ self.mechanism.chances)
+
+    def distances(self, points: Points, other: Points) -> Floats:
+        return np.asarray(np.abs(np.log(points) - np.log(other)).max(axis=-1))
+
+    def _epsilon(self, one: Points, other: Points, distance: float) -> float:
+        return distance
+
+    def _mu(self, distance: float) -> float | None:
+        # That of values without a common window, which the two furthest need not be.
+        return None
+
+    def losses(self, payloads: Points, one: Points, other: Points) -> Floats:
+        return np.asarray((np.log(one) - np.log(other))[np.asarray(payloads)[:, 0]])
+
+
+class _Subsets(ReleaseDistribution):
+    """Distribution of subsets; centres have a 1 for the true category."""
+
+    def centres(self, vectors: Points) -> Points:
+        return np.eye(self.mechanism.categories)[np.asarray(vectors)[:, 0].astype(np.int64)]
+
+    @property
+    def _odds(self) -> float:
+        return math.log(self.mechanism.odds[0]) - math.log(self.mechanism.odds[1])
+
+    def distances(self, points: Points, other: Points) -> Floats:
+        return np.asarray(self._odds * np.abs(np.asarray(points) - other).max(axis=-1))
+
+    def _epsilon(self, one: Points, other: Points, distance: float) -> float:
+        return distance
+
+    def _mu(self, distance: float) -> float | None:
+        claims = [claim.mu for claim in self.mechanism.guarantees if isinstance(claim, GaussianDP)]
+        return claims[0] if claims and distance else None
+
+    def losses(self, payloads: Points, one: Points, other: Points) -> Floats:
+        return np.asarray(self._odds * (np.asarray(payloads) @ (np.asarray(one) - other)))
+
+
 class _Composite(ReleaseDistribution):
     @cached_property
     def _labels(self) -> dict[int, RandomizedResponse]:
@@ -269,6 +323,8 @@ _DISTRIBUTIONS: Final[Mapping[int | str, type[ReleaseDistribution]]] = {
     RandomizedResponse.kind: _Response,
     CompositeMechanism.kind: _Composite,
     CellMechanism.code: _Cells,
+    SubsetSelection.kind: _Subsets,
+    WindowSelection.kind: _Windows,
 }
 """Distributions by kernel code, or by kind for mechanisms without one."""
 

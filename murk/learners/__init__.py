@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     )
     from murk.learners.scores.estimators import ScoreClassifier, ScoreRegressor
     from murk.learners.sketches.estimators import GaussMixClassifier, GaussMixRegressor
+    from murk.learners.univariate.estimators import MeanRegressor, ShareClassifier
 
 __all__ = [
     "GaussMixClassifier",
@@ -21,10 +22,12 @@ __all__ = [
     "IWPSGDRegressor",
     "LDPSGDClassifier",
     "LDPSGDRegressor",
+    "MeanRegressor",
     "PublicGLMClassifier",
     "PublicGLMRegressor",
     "ScoreClassifier",
     "ScoreRegressor",
+    "ShareClassifier",
 ]
 
 _HOMES = {
@@ -34,9 +37,11 @@ _HOMES = {
     "IWPSGDRegressor": ".examples.estimators",
     "LDPSGDClassifier": ".gradients.estimators",
     "LDPSGDRegressor": ".gradients.estimators",
+    "MeanRegressor": ".univariate.estimators",
     "PublicGLMClassifier": ".moments.estimators",
     "PublicGLMRegressor": ".moments.estimators",
     "ScoreClassifier": ".scores.estimators",
     "ScoreRegressor": ".scores.estimators",
+    "ShareClassifier": ".univariate.estimators",
 }
 __getattr__, __dir__ = lazy_exports(__name__, _HOMES)

@@ -24,6 +24,8 @@ from murk.privacy import (
     NewtonMechanism,
     PrivacyLoss,
     RandomizedResponse,
+    SubsetSelection,
+    WindowSelection,
     cap_of,
     cost_in,
 )
@@ -62,7 +64,15 @@ class Admission:
     lifetime: PrivacyLoss | None
 
 
-_FURTHER = (CompositeMechanism, RandomizedResponse, GaussMixMechanism, GramMechanism, NewtonMechanism)
+_FURTHER = (
+    CompositeMechanism,
+    RandomizedResponse,
+    SubsetSelection,
+    WindowSelection,
+    GaussMixMechanism,
+    GramMechanism,
+    NewtonMechanism,
+)
 
 
 @dataclass(frozen=True)

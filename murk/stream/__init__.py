@@ -14,6 +14,7 @@ if TYPE_CHECKING:
         NewtonRelease,
         ScoreRelease,
         SketchRelease,
+        TargetRelease,
     )
     from murk.stream.task.model import Model
     from murk.stream.task.task import Task
@@ -28,6 +29,7 @@ __all__ = [
     "NewtonRelease",
     "ScoreRelease",
     "SketchRelease",
+    "TargetRelease",
     "Task",
     "Worker",
     "open_log",

@@ -20,6 +20,7 @@ from murk.stream.messages.releases import (
     NewtonRelease,
     ScoreRelease,
     SketchRelease,
+    TargetRelease,
 )
 from murk.stream.messages.state import Counters, StateMessage
 from murk.stream.task.task import Task
@@ -29,6 +30,10 @@ TASK: Final = Task.parse(MINIMAL + "protocol: gradients\nobjective: logistic\n")
 SCORES: Final = Task.parse(f"{MINIMAL}protocol: scores\n")
 EXAMPLES: Final = Task.parse(f"{MINIMAL}protocol: examples\n")
 MOMENTS: Final = Task.parse(f"{MINIMAL}protocol: moments\n")
+TARGET: Final = Task.parse(
+    "name: weight\nfeatures: []\ntarget: {name: color, kind: classes, classes: [red, green, blue]}\n"
+    "privacy: {guarantee: {pure: {epsilon: 1.0}}}\n"
+)
 _APPROX: Final = MINIMAL.replace("gdp: {mu: 1.0}", "approx: {epsilon: 1.0, delta: 1e-6}")
 SKETCH: Final = Task.parse(f"{_APPROX}protocol: sketch\nsketch: {{method: linear-mixing}}\n")
 GRAM: Final = Task.parse(f"{_APPROX}protocol: sketch\n")
@@ -113,6 +118,7 @@ def examples(magnitude: int) -> dict[str, Example]:
     )  # fmt: skip
     moments = [518_003, -1_904_381, 76_044, 2_250_107, -419_876, 903_471, 312_268, -98_710, 1_188_254]
     moment = MomentRelease(id=_LAST, task=MOMENTS.hash, level="default", chain=0, payload=moments, **when)
+    target = TargetRelease(id=_LAST, task=TARGET.hash, level="default", chain=0, payload=[0, 1, 0, 0], **when)
     sketch = SketchRelease(
         id=_LAST,
         task=SKETCH.hash,
@@ -168,6 +174,7 @@ def examples(magnitude: int) -> dict[str, Example]:
         "score": Example(f"murk-{name}-releases", 0, None, encode(score)),
         "example": Example(f"murk-{name}-releases", 0, None, encode(example)),
         "moment": Example(f"murk-{name}-releases", 0, None, encode(moment)),
+        "target": Example(f"murk-{name}-releases", 0, None, encode(target)),
         "sketch": Example(f"murk-{name}-releases", 0, None, encode(sketch)),
         "gram": Example(f"murk-{name}-releases", 0, None, encode(gram)),
         "newton": Example(f"murk-{name}-releases", 0, None, encode(newton)),

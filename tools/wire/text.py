@@ -81,6 +81,7 @@ FIELDS: Final[dict[str, dict[str, str]]] = {
     },
     "example": {},
     "moment": {},
+    "target": {},
     "sketch": {
         "rows": "number k of rows in the mixture; `payload` has them one after another",
         "records": _RECORDS,
@@ -152,6 +153,18 @@ MESSAGES: Final[dict[str, tuple[str, str]]] = {
         "| `joint` | as `observed` without the square of the constant; y is 0 without a target |\n"
         "| `separate` | as `joint` without the factors sqrt(2) and b |\n"
         "| `directions` | a [score](#a-score) |",
+    ),
+    "target": (
+        "A target",
+        "`protocol: univariate`, that of `features: []` ([shares and means](scores.md#without-features)). A person's "
+        "target alone. With `missing_share: 0` there is no integer for a missing target.\n\n"
+        "| mechanism | target | `payload` |\n|---|---|---|\n"
+        "| subset selection | classes | for each class, and then a missing target, 1 if it is in the subset, else 0 |\n"
+        "| window selection | a number | the number of the window, from 0 |\n"
+        "| Gaussian | classes | for each class, and then a missing target, an integer: the height at the person's own, "
+        "0 elsewhere, and noise |\n"
+        "| Gaussian | a number | for the lower and the upper bound, and then a missing target, an integer: of a number "
+        "at share t of the range (1 - t) and t heights, 0 elsewhere, and noise |",
     ),
     "sketch": (
         "A mixture",

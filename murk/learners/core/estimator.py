@@ -7,7 +7,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,9 +47,6 @@ class StreamEstimator(base.Estimator):
     features: Sequence[Any] | None
     seed: int | None
     noise: NoiseSource | None
-
-    # Arguments about features, with the values that mean none; None if ``features=[]`` is impossible.
-    _settings_of_features: ClassVar[Mapping[str, tuple[Any, ...]] | None] = None
 
     def _keep(self, arguments: dict[str, Any]) -> None:
         """Store the constructor's arguments under their names, as River requires."""
@@ -143,7 +140,10 @@ class StreamEstimator(base.Estimator):
                 f"for the constant: got {names!r}"
             )
         if not names:
-            self._check_without_features()
+            raise UserError(
+                f"a {type(self).__name__} needs at least one feature. Without any, MeanRegressor learns a mean and "
+                "ShareClassifier the shares of labels"
+            )
         classes = tuple(map(str, getattr(self, "classes", ())))
         clash = class_clash(classes, (*coded, INTERCEPT)) if len(classes) > 2 else None
         if clash is not None:
@@ -153,18 +153,6 @@ class StreamEstimator(base.Estimator):
                 f"class {other!r}: rename a class or a feature"
             )
         return (*coded, INTERCEPT)
-
-    def _check_without_features(self) -> None:
-        """Raise UserError unless ``features=[]``, and the learner can learn a mean or shares."""
-        if self._settings_of_features is None or self.features is None:
-            raise UserError(
-                f"a {type(self).__name__} needs at least one feature. Without any, features=[], PublicGLMRegressor "
-                "learns a mean, PublicGLMClassifier the share of a label, and ScoreClassifier the shares of several"
-            )
-        for name, values in self._settings_of_features.items():
-            value = getattr(self, name, None)
-            if not any(value is each or (isinstance(value, str) and value == each) for each in values):
-                raise UserError(f"{name}= has no effect with features=[]: leave it out")
 
     def _calibrated(self, guarantee: Guarantee) -> Any:
         mechanism = self._mechanisms.get(guarantee)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar, Final, Literal, Self
+from typing import Any, Final, Literal, Self
 
 import numpy as np
 from river import base
@@ -183,15 +183,6 @@ class PublicMoments(PersonEstimator):
     intercept: bool
     inputs: Literal["records", "released"]
 
-    _settings_of_features: ClassVar[Any] = {
-        "public": (None,),
-        "radius": (None,),
-        "release": (None, "observed"),
-        "intercept": (True,),
-        "loss": (None, "logistic"),
-        "link": (None, "identity"),
-    }
-
     _curve: Curve  # mean function
     _response: Response  # meaning of coded targets
 
@@ -237,16 +228,15 @@ class PublicMoments(PersonEstimator):
         self, names: tuple[Any, ...], coded: tuple[str, ...], sample: PublicSample | None, noise: NoiseSource
     ) -> MomentEngine:
         k = len(names)
-        # Without features the mean response is learned.
-        curve = self._curve if k else LINKS["identity"]
-        reach = math.sqrt(k or 1) if self.radius is None else self.radius
+        curve = self._curve
+        reach = math.sqrt(k) if self.radius is None else self.radius
         if self.design == "gaussian" and sample is not None:
             moment = sample.moment[:-1, :-1]
             reach = normal_reach(moment, self.people, self.failure, published=self._released == "separate")
         if not (math.isfinite(reach) and reach > 0):
             raise UserError(f"radius={reach!r}, the bound on the features' norm, must be positive and finite")
         # Scaled so that the bound leaves 1 for each feature, as for the constant.
-        self._gain = math.sqrt(k or 1) / reach
+        self._gain = math.sqrt(k) / reach
         whole = self._released in WHOLE
         bound = math.sqrt(k + self.intercept)
         weight = self.target_weight

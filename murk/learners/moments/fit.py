@@ -42,7 +42,6 @@ _LEFT = "noise outweighs the second moments, which are not repaired"
 _UNLIKE_ROWS = "public covariates are not used: they are unlike the people with a target"
 _OTHERS = "public covariates are not used: targets are missing, and the rows are not of the people who have one"
 
-OF_PRESENT = "of people with a target; noise and the sampling of people count"
 _COVERS = (
     "for the limit of the estimate, which for features that are far from normal differs slightly from the model's "
     "coefficients"
@@ -204,9 +203,7 @@ def fit_private(model: MomentModel, private: Private, layout: Statistics, releas
         else:
             at = _At(means, design, beta, response, curve, points, shares, people, a, c)
             spread = np.sqrt(np.maximum(np.diag(_covariance(at)), 0.0))
-            if layout.alone:
-                note = OF_PRESENT
-            elif curve.name == "identity":
+            if curve.name == "identity":
                 note = "for the population's best linear fit" + _needs(layout, public)
             elif of_line:
                 note = _ANY if why is None else f"{_ANY}; {why}"

@@ -59,8 +59,6 @@ def effect_variance(problem: Any, task: Task, people: int) -> float:
     squares, cross = Level.of(mechanism, problem.layout).variances
     # With observed targets, ``x y`` has as much noise as ``x x'``.
     cross = squares if problem.layout.observed else cross
-    if problem.layout.alone:
-        return float(cross / problem.layout.weight**2 / people)
     factor = 1.4 if task.public is None else 1.7
     own = design.moments_variance(cross / problem.layout.weight**2, squares / 2.0, people)
     return factor**2 * own + design.misfit_variance(task)

@@ -180,9 +180,8 @@ def problem_for(task: Task) -> MomentProblem | DirectionProblem:
     binary, intercept = task.target.kind == "binary", block.intercept
     reach = math.inf if block.radius is None else block.radius
     public = None if covariates is None else Covariates.of(covariates, reach, constant=intercept)
-    # Without features the mean of the coded target is learned.
-    curve = _curve_for(block, binary) if task.features else LINKS["identity"]
-    response = response_of(task.target, curve, intercept) if task.features else Response(-1.0, 1.0)
+    curve = _curve_for(block, binary)
+    response = response_of(task.target, curve, intercept)
     radius = math.sqrt(min(coding.largest_square - 1.0, reach**2) + intercept)
     if block.design == "gaussian" and public is not None:
         own = public.second_moment[:-1, :-1] if intercept else public.second_moment

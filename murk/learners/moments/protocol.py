@@ -174,16 +174,6 @@ class MomentsProtocol(TaskProtocol):
                     key,
                 )
 
-    def check_without_features(self, block: Any, target: str) -> None:
-        """Check that no setting is about features or a curve, as means have neither."""
-        if target == "classes":
-            super().check_without_features(block, target)
-        # The release last: by default it depends on other keys.
-        wanted = OF_MOMENTS | {"loss": "logistic", "link": "identity", "release": "observed"}
-        for key, value in wanted.items():
-            if getattr(block, key) not in (None, value):
-                raise task_error("has no effect without features; remove it", "moments", key)
-
     def check_with_public(self, block: Any, target: str) -> None:
         """Check that lines of several classes are not given public covariates, which they do not use."""
         if target == "classes" and block.loss == "squared":

@@ -77,7 +77,7 @@ class Statistics:
 
     def __post_init__(self) -> None:
         least = 1.0 if self.constant else 0.0
-        if not (math.isfinite(self.radius) and (self.radius > least or (self.alone and self.radius == 1.0))):
+        if not (math.isfinite(self.radius) and self.radius > least):
             raise UserError(f"the bound on ||x|| must be finite and above {least:g}, got {self.radius!r}")
         if not (math.isfinite(self.weight) and self.weight > 0):
             raise UserError(f"the target's scale must be positive and finite, got {self.weight!r}")
@@ -88,11 +88,6 @@ class Statistics:
     def size(self) -> int:
         """Number p of coded features, the constant included."""
         return len(self.names)
-
-    @property
-    def alone(self) -> bool:
-        """Whether the constant is the only feature."""
-        return self.constant and self.size == 1
 
     @property
     def cross(self) -> int:
@@ -128,8 +123,7 @@ class Statistics:
     @property
     def presence(self) -> float:
         """The number released if there is a target, and its negative if there is none; 0 if not observed."""
-        # A constant alone leaves room for more: values -b, b and none are then equally far apart.
-        return (math.sqrt(1.5) if self.alone else self.radius) if self.observed else 0.0
+        return self.radius if self.observed else 0.0
 
     @property
     def _square(self) -> float:

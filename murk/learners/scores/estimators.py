@@ -165,8 +165,7 @@ class ScoreClassifier(Scores, LabelEstimator, base.MiniBatchClassifier):
     classes
         The labels; of two labels, the positive one last. Any other label counts as missing, and the fit is that of
         people with a label. For more than two, coefficients with ``public`` are contrasts of log odds; without it, each
-        class has a least-squares line through labels of -1 and +1, whose halved slopes change the probability. With
-        ``features=[]``, coefficients are the labels' shares.
+        class has a least-squares line through labels of -1 and +1, whose halved slopes change the probability.
     exponent
         g from 0 to 1, the share of a label's probability that a score subtracts; chosen by rule if omitted. 1, the
         balanced score, is valid for any features; less needs ``public``.
@@ -201,7 +200,6 @@ class ScoreClassifier(Scores, LabelEstimator, base.MiniBatchClassifier):
     """
 
     _binary: ClassVar[bool] = True
-    _settings_of_features: ClassVar[Any] = {"public": (None,), "exponent": (None,), "coverage": (None,)}
 
     def __init__(
         self,
@@ -225,18 +223,9 @@ class ScoreClassifier(Scores, LabelEstimator, base.MiniBatchClassifier):
         self._prepare()
 
     def _scale(self) -> Scale:
-        if not self._names:
-            return "slope"
         if not self._labels:
             return "log odds"
         return "probability" if self.public is None else "own"
-
-    def _in_units(self, estimate: ScoreEstimate) -> ScoreEstimate:
-        if self._names:
-            return estimate
-        # Shares, not the line through labels of -1 and +1.
-        halved = TargetRange(-0.5, 0.5, 0.0, 0.5).in_units(estimate)
-        return replace(halved, values=halved.values + 0.5, unit=0.5)
 
     def _chances(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
         scores = self._linear(rows)

@@ -19,8 +19,4 @@ def effect_variance(problem: ScoreProblem, task: Task, people: int) -> float:
     if task.predictions is not None:
         people = round(people * (1.0 - task.predictions.share))
     mechanism: Any = problem.mechanisms[DEFAULT_LEVEL]
-    if not task.features:
-        # Noise of twice the share of one of K even classes: see `shares`.
-        classes = problem.settings.answers - 1
-        return float(4.0 * (1.0 - 1.0 / (classes + 1)) * (1.0 - 1.0 / classes) * mechanism.score.variance / people)
     return factor**2 * vectors_variance(task.coding.size, mechanism.score.variance, people)

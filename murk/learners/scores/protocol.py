@@ -68,15 +68,6 @@ class ScoresProtocol(TaskProtocol):
             words = f"{block.exponent:g} needs public covariates for a target of several classes; remove the exponent"
             raise task_error(words, "scores", "exponent")
 
-    def check_without_features(self, block: Any, target: str) -> None:
-        """Raise PydanticCustomError for a real target, an exponent or curves."""
-        if target == "real":
-            super().check_without_features(block, target)
-        if block.exponent is not None:
-            raise task_error("has no effect without features; remove it", "scores", "exponent")
-        if block.effects == "curve":
-            raise task_error("a share has no curve; remove it", *_EFFECTS)
-
     def check_with_public(self, block: Any, target: str) -> None:
         """Raise PydanticCustomError, with the choices, for lines of several classes with public covariates."""
         if target == "classes" and block.effects == "line":
@@ -95,11 +86,8 @@ class ScoresProtocol(TaskProtocol):
             raise task_error(f"{words}; give at least {EPOCHS_KEPT * crowd:,}, or a smaller crowd", "forget")
 
     def check_predictions(self, block: Any, features: int, partitions: int) -> None:
-        """Raise PydanticCustomError without features, or if partitions have models, and so sets, of their own."""
+        """Raise PydanticCustomError if partitions have models, and so sets, of their own."""
         super().check_predictions(block, features, partitions)
-        if not features:
-            words = "without features everybody's prediction set would be the same: remove it, and read the set off "
-            raise task_error(words + "the shares", "predictions")
         if block.models == "own" and partitions > 1:
             words = (
                 f"'own' models of {partitions} partitions would have as many different prediction sets; say models: "

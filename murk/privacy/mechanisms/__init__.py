@@ -10,6 +10,8 @@ from murk.privacy.mechanisms.privacy_loss import Amount, Currency, PrivacyLoss, 
 from murk.privacy.mechanisms.privunit import PrivUnitMechanism
 from murk.privacy.mechanisms.randomized_response import RandomizedResponse
 from murk.privacy.mechanisms.registry import BEST, KINDS, VECTOR_MECHANISMS, calibrate, plain_kind
+from murk.privacy.mechanisms.selection import SubsetSelection, WindowSelection
+from murk.privacy.mechanisms.simplex import SimplexGaussian
 
 __all__ = [
     "BEST",
@@ -28,6 +30,9 @@ __all__ = [
     "PrivacyLoss",
     "RandomizedResponse",
     "Randomizer",
+    "SimplexGaussian",
+    "SubsetSelection",
+    "WindowSelection",
     "calibrate",
     "cap_of",
     "cost_in",

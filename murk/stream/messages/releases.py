@@ -141,6 +141,18 @@ class MomentRelease(Release):
     kind: Literal["moment"] = "moment"
 
 
+class TargetRelease(Release):
+    """One person's privatized target alone, randomized once (tasks without features).
+
+    - ``payload``: Integers that the mechanism released. Subset selection: for each class, and then for a missing
+      target, 1 if it is in the subset, else 0. Window selection: the number of the window. Gaussian noise: the point of
+      the simplex, an integer for each class (of a number, for either bound), and then for a missing target. Where every
+      person has a target, there is no number for a missing one.
+    """
+
+    kind: Literal["target"] = "target"
+
+
 class PackedRelease(Release):
     """A release of an organisation: its payload is base64 of little-endian 64-bit integers."""
 
@@ -217,6 +229,7 @@ KINDS: Final[dict[str, type[Release]]] = {
         ScoreRelease,
         ExampleRelease,
         MomentRelease,
+        TargetRelease,
         SketchRelease,
         GramRelease,
         NewtonRelease,

@@ -89,9 +89,12 @@ class TaskProtocol(ABC):
         """Raise `PydanticCustomError`, with the remedy, if a task without features cannot use the protocol or block."""
         raise task_error(
             f"{self.name} cannot learn {'a mean' if target == 'real' else 'shares'} without features: leave protocol "
-            f"out, or say protocol: {'scores' if target == 'classes' else 'moments'}",
+            "out, or say protocol: univariate",
             "protocol",
         )
+
+    def check_features(self) -> None:  # noqa: B027
+        """Raise `PydanticCustomError`, with the remedy, if a task with features cannot use the protocol."""
 
     def why_impractical(self, features: int, public: bool) -> str:
         """Return why a task with this many coded features, without the constant, should not use it, or ""."""

@@ -36,6 +36,7 @@ FOLDERS: Final[Mapping[str, str]] = {
     "examples": "murk.learners.examples",
     "moments": "murk.learners.moments",
     "sketch": "murk.learners.sketches",
+    "univariate": "murk.learners.univariate",
 }
 """Package of each protocol, by its name in task files."""
 
@@ -77,12 +78,14 @@ def protocol_by_rule(data: Mapping[str, Any]) -> str:
     """Return the protocol of a task file that names none.
 
     It is `scores`, unless the file has settings that only `gradients` read, or so many coded features that their second
-    moments are too large a release. Without features it is `moments`, except for several classes.
+    moments are too large a release. Without features it is `univariate`.
     """
+    if data.get("features") in ([], ()):
+        return "univariate"
     many = bool(PROTOCOLS["scores"].why_impractical(coded_features(data), public=False))
     if many or any(data.get(key) for key in ("objective", "learner", "max_staleness")):
         return "gradients"
-    return "moments" if data.get("features") in ([], ()) and _kind(data) in ("binary", "real") else "scores"
+    return "scores"
 
 
 def with_published(data: dict[str, Any]) -> dict[str, Any]:

@@ -131,8 +131,8 @@ class Task(_ProtocolBlocks):
         default="scores",
         description="what is released: `scores` at an epoch's model, `gradients` at the newest one, `examples` or "
         "`moments` once, or an organisation's `sketch`. If omitted: `gradients` from 64 coded features, "
-        "and with `objective`, `learner` or `max_staleness`; `moments` without features, but for classes; else "
-        "`scores`",
+        "and with `objective`, `learner` or `max_staleness`; `univariate` without features, where people release their "
+        "target once; else `scores`",
     )
     as_published: Annotated[bool, Field(strict=True)] = Field(
         default=False,
@@ -300,13 +300,16 @@ class Task(_ProtocolBlocks):
                 words = "a task without features has no covariates that could be public; remove it"
                 raise task_error(words, "public")
             protocol.check_without_features(self.block, target.kind)
+        else:
+            protocol.check_features()
         idle = f"has no effect with protocol: {name}"
         for other in BLOCKS:
             if other != name and getattr(self, other) is not None:
                 raise task_error(f"{idle}; remove it, or say protocol: {other}", other)
-        if protocol.block is not None:
+        if protocol.block is not None or not self.features:
             if self.objective is not None:
-                words = f"{self.objective!r} {idle}, whose own block says what is learned; remove it"
+                learns = "whose own block says what is learned" if self.features else "which learns shares or a mean"
+                words = f"{self.objective!r} {idle}, {learns}; remove it"
                 raise task_error(words, "objective")
             if target.kind not in protocol.targets:
                 able = "use scores, gradients, moments or examples"

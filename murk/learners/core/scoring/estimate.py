@@ -31,7 +31,6 @@ from murk.learners.core.scoring.model import Expected, Model, Question, Response
 from murk.learners.core.scoring.moments import UNEVEN, extent_of, pooled
 from murk.learners.core.scoring.public import CurveSolution, PublicSolution
 from murk.learners.core.scoring.settings import AnySolution, Settings, disagreement
-from murk.learners.core.scoring.shares import Shares
 from murk.learners.core.scoring.solve import Solution
 from murk.learners.core.scoring.stream import FeatureChange, feature_change, impossible
 from murk.learners.core.scoring.sums import Epoch, Key, Summaries, Tally, most_answers, share_of, step_of, summaries
@@ -196,8 +195,6 @@ class Outlook:
         """Return one person's expected answer, in units of the release."""
         solution, response, rows = self.solution, self.settings.response, self.solution.rows
         if question == "score":
-            if isinstance(solution, Shares):
-                return solution.mean
             if response.classes:
                 basis = contrasts(response.classes)
                 at = classes.probabilities(rows.points, solution.origin, basis)
@@ -500,7 +497,7 @@ class ScoreEstimate(Estimate):
 
     def extent(self) -> Extent | None:
         """Return the features' second moments, from the public rows used or from released matrices."""
-        if self.outlook is None or isinstance(self.solution, Shares):
+        if self.outlook is None:
             return None
         if self.outlook.solution.public:
             return super().extent()
@@ -539,8 +536,6 @@ def estimate_of(names: tuple[str, ...], outlook: Outlook | None, chains: int, re
 def _note(solution: AnySolution, settings: Settings) -> str:
     if not solution.alike and isinstance(solution, ClassSolution | CurveSolution):
         note = "none: the public covariates are not like the people's, and this model is not learned without them"
-    elif isinstance(solution, Shares):
-        note = "of people with a target; noise and the sampling of people count"
     elif isinstance(solution, ClassLines):
         note = "by released second moments; infinite where a slope was not learned at this privacy"
     elif not solution.alike:
@@ -558,8 +553,6 @@ def _note(solution: AnySolution, settings: Settings) -> str:
         note = "public covariates pass the check that they are like the people's; intervals allow for what it misses"
     if solution.missing:
         note += f"; {solution.missing:.0%} of the targets are missing, and the estimate is of people who have one"
-    if isinstance(solution, Shares):
-        return note
     if settings.once:
         return f"{note}; {_ONCE}"
     if isinstance(solution, ClassLines):

@@ -123,10 +123,7 @@ def vectors(
 def class_scores(
     X: Array, y: Array, origin: Array, transform: Array, reach: float, exponent: float, basis: Array, out: Array
 ) -> None:
-    """Write scores of K classes (see `classes`) into ``out`` (m, (K - 1) p): no longer than 1, 0 without a target.
-
-    With the constant alone (see `shares`), the last class is that of people without a target.
-    """
+    """Write scores of K classes (see `classes`) into ``out`` (m, (K - 1) p): no longer than 1, 0 without a target."""
     p, classes, c = X.shape[1], basis.shape[0], basis.shape[1]
     unit, answer, odds = np.zeros((1, p)), np.zeros(c), np.zeros(classes)
     for i in range(X.shape[0]):
@@ -149,7 +146,6 @@ def class_scores(
         largest = math.sqrt(1.0 - 2.0 * least + square)
         there = y[i] >= 0.0 and y[i] < classes
         label = int(y[i]) if there else classes - 1
-        there |= p == 1
         finite = there
         for a in range(c):
             answer[a] = 0.0

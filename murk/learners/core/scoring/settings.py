@@ -21,7 +21,6 @@ from murk.learners.core.scoring.line import next_model
 from murk.learners.core.scoring.mechanism import LevelMechanisms
 from murk.learners.core.scoring.model import LARGEST_REACH, Model, Response, Rows, Sets, check_model, model_size
 from murk.learners.core.scoring.public import CurveSolution, PublicSolution
-from murk.learners.core.scoring.shares import Shares
 from murk.learners.core.scoring.solve import Solution
 from murk.learners.core.scoring.sums import Summaries
 from murk.learners.core.survey.coordinates import Coordinates
@@ -134,18 +133,13 @@ class Settings:
 
     @property
     def matrices(self) -> bool:
-        """Whether anybody is asked for a matrix: nobody is without features, or in a single epoch with many."""
-        return not self.alone and (not self.once or matrix_size(self.features) <= MOST_NUMBERS)
-
-    @property
-    def alone(self) -> bool:
-        """Whether the constant is the only coded feature: people then release their class, or that it is missing."""
-        return self.features == 1
+        """Whether anybody is asked for a matrix: nobody is in a single epoch with many features."""
+        return not self.once or matrix_size(self.features) <= MOST_NUMBERS
 
     @property
     def answers(self) -> int:
         """Number of classes that scores tell apart; 0 for a target without any."""
-        return (len(self.labels) or 2) + 1 if self.alone else len(self.labels)
+        return len(self.labels)
 
     @property
     def features(self) -> int:
@@ -180,8 +174,6 @@ class Settings:
     def reach(self, public: bool, mechanisms: LevelMechanisms) -> float:
         """Return the reach R of models: longer records have less weight, and released matrices' noise grows with R."""
         typical = math.sqrt(self.features)
-        if self.alone:
-            return LARGEST_REACH
         if self.labels and public:
             # For classes released matrices also determine missing targets, and must be precise.
             return REACH * typical
@@ -228,8 +220,6 @@ class Settings:
         return solution_of(found, self.response, self.rows, self.coordinates)
 
     def _next_model(self, solution: AnySolution, found: Summaries, count: int, mechanisms: LevelMechanisms) -> Model:
-        if isinstance(solution, Shares):
-            return self.first_model(mechanisms)
         pair: Any = mechanisms["default"]
         if isinstance(solution, ClassLines):
             noise = pair.score.variance, pair.matrix.variance
@@ -313,15 +303,13 @@ class Settings:
         return 0.0 if float(self.covariates.counts.sum()) >= needed else 0.5
 
 
-AnySolution = Solution | PublicSolution | ClassSolution | ClassLines | Shares
+AnySolution = Solution | PublicSolution | ClassSolution | ClassLines
 
 
 def solution_of(
     answers: Summaries, response: Response, rows: Rows | None, coordinates: Coordinates | None = None
 ) -> AnySolution:
     """Return the solution of answers over public rows, if people are like them; else by released moments alone."""
-    if response.classes and len(answers[-1].model.transform) == 1:
-        return Shares(answers, response)
     if response.classes:
         if rows is None:
             return ClassLines(answers, response.classes, coordinates)
@@ -356,7 +344,7 @@ def disagreement(solution: AnySolution) -> float:
     if isinstance(solution, ClassLines):
         # Classes share their scores' noise: the largest factor counts.
         return max((_factor(line.misfits, solution.features) for line in solution.lines), default=1.0)
-    return _factor(solution.misfits, solution.features) if isinstance(solution, Solution | Shares) else 1.0
+    return _factor(solution.misfits, solution.features) if isinstance(solution, Solution) else 1.0
 
 
 def _factor(squares: Floats, features: int) -> float:

@@ -1,0 +1,1 @@
+"""The distribution of a target alone: shares of classes, or a mean (`protocol: univariate`)."""

@@ -1,0 +1,93 @@
+"""Forecasts of shares and means, from simulated sums."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.random import Generator
+
+from murk._arrays import Floats
+from murk.learners.core import design
+from murk.learners.core.design import Records
+from murk.learners.estimates.estimate import Estimate
+from murk.learners.univariate.estimate import estimate_of
+from murk.learners.univariate.problem import TargetProblem
+from murk.learners.univariate.statistics import Grid, Numbers, Points, Statistics, Subsets, Windows, statistics_of
+from murk.privacy.mechanisms.selection import LEVELS
+from murk.stream.task.privacy import DEFAULT_LEVEL
+from murk.stream.task.task import Task
+
+
+def estimate(
+    problem: TargetProblem, records: Records, people: int, levels: Mapping[str, float], chains: int, rng: Generator
+) -> Estimate:
+    """Simulate the estimate from a number of people. The number of chains makes no difference, as their sums add up."""
+    places = problem.settings.positions(records.y)[:, 0]
+    totals: dict[str, tuple[int, list[int]]] = {}
+    known: dict[str, Statistics] = {}
+    for level, size in design.split(people, levels).items():
+        known[level] = statistics_of(problem.settings, problem.mechanisms[level])
+        drawn = records.drawn(size, rng)
+        totals[level] = size, np.rint(_sums(known[level], places, drawn, rng)).astype(np.int64).tolist()
+    return estimate_of(problem.settings, totals, known, chains)
+
+
+estimates = design.one_by_one(estimate)
+
+
+def _sums(statistics: Any, places: Floats, drawn: Floats, rng: Generator) -> Floats:
+    """Draw the sums of people's releases, of which ``drawn[i]`` are of the position ``places[i]``."""
+    mechanism = statistics.mechanism
+    if isinstance(statistics, Grid | Windows):
+        return _counts(statistics, places, drawn, rng)
+    whole = np.floor(places).astype(np.int64)
+    shares = np.zeros((len(places), statistics.size if isinstance(statistics, Subsets) else mechanism.vertices))
+    at, last = np.arange(len(places)), shares.shape[1] - 1
+    shares[at, np.minimum(whole + 1, last)] = places - whole
+    shares[at, np.minimum(whole, last)] += 1.0 - (places - whole)
+    total = drawn @ shares
+    if isinstance(statistics, Subsets):
+        covariance = sum(
+            (count * mechanism.covariance(each) for count, each in zip(drawn, shares, strict=True) if count),
+            np.zeros((last + 1, last + 1)),
+        )
+        values, vectors = np.linalg.eigh(covariance)
+        total = total + vectors @ (np.sqrt(np.maximum(values, 0.0)) * rng.normal(size=last + 1))
+        return np.asarray(mechanism.gain * total + drawn.sum() * mechanism.base)
+    noise = np.sqrt(drawn.sum() * mechanism.variance) * rng.normal(size=last + 1)
+    sums = mechanism.height * (total + noise)
+    if isinstance(statistics, Points):
+        return np.asarray(sums)
+    assert isinstance(statistics, Numbers)
+    into = np.array([[-1.0, 1.0]]) if last == 1 else np.array([[-1.0, 1.0, 0.0], [-1.0, -1.0, 2.0]])
+    axes = shares @ into.T
+    square = (axes * drawn[:, None]).T @ axes + drawn.sum() * mechanism.variance * into @ into.T
+    coarse = square[np.triu_indices(last)] * (mechanism.height / 1024.0) ** 2
+    return np.concatenate([into @ sums, coarse])
+
+
+def _counts(statistics: Grid | Windows, places: Floats, drawn: Floats, rng: Generator) -> Floats:
+    """Draw how many releases have each outcome."""
+    chances = statistics.mechanism.chances if isinstance(statistics, Windows) else statistics.chances
+    total = np.zeros(statistics.size)
+    for place, count in zip(places, drawn, strict=True):
+        at: Floats = np.zeros(len(chances))
+        if isinstance(statistics, Grid):
+            at[int(place)] = 1.0
+        elif place > 1.0:
+            at[-1] = 1.0
+        else:
+            level = min(int(place * (LEVELS - 1)), LEVELS - 2)
+            part = place * (LEVELS - 1) - level
+            at[level : level + 2] = 1.0 - part, part
+        outcome = at @ chances
+        total += rng.multinomial(int(count), outcome / outcome.sum())
+    return total
+
+
+def effect_variance(problem: TargetProblem, task: Task, people: int) -> float:
+    """Return the variance of a mean, or of a share's 2 s - 1, of a target coded to -1 and +1."""
+    variance = statistics_of(problem.settings, problem.mechanisms[DEFAULT_LEVEL]).variance
+    return float((4.0 if problem.settings.classes else 1.0) * variance / people)

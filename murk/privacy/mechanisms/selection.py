@@ -1,0 +1,568 @@
+"""Mechanisms that release one of several outcomes, more likely one of those that belong to the true value."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from dataclasses import dataclass
+from decimal import ROUND_CEILING, Decimal
+from fractions import Fraction
+from functools import cache, cached_property, lru_cache
+from statistics import NormalDist
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from murk._arrays import Floats, Integers
+from murk._scratch import copied, keep, wiped
+from murk.errors import UserError
+from murk.privacy.guarantees import GaussianDP, Guarantee, ZeroConcentratedDP
+from murk.privacy.mechanisms.base import checked_integer, plain
+from murk.privacy.mechanisms.payload_limits import Reach
+from murk.privacy.mechanisms.privacy_loss import (
+    UNITS,
+    Currency,
+    OddsMechanism,
+    PrivacyLoss,
+    budget_of,
+    ceil_units,
+    epsilon_units,
+)
+from murk.privacy.rounding import decimal, float_up, largest_integer, normal_upper, precise
+
+if TYPE_CHECKING:
+    from murk.privacy.noise import NoiseSource
+
+_WORDS: Final = 2**64
+_OUTCOMES_BELOW: Final = 2**15
+_WORDS_AT_ONCE: Final = 2**20
+
+
+class SelectionMechanism(OddsMechanism):
+    r"""Base class: of M outcomes, h are selected with larger odds, which h depends on the true value.
+
+    A 64-bit word decides between the two kinds: ``other`` (M - h) values of it select the outcomes of smaller odds, all
+    others the h outcomes of larger odds. Each kind's outcomes are equally likely up to a relative error below 2 M^2 /
+    2^64, for which the odds allow:
+
+    .. math:: \frac{2^{64} - (M - h)\, a}{h\, a} \left(1 + \frac{4 M^2}{2^{64}}\right) \le e^\epsilon
+    """
+
+    kind: ClassVar[str]
+    other: int  # number a of values of a random word for each outcome of smaller odds
+    draws: ClassVar[int] = 1
+    unit: ClassVar[float] = 1.0
+    reach: ClassVar[Reach] = Reach(())
+
+    @property
+    @abstractmethod
+    def outcomes(self) -> int:
+        """Number M of outcomes, or of categories in a random subset."""
+
+    @property
+    @abstractmethod
+    def favoured(self) -> int:
+        """Number h of them that the true value favours."""
+
+    @property
+    @abstractmethod
+    def dimension(self) -> int:
+        """Number of integers in a release."""
+
+    @property
+    def threshold(self) -> int:
+        """Number of values of a random word that select a favoured outcome."""
+        return _WORDS - (self.outcomes - self.favoured) * self.other
+
+    @property
+    def chance(self) -> float:
+        """Probability that the outcome is a favoured one."""
+        return float(Fraction(self.threshold, _WORDS))
+
+    @property
+    def _slack(self) -> int:
+        """Bound on the relative error of an outcome's probability, in units of 2^-64."""
+        return 4 * self.outcomes**2
+
+    @property
+    def odds(self) -> tuple[int, int]:
+        """Numerator and denominator of the largest odds between two inputs."""
+        return self.threshold * (_WORDS + self._slack), self.favoured * self.other * _WORDS
+
+    @property
+    @abstractmethod
+    def _apart(self) -> tuple[Fraction, Fraction]:
+        """Probability of the outcomes that one of two values favours and the other does not, by the one and other."""
+
+    @cached_property
+    def _mu(self) -> Decimal | None:
+        """Upper bound on the mu of one release; None where 64 bits do not show it.
+
+        The trade-off curve of two values is linear between (b, 1 - a) and (1 - a, b), with a and b the probabilities of
+        the outcomes that only the first one favours, by the first and the second. So mu = Phi^-1(1 - b) + Phi^-1(a).
+        """
+        more, less = self._apart
+        error = Fraction(4 * self._slack, _WORDS)
+        if less <= error or 1 - more <= error:
+            return None
+        with precise():
+            return normal_upper(less - error) + normal_upper(1 - more - error)
+
+    @property
+    def guarantees(self) -> tuple[Guarantee, ...]:
+        """The pure guarantee, which implies all others, and a mu that may be below that of its epsilon."""
+        return (self.guarantee, *(() if self._mu is None else (GaussianDP(float_up(self._mu)),)))
+
+    def cost(self, currency: Currency) -> PrivacyLoss:
+        """Return the cost of one release, rounded up: epsilon, (epsilon, 0), rho or mu^2."""
+        cost = OddsMechanism.cost(self, currency)
+        if self._mu is None or currency not in ("gdp", "rho"):
+            return cost
+        square = Fraction(self._mu) ** 2 / (1 if currency == "gdp" else 2)
+        return PrivacyLoss(currency, min(cost.units, ceil_units(square)))
+
+    def _check(self, *names: str) -> None:
+        owner = type(self).__name__
+        for name in (*names, "other"):
+            object.__setattr__(self, name, checked_integer(owner, name, getattr(self, name)))
+        if not 0 < self.favoured < self.outcomes < _OUTCOMES_BELOW:
+            raise UserError(f"{owner}: {self.favoured} of {self.outcomes} outcomes; give fewer, and at most 32,767")
+        if not 0 < self.favoured * self.other < self.threshold:
+            raise UserError(f"{owner}: other={self.other} leaves no larger odds; use {owner}.calibrate")
+
+    def _calibrated(self, guarantee: Guarantee) -> Self:
+        """Return the mechanism of these outcomes with the largest odds that have ``guarantee``."""
+        return self._with(_calibrate(type(self), self._layout, guarantee))
+
+    @property
+    @abstractmethod
+    def _layout(self) -> tuple[Any, ...]:
+        """All parameters but ``other``."""
+
+    def _with(self, other: int) -> Self:
+        return type(self)(*self._layout, other)  # type: ignore[call-arg]
+
+
+@lru_cache(maxsize=4096)
+def _calibrate(kind: Any, layout: tuple[Any, ...], guarantee: Guarantee) -> int:
+    outcomes, favoured = kind.sizes(*layout)
+    units, cap = epsilon_units(guarantee), budget_of(guarantee)
+    with precise():
+        odds = decimal(Fraction(units, UNITS)).exp() if units < 100 * UNITS else Decimal("1e40")
+        exact = _WORDS / (favoured * odds + outcomes - favoured)
+        # The largest error of the odds is 4 M^2 / 2^64, and a is at most 2^64 / M.
+        other: int = int(exact.to_integral_value(rounding=ROUND_CEILING)) + 4 * outcomes + 1
+    if not favoured * other < _WORDS - (outcomes - favoured) * other:
+        raise UserError(f"{guarantee!r} is too small for {outcomes} outcomes; give a larger budget")
+    if not isinstance(guarantee, GaussianDP | ZeroConcentratedDP):
+        return other
+    # mu may be below that of the odds.
+    unit = 1 + other // 2**24
+
+    @cache
+    def fits(fewer: int) -> bool:
+        cost: PrivacyLoss = kind(*layout, other - fewer * unit).cost(cap.currency)
+        return cost <= cap
+
+    # Floats come within some units of the exact number.
+    least = _words_at(kind(*layout, other), math.sqrt(cap.units / UNITS * (1 if cap.currency == "gdp" else 2)))
+    low, most, step = max(min((other - least) // unit - 2, other // unit - 1), 0), other // unit, 4
+    while low and not fits(low):
+        low, step = max(low - step, 0), 2 * step
+    while low + step < most and fits(low + step):
+        low, step = low + step, 2 * step
+    fewer = low + largest_integer(lambda more: fits(low + more), min(step, most - low))
+    return int(other - unit * fewer)
+
+
+def _words_at(start: SelectionMechanism, mu: float) -> int:
+    """Return about the least words for each outcome of smaller odds whose release is mu-GDP, from ``start`` down."""
+    normal, scale = NormalDist(), float(_WORDS)
+    more, less = map(float, start._apart)
+    whole, rest = start.chance, (start.outcomes - start.favoured) * start.other / scale
+
+    def cost(share: float) -> float:
+        a, b = more * (1.0 - rest * share) / whole, less * share
+        return normal.inv_cdf(a) - normal.inv_cdf(b) if 0.0 < b < 1.0 and 0.0 < a < 1.0 else math.inf
+
+    low, high = 0.0, 1.0
+    for _ in range(60):
+        middle = (low + high) / 2.0
+        low, high = (low, middle) if cost(middle) <= mu else (middle, high)
+    return int(high * start.other)
+
+
+@dataclass(frozen=True)
+class SubsetSelection(SelectionMechanism):
+    """Release a random subset of d of k categories, which contains the true one with larger odds.
+
+    With d = 1 it is randomized response of k categories. The release has a 1 for each category in the subset, and a 0
+    for each other.
+
+    Reference: Wang et al., "Mutual information optimally local private discrete distribution estimation", 2016; Ye,
+    Barg, "Optimal schemes for discrete distribution estimation under locally differential privacy", 2018.
+
+    Parameters
+    ----------
+    categories, size
+        Numbers k of categories and d of those in a subset.
+    other
+        Number a of the 2^64 values of a random word for each of the k - d categories in 1 - P(the subset contains the
+        true one) = (k - d) a / 2^64.
+
+    Examples
+    --------
+    >>> from murk.privacy import PureDP
+    >>> chosen = SubsetSelection.calibrate(PureDP(1.0), categories=17)
+    >>> chosen.size, round(chosen.chance, 3)
+    (5, 0.531)
+    """
+
+    categories: int
+    size: int
+    other: int
+    magnitude: ClassVar[int] = 1
+    kind: ClassVar[str] = "subset-selection"
+
+    def __post_init__(self) -> None:
+        self._check("categories", "size")
+
+    @property
+    def _layout(self) -> tuple[int, int]:
+        return self.categories, self.size
+
+    @staticmethod
+    def sizes(categories: int, size: int) -> tuple[int, int]:
+        """Return the numbers of outcomes and of favoured ones."""
+        return categories, size
+
+    @property
+    def outcomes(self) -> int:
+        """Number k of categories."""
+        return self.categories
+
+    @property
+    def favoured(self) -> int:
+        """Number d of categories in the subset."""
+        return self.size
+
+    @property
+    def dimension(self) -> int:
+        """Number of integers in a release, k."""
+        return self.categories
+
+    @property
+    def _apart(self) -> tuple[Fraction, Fraction]:
+        k, d, threshold = self.categories, self.size, self.threshold
+        bottom = (k - 1) * _WORDS
+        return Fraction(threshold * (k - d), bottom), Fraction((_WORDS - threshold) * d, bottom)
+
+    @property
+    def gain(self) -> float:
+        """Probability that the subset contains the true category, less that it contains a given other one."""
+        return (self.chance * self.categories - self.size) / (self.categories - 1)
+
+    @property
+    def base(self) -> float:
+        """Probability that the subset contains a given category other than the true one."""
+        return (self.size - self.chance) / (self.categories - 1)
+
+    @property
+    def variance(self) -> float:
+        """Mean over categories, at even shares, of the variance of a release's estimate of its indicator."""
+        inside = self.size / self.categories
+        return inside * (1.0 - inside) / self.gain**2
+
+    def covariance(self, shares: Floats) -> Floats:
+        """Return the covariance of one release's estimate of the indicators, for people's shares (k,)."""
+        k, d, chance = self.categories, self.size, self.chance
+        inside = self.gain * shares + self.base
+        # Two categories are both in the subset of one of them, or of a third.
+        one = chance * (d - 1) / (k - 1)
+        neither = 0.0
+        if k > 2:
+            neither = chance * (d - 1) * (d - 2) / ((k - 1) * (k - 2)) + (1.0 - chance) * d * (d - 1) / (
+                (k - 1) * (k - 2)
+            )
+        both = neither + (one - neither) * (shares[:, None] + shares[None, :])
+        np.fill_diagonal(both, inside)
+        return np.asarray((both - np.outer(inside, inside)) / self.gain**2)
+
+    def decode(self, payload: npt.ArrayLike) -> Floats:
+        """Return unbiased estimates (m, k) of the true categories' indicators from payloads (m, k)."""
+        return np.asarray((np.asarray(payload, dtype=np.float64) - self.base) / self.gain)
+
+    def holds(self, payload: Integers) -> bool:
+        """Return whether every payload (m, k) is a subset of d categories."""
+        rows = np.asarray(payload)
+        return bool(((rows == 0) | (rows == 1)).all() and (rows.sum(axis=1) == self.size).all())
+
+    @cached_property
+    def _limits(self) -> npt.NDArray[np.uint64]:
+        """Largest word that takes the next category, for j still to take of n left, (d + 1, k); see `randomize`."""
+        limits = np.zeros((self.size + 1, self.categories), dtype=np.uint64)
+        for j in range(1, self.size + 1):
+            for n in range(1, self.categories):
+                limits[j, n] = min(j * _WORDS // n, _WORDS) - 1 if j <= n else _WORDS - 1
+        return limits
+
+    @wiped
+    def randomize(self, vectors: npt.ArrayLike, noise: NoiseSource, records: npt.ArrayLike) -> Integers:
+        """Randomize m categories (m, 1) into subsets, int64 of shape (m, k); categories beyond k count as the last.
+
+        The first random word of a record decides whether the subset contains the category. Each other category, in
+        turn, is taken with probability j / n, for j still to take of n left, by a word of its own.
+        """
+        from murk.privacy.noise import Purpose
+
+        rows, indices = _rows(vectors, records)
+        released = np.empty((len(rows), self.categories), dtype=np.int64)
+        block = max(1, _WORDS_AT_ONCE // (self.categories + 1))
+        for start in range(0, len(rows), block):
+            part = slice(start, start + block)
+            words = keep(noise.words(indices[part], self.categories + 1, Purpose.COIN))
+            truth = keep(np.clip(rows[part], 0, self.categories - 1).astype(np.int64))
+            inside = keep((words[:, 0] < np.uint64(self.threshold)).astype(np.int64))
+            left = keep(self.size - inside)
+            for category in range(self.categories):
+                true = keep(truth == category)
+                # Of the categories from this one on, all but the true one are still to come.
+                n = keep(self.categories - category - (truth >= category))
+                taken = keep((words[:, category + 1] <= self._limits[left, n]) & (left > 0))
+                column = keep(np.where(true, inside, taken))
+                released[part, category] = column
+                left -= keep(np.where(true, 0, column))
+        return released
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the public and derived parameters as plain data."""
+        return {**plain(self, "categories", "size", "chance", "variance", "guarantee"), "other": str(self.other)}
+
+    @classmethod
+    def calibrate(cls, guarantee: Guarantee, *, categories: int) -> SubsetSelection:
+        """Return the subset selection of k = ``categories`` with the least variance that has ``guarantee``.
+
+        The size of the subset is the first at which the variance is smallest. Raises `UserError` for a budget that
+        64-bit words cannot express.
+        """
+        k = checked_integer("SubsetSelection", "categories", categories)
+        if not 2 <= k < _OUTCOMES_BELOW:
+            raise UserError(f"SubsetSelection: categories={k} is not between 2 and 32,767")
+        return _best_subset(guarantee, k)
+
+
+@lru_cache(maxsize=1024)
+def _best_subset(guarantee: Guarantee, categories: int) -> SubsetSelection:
+    def at(size: int) -> SubsetSelection:
+        return SubsetSelection(categories, size, _calibrate(SubsetSelection, (categories, size), guarantee))
+
+    # The variance falls with the size up to its minimum, and then rises: look at doubled sizes, then between them.
+    low, size, best = 1, 1, at(1)
+    while 2 * size <= categories // 2:
+        size *= 2
+        further = at(size)
+        if not further.variance < best.variance:
+            break
+        low, best = size // 2, further
+    high = max(min(size, categories // 2), 1)
+    while high - low > 2:
+        left = low + (high - low) // 3
+        right = high - (high - low) // 3
+        if at(left).variance <= at(right).variance:
+            high = right
+        else:
+            low = left
+    return min((at(each) for each in range(low, high + 1)), key=lambda each: each.variance)
+
+
+LEVELS: Final = 31
+"""Number of levels to which a bounded number is rounded, at random, so that its mean is unchanged."""
+
+# From an epsilon on: sizes of a window, in levels, with the least mean variance over the range, and where targets may
+# be missing also the number of outcomes that only a missing one favours. Written by `python -m tools.windows`.
+_ALWAYS: Final = ((0.0, 30), (1.0, 27), (1.1, 24), (1.2, 22), (1.3, 16), (1.4, 15), (2.3, 14), (2.5, 13), (2.7, 12),
+                  (2.9, 11), (3.0, 10), (3.5, 9), (3.8, 8), (4.1, 7), (4.6, 6), (5.1, 5), (5.7, 4), (6.5, 3),
+                  (7.5, 2))  # fmt: skip
+_MAYBE: Final = ((0.0, 30, 0), (1.0, 25, 3), (1.2, 21, 4), (1.3, 15, 3), (1.9, 15, 6), (2.4, 12, 5), (3.0, 10, 6),
+                 (3.6, 9, 6), (3.8, 8, 5), (4.2, 7, 4), (4.6, 6, 4), (5.1, 5, 4), (5.7, 4, 3), (6.5, 3, 2),
+                 (7.2, 3, 3), (7.5, 2, 2))  # fmt: skip
+
+
+@dataclass(frozen=True)
+class WindowSelection(SelectionMechanism):
+    r"""Release a window of consecutive levels of a bounded number, of larger odds if it contains the number's level.
+
+    The number is rounded to one of L = 31 levels at random, so that its mean is unchanged. Of the L + s - 1 windows of
+    s levels, which may reach beyond the ends, each level is in s. A missing number favours ``apart`` outcomes of its
+    own and s - ``apart`` windows spread evenly. A release is the number of one outcome. Fixed numbers v_j, one an
+    outcome, make :math:`E v_j = y` for every level and 0 for a missing number (see `weights`), so that the mean is
+    unbiased for any distribution.
+
+    Reference: Li et al., "Estimating numerical distributions under local differential privacy", 2020 (square wave).
+
+    Parameters
+    ----------
+    window, apart
+        Number s of levels in a window; number of outcomes that only a missing number favours, or -1 if no number is
+        missing.
+    other
+        Number of the 2^64 values of a random word for each outcome that the true value does not favour.
+
+    Examples
+    --------
+    >>> from murk.privacy import PureDP
+    >>> WindowSelection.calibrate(PureDP(4.0), missing=False).window
+    8
+    """
+
+    window: int  # s
+    apart: int  # outcomes that only a missing number favours; -1 if no number is missing
+    other: int
+    kind: ClassVar[str] = "window-selection"
+    dimension: ClassVar[int] = 1
+
+    def __post_init__(self) -> None:
+        self._check("window", "apart")
+        if not -1 <= self.apart <= self.window <= LEVELS:
+            raise UserError(f"WindowSelection: apart={self.apart} of a window of {self.window} levels")
+
+    @property
+    def _layout(self) -> tuple[int, int]:
+        return self.window, self.apart
+
+    @staticmethod
+    def sizes(window: int, apart: int) -> tuple[int, int]:
+        """Return the numbers of outcomes and of favoured ones."""
+        return LEVELS + window - 1 + max(apart, 0), window
+
+    @property
+    def outcomes(self) -> int:
+        """Number of outcomes."""
+        return self.sizes(self.window, self.apart)[0]
+
+    @property
+    def favoured(self) -> int:
+        """Number s of windows that contain a level."""
+        return self.window
+
+    @property
+    def magnitude(self) -> int:
+        """Largest number of an outcome."""
+        return self.outcomes - 1
+
+    @property
+    def missing(self) -> bool:
+        """Whether numbers may be missing."""
+        return self.apart >= 0
+
+    @property
+    def _apart(self) -> tuple[Fraction, Fraction]:
+        # Of two values with common outcomes, the curve is nearer to that of equal distributions.
+        return Fraction(self.threshold, _WORDS), Fraction(self.favoured * self.other, _WORDS)
+
+    @cached_property
+    def favours(self) -> Integers:
+        """The s outcomes that each level, and then a missing number, favours, (L, s) or (L + 1, s), ascending."""
+        windows = LEVELS + self.window - 1
+        rows = [np.arange(level, level + self.window) for level in range(LEVELS)]
+        if self.missing:
+            spread = self.window - self.apart
+            # Integers alone, so that all languages agree.
+            even = [(2 * place + 1) * windows // (2 * spread) for place in range(spread)]
+            rows.append(np.array([*even, *range(windows, windows + self.apart)]))
+        return np.array(rows, dtype=np.int64)
+
+    @cached_property
+    def _ranks(self) -> Integers:
+        """The outcomes that each level does not favour, (L or L + 1, M - s), ascending."""
+        every = np.arange(self.outcomes)
+        return np.array([np.setdiff1d(every, row) for row in self.favours], dtype=np.int64)
+
+    @cached_property
+    def chances(self) -> Floats:
+        """Probability of each outcome for each level, and then a missing number, (L or L + 1, M)."""
+        less = float(Fraction(self.other, _WORDS))
+        out = np.full((len(self.favours), self.outcomes), less)
+        np.put_along_axis(out, self.favours, self.chance / self.window, axis=1)
+        return out
+
+    @cached_property
+    def values(self) -> Floats:
+        """The levels, in [-1, 1], (L,)."""
+        return np.linspace(-1.0, 1.0, LEVELS)
+
+    @cached_property
+    def weights(self) -> Floats:
+        """Numbers for each outcome with mean y, or 0 for a missing number, and 1 for a missing one, else 0, (M, 2).
+
+        Those of least mean square for numbers spread evenly, of which 2% are missing.
+        """
+        shares = np.full(len(self.chances), 1.0 / LEVELS)
+        wanted = np.zeros((len(self.chances), 2))
+        wanted[:LEVELS, 0] = self.values
+        if self.missing:
+            shares[:-1] *= 0.98
+            shares[-1], wanted[-1, 1] = 0.02, 1.0
+        per = self.chances / (shares @ self.chances)
+        return np.asarray(per.T @ np.linalg.lstsq(per @ self.chances.T, wanted, rcond=1e-12)[0])
+
+    @property
+    def variance(self) -> float:
+        """Mean variance over the range of a release's estimate of a number in [-1, 1]."""
+        at = self.chances[:LEVELS] @ self.weights[:, 0] ** 2 - self.values**2
+        return float((at.sum() - (at[0] + at[-1]) / 2.0) / (LEVELS - 1))
+
+    def decode(self, payload: npt.ArrayLike) -> Floats:
+        """Return unbiased estimates (m, 1) of the numbers, 0 for a missing one, from payloads (m, 1)."""
+        return np.asarray(self.weights[np.asarray(payload)[:, 0], :1])
+
+    def holds(self, payload: Integers) -> bool:
+        """Return whether every payload (m, 1) is an outcome."""
+        rows = np.asarray(payload)
+        return bool((rows >= 0).all() and (rows < self.outcomes).all())
+
+    @wiped
+    def randomize(self, vectors: npt.ArrayLike, noise: NoiseSource, records: npt.ArrayLike) -> Integers:
+        """Randomize m positions (m, 1), between 0 and 1, or 2 for a missing number, into outcomes, (m, 1)."""
+        from murk.privacy.noise import Purpose
+
+        rows, indices = _rows(vectors, records)
+        words = keep(noise.words(indices, 2, Purpose.COIN))
+        place = keep(np.clip(rows, 0.0, 1.0) * (LEVELS - 1))
+        level = keep(np.minimum(np.floor(place), LEVELS - 2).astype(np.int64))
+        # 53 bits of a word are a uniform number.
+        level += keep((keep(words[:, 0] >> np.uint64(11)).astype(np.float64) * 2.0**-53) < keep(place - level))
+        np.copyto(level, LEVELS if self.missing else LEVELS // 2, where=keep(rows > 1.0))
+        word, threshold, each = words[:, 1], self.threshold, self.threshold // self.favoured
+        favoured = keep(np.minimum(word // np.uint64(each), np.uint64(self.favoured - 1)).astype(np.int64))
+        rest = keep(word - np.uint64(threshold))
+        # Where the outcome is a favoured one, it has wrapped around and is not used.
+        others = self.outcomes - self.favoured - 1
+        others_at = keep(np.minimum(rest // np.uint64(self.other), np.uint64(others)).astype(np.int64))
+        chosen = np.where(
+            keep(word < np.uint64(threshold)), keep(self.favours[level, favoured]), keep(self._ranks[level, others_at])
+        )
+        return np.asarray(chosen[:, None], dtype=np.int64)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the public and derived parameters as plain data."""
+        names = "window", "apart", "outcomes", "chance", "variance", "guarantee"
+        return {**plain(self, *names), "other": str(self.other)}
+
+    @classmethod
+    def calibrate(cls, guarantee: Guarantee, *, missing: bool) -> WindowSelection:
+        """Return the selection of least mean variance that has ``guarantee``; ``missing``: whether numbers may be."""
+        units = epsilon_units(guarantee)
+        table = _MAYBE if missing else tuple((start, size, -1) for start, size in _ALWAYS)
+        window, apart = next(row[1:] for row in reversed(table) if round(row[0] * UNITS) <= units)
+        return cls(window, apart, _calibrate(cls, (window, apart), guarantee))
+
+
+def _rows(vectors: npt.ArrayLike, records: npt.ArrayLike) -> tuple[Floats, Integers]:
+    rows, indices = np.asarray(vectors, dtype=np.float64), np.asarray(records, dtype=np.int64)
+    if rows.ndim != 2 or rows.shape[1] != 1 or indices.shape != (len(rows),):
+        raise UserError(
+            f"selection takes an array of shape (m, 1) and as many record indices, got {rows.shape} and {indices.shape}"
+        )
+    return copied(rows[:, 0]), indices

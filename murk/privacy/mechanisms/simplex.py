@@ -1,0 +1,118 @@
+"""Gaussian noise on the position of a category, or of a bounded number, in a simplex."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from murk._arrays import Floats, Integers
+from murk._scratch import copied, empty, keep, wiped
+from murk.errors import UserError
+from murk.privacy.guarantees import Guarantee
+from murk.privacy.mechanisms.base import TAIL, WIDTH, Wrapped
+from murk.privacy.mechanisms.gaussian import GaussianMechanism
+from murk.privacy.mechanisms.payload_limits import Reach, gaussian_square
+
+if TYPE_CHECKING:
+    from murk.privacy.noise import NoiseSource
+
+
+@dataclass(frozen=True)
+class SimplexGaussian(Wrapped):
+    r"""Gaussian noise on a point of the simplex whose k vertices are ``height`` times the unit vectors.
+
+    Two vertices are :math:`\sqrt 2` heights apart, and no two points are farther, so that the guarantee allows the
+    height :math:`\lfloor \sqrt 2\, \text{steps} \rfloor`, in lattice steps: integers throughout. A category is a
+    vertex, a bounded number a point between the first two, and a missing value the last vertex.
+
+    Parameters
+    ----------
+    noise
+        Gaussian mechanism of dimension k, whose ``steps`` determine the height.
+
+    Examples
+    --------
+    >>> from murk.privacy import GaussianDP
+    >>> round(SimplexGaussian.calibrate(GaussianDP(1.0), vertices=3).variance, 6)
+    2.0
+    """
+
+    noise: GaussianMechanism  # of dimension k
+
+    @property
+    def vertices(self) -> int:
+        """Number k of vertices."""
+        return self.noise.dimension
+
+    @property
+    def height(self) -> int:
+        """Length of a vertex in lattice steps."""
+        return math.isqrt(2 * self.noise.steps**2)
+
+    @property
+    def unit(self) -> float:
+        """Factor that decodes a payload."""
+        return 1.0 / self.height
+
+    @property
+    def variance(self) -> float:
+        """Noise variance of each coordinate, 2 / mu^2."""
+        return (WIDTH / self.height) ** 2
+
+    @property
+    def magnitude(self) -> int:
+        """Bound on each integer of an honest payload, exceeded with probability below 1e-30."""
+        return self.height + TAIL * WIDTH
+
+    @property
+    def reach(self) -> Reach:
+        """Bound on an honest payload's norm; a longer one is forged."""
+        return Reach(((0, self.vertices, gaussian_square(self.vertices, self.height)),))
+
+    def points(self, vectors: npt.ArrayLike) -> Integers:
+        """Return the integer points of positions (m, 1): vertices by number, and numbers between 0 and 1 in between."""
+        rows = copied(vectors)
+        if rows.ndim != 2 or rows.shape[1] != 1:
+            raise UserError(f"positions in a simplex need an array of shape (m, 1), got {rows.shape}")
+        place = keep(np.clip(np.nan_to_num(rows[:, 0]), 0.0, self.vertices - 1.0))
+        whole = keep(np.floor(place).astype(np.int64))
+        part = keep(np.rint((place - whole) * self.height).astype(np.int64))
+        out = empty((len(rows), self.vertices), np.int64)
+        out.fill(0)
+        at = np.arange(len(rows))
+        out[at, np.minimum(whole + 1, self.vertices - 1)] = part
+        out[at, whole] = self.height - part
+        return out
+
+    @wiped
+    def randomize(self, vectors: npt.ArrayLike, noise: NoiseSource, records: npt.ArrayLike) -> Integers:
+        """Randomize m positions (m, 1) into payloads, int64 of shape (m, k)."""
+        indices = np.asarray(records, dtype=np.int64)
+        points = self.points(vectors)
+        if indices.shape != (len(points),):
+            raise UserError(f"{len(points)} positions need as many record indices, got shape {indices.shape}")
+        return np.asarray(points + noise.gaussian(indices, self.vertices), dtype=np.int64)
+
+    def decode(self, payload: npt.ArrayLike) -> Floats:
+        """Return unbiased estimates (m, k) of the points, as shares of the vertices that add up to 1."""
+        shares = np.multiply(payload, self.unit, dtype=np.float64)
+        return np.asarray(shares + (1.0 - shares.sum(axis=1, keepdims=True)) / self.vertices)
+
+    def covariance(self, shares: Floats) -> Floats:
+        """Return the covariance of one release's estimate of the indicators, for people's shares (k,)."""
+        noise = self.variance * (np.eye(self.vertices) - 1.0 / self.vertices)
+        return np.asarray(noise + np.diag(shares) - np.outer(shares, shares))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the public parameters, including derived ones, as plain data."""
+        data = {"kind": self.kind, "vertices": self.vertices, "height": self.height, "variance": self.variance}
+        return {**data, "guarantee": self.guarantee.to_dict()}
+
+    @classmethod
+    def calibrate(cls, guarantee: Guarantee, *, vertices: int) -> SimplexGaussian:
+        """Return the mechanism with the least noise that has ``guarantee``."""
+        return cls(GaussianMechanism.calibrate(guarantee, dimension=vertices, radius=1.0))
