@@ -34,7 +34,7 @@ from murk.stream.messages.releases import KINDS, IterateMessage
 from murk.stream.messages.wire import writer
 from murk.stream.task.task import Task
 
-PROTOCOLS = ("scores", "gradients", "examples", "moments")
+PROTOCOLS = ("scores", "gradients", "examples", "moments", "univariate")
 CURRENCIES = ("gdp", "rho", "epsilon", "approx")
 TASKS = 40
 ODD = (
@@ -151,7 +151,7 @@ def _task(draw: random.Random, protocol: str, number: int) -> Task:
     while True:
         target = _target(draw)
         # Means and shares have no features.
-        sizes = [0, 1, 2, 2, 3, 4] if protocol in ("scores", "moments") else [1, 2, 2, 3, 4]
+        sizes = [0] if protocol == "univariate" else [1, 2, 2, 3, 4]
         features = [_feature(draw, place) for place in range(draw.choice(sizes))]
         content: dict[str, Any] = {
             "name": f"{protocol}-{number}",
@@ -168,6 +168,12 @@ def _task(draw: random.Random, protocol: str, number: int) -> Task:
             **(_settings(draw, protocol, target["kind"]) if features else {}),
             **_of_learners(draw, features),
         }
+        if protocol == "univariate":
+            content["privacy"]["mechanism"] = None
+            if target["kind"] == "classes" and number % 2:
+                target["classes"] = [f"c{place}" for place in range(draw.choice([5, 16, 52]))]
+            if number % 3 == 0:
+                target["missing_share"] = draw.choice([0, 0, 0.05])
         if protocol == "gradients" and number % 3:
             target["missing_share"] = number % 3 - 1 and 0.05
         if number % 40 == 30:
@@ -396,7 +402,7 @@ class _Vectors:
             vectors = problem.vectors(x, y, theta)
         (payload,) = mechanism.randomize(vectors, noise, index).tolist()
         quantised = None
-        if mechanism.kind not in ("l2-ball", "privunit"):
+        if mechanism.kind not in ("l2-ball", "privunit", "subset-selection", "window-selection"):
             (quantised,) = mechanism.randomize(vectors, _Still(), index).tolist()
         now = draw.randrange(1_700_000_000, 1_900_000_000)
         (identifier,) = identifiers(noise, index)

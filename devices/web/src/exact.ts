@@ -119,6 +119,25 @@ export function epsilonOfGdp(units: bigint): bigint {
   return fitting < most ? fitting : most;
 }
 
+/** Whether a pure release, whose epsilon is fixed-point and rounded up, costs at most a cap in gdp or rho. */
+export function pureFits(epsilon: bigint, currency: string, units: bigint): boolean {
+  if (currency === "gdp") return logOdds(sqrt((units * ONE) / UNITS)) >= epsilon;
+  return ceilUnits(epsilon * epsilon, 2n * ONE * ONE) <= units;
+}
+
+/** An upper bound, tight to 2^-150, of the z that a standard normal variable exceeds with probability `above`. */
+export function standardNormal(above: bigint): bigint {
+  if (above > ONE / 2n) return (ONE >> 149n) - standardNormal(ONE - above);
+  const scale = sqrt(circle());
+  let z = 0n;
+  // The tail is convex from 0 on, so that no step passes the root.
+  for (;;) {
+    const step = times(tail(z) - above, times(scale, exp(times(z, z) / 2n)));
+    z += step;
+    if (step < ONE >> 160n) return z + (ONE >> 150n);
+  }
+}
+
 /** mu^2 of epsilon-DP in units, rounded up; `epsilon` is fixed-point and rounded up. */
 export function gdpOfEpsilon(epsilon: bigint): bigint {
   // At most (pi/2) epsilon^2, and at most 8 epsilon.

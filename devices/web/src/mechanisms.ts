@@ -61,7 +61,7 @@ export function capOf(guarantee: Guarantee): Loss {
 }
 
 /** The largest epsilon, in units, whose pure guarantee implies `guarantee` and fits under its cap. */
-function epsilonUnits(cap: Loss): bigint {
+export function epsilonUnits(cap: Loss): bigint {
   const units =
     cap.currency === "gdp" ? epsilonOfGdp(cap.units) : cap.currency === "rho" ? root(2n * cap.units * UNITS) : cap.units;
   if (units <= 0n) refuse("the guarantee allows no release");

@@ -97,12 +97,10 @@ export function moments(task: Task, p: number): Protocol {
     const square = whole ? sum + 2 * Math.sqrt(squares * t) + 2 * largest * t : 5 * largest * values.length * t;
     r = Math.min(r, Math.sqrt(1 + square));
   }
-  // Without features only the target is released, and whether there is one.
-  const alone = p === 1 && observed;
-  if (!(r > 1 || alone)) throw new Refused("task", "the task's covariates leave no room for features");
+  if (!(r > 1)) throw new Refused("task", "the task's covariates leave no room for features");
   const b = whole ? Math.SQRT2 * r : 1;
   const cross = (p * (p + 1)) / 2 - Number(!observed);
-  const presence = alone ? Math.sqrt(1.5) : observed ? r : 0;
+  const presence = observed ? r : 0;
   const square = r ** 4 - 1 + (b * r) ** 2;
   const norm = Math.sqrt(square + presence ** 2);
   const both = b * b <= 2 * r * r ? Math.SQRT2 * (r * r + (b * b) / 2) : 2 * r * b;

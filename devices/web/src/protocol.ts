@@ -22,7 +22,7 @@ export type Randomizer = Pick<Mechanism, "kind" | "dimension" | "draws" | "quant
 
 export interface Protocol {
   /** Kind of release on the wire. */
-  readonly kind: "score" | "gradient" | "example" | "moment";
+  readonly kind: "score" | "gradient" | "example" | "moment" | "target";
   /** Length of a published model; 0 if releases use none. */
   readonly modelSize: number;
   /** Whether all chains answer at the first chain's models. */

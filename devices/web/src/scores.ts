@@ -15,7 +15,7 @@ import {
   whitening,
 } from "./protocol.js";
 import type { Task } from "./task.js";
-import { below, halves, Purpose, Refused } from "./words.js";
+import { below, halves, Purpose } from "./words.js";
 
 const FIRST = 3000;
 const REMEMBERED = 8;
@@ -160,14 +160,11 @@ function classScore({ x, y }: Pick<Coded, "x" | "y">, model: Model, basis: Vecto
 export function scores(task: Task, p: number, once = false): Protocol {
   const { target } = task;
   const binary = target.kind === "binary";
-  // Without features people release their class, or that it is missing.
-  const alone = p === 1;
-  if (alone && target.kind === "real") throw new Refused("task", "scores of a real target need features");
-  const classes = alone ? (target.classes?.length ?? 2) + 1 : (target.classes?.length ?? 0);
+  const classes = target.classes?.length ?? 0;
   const c = Math.max(classes - 1, 1);
   const basis = contrasts(Math.max(classes, 1));
   const block = (task[task.protocol] ?? {}) as { exponent?: number | null; models?: string };
-  const matrices = !alone && (!once || matrixSize(p) <= MOST_NUMBERS);
+  const matrices = !once || matrixSize(p) <= MOST_NUMBERS;
   const moment = secondMoment(task, p);
   const mechanisms = levelsOf(task, (cap: Loss) => {
     const score = calibrate(kindFor(task, cap), cap, c * p, 1);
@@ -185,7 +182,7 @@ export function scores(task: Task, p: number, once = false): Protocol {
     const typical = Math.sqrt(p);
     let reach = 1e4;
     if (classes && moment) reach = 1.3 * typical;
-    else if (!moment && !once && !alone) {
+    else if (!moment && !once) {
       const { variance } = mechanisms.get("default")!.matrix!;
       reach = Math.min(2 * typical, Math.max(1.3 * typical, 32 / (p * Math.sqrt(variance))));
     }

@@ -143,6 +143,7 @@ const OF_PROTOCOL: Record<string, string> = {
   examples: "batch for intercept loss polish regularization release split truncation",
   moments: "covariance design link loss release repair solver",
   gradients: "",
+  univariate: "",
 };
 const OF_TARGET = {
   binary: "kind name negative positive rate",
@@ -289,7 +290,6 @@ function isFeature(feature: Feature): boolean {
 function isTarget(target: Target): boolean {
   if (!isText(target.name) || !Object.hasOwn(OF_TARGET, target.kind)) return false;
   known(target, `${OF_TARGET[target.kind]} missing_share`);
-  // What is known of missing targets is the learner's alone: no answer depends on it.
   if (target.missing_share != null && !within(target.missing_share, 0, 1 - 2 ** -53)) return false;
   const { kind, positive, negative, classes, low, high, rate, typical } = target;
   if (kind === "binary") {
@@ -312,8 +312,8 @@ function check(task: TaskDocument): void {
   if (!NAME.test(task.name)) refuse("its name is damaged");
   checkNumbers(task);
   if (!within((features as unknown[] | null)?.length, 0, 10_000)) refuse("it has no list of features");
-  if (!features.length && (!["scores", "moments"].includes(protocol) || task.public != null))
-    refuse("its protocol needs features");
+  if (!features.length !== (protocol === "univariate") || (!features.length && task.public != null))
+    refuse("its features do not fit its protocol");
   for (const feature of features) if (!isFeature(feature)) refuse("a feature has neither bounds nor categories, or is damaged");
   if (!isTarget(target)) refuse("its target is damaged");
   if (!distinct([target, ...features].map(({ name }) => name))) refuse("two of its columns have one name");

@@ -272,7 +272,7 @@ class SubsetSelection(SelectionMechanism):
     def variance(self) -> float:
         """Mean over categories, at even shares, of the variance of a release's estimate of its indicator."""
         inside = self.size / self.categories
-        return inside * (1.0 - inside) / self.gain**2
+        return inside * (1.0 - inside) / (self.gain * self.gain)
 
     def covariance(self, shares: Floats) -> Floats:
         """Return the covariance of one release's estimate of the indicators, for people's shares (k,)."""

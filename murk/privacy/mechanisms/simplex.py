@@ -61,7 +61,7 @@ class SimplexGaussian(Wrapped):
     @property
     def variance(self) -> float:
         """Noise variance of each coordinate, 2 / mu^2."""
-        return (WIDTH / self.height) ** 2
+        return (WIDTH / self.height) * (WIDTH / self.height)
 
     @property
     def magnitude(self) -> int:
