@@ -35,7 +35,7 @@ NAMES = {
     "categories": "cells with many categories: coverage by the share of streams with an interval (1 minute)",
     "prediction_sets": "coverage and size of prediction sets, beside split-conformal ones (10 minutes; --only)",
     "amounts": "the same of targets with heavy tails, beside other protocols (10 minutes)",
-    "means": "means and shares without features: coverage, and widths beside one randomized number (1 minute)",
+    "shares": "shares and means of a target alone: variances beside textbook mechanisms, coverage (1 minute)",
     "own_budgets": "bias of weighted estimates where budgets depend on the data (2 minutes; --replications)",
     "always": "how often watched intervals ever exclude the truth, by protocol (15 minutes; --streams, --only)",
     "coverage": "how often intervals hold the truth at the demonstration's settings (5 minutes)",

@@ -135,16 +135,14 @@ function bestSubset(k: number, cap: Loss): Subset {
   };
   const half = Math.floor(k / 2);
   let low = 1;
-  let size = 1;
-  let best = at(1);
-  while (2 * size <= half) {
-    size *= 2;
-    const further = at(size);
-    if (!(further.variance < best.variance)) break;
-    low = size / 2;
-    best = further;
+  let high = 1;
+  while (high < half) {
+    const further = Math.min(2 * high, half);
+    const falls = at(further).variance < at(high).variance;
+    if (falls) low = high;
+    high = further;
+    if (!falls) break;
   }
-  let high = Math.max(Math.min(size, half), 1);
   while (high - low > 2) {
     const left = low + Math.floor((high - low) / 3);
     const right = high - Math.floor((high - low) / 3);

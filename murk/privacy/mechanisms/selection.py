@@ -358,14 +358,13 @@ def _best_subset(guarantee: Guarantee, categories: int) -> SubsetSelection:
         return SubsetSelection(categories, size, _calibrate(SubsetSelection, (categories, size), guarantee))
 
     # The variance falls with the size up to its minimum, and then rises: look at doubled sizes, then between them.
-    low, size, best = 1, 1, at(1)
-    while 2 * size <= categories // 2:
-        size *= 2
-        further = at(size)
-        if not further.variance < best.variance:
+    low = high = 1
+    while high < categories // 2:
+        further = min(2 * high, categories // 2)
+        falls = at(further).variance < at(high).variance
+        low, high = high if falls else low, further
+        if not falls:
             break
-        low, best = size // 2, further
-    high = max(min(size, categories // 2), 1)
     while high - low > 2:
         left = low + (high - low) // 3
         right = high - (high - low) // 3

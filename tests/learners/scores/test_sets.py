@@ -460,10 +460,6 @@ def test_sets_are_refused_with_the_remedy():
     for wrong in ({"coverage": 90}, {"coverage": 0.4}, {"coverage_share": 0.5}, {"coverage": "most"}):
         with pytest.raises(UserError, match="is not between"):
             learner("real", **wrong)
-    with pytest.raises(UserError, match="coverage= has no effect with features"):
-        ScoreClassifier(budget=GaussianDP(1.0), classes=["u", "v", "w"], features=[], coverage=0.9, seed=1).learn_one(
-            {}, "u"
-        )
 
 
 # Tasks
@@ -480,14 +476,6 @@ def test_sets_are_refused_with_the_remedy():
 def test_tasks_that_cannot_ask_are_refused(more, message):
     with pytest.raises(UserError, match=message):
         task_of("real", more)
-
-
-def test_a_task_without_features_has_no_sets():
-    with pytest.raises(UserError, match="without features everybody's prediction set would be the same"):
-        Task.parse(
-            "name: t\nfeatures: []\nprotocol: scores\npredictions: {}\ntarget: {name: y, kind: classes, classes: "
-            "[u, v, w]}\nprivacy: {guarantee: {gdp: {mu: 1.0}}}"
-        )
 
 
 @pytest.fixture(scope="module")
