@@ -36,7 +36,7 @@ from murk.producers.ledger.prices import Charge
 from murk.producers.ledger.transaction import DAY, Refusal
 from murk.stream.log.base import FIRST_CHAIN, truncate_time
 from murk.stream.messages.codec import RejectedError, decode_iterate
-from murk.stream.messages.releases import KINDS
+from murk.stream.messages.releases import KINDS, question_fields
 from murk.stream.messages.wire import writer
 from murk.stream.worker.recovery import check_carries, check_intake
 
@@ -281,10 +281,8 @@ def answers_of(
         assert model is not None
         asked[own] = asking.ask(noise, indices[own], model)
     payloads: list[list[int]] = [[]] * len(x)
-    for name in asking.questions:
+    for name in dict.fromkeys(asked.tolist()):
         own = np.flatnonzero(asked == name)
-        if not len(own):
-            continue
         single, rows = SingleQuestionProblem(asking, name), own.tolist()
         chains_of, levels_of = [chains[row] for row in rows], [levels[row] for row in rows]
         x_of, y_of = keep(x[own]), keep(y[own])
@@ -858,9 +856,7 @@ class Producer(Releaser["PersonProblem"]):
         versions: dict[int, dict[str, Any]] = {
             chain: {"version": model.version} if self._versioned else {} for chain, model in models.items()
         }
-        asked: Iterable[dict[str, Any]] = (
-            repeat({}) if questions is None else ({"question": question} for question in questions)
-        )
+        asked: Iterable[dict[str, str | int]] = repeat({}) if questions is None else map(question_fields, questions)
         releases = zip(identifiers(self._noise, indices), spend.levels, chains, payloads, asked, strict=False)
         messages = [
             write(id=name, level=level, chain=chain, payload=payload, **versions[chain], **question, **shared)

@@ -307,7 +307,8 @@ class Store:
         parts = _parts_of(ids[rows, 0], bits)
         touched, starts = np.unique(parts, return_index=True)
         starts = np.append(starts, len(rows))
-        given = np.frombuffer(releases.packed.data, np.uint8), releases.texts, ids, releases.column("question")
+        asked = releases.column("question"), releases.column("item")
+        given = np.frombuffer(releases.packed.data, np.uint8), releases.texts, ids, *asked
         texts = releases.texts[:, 1] - releases.texts[:, 0] + HEAD
         for at in range(0, len(touched), _PARTS):
             these = touched[at : at + _PARTS]

@@ -30,6 +30,7 @@ from murk.learners.core.scoring.estimate import ScoreEstimate
 from murk.learners.core.scoring.local import LocalScores
 from murk.learners.core.scoring.mechanism import ScoreMechanisms, score_mechanisms
 from murk.learners.core.scoring.model import with_constant
+from murk.learners.core.scoring.problem import survey_of
 from murk.learners.core.scoring.settings import FEWEST_KEPT, Settings
 from murk.learners.core.target_range import TargetRange
 from murk.learners.core.values import frame_of
@@ -100,7 +101,13 @@ class Scores(PersonEstimator):
             covariates = PublicCovariates.of_rows(self._sample.select(names).rows)
         labels = self._labels
         wanted = None if self.coverage is None else Wanted(float(self.coverage), float(self.coverage_share))
-        more: dict[str, Any] = {"forget": self.forget, "line": covariates is None, "wanted": wanted}
+        survey = None
+        if covariates is None and names:
+            dimension = max(len(labels) - 1, 1) * len(coded)
+            target = not self._binary and wanted is None
+            numbers = [True] * (len(names) + target)
+            survey = survey_of(self.mechanism, self.budget, dimension, numbers, target=target)
+        more: dict[str, Any] = {"forget": self.forget, "line": covariates is None, "wanted": wanted, "survey": survey}
         settings = Settings(coded, self._binary and not labels, covariates, self.exponent, labels, **more)
         self._names, self._default, self._settings = names, "default", settings
         levels, noise = {**(self.levels or {}), "default": self.budget}, chosen_noise(self.seed, self.noise)
@@ -109,9 +116,9 @@ class Scores(PersonEstimator):
         return engine
 
     def _mechanism_for(self, guarantee: Guarantee) -> ScoreMechanisms:
-        settings, sets = self._settings, self._settings.wanted is not None
+        settings = self._settings
         sizes = settings.features, settings.contrasts
-        return score_mechanisms(self.mechanism, guarantee, *sizes, matrices=settings.matrices, sets=sets)
+        return score_mechanisms(self.mechanism, guarantee, *sizes, matrices=settings.matrices, bits=settings.bits)
 
     def _person_mechanism(self, budget: Guarantee) -> str:
         level: str = self._engine.level(budget)
@@ -313,7 +320,7 @@ class ScoreRegressor(Scores, TargetEstimator, base.MiniBatchRegressor):
         return 1.0, 1.0
 
     def _in_units(self, estimate: ScoreEstimate) -> ScoreEstimate:
-        return replace(self._range.in_units(estimate), unit=self._range.unit)
+        return replace(self._range.in_units(estimate), unit=estimate.unit * self._range.unit)
 
     def _means(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
         own = self._range

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
-from murk.learners.core.scoring.problem import ScoreProblem, check_size, covariates_of, level_mechanisms
+from murk.learners.core.scoring.problem import (
+    ScoreProblem,
+    check_size,
+    covariates_of,
+    level_mechanisms,
+    survey_of,
+)
 from murk.learners.core.scoring.settings import FIRST, Settings
+from murk.learners.core.survey.rounds import Survey
 from murk.learners.estimates.sets import Wanted
-from murk.stream.task.data.features import ClassTarget
+from murk.stream.task.data.features import ClassTarget, RealTarget
+from murk.stream.task.privacy import DEFAULT_LEVEL
 from murk.stream.task.task import Task
 
 
@@ -22,7 +30,28 @@ def problem_for(task: Task) -> ScoreProblem:
     wanted = None if asked is None else Wanted(asked.coverage, asked.share)
     facts = coding.names, task.target.kind == "binary", covariates_of(task), block.exponent, labels
     line = block.effects == "line"
-    settings = Settings(*facts, forget=forget, shared=shared, line=line, first=first, wanted=wanted)
+    survey = _survey(task, len(labels))
+    settings = Settings(*facts, forget=forget, shared=shared, line=line, first=first, wanted=wanted, survey=survey)
     # Before mechanisms are calibrated, which may be impossible at this size.
     check_size(settings, len(task.privacy.levels), interactive=True)
     return ScoreProblem(settings, level_mechanisms(task, settings))
+
+
+def _survey(task: Task, classes: int) -> Survey | None:
+    """Return the survey of a task without public covariates, which show features' spreads themselves."""
+    if task.covariates is not None or not task.features:
+        return None
+    privacy, coding = task.privacy, task.coding
+    guarantee = privacy.levels[DEFAULT_LEVEL]
+    separate = task.log.partitions if task.block.models == "own" else 1
+    # Chains with targets in different units could not be joined; nor is there a unit for prediction sets.
+    target = isinstance(task.target, RealTarget) and separate == 1 and task.predictions is None
+    return survey_of(
+        privacy.kind_for(guarantee),
+        guarantee,
+        max(classes - 1, 1) * coding.size,
+        (*coding.numbers, *([True] if target else [])),
+        target=target,
+        crowd=1 if task.shuffle is None else task.shuffle.crowd,
+        people=None if task.people is None else task.people // separate,
+    )

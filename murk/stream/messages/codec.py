@@ -33,6 +33,7 @@ Reason = Literal[
     "stale",
     "future",
     "version",
+    "question",
     "duplicate",
 ]
 REASONS: Final[tuple[Reason, ...]] = get_args(Reason)

@@ -22,7 +22,7 @@ from murk._lazy import LazyLevels
 from murk.errors import MurkError
 from murk.stream.messages.codec import WireRules
 from murk.stream.messages.packed import Packed
-from murk.stream.messages.releases import KINDS, SCHEMA_VERSION
+from murk.stream.messages.releases import KINDS, MOST_ITEMS, SCHEMA_VERSION
 
 Bytes = NDArray[np.uint8]
 
@@ -128,7 +128,7 @@ class Layout:
         self.places = {name: place for place, name in enumerate(holes)}
         kinds = {"id": _ID, "payload": _PAYLOAD} | dict.fromkeys(self.words, _WORD)
         words = [[word.encode() for word in self.words.get(name, ())] for name in holes]
-        limits = [_LATEST if name in ("time", "expires") else _LARGEST for name in holes]
+        limits = [{"time": _LATEST, "expires": _LATEST, "item": MOST_ITEMS - 1}.get(name, _LARGEST) for name in holes]
         literal, word = (Packed.of([b"", *texts]) for texts in (literals, [*chain.from_iterable(words)]))
         # What kernels read: literal text, what each hole holds, its limit, and words, with the first word of each hole.
         self._program = (
@@ -200,7 +200,7 @@ class Layout:
         return found
 
 
-HEAD = 21  # bytes of a record before its payload: the length of the payload's text, the id, and the question
+HEAD = 25  # bytes of a record before its payload: the length of the payload's text, the id, the question and its item
 _HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
 _ZERO, _NINE, _A, _F, _MINUS, _COMMA, _QUOTE = b'09af-,"'
 
@@ -315,12 +315,12 @@ def merge(
 ) -> bool:
     """Merge new records into known ones, sorted by id, and note where each part ends and how many records it has.
 
-    A record has the length of its payload's text (4 bytes, big-endian), its id (16), its question (1) and the text. A
-    part holds the ids of equal highest bits; ``first`` is the number of the first one. ``given`` has the data, texts,
-    ids and questions of the new records, which ``order`` sorts. Returns whether the known records were whole, sorted,
-    and of these parts.
+    A record has the length of its payload's text (4 bytes, big-endian), its id (16), its question (1), the question's
+    item (4, big-endian) and the text. A part holds the ids of equal highest bits; ``first`` is the number of the first
+    one. ``given`` has the data, texts, ids, questions and items of the new records, which ``order`` sorts. Returns
+    whether the known records were whole, sorted, and of these parts.
     """
-    data, texts, ids, questions = given
+    data, texts, ids, questions, items = given
     at = new = written = 0
     before_high, before_low, part = np.uint64(0), np.uint64(0), 0
     while at < len(known) or new < len(order):
@@ -356,6 +356,8 @@ def merge(
                 out[written + 4 + i] = (high >> np.uint64(8 * (7 - i))) & np.uint64(255)
                 out[written + 12 + i] = (low >> np.uint64(8 * (7 - i))) & np.uint64(255)
             out[written + 20] = questions[row]
+            for i in range(4):
+                out[written + 21 + i] = (items[row] >> (8 * (3 - i))) & 255
             out[written + HEAD : written + HEAD + text] = data[start : start + text]
             size = HEAD + text
             new += 1
@@ -435,6 +437,11 @@ def compose(
                     written += 1
             else:
                 value, count = fixed[hole], 0
+                if value < 0:
+                    # The only count that differs within a crowd is the item.
+                    value = 0
+                    for i in range(4):
+                        value = (value << 8) | np.int64(records[at + 21 + i])
                 while value > 0 or count == 0:
                     digits[count] = _ZERO + value % 10
                     value //= 10

@@ -21,6 +21,8 @@ TaskHash = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 LevelName = Annotated[str, Field(pattern=LEVEL_PATTERN)]
 Count = Annotated[int, Field(ge=0, lt=2**62)]
 Coordinate = Annotated[int, Field(gt=-(2**62), lt=2**62)]
+MOST_ITEMS: Final = 2**31  # above every number of a survey's questions
+Item = Annotated[int, Field(ge=0, lt=MOST_ITEMS)]
 Seconds = Annotated[int, Field(ge=0, lt=2**53)]
 
 
@@ -111,12 +113,25 @@ class ScoreRelease(Release):
       answered model began.
     - ``question``: What was asked. ``score``: the bounded score, one number for each coded feature and the constant,
       K - 1 times as many for K classes. ``scatter`` and ``curvature``: the upper triangle of a symmetric matrix of
-      them, row by row. ``inside``: whether the target is in the model's prediction set, one number.
+      them, row by row. ``inside``: whether the target is in the model's prediction set, one number. ``above``: whether
+      a feature is above a threshold, one number.
+    - ``item``: With ``above``, the number of feature and threshold in the model's list; else 0.
     """
 
     kind: Literal["score"] = "score"
     version: Count
-    question: Literal["score", "scatter", "curvature", "inside"]
+    question: Literal["score", "scatter", "curvature", "inside", "above"]
+    item: Item = 0
+
+
+def question_fields(question: str) -> dict[str, str | int]:
+    """Return the fields of a release that name its question: those of a survey are numbered.
+
+    >>> question_fields("score"), question_fields("above-7")
+    ({'question': 'score', 'item': 0}, {'question': 'above', 'item': 7})
+    """
+    name, _, item = question.partition("-")
+    return {"question": name, "item": int(item or 0)}
 
 
 class ExampleRelease(Release):

@@ -20,7 +20,7 @@ def problem_of(p, mu, *, binary=True, covariates=None, guarantee=None, **more):
     """A problem of p coded features and the constant, with one level."""
     names = (*(f"x{j}" for j in range(p)), "intercept")
     settings = Settings(names, binary and "labels" not in more, covariates, **more)
-    pair = score_mechanisms("best", guarantee or GaussianDP(mu), p + 1, settings.contrasts)
+    pair = score_mechanisms("best", guarantee or GaussianDP(mu), p + 1, settings.contrasts, bits=settings.bits)
     return ScoreProblem(settings, {"default": pair})
 
 
@@ -80,10 +80,9 @@ def learn(problem, X, y, seed, noise=None) -> ScoreEngine:
         flat = engine.model.flat
         asked = np.array(problem.ask(noise, indices, flat))
         answers = {}
-        for question in problem.questions:
+        for question in sorted(set(asked.tolist())):
             own = indices[asked == question]
-            if len(own):
-                vectors = problem.vectors(X[own], y[own], flat, question)
-                answers["default", question] = problem.mechanism("default", question).randomize(vectors, noise, own)
+            vectors = problem.vectors(X[own], y[own], flat, question)
+            answers["default", question] = problem.mechanism("default", question).randomize(vectors, noise, own)
         engine.learn_payloads(answers)
     return engine

@@ -14,7 +14,7 @@ import murk
 from murk.errors import MurkError, UserError
 from murk.learners import ScoreClassifier, ScoreRegressor
 from murk.learners.core.scoring import local
-from murk.learners.core.scoring.settings import FIRST, shown_next
+from murk.learners.core.scoring.settings import FIRST
 from murk.privacy import GaussianDP, PureDP
 from murk.privacy.noise import SimulatedNoise
 from murk.stream.messages.codec import RejectedError
@@ -45,6 +45,10 @@ def regressor(**more):
     return ScoreRegressor(**{"budget": GaussianDP(2.0), "features": NAMES, "seed": 5, **more})
 
 
+def survey_of(model):
+    return model._require().settings.survey
+
+
 @pytest.mark.parametrize(
     ("labels", "sample", "weighted"), [(2, 0, True), (2, 500, True), (3, 500, True), (3, 0, False), (1, 0, False)]
 )
@@ -64,9 +68,10 @@ def test_it_learns_what_a_tasks_learner_does(binary, sample):
     X, y = people(2 * FIRST + 500 + sample, binary=binary)
     rows, X, y = X[len(X) - sample :], X[: len(X) - sample], y[: len(y) - sample]
     covariates = public(np.c_[rows, np.ones(sample)]) if sample else None
-    settled = problem_of(P, 2.0, binary=binary, covariates=covariates, line=not sample)
-    engine = learn(settled, np.c_[X, np.ones(len(X))], y.astype(float), 5)
     model = (classifier if binary else regressor)(public=rows if sample else None)
+    facts = {"covariates": covariates, "line": not sample, "survey": survey_of(model)}
+    settled = problem_of(P, 2.0, binary=binary, **facts)
+    engine = learn(settled, np.c_[X, np.ones(len(X))], y.astype(float), 5)
     model.learn_many(X, y)
     state = model.state_dict()["fold"]
     assert state["epochs"] == engine.state_dict()["epochs"]
@@ -103,8 +108,9 @@ def test_many_is_one_by_one_bit_for_bit(made, budget):
 
 def test_predictions_are_a_function_of_the_stream_alone():
     """Neither of how often they were asked for, nor of a state's having been saved in between."""
-    X, y = people(FIRST + 400)
     asked, silent = classifier(), classifier()
+    before = survey_of(asked).end
+    X, y = people(before + FIRST + 400)
     for place, (row, label) in enumerate(zip(X, y, strict=True)):
         if place % 97 == 0:
             asked.predict_one(record(row))
@@ -114,9 +120,9 @@ def test_predictions_are_a_function_of_the_stream_alone():
     restored.load_state_dict(json.loads(json.dumps(silent.state_dict())))
     for other in (silent, restored, pickle.loads(pickle.dumps(silent)), copy.deepcopy(asked)):
         assert np.array_equal(other.predict_proba_many(X), asked.predict_proba_many(X))
-    # They are by what was learned until 3,000, and the estimate by all of it.
+    # They are by what was learned of the first 3,000 scores, and the estimate by all of it.
     until = classifier()
-    until.learn_many(X[:FIRST], y[:FIRST])
+    until.learn_many(X[: before + FIRST], y[: before + FIRST])
     assert np.array_equal(until.predict_proba_many(X), asked.predict_proba_many(X))
     assert until.coefficients() != asked.coefficients() == restored.coefficients()
     probability = asked.predict_proba_one(record(X[0]))
@@ -126,16 +132,18 @@ def test_predictions_are_a_function_of_the_stream_alone():
 
 
 def test_progressive_validation_solves_a_few_times(monkeypatch):
-    X, y = people(1000)
     model, solved = classifier(budget=GaussianDP(8.0)), []
+    before = survey_of(model).end
+    X, y = people(before + 1000)
     monkeypatch.setattr(local, "merged_of", lambda *given, known=local.merged_of: solved.append(1) or known(*given))
     metric = evaluate.progressive_val_score(zip(map(record, X), y.tolist(), strict=True), model, metrics.Accuracy())
     # Chance is 0.58 here, the truth's own accuracy 0.76.
     assert metric.get() > 0.65
-    counts = [0]
-    while counts[-1] < 1000:
-        counts.append(shown_next(counts[-1]))
-    assert len(solved) == len(counts) - 2 < 40
+    # Three rounds, and each of three others with a model of scores.
+    counts = [*survey_of(model).starts]
+    while counts[-1] < len(X):
+        counts.append(model._require().settings.shown_next(counts[-1]))
+    assert len(solved) == len(counts) - 1 < 45
 
 
 def test_a_budget_of_ones_own_is_a_level(monkeypatch):
@@ -153,7 +161,7 @@ def test_a_budget_of_ones_own_is_a_level(monkeypatch):
     }  # fmt: skip
     counts = dict.fromkeys(levels, 0)
     for one in state["fold"]["epochs"][0]["tallies"]:
-        counts[one["level"]] += one["count"]
+        counts[one["level"]] += sum(one["count"])
     assert list(counts.values()) == [12, 24, 12, 12]
     # A third kind of their own is refused, and nothing is learned of it.
     for refused in (lambda: model.learn_one(record(X[0]), True, budget=GaussianDP(3.0)),
@@ -257,22 +265,25 @@ def test_what_cannot_be_is_refused():
 
 
 def test_releases_made_elsewhere_are_learned():
-    problem, model = problem_of(P, 2.0), classifier(seed=None)
+    model = classifier(seed=None)
+    problem = problem_of(P, 2.0, survey=survey_of(model))
     version, flat = model.published()
     assert version == 0
     problem.check_iterate(np.array(flat))
-    mechanism = problem.mechanism("default", "score")
-    payload = mechanism.randomize([[0.5, 0.5, 0.5, 0.5]], SimulatedNoise(1), [0])[0].tolist()
+    mechanism = problem.mechanism("default", "above-3")
+    payload = mechanism.randomize([[1.0]], SimulatedNoise(1), [0])[0].tolist()
     fields = {"id": "0" * 32, "task": "f" * 64, "level": "default", "chain": 0, "time": 0, "expires": 0}
-    release = ScoreRelease(version=0, question="score", payload=payload, **fields)
+    release = ScoreRelease(version=0, question="above", item=3, payload=payload, **fields)
     model.learn_release(release)
     assert model.n_releases == 1
     for changes, reason in (
-        ({"payload": [1]}, "dimension"),
-        ({"question": "scatter"}, "dimension"),
+        ({"payload": [1, 1]}, "dimension"),
+        ({"question": "scatter"}, "question"),
+        ({"question": "score", "item": 0}, "question"),
+        ({"item": 48}, "question"),
         ({"version": FIRST}, "future"),
         ({"level": "open"}, "level"),
-        ({"payload": [mechanism.magnitude] * 4}, "magnitude"),
+        ({"payload": [mechanism.magnitude + 1]}, "magnitude"),
         ({"simulated": True}, "simulated"),
     ):
         with pytest.raises(RejectedError) as refused:

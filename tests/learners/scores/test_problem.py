@@ -20,10 +20,17 @@ privacy: {guarantee: {gdp: {mu: 1.0}}, levels: {open: {gdp: {mu: 2.0}}}}
 def test_a_task_has_its_scores():
     problem = person_problem_for(Task.parse(TEXT))
     assert problem.settings.names == ("age", "plan=plus", "plan=pro", "intercept")
-    assert (problem.dimension, problem.lengths) == (4, (4, 10))
+    assert (problem.dimension, problem.lengths) == (4, (4, 10, 1))
     assert set(problem.mechanisms) == {"default", "open"}
-    assert problem.block(0) == problem.next_published(0) == 3000
-    assert [problem.is_published(version) for version in (0, 1, 3000, 6000, 9000)] == [True, False, True, True, False]
+    survey = problem.settings.survey
+    # Three columns of 20 (1 + v) people each, v being 4 and the lattice's; later rounds ask about the age alone.
+    assert (survey.numbers, survey.later) == ((True, False, False), 101)
+    assert 300 < survey.first < 310
+    assert problem.block(0) == problem.next_published(0) == survey.first
+    versions = (0, 1, survey.first, survey.first + 101, survey.end, 3000)
+    assert [problem.is_published(version) for version in versions] == [True, False, True, True, True, False]
+    later = [survey.end + more for more in (3000, 6000, 9000)]
+    assert [problem.is_published(version) for version in later] == [True, True, False]
     problem.check_state()
     problem.check_iterate(problem.initial)
 
@@ -31,14 +38,14 @@ def test_a_task_has_its_scores():
 def test_questions_are_drawn_by_the_models_shares_and_repeat():
     problem = person_problem_for(Task.parse(TEXT))
     flat = problem.initial.copy()
-    flat[-2:] = 0.1, 0.3
+    flat[-5:] = 0.1, 0.3, 0.0, 0.0, 1.0
     n = 20_000
     asked = problem.ask(SimulatedNoise(1), np.arange(n), flat)
     for question, share in (("score", 0.6), ("scatter", 0.1), ("curvature", 0.3)):
         # Beyond 5 standard deviations of a binomial once in 10^6 times.
         assert abs(asked.count(question) - n * share) < 5 * (n * share * (1 - share)) ** 0.5
     assert asked[5000:5010] == problem.ask(SimulatedNoise(1), np.arange(5000, 5010), flat)
-    flat[-2:] = 0.0, 1.0
+    flat[-5:-3] = 0.0, 1.0
     assert set(problem.ask(SimulatedNoise(1), np.arange(500), flat)) == {"curvature"}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -16,6 +17,7 @@ from murk.learners import ScoreClassifier, ScoreRegressor
 from murk.learners.core.coordinates import contrasts
 from murk.learners.core.scoring.engine import SharedScoreEngine
 from murk.learners.core.scoring.model import Model, check_model, with_constant
+from murk.learners.core.scoring.problem import ScoreProblem
 from murk.learners.estimates.forgers import longest
 from murk.learners.estimates.links import class_probabilities, logistic
 from murk.learners.estimates.sets import LABELS, REAL, PredictionSets, Present, Reply, Root, at_least_present, bounds
@@ -71,7 +73,7 @@ def model_of(problem, b, threshold, share=1.0):
     """A published model that asks this share of people."""
     first = Model.of(problem.initial, 3, sets=True)
     flat = first.flat.copy()
-    flat[len(first.origin) + 9 + 2 : len(first.origin) + 9 + 4] = 0.0
+    flat[len(first.origin) + 9 + 2 : len(first.origin) + 9 + 7] = 0.0, 0.0, 0.0, 0.0, 1.0
     flat[-len(b) - 2 :] = [*b, threshold, share]
     return flat
 
@@ -118,13 +120,13 @@ def test_every_answer_costs_the_persons_whole_budget_and_no_more():
         assert pair.mechanism("inside").cost("gdp").units <= pair.score.cost("gdp").units * (1 + 1e-6)
         assert pair.mechanism("inside").kind == pair.kind
         rows = np.tile([[1.0]], (20_000, 1))
-        payloads = pair.inside.randomize(rows, SimulatedNoise(1), np.arange(20_000))
-        error = 5.0 * np.sqrt((pair.inside.variance + 1.0) / 20_000)
+        payloads = pair.bit.randomize(rows, SimulatedNoise(1), np.arange(20_000))
+        error = 5.0 * np.sqrt((pair.bit.variance + 1.0) / 20_000)
         # One false alarm in a million: five standard errors.
-        assert abs(pair.inside.decode(payloads).mean() - 1.0) < error
+        assert abs(pair.bit.decode(payloads).mean() - 1.0) < error
 
 
-@pytest.mark.parametrize("change", [{-2: -0.1}, {-2: 2.1}, {-1: 0.8}, {-1: -0.1}, {-3: 1e5}])
+@pytest.mark.parametrize("change", [{-2: -0.1}, {-2: 2.1}, {-1: 1.1}, {-1: -0.1}, {-3: 1e5}])
 def test_a_hostile_model_is_refused_before_a_record_is_read(tmp_path, change):
     task = make_task("protocol: scores", "predictions: {}")
     problem = problem_for(task)
@@ -144,13 +146,18 @@ def test_a_hostile_model_is_refused_before_a_record_is_read(tmp_path, change):
 # What a learner admits and keeps
 
 
+def unsurveyed(problem):
+    """The problem without its survey, so that answers may be about sets from the beginning."""
+    return ScoreProblem(replace(problem.settings, survey=None), problem.mechanisms)
+
+
 def release(problem, **more):
     fields = {"id": "0" * 32, "task": "f" * 64, "level": "default", "chain": 0, "time": 0, "expires": 86_400}
     return ScoreRelease(**fields | {"version": 0, "question": "inside", "payload": [7]} | more)
 
 
 def test_answers_are_admitted_where_they_are_asked_for():
-    asking, plain = problem_for(task_of("real")), problem_for(task_of("real", sets=""))
+    asking, plain = (unsurveyed(problem_for(task)) for task in (task_of("real"), task_of("real", sets="")))
     engine = asking.engine()
     engine.admit(release(asking), 0)
     assert engine.admits([release(asking)])
@@ -165,8 +172,8 @@ def test_answers_are_admitted_where_they_are_asked_for():
 
 def test_a_task_without_sets_is_as_before():
     plain = problem_for(task_of("real", sets=""))
-    assert plain.questions == ("score", "scatter", "curvature")
-    assert (plain.lengths, plain.model_size) == ((3, 6), 16)
+    assert plain.questions == ("score", "scatter", "curvature", "above-0")
+    assert (plain.lengths, plain.model_size) == ((3, 6, 1), 19)
     assert b"predictions" not in task_of("real", sets="").document()
     assert task_of("real", sets="").hash == task_of("real", sets="predictions: null").hash
     assert task_of("real", sets="").hash != task_of("real").hash
@@ -329,15 +336,16 @@ def coverages(kind, coverage):
     """Coverage of held-out people and mean size of sets, in 5 runs."""
     found = []
     for seed in range(5):
-        X, y = people(kind, 44_000, 100 + seed)
         model = learner(kind, coverage=coverage, coverage_share=0.3, seed=seed)
-        model.learn_many(X[:24_000], y[:24_000])
+        asked = 24_000 + model._require().settings.survey.end
+        X, y = people(kind, asked + 20_000, 200 + seed)
+        model.learn_many(X[:asked], y[:asked])
         if kind == "real":
-            ends = model.predict_interval_many(X[24_000:])
-            inside, sizes = (ends[:, 0] <= y[24_000:]) & (y[24_000:] <= ends[:, 1]), ends[:, 1] - ends[:, 0]
+            ends = model.predict_interval_many(X[asked:])
+            inside, sizes = (ends[:, 0] <= y[asked:]) & (y[asked:] <= ends[:, 1]), ends[:, 1] - ends[:, 0]
         else:
-            members = model.predict_set_many(X[24_000:])
-            inside, sizes = members[np.arange(20_000), y[24_000:].astype(int)], members.sum(axis=1)
+            members = model.predict_set_many(X[asked:])
+            inside, sizes = members[np.arange(20_000), y[asked:].astype(int)], members.sum(axis=1)
         found.append((inside.mean(), sizes.mean()))
     return np.array(found)
 
@@ -374,8 +382,8 @@ def test_missing_targets_do_not_move_the_threshold():
 
 
 def test_forged_answers_move_coverage_by_no_more_than_is_stated():
-    X, y = people("real", 24_000, 3)
     model = learner("real")
+    X, y = people("real", 24_000 + model._require().settings.survey.end, 3)
     model.learn_many(X, y)
     sets, mechanism = model.prediction_sets(), model._require().mechanisms["default"].mechanism("inside")
     assert not sets.whole
@@ -383,7 +391,7 @@ def test_forged_answers_move_coverage_by_no_more_than_is_stated():
     assert [each["lowered"] for each in forged["coverage"]] == pytest.approx([sets.reach, 24 * sets.reach, 1.0], 1e-9)
     assert "How far below its statement the coverage of prediction sets could be at most: 1 forged" in forged["words"]
     epochs = model._require().now.epochs
-    (epoch,) = [each for each in epochs if each.model.sets.origin.tolist() == sets.origin.tolist()]
+    (epoch,) = [each for each in epochs if each.model.sets.origin.tolist() == sets.origin.tolist() and each.tallies]
     tally = epoch.tallies["default", "inside"]
     # The same answers, with one of them forged.
     shares = [
@@ -415,8 +423,8 @@ def test_models_and_learners_pickled_before_there_were_sets_load():
 
 
 def test_intervals_are_in_the_targets_units_and_bounds():
-    X, y = people("real", 30_000, 3)
     model = learner("real", target_bounds=(0.0, 20.0))
+    X, y = people("real", 30_000 + model._require().settings.survey.end, 3)
     model.learn_many(pd.DataFrame(X, columns=NAMES), 10.0 + 10.0 * y)
     low, high = model.predict_interval_one({"a": 0.1, "b": 0.0})
     threshold = 10.0 * model.prediction_sets().threshold
@@ -452,7 +460,7 @@ def test_sets_are_refused_with_the_remedy():
     with pytest.raises(UserError, match=r"give coverage=0\.9"):
         plain.predict_interval_one({"a": 0.0})
     model = learner("real")
-    X, y = people("real", 60, 1)
+    X, y = people("real", 60 + model._require().settings.survey.end, 1)
     model.learn_many(X, y)
     with pytest.raises(UserError, match=r"learn from more people, about \d+\.\d times as many"):
         model.predict_interval_one({"a": 0.0})
@@ -515,7 +523,7 @@ def test_the_monitor_shows_sets():
     X = with_constant(X)
     while engine.n_releases < len(X):
         start = engine.n_releases
-        rows = np.arange(start, min(start + 3_000, len(X)))
+        rows = np.arange(start, min(problem.next_published(start), len(X)))
         flat = np.array(engine.published()[1])
         asked, answers = np.array(problem.ask(noise, rows, flat)), {}
         for question in sorted(set(asked.tolist())):

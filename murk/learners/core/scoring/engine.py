@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
@@ -18,19 +19,21 @@ from murk.errors import MurkError
 from murk.learners.core.coordinates import matrix_size
 from murk.learners.core.scoring.estimate import Forgery, Outlook, ScoreEstimate, estimate_of
 from murk.learners.core.scoring.mechanism import LevelMechanisms, ScoreMechanisms
-from murk.learners.core.scoring.model import Model, Question
+from murk.learners.core.scoring.model import ABOVE, Model, Question, above
 from murk.learners.core.scoring.settings import NEVER, REMEMBERED, Settings
 from murk.learners.core.scoring.sums import Epoch, Summary, Tally, summaries
+from murk.learners.core.survey.coordinates import Coordinates, pooled
+from murk.learners.core.target_range import TargetRange
 from murk.learners.estimates.drift import SMALLEST_SHARE, Comparison, Drift, compare, concluded
 from murk.learners.problem import HostileModelError, plausible
 from murk.privacy.mechanisms.payload_limits import FORGED, Reach
 from murk.stream.messages.codec import RejectedError
 from murk.stream.messages.releases import ScoreRelease
-from murk.stream.messages.state import count_of
+from murk.stream.messages.state import count_of, pack, unpack
 from murk.stream.messages.wire import block_of
 
 Answered = tuple[int, str, Question]  # an answer's version, level and question
-_ANSWERED = "version", "level", "question"
+_ANSWERED = "version", "level", "question", "item"
 
 BLOCK = 4096  # largest number of releases learned at once, so that the sum of their payloads fits into 64 bits
 
@@ -41,6 +44,7 @@ class Chain:
 
     count: int  # number of releases
     epochs: tuple[Epoch, ...]  # the remembered epochs, oldest first
+    coordinates: Coordinates | None = None  # what the survey found; None before its end, or without one
     shown: Chain | None = None  # the earlier state that predictions use, if any
 
 
@@ -91,13 +95,16 @@ class ScoreEngine:
     def admit(self, release: ScoreRelease, ahead: int = 0) -> None:
         """Raise RejectedError for a forged release, or one of an epoch that is not known ``ahead`` releases later."""
         self._check_version(release.version, self.now.count + ahead)
+        model = self._models_known().get(release.version)
+        if model is not None and not _asks(model, release.question, release.item):
+            raise RejectedError("question", f"the model of version {release.version} does not ask this question")
         self.check_payload(release)
 
     def check_payload(self, release: ScoreRelease) -> None:
         """Raise RejectedError ("dimension" or "magnitude") for a forged release, whatever its version."""
         place = _PLACES[release.question]
         if place >= len(self.lengths):
-            what = "a matrix" if place == 1 else "an answer about a prediction set"
+            what = "a matrix" if place == 1 else "an answer of one number"
             raise RejectedError("dimension", f"{what}, but this task asks nobody for one")
         if len(release.payload) != self.lengths[place]:
             raise RejectedError("dimension", f"{len(release.payload)} numbers for a {release.question}")
@@ -106,7 +113,16 @@ class ScoreEngine:
 
     def admits(self, releases: Sequence[ScoreRelease]) -> bool:
         """Return True only if `admit` is certain to admit all these releases in this order."""
-        return self._knows({release.version for release in releases}, len(releases)) and self.payloads_fit(releases)
+        if not self._knows({release.version for release in releases}, len(releases)):
+            return False
+        models = self._models_known()
+        asked = {(release.version, release.question, release.item) for release in releases}
+        known = all(version not in models or _asks(models[version], name, item) for version, name, item in asked)
+        return known and self.payloads_fit(releases)
+
+    def _models_known(self) -> Mapping[int, Model]:
+        """Return the known models by version."""
+        return _models(self.now)
 
     def payloads_fit(self, releases: Sequence[ScoreRelease]) -> bool:
         """Return True only if `check_payload` is certain to pass all these releases."""
@@ -118,7 +134,7 @@ class ScoreEngine:
         lengths = {*enumerate(self.lengths)}
         return all(
             (_PLACES[asked], rows.shape[1]) in lengths and self._reach[level][_PLACES[asked]].holds_all(rows)
-            for (_, level, asked), rows in answers.items()
+            for (_, level, asked, _), rows in answers.items()
         )
 
     def _check_version(self, version: int, count: int) -> None:
@@ -144,7 +160,10 @@ class ScoreEngine:
         while done < len(releases):
             stop = min(len(releases), done + self._until_next_model())
             part = releases if stop - done == len(releases) else releases[done:stop]
-            self._add(block_of(part).split(*_ANSWERED))
+            answers = block_of(part).split(*_ANSWERED)
+            self._add(
+                {(*key, above(item) if name == ABOVE else name): rows for (*key, name, item), rows in answers.items()}
+            )
             done = stop
 
     @in_turn
@@ -202,11 +221,11 @@ class ScoreEngine:
 
     def _advanced(self, before: Chain, count: int, epochs: tuple[Epoch, ...]) -> Chain:
         """Return the chain, with a new epoch if the last one has ended."""
+        coordinates = before.coordinates
         if count == self.settings.epoch_end(epochs[-1].start):
-            found = summaries(epochs, self.mechanisms, self.settings.features)
-            model = self.settings.next_model(found, count, self.mechanisms)
+            model, coordinates = self.settings.following(epochs, count, coordinates, self.mechanisms)
             epochs = (*epochs, Epoch(count, model))[-REMEMBERED:]
-        return Chain(count, epochs)
+        return Chain(count, epochs, coordinates)
 
     # What devices and logs need
 
@@ -245,7 +264,20 @@ class ScoreEngine:
         starts = tuple(epoch.start for epoch in epochs)
         if not self._may_begin(starts, count):
             raise MurkError(f"the state's epochs begin at {list(starts)}, unlike those of a chain of {count} releases")
-        return Chain(count, epochs)
+        return Chain(count, epochs, self._read_coordinates(state.get("coordinates")))
+
+    def _read_coordinates(self, state: Any) -> Coordinates | None:
+        if state is None:
+            return None
+        try:
+            centre, spread, *errors = (unpack(state[name], self.settings.features - 1) for name in _COORDINATES)
+            middle, width = unpack(state["target"], 2).tolist()
+        except (KeyError, TypeError) as error:
+            raise MurkError(f"the state's coordinates are malformed ({type(error).__name__})") from error
+        finite = np.isfinite([middle, width]).all() and np.isfinite([centre, spread, *errors]).all()
+        if not (finite and (spread > 0.0).all() and width > 0.0):
+            raise MurkError("the state's coordinates are not finite, or a spread is not positive")
+        return Coordinates(centre, spread, errors[0], errors[1], (middle, width))
 
     def _may_begin(self, starts: tuple[int, ...], count: int) -> bool:
         """Return whether a chain of ``count`` releases may remember epochs with these starts."""
@@ -254,15 +286,21 @@ class ScoreEngine:
 
 def chain_state(chain: Chain) -> dict[str, Any]:
     """Return a chain as plain JSON data."""
-    return {"n_releases": chain.count, "epochs": [epoch.to_state() for epoch in chain.epochs]}
+    state: dict[str, Any] = {"n_releases": chain.count, "epochs": [epoch.to_state() for epoch in chain.epochs]}
+    found = chain.coordinates
+    if found is not None:
+        numbers = {name: pack(getattr(found, name)) for name in _COORDINATES}
+        state["coordinates"] = {**numbers, "target": pack(np.array(found.target))}
+    return state
 
 
-_PLACES: Final[Mapping[str, int]] = {"score": 0, "scatter": 1, "curvature": 1, "inside": 2}
+_COORDINATES: Final = "centre", "spread", "centre_error", "log_spread_error"
+_PLACES: Final[Mapping[str, int]] = {"score": 0, "scatter": 1, "curvature": 1, "inside": 2, ABOVE: 2}
 
 
 def lengths_of(settings: Settings) -> tuple[int, ...]:
-    """Return the payloads' lengths: of scores and, where they are asked for, of matrices and of answers about sets."""
-    most = 3 if settings.wanted is not None else 1 + settings.matrices
+    """Return the payloads' lengths: of scores and, where they are asked for, of matrices and of single numbers."""
+    most = 3 if settings.bits else 1 + settings.matrices
     return (settings.dimension, matrix_size(settings.features), 1)[:most]
 
 
@@ -279,6 +317,7 @@ def merged(engines: Sequence[ScoreEngine]) -> ScoreEstimate:
 def merged_of(settings: Settings, known: Sequence[Learned]) -> ScoreEstimate:
     """Return the estimate of several chains, given with their levels' mechanisms."""
     chains = equations(settings, known)
+    settings = settings.at(pooled([chain.coordinates for chain, _ in chains]))
     found = _answers(settings, chains)
     solution, outlook, forgery = None, None, None
     if found:
@@ -297,7 +336,9 @@ def merged_of(settings: Settings, known: Sequence[Learned]) -> ScoreEstimate:
         epochs = chains[0][0].epochs
         tallies = [tally for epoch in epochs for (_, question), tally in epoch.tallies.items() if question == "inside"]
         sets = settings.sets(solution, found, epochs[-1].model, sum(tally.count for tally in tallies))
-    return replace(estimate, influence=influence, forgery=forgery, kept=kept, sets=sets)
+    middle, width = (0.0, 1.0) if settings.coordinates is None else settings.coordinates.target
+    estimate = replace(estimate, influence=influence, forgery=forgery, kept=kept, sets=sets)
+    return replace(TargetRange(-math.inf, math.inf, middle, width).in_units(estimate), unit=width)
 
 
 def equations(settings: Settings, chains: Sequence[Learned]) -> Sequence[Learned]:
@@ -314,7 +355,7 @@ def joined(chains: Sequence[Chain]) -> Chain:
     for epoch in (epoch for chain in others for epoch in chain.epochs if epoch.start in known):
         for (level, question), tally in epoch.tallies.items():
             known[epoch.start] = known[epoch.start].joined(level, question, tally)
-    return Chain(sum(chain.count for chain in chains), tuple(known.values()))
+    return Chain(sum(chain.count for chain in chains), tuple(known.values()), first.coordinates)
 
 
 def _answers(settings: Settings, chains: Sequence[Learned]) -> list[Summary]:
@@ -377,13 +418,12 @@ class SharedScoreEngine(ScoreEngine):
         """
         whole = joined([self.now, *(other.now for other in others)])
         start = self.settings.epoch_start(whole.count)
-        found = summaries(whole.epochs, self.mechanisms, self.settings.features)
         # If nobody answered at the remembered models, there are no sums to make the next one from.
-        if start <= max(self._models) or not found:
+        if start <= max(self._models) or not any(epoch.tallies for epoch in whole.epochs):
             return None
         with plausible():
-            model = self.settings.next_model(found, start, self.mechanisms)
-        now = self.now
+            model, coordinates = self.settings.following(whole.epochs, start, whole.coordinates, self.mechanisms)
+        now = replace(self.now, coordinates=coordinates)
         self.now = self._advanced(now, now.count, (*now.epochs, Epoch(start, model)))
         self._models = _models(self.now)
         learner = self.another()
@@ -430,6 +470,9 @@ class SharedScoreEngine(ScoreEngine):
     def _knows(self, versions: Set[int], releases: int) -> bool:
         return versions <= set(self._remembered())
 
+    def _models_known(self) -> Mapping[int, Model]:
+        return self._models
+
     def _remembered(self) -> list[int]:
         return sorted(self._models)[-REMEMBERED:]
 
@@ -451,7 +494,7 @@ class SharedScoreEngine(ScoreEngine):
     def _advanced(self, before: Chain, count: int, epochs: tuple[Epoch, ...]) -> Chain:
         # Twice as many: releases admitted before the newest models arrived are learned after them.
         self._models = dict(sorted(self._models.items())[-2 * REMEMBERED :])
-        return Chain(count, tuple(sorted(epochs, key=attrgetter("start")))[-REMEMBERED:])
+        return Chain(count, tuple(sorted(epochs, key=attrgetter("start")))[-REMEMBERED:], before.coordinates)
 
     def _read(self, state: Mapping[str, Any]) -> Chain:
         chain = super()._read(state)
@@ -461,6 +504,13 @@ class SharedScoreEngine(ScoreEngine):
     def _may_begin(self, starts: tuple[int, ...], count: int) -> bool:
         grid = all(start == self.settings.epoch_start(start) for start in starts)
         return grid and starts == tuple(sorted(set(starts))) and len(starts) <= REMEMBERED
+
+
+def _asks(model: Model, question: str, item: int) -> bool:
+    """Return whether a model asks a question."""
+    if model.survey:
+        return question == ABOVE and item < model.items
+    return question != ABOVE and item == 0
 
 
 def _models(chain: Chain) -> dict[int, Model]:
@@ -475,6 +525,7 @@ def drift_of(settings: Settings, chains: Sequence[Learned]) -> Drift:
     classes. As old epochs are forgotten, a boundary is tested with up to 7 sets of epochs, for which the test corrects.
     """
     chains = equations(settings, chains)
+    settings = settings.at(pooled([chain.coordinates for chain, _ in chains]))
     releases = sum(chain.count for chain, _ in chains)
     starts = sorted({epoch.start for chain, _ in chains for epoch in chain.epochs})
     answers = _answers(settings, chains)
@@ -489,15 +540,18 @@ def drift_of(settings: Settings, chains: Sequence[Learned]) -> Drift:
             for chain, mechanisms in chains
         ]
         before = sum(_level_counts(early).values())
-        share = 1.0 - before / known
-        if not before or share < SMALLEST_SHARE:
+        share, answered = 1.0 - before / known, _answers(settings, early)
+        # A survey has no answers to solve.
+        if not answered or share < SMALLEST_SHARE:
             continue
         try:
-            older = whole.refit(_answers(settings, early))
+            older = whole.refit(answered)
         except (MurkError, np.linalg.LinAlgError):
             # So few epochs may have no solution.
             continue
         change, number, since = whole.values - older.values, settings.epoch_number(start), releases - known + before
         comparison = compare(change, older.covariance, whole.covariance, number, since, releases, share)
         comparisons += [] if comparison is None else [comparison]
-    return concluded(settings.reported, releases, comparisons, REMEMBERED - 1)
+    drift = concluded(settings.reported, releases, comparisons, REMEMBERED - 1)
+    width = 1.0 if settings.coordinates is None else settings.coordinates.target[1]
+    return replace(drift, changes={name: width * change for name, change in drift.changes.items()})

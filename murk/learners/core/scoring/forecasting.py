@@ -11,7 +11,7 @@ from murk._arrays import Floats
 from murk.learners.core.coordinates import flattened
 from murk.learners.core.design import Records, released_sum, split
 from murk.learners.core.scoring.engine import ScoreEngine, SharedScoreEngine
-from murk.learners.core.scoring.model import ALL_QUESTIONS, Question, directions, vectors
+from murk.learners.core.scoring.model import Question, directions, vectors
 from murk.learners.core.scoring.problem import ScoreProblem
 from murk.learners.core.scoring.settings import NEVER
 from murk.learners.core.scoring.sums import Tally, step_of
@@ -56,7 +56,7 @@ def _learn(
         size = (people if end == NEVER else min(people, end)) - done
         model = engine.model
         shares = model.shares
-        asked = {question: _answers(engine, records, question) for question in ALL_QUESTIONS if shares.get(question)}
+        asked = {question: _answers(engine, records, question) for question, share in shares.items() if share}
         sums = {}
         for level, answering in split(size, levels).items():
             counts = split(answering, {question: shares[question] for question in asked})
@@ -76,12 +76,13 @@ def _answers(engine: ScoreEngine, records: Records, question: Question) -> Float
     """Return each record's answer without noise, as `murk.learners.core.scoring.model` defines it, (m, d)."""
     X, y, model, response = records.X, records.y, engine.model, engine.settings.response
     known = np.isfinite(y)[:, None]
-    if question == "inside" or (question == "score" and response.classes):
+    if question == "inside" or model.survey or (question == "score" and response.classes):
         return vectors(X, y, model, response, question, engine.settings.coverage)
     logit = X @ model.origin[: X.shape[1]]
     if question == "score":
         high, low = response.answers(logit, model.exponent)
-        scores = directions(X, model) * (np.where(y > 0.5, high, low) if response.binary else y)[:, None]
+        coded = np.clip((y - model.middle) / model.width, -1.0, 1.0)
+        scores = directions(X, model) * (np.where(y > 0.5, high, low) if response.binary else coded)[:, None]
         return np.where(known, scores, 0.0)
     Z, reach = X @ model.transform.T, model.matrix_reach
     weight = response.weights(logit, model.exponent) if question == "curvature" else np.full(len(X), 0.5)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -18,9 +19,9 @@ from murk.learners.core.scoring import record as k
 from murk.learners.core.scoring.engine import Answered, Chain, ScoreEngine, chain_state, merged_of, reaches
 from murk.learners.core.scoring.estimate import ScoreEstimate
 from murk.learners.core.scoring.mechanism import ScoreMechanisms
-from murk.learners.core.scoring.model import ALL_QUESTIONS, Question, asked, vectors, with_constant
+from murk.learners.core.scoring.model import Question, asked, question_at, vectors, with_constant
 from murk.learners.core.scoring.record import Answers, in_place
-from murk.learners.core.scoring.settings import Settings, shown_next
+from murk.learners.core.scoring.settings import Settings
 from murk.learners.core.scoring.sums import Epoch
 from murk.learners.core.values import number
 from murk.learners.estimates.sets import PredictionSets
@@ -117,7 +118,7 @@ class LocalScores(RecordEngine, ScoreEngine):
         """Select the privacy level for the next records, using the kernel of one record where possible."""
         now, pair = self.now, self.mechanisms[level]
         held = Held(now)
-        if self._direct and in_place(pair) and due(k.learn_record, self.settings.dimension):
+        if self._direct and in_place(pair, self.model) and due(k.learn_record, self.settings.dimension):
             held = Answers(now, level, pair, self.settings, self._until_next_model(), self._seed)
         self._hold(held, level)
 
@@ -150,10 +151,11 @@ class LocalScores(RecordEngine, ScoreEngine):
 
     @wiped
     def _learn_records(self, X: Floats, y: Floats, levels: Sequence[str]) -> None:
-        alike = len(levels) == 1 and self._seed is not None and in_place(self.mechanisms[levels[0]])
-        together = alike and due(k.learn_rows, len(X) * self.settings.dimension)
+        alike = len(levels) == 1 and self._seed is not None
+        warm = alike and due(k.learn_rows, len(X) * self.settings.dimension)
         done = 0
         while done < len(X):
+            together = warm and in_place(self.mechanisms[levels[0]], self.model)
             left = self._left() if together else self._until_next_model()
             part = slice(done, min(len(X), done + left))
             if together:
@@ -192,16 +194,13 @@ class LocalScores(RecordEngine, ScoreEngine):
     def _left(self) -> int:
         """Return the number of records until the epoch ends or predictions change."""
         count = self.now.count
-        return min(self.settings.epoch_end(count), self._shown_next(count)) - count
-
-    def _shown_next(self, count: int) -> int:
-        return shown_next(count, self.settings.longest, self.settings.first)
+        return min(self.settings.epoch_end(count), self.settings.shown_next(count)) - count
 
     def _advanced(self, before: Chain, count: int, epochs: tuple[Epoch, ...]) -> Chain:
         now = super()._advanced(before, count, epochs)
-        if count == self._shown_next(before.count):
+        if count == self.settings.shown_next(before.count):
             return now
-        return Chain(now.count, now.epochs, before.shown or before)
+        return replace(now, shown=before.shown or before)
 
     def estimate(self) -> ScoreEstimate:
         """Return the estimate in coded units, with intervals; it is kept until the next release."""
@@ -213,7 +212,9 @@ class LocalScores(RecordEngine, ScoreEngine):
         solution = self._estimate(now.shown or now).solution
         settings = self.settings
         unknown = np.zeros(max(len(settings.labels) - 1, 1) * settings.features)
-        return unknown if solution is None else solution.origin
+        if solution is None:
+            return unknown
+        return solution.origin if now.coordinates is None else now.coordinates.in_target(solution.origin)
 
     def sets(self) -> PredictionSets | None:
         """Return the prediction sets, which change when predictions do; None if they are not asked for."""
@@ -269,18 +270,18 @@ class LocalScores(RecordEngine, ScoreEngine):
         earlier = None if shown is None else super()._read(shown)
         if earlier is not None and earlier.count >= now.count:
             raise MurkError("the state's predictions use more releases than the state holds")
-        return Chain(now.count, now.epochs, earlier)
+        return replace(now, shown=earlier)
 
 
 def _groups(levels: Sequence[str], questions: Integers) -> Iterator[tuple[slice | Integers, str, Question]]:
     """Yield the records of each level and question."""
     if len(questions) == 1:
-        yield slice(None), levels[0], ALL_QUESTIONS[int(questions[0])]
+        yield slice(None), levels[0], question_at(int(questions[0]))
         return
     names = sorted(set(levels))
     level_indices = np.array([names.index(level) for level in levels], dtype=np.int64)
     for level_index, level in enumerate(names):
-        for question_index, question in enumerate(ALL_QUESTIONS):
-            records = np.flatnonzero((questions == question_index) & (level_indices == level_index))
+        for question in np.unique(questions).tolist():
+            records = np.flatnonzero((questions == question) & (level_indices == level_index))
             if len(records):
-                yield records, level, question
+                yield records, level, question_at(question)

@@ -146,17 +146,17 @@ class ScoreMechanisms:
 
     score: Randomizer  # for scores, (p,)
     matrix: Randomizer | None  # for scatters and curvatures, given v, (p,); None if nobody is asked for any
-    inside: Randomizer | None = None  # for one number in [-1, 1]; None in tasks without prediction sets
+    bit: Randomizer | None = None  # for one number in [-1, 1]; None without prediction sets and surveys
 
     def mechanism(self, question: str) -> Randomizer:
         """Return the mechanism that randomizes answers to a question."""
-        if question == "inside":
-            return self.inside or self.score
+        if question == "inside" or question.startswith("above"):
+            return self.bit or self.score
         return self.score if question == "score" or self.matrix is None else self.matrix
 
     @property
     def _all(self) -> dict[str, Randomizer]:
-        known = {"score": self.score, "matrix": self.matrix, "inside": self.inside}
+        known = {"score": self.score, "matrix": self.matrix, "bit": self.bit}
         return {name: one for name, one in known.items() if one is not None}
 
     @property
@@ -206,18 +206,18 @@ def score_mechanisms(
     contrasts: int = 1,
     *,
     matrices: bool = True,
-    sets: bool = False,
+    bits: bool = False,
 ) -> ScoreMechanisms:
     """Return a level's mechanisms; raise UserError if the kind is unknown or cannot provide the guarantee."""
     score = calibrate(kind, guarantee, dimension=contrasts * features, radius=1.0)
     # The same kind, so that all have the same cost in every currency and the same guarantee.
-    inside = calibrate(score.kind, guarantee, dimension=1, radius=1.0) if sets else None
+    bit = calibrate(score.kind, guarantee, dimension=1, radius=1.0) if bits else None
     if not matrices:
-        return ScoreMechanisms(score, None, inside)
+        return ScoreMechanisms(score, None, bit)
     if isinstance(score, GaussianMechanism):
-        return ScoreMechanisms(score, OuterGaussian.calibrate(guarantee, features=features), inside)
+        return ScoreMechanisms(score, OuterGaussian.calibrate(guarantee, features=features), bit)
     inner = calibrate(score.kind, guarantee, dimension=matrix_size(features), radius=1.0)
-    return ScoreMechanisms(score, OuterMechanism(features, inner), inside)
+    return ScoreMechanisms(score, OuterMechanism(features, inner), bit)
 
 
 def outer(vectors: npt.ArrayLike, features: int) -> Floats:

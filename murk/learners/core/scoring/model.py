@@ -3,7 +3,11 @@
 With coded features x (the constant last), the published origin a and transform W, ``z = W x`` and ``t = x'a``:
 
 - *score* ``r(y, t) c(z) z``, with ``c = min(1, R/|z|) / |z|`` and, for a binary target, ``r(1) = min(1, e^(-g t))``,
-  ``r(0) = -min(1, e^(g t))``; for a real one ``r = y``; for classes see `classes`. No longer than 1.
+  ``r(0) = -min(1, e^(g t))``; for a real one ``r = (y - m) / w``, cut to [-1, 1], with the published middle m and half
+  width w; for classes see `classes`. No longer than 1.
+- *above-i*, at a model of a survey: 1 if ``z_j > c``, else -1, for the i-th pair of a column j that the transform does
+  not set to zero and a threshold c of the model's list. The constant's column stands for a real target, ``(y - m) / w``
+  instead of z_j, if w is not 0; a missing target is 0.
 - *inside*, where prediction sets are asked for: 1 if the target is in the set of the published prediction at the
   published threshold, -1 if not, and 2 C - 1 for a missing target, C the nominal coverage.
 - *scatter* ``1/2 z z' c(z)``, and *curvature* ``w(t) z z' c(z)``, with ``w = p (1 - p) (r(1) - r(0))`` the slope of the
@@ -18,7 +22,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,16 +33,20 @@ from murk.learners.core.coordinates import contrasts
 from murk.learners.core.curves import CodedCurve
 from murk.learners.core.scoring import kernels
 from murk.learners.core.scoring.kernels import LARGEST_LOGIT
+from murk.learners.core.survey.thresholds import THRESHOLDS
 from murk.learners.estimates.estimate import PublicCovariates
 from murk.learners.estimates.links import logistic
 from murk.learners.problem import HostileModelError
 
-Question = Literal["score", "scatter", "curvature", "inside"]
+Question = str  # a name in ALL_QUESTIONS, or "above-i" for the i-th question of a survey
 QUESTIONS: Final[tuple[Question, ...]] = ("score", "scatter", "curvature")
 ALL_QUESTIONS: Final[tuple[Question, ...]] = (*QUESTIONS, "inside")
+ABOVE: Final = "above"  # begins the name of a survey's question
 
 # Bounds far above honest models' coefficients in coded units and whitening factors.
 _LARGEST_ORIGIN, _LARGEST_TRANSFORM = 1e4, 1e8
+_NUMBERS = 7  # numbers of a published model besides its origin, its transform and what sets need
+_LEAST_WIDTH = 1e-6  # of a model's targets
 _LARGEST_THRESHOLD = 2.0  # the whole range of a coded target
 LARGEST_REACH: Final = 1e4  # the largest R, beyond all people's |z|: every ``c(z) z`` has length 1
 _MATRIX_REACH = 2.0  # largest M in units of the typical length sqrt p: a released matrix's noise grows with it
@@ -66,6 +74,9 @@ class Model:
     exponent: float  # g in [0, 1]: 1 is the balanced score, whose mean given x is 0 at the truth; 0 is the label's sign
     scatter: float  # share of people asked for this matrix
     curvature: float  # likewise; all others release their score
+    survey: int = 0  # list of `THRESHOLDS` that all people are asked about instead of anything else; 0 for none
+    middle: float = 0.0  # m, of real targets
+    width: float = 1.0  # w; 0 for a survey that does not ask about the target
     sets: Sets | None = None  # None in tasks without prediction sets
 
     def __getstate__(self) -> dict[str, Any]:
@@ -78,6 +89,8 @@ class Model:
     @property
     def shares(self) -> dict[Question, float]:
         """Share of people asked each question."""
+        if self.survey:
+            return {above(item): 1.0 / self.items for item in range(self.items)}
         shares: dict[Question, float] = {"scatter": self.scatter, "curvature": self.curvature}
         if self.sets is not None:
             shares["inside"] = self.sets.share
@@ -85,8 +98,9 @@ class Model:
 
     @property
     def flat(self) -> Floats:
-        """The published vector: the origin, the transform by rows, the four numbers, and what sets need."""
-        last = [self.reach, self.exponent, self.scatter, self.curvature]
+        """The published vector: the origin, the transform by rows, the seven numbers, and what sets need."""
+        asked = [self.scatter, self.curvature, float(self.survey)]
+        last = [self.reach, self.exponent, *asked, self.middle, self.width]
         own = np.concatenate([self.origin, self.transform.ravel(), last])
         if self.sets is None:
             return own
@@ -97,17 +111,39 @@ class Model:
         """Read the vector of `flat`, of a task with or without prediction sets."""
         own = None
         if sets:
-            flat, rest = np.split(flat, [(len(flat) + features * features + 2) // 2])
+            flat, rest = np.split(flat, [(len(flat) + features * features + _NUMBERS - 2) // 2])
             own = Sets(rest[:-2].copy(), float(rest[-2]), float(rest[-1]))
-        origin, transform, last = np.split(flat, [-(features * features + 4), -4])
-        reach, exponent, scatter, curvature = map(float, last)
-        square = transform.reshape(features, features)
-        return cls(origin.copy(), square.copy(), reach, exponent, scatter, curvature, own)
+        origin, transform, last = np.split(flat, [-(features * features + _NUMBERS), -_NUMBERS])
+        reach, exponent, scatter, curvature, survey, middle, width = map(float, last)
+        square = transform.reshape(features, features).copy()
+        return cls(origin.copy(), square, reach, exponent, scatter, curvature, int(survey), middle, width, own)
 
     @property
     def matrix_reach(self) -> float:
         """Length M; transformed features that are longer have less weight in matrices."""
         return min(self.reach, _MATRIX_REACH * math.sqrt(len(self.transform)))
+
+    @cached_property
+    def surveyed(self) -> tuple[int, ...]:
+        """Columns that a survey asks about; the last one stands for the target."""
+        return tuple(np.flatnonzero([*np.diag(self.transform)[:-1], self.width]).tolist())
+
+    @property
+    def items(self) -> int:
+        """Number of a survey's questions."""
+        return len(self.surveyed) * len(THRESHOLDS[self.survey])
+
+    def item(self, place: int) -> tuple[int, float]:
+        """Return column and threshold of a survey's question."""
+        column, threshold = divmod(place, len(THRESHOLDS[self.survey]))
+        return self.surveyed[column], THRESHOLDS[self.survey][threshold]
+
+    def coded(self, column: int, threshold: float) -> float:
+        """Return a survey's threshold in coded units."""
+        row = self.transform[column]
+        if column == len(row) - 1:
+            return self.middle + threshold * self.width
+        return float((threshold - row[-1]) / row[column])
 
     @cached_property
     def back(self) -> Floats:
@@ -131,11 +167,31 @@ class Model:
 def model_size(features: int, contrasts: int = 1, *, sets: bool = False) -> int:
     """Return the length of a published model."""
     origin = contrasts * features
-    return origin + features * features + 4 + sets * (origin + 2)
+    return origin + features * features + _NUMBERS + sets * (origin + 2)
+
+
+def question_at(place: int) -> Question:
+    """Return the question at an index: those of `ALL_QUESTIONS`, then a survey's."""
+    return ALL_QUESTIONS[place] if place < len(ALL_QUESTIONS) else above(place - len(ALL_QUESTIONS))
+
+
+def above(item: int) -> Question:
+    """Return the name of a survey's question."""
+    return f"{ABOVE}-{item}"
+
+
+def item_of(question: Question) -> int | None:
+    """Return the number of a survey's question; None for any other."""
+    name, _, item = question.partition("-")
+    return int(item) if name == ABOVE else None
 
 
 def asked(words: Words, model: Model) -> Integers:
-    """Return each person's question, as an index into `ALL_QUESTIONS`, from a uniform word each and the shares."""
+    """Return each person's question, as an index for `question_at`, from a uniform word each and the shares."""
+    if model.survey:
+        # The product of two 32-bit numbers fits 64 bits.
+        items = (words >> np.uint64(32)) * np.uint64(model.items) >> np.uint64(32)
+        return np.asarray(len(ALL_QUESTIONS) + items.astype(np.int64))
     scatter, matrix, inside = model.thresholds
     return np.where(words < scatter, 1, np.where(words < matrix, 2, np.where(words < inside, 3, 0)))
 
@@ -148,7 +204,14 @@ def check_model(flat: Floats, features: int, contrasts: int = 1, *, matrices: bo
         raise HostileModelError(f"the model has {flat.size} numbers, the task's has {size}: refused")
     if not np.all(np.isfinite(flat)):
         raise HostileModelError("the model holds numbers that are not finite: refused")
+    if flat[contrasts * features + features * features + _NUMBERS - 3] not in range(len(THRESHOLDS)):
+        raise HostileModelError("the model names no list of a survey's thresholds: refused")
     model = Model.of(flat, features, sets=sets)
+    if model.survey and not model.surveyed:
+        raise HostileModelError("the model asks about no feature: refused")
+    if abs(model.middle) > 1.0 or not (0.0 if model.survey else _LEAST_WIDTH) <= model.width <= 1.0:
+        words = f"the model's targets {model.middle:g} +- {model.width:g} are not within [-1, 1]: refused"
+        raise HostileModelError(words)
     limits = [("origin", model.origin, _LARGEST_ORIGIN), ("transform", model.transform, _LARGEST_TRANSFORM)]
     if model.sets is not None:
         limits.append(("prediction", model.sets.origin, _LARGEST_ORIGIN))
@@ -239,6 +302,12 @@ def vectors(X: Floats, y: Floats, model: Model, response: Response, question: Qu
     Inside or not is 1 or -1, (m, 1); for a missing target 2 ``coverage`` - 1, which leaves the threshold unbiased.
     """
     X, y = copied(X), copied(y)
+    item = item_of(question)
+    if item is not None:
+        return _above(X, y, model, item)
+    if not (response.binary or response.classes):
+        y -= model.middle
+        y /= model.width
     if question == "inside":
         sets, out = model.sets, empty((len(X), 1))
         assert sets is not None
@@ -253,6 +322,22 @@ def vectors(X: Floats, y: Floats, model: Model, response: Response, question: Qu
     out = empty((len(X), p))
     reach, place = model.reach if question == "score" else model.matrix_reach, QUESTIONS.index(question)
     kernels.vectors(X, y, model.origin[:p], model.transform, reach, model.exponent, response.binary, place, out)
+    return out
+
+
+def _above(X: Floats, y: Floats, model: Model, item: int) -> Floats:
+    column, threshold = model.item(item)
+    row, out = model.transform[column], empty((len(X), 1))
+    # A hostile model may overflow, to an infinite number or none.
+    with np.errstate(all="ignore"):
+        if column == len(row) - 1:
+            out[:, 0] = y
+            out -= model.middle
+            out /= model.width
+        else:
+            np.multiply(X[:, column : column + 1], row[column], out=out)
+            out += row[-1]
+    out[:] = keep(np.where(out > threshold, 1.0, np.where(np.isnan(out), 0.0, -1.0)))
     return out
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from murk._arrays import Floats, Integers
 from murk._jit import due
@@ -14,11 +14,15 @@ from murk.learners.core.coordinates import matrix_size
 from murk.learners.core.scoring.engine import ScoreEngine, SharedScoreEngine, drift_of, lengths_of, merged
 from murk.learners.core.scoring.estimate import ScoreEstimate
 from murk.learners.core.scoring.mechanism import LevelMechanisms, ScoreMechanisms, score_mechanisms
-from murk.learners.core.scoring.model import ALL_QUESTIONS, QUESTIONS, Model, Question, asked, vectors
+from murk.learners.core.scoring.model import QUESTIONS, Model, Question, above, asked, question_at, vectors
 from murk.learners.core.scoring.settings import REMEMBERED, Settings
+from murk.learners.core.scoring.sums import direction_spread
+from murk.learners.core.survey.rounds import Survey
+from murk.learners.core.survey.thresholds import THRESHOLDS
 from murk.learners.estimates.drift import Drift
 from murk.learners.estimates.estimate import PublicCovariates
 from murk.privacy.guarantees import Guarantee
+from murk.privacy.mechanisms import calibrate
 from murk.privacy.mechanisms.base import Randomizer
 from murk.privacy.noise import NoiseSource, Purpose
 from murk.stream.messages.codec import MAX_MESSAGE, MAX_STATE, longest_release
@@ -30,6 +34,7 @@ if TYPE_CHECKING:
 
 # Bytes of a float in a model message, of a float of a state in base64, and of a sum of a state with its comma.
 _MODEL_NUMBER, _STATE_NUMBER, _STATE_SUM = 26, 11, 24
+_SURVEY_SUM = 12  # bytes of a number of answers to a survey's question, or of their sum, which are few
 _MANY_NUMBERS = 5_000  # longest gradient for which a learner's state has room for the default number of iterates
 
 
@@ -74,10 +79,10 @@ class ScoreProblem:
 
     @property
     def questions(self) -> tuple[Question, ...]:
-        """The questions asked."""
-        if self.settings.wanted is not None:
-            return ALL_QUESTIONS
-        return QUESTIONS if self.settings.matrices else ("score",)
+        """The questions asked; of those of a survey, which are all alike, the first."""
+        known = QUESTIONS if self.settings.matrices else ("score",)
+        inside = ("inside",) if self.settings.wanted is not None else ()
+        return (*known, *inside, *([above(0)] if self.settings.survey is not None else []))
 
     def is_published(self, version: int) -> bool:
         """Return whether an epoch begins at a version."""
@@ -105,8 +110,8 @@ class ScoreProblem:
         """Draw each person's question by the model's shares, independently of any record."""
         words = noise.words(indices, 1, Purpose.QUESTION)[:, 0]
         shown = self._model(model)
-        if len(words) > 1:
-            return [ALL_QUESTIONS[place] for place in asked(words, shown).tolist()]
+        if len(words) > 1 or shown.survey:
+            return [question_at(place) for place in asked(words, shown).tolist()]
         word, (scatter, matrix, inside) = int(words[0]), shown.thresholds
         if word < matrix:
             return ["scatter" if word < scatter else "curvature"]
@@ -134,7 +139,7 @@ class ScoreProblem:
         from murk.learners.core.scoring.record import OneAnswer, in_place, learn_record
 
         pair, model = self.mechanisms[level], self._model(theta)
-        if not in_place(pair) or (pair.matrix is None and model.thresholds[1]):
+        if not in_place(pair, model) or (pair.matrix is None and model.thresholds[1]):
             return None
         return OneAnswer(model, pair, self.settings, seed) if due(learn_record, self.settings.dimension) else None
 
@@ -165,9 +170,11 @@ def check_size(settings: Settings, levels: int, interactive: bool) -> None:
     release = longest_release(ScoreProblem.kind, max(lengths))
     model = 512 + _MODEL_NUMBER * size if interactive else 0
     sums = levels * (settings.dimension + 2 * sum(lengths[1:]))
+    rounds = 0 if settings.survey is None else len(settings.survey.starts)
+    surveyed = 2 * levels * rounds * p * len(THRESHOLDS[1])
     trail = trail_bytes(len(settings.reported))
     epochs = 1 if settings.once else REMEMBERED
-    state = epochs * (_STATE_NUMBER * size + _STATE_SUM * sums) + trail + 4096
+    state = epochs * (_STATE_NUMBER * size + _STATE_SUM * sums) + _SURVEY_SUM * surveyed + trail + 4096
     if max(release, model) > MAX_MESSAGE or state > MAX_STATE:
         instead = "" if settings.dimension <= _MANY_NUMBERS else " with max_staleness: {releases: 20}"
         if instead and not settings.labels:
@@ -195,11 +202,20 @@ def covariates_of(task: Task) -> PublicCovariates | None:
     return covariates
 
 
+def survey_of(
+    kind: str | None, guarantee: Guarantee, dimension: int, numbers: Sequence[bool], **more: Any
+) -> Survey | None:
+    """Return a survey whose people answer by the mechanism that goes with scores of a dimension; see `Survey.of`."""
+    score = calibrate(kind, guarantee, dimension=dimension, radius=1.0)
+    bit = calibrate(score.kind, guarantee, dimension=1, radius=1.0)
+    return Survey.of(numbers, direction_spread(bit)[0], **more)
+
+
 def level_mechanisms(task: Task, settings: Settings) -> LevelMechanisms:
     """Return a task's mechanisms by level; raise UserError if one cannot provide its level's guarantee."""
 
     def mechanisms(guarantee: Guarantee) -> ScoreMechanisms:
         kind, sizes = task.privacy.kind_for(guarantee), (settings.features, settings.contrasts)
-        return score_mechanisms(kind, guarantee, *sizes, matrices=settings.matrices, sets=settings.wanted is not None)
+        return score_mechanisms(kind, guarantee, *sizes, matrices=settings.matrices, bits=settings.bits)
 
     return task.privacy.by_level(mechanisms)

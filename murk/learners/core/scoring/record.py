@@ -61,7 +61,7 @@ from murk.privacy.noise.philox import Purpose, block
     CURVATURES,
     WHOLE_HEADER,
 ) = range(18)
-REACH, MATRIX_REACH, EXPONENT, SPACING, UNIT, TARGET, REAL_HEADER = range(7)  # indices into ``real``
+REACH, MATRIX_REACH, EXPONENT, SPACING, UNIT, TARGET, MIDDLE, WIDTH, REAL_HEADER = range(9)  # indices into ``real``
 
 Array = NDArray[Any]
 
@@ -124,7 +124,7 @@ def learn_record(address: int, y: float, trials: int) -> int:
     for j in range(x, x + p - 1):
         if real[j] - real[j] != 0.0:
             real[j] = 0.0
-    real[TARGET] = y
+    real[TARGET] = _target(real, y)
     answer(address + 8 * size, whole, real, noise, payload, question)
     forget(whole, real, noise, payload, words)
     return LEARNED
@@ -145,7 +145,7 @@ def learn_rows(address: int, X: Array, y: Array) -> None:
         for j in range(p - 1):
             value = X[i, j]
             real[x + j] = value if value - value == 0.0 else 0.0
-        real[TARGET] = y[i]
+        real[TARGET] = _target(real, y[i])
         record = whole[START] + whole[COUNT]
         question = _asked(whole, block(seed, np.uint64(record), _QUESTION, _FIRST)[0])
         wanted = d if question == SCORE else m
@@ -202,6 +202,12 @@ def forget(whole: Array, real: Array, noise: Array, payload: Array, words: Array
 
 
 @within
+def _target(real: Array, y: float) -> Any:
+    """Return a target in units of the model's; codes of classes are as they are."""
+    return (y - real[MIDDLE]) / real[WIDTH]
+
+
+@within
 def _asked(whole: Array, word: np.uint64) -> int:
     """Return the question that a random word selects, like `murk.learners.core.scoring.model.asked`."""
     if word < np.uint64(whole[SCATTER_BELOW]):
@@ -236,6 +242,8 @@ class Answers(KernelMemory, Held):
         if seed is not None:
             whole[SIMULATED], unsigned[SEED] = 1, seed
         real[REACH], real[MATRIX_REACH], real[EXPONENT] = model.reach, model.matrix_reach, model.exponent
+        # Codes of classes keep their middle of 0 and width of 1.
+        real[MIDDLE], real[WIDTH] = model.middle, model.width
         real[SPACING], real[UNIT] = score.spacing, matrix.unit if m else 1.0
         public = [model.origin, model.transform.ravel(), contrasts(classes).ravel() if classes else np.zeros(0)]
         real[REAL_HEADER : reals - m - d - p] = np.concatenate(public)
@@ -318,7 +326,7 @@ class OneAnswer(Answers):
         return tally.total, question
 
 
-def in_place(pair: ScoreMechanisms) -> bool:
-    """Return whether the kernel of one record implements both mechanisms of a level."""
+def in_place(pair: ScoreMechanisms, model: Model) -> bool:
+    """Return whether the kernel of one record implements both mechanisms of a level, and asks as a model does."""
     gaussian = type(pair.score) is GaussianMechanism and type(pair.matrix) in (OuterGaussian, type(None))
-    return gaussian and pair.inside is None
+    return gaussian and not model.survey and model.sets is None

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import hashlib
 import math
+from bisect import bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any, Final
@@ -22,8 +24,9 @@ from murk.learners.core.scoring.mechanism import LevelMechanisms
 from murk.learners.core.scoring.model import LARGEST_REACH, Model, Response, Rows, Sets, check_model, model_size
 from murk.learners.core.scoring.public import CurveSolution, PublicSolution
 from murk.learners.core.scoring.solve import Solution
-from murk.learners.core.scoring.sums import Summaries
+from murk.learners.core.scoring.sums import Epoch, Summaries, replies_of, summaries
 from murk.learners.core.survey.coordinates import Coordinates
+from murk.learners.core.survey.rounds import Round, Survey
 from murk.learners.estimates.estimate import PublicCovariates
 from murk.learners.estimates.sets import LABELS, REAL, PredictionSets, Present, Reply, Root, Wanted, at_least_present
 
@@ -105,6 +108,7 @@ class Settings:
     line: bool = False
     wanted: Wanted | None = None  # prediction sets, if people are asked about them
     first: int = FIRST  # releases of the first epoch; those of a shuffled task are no fewer than a crowd
+    survey: Survey | None = None  # the survey that precedes scores, if any
     coordinates: Coordinates | None = None  # centres and spreads of the features, if known without public covariates
 
     @cached_property
@@ -114,22 +118,57 @@ class Settings:
 
     def epoch_start(self, version: int) -> int:
         """Return the start of the epoch that a chain of ``version`` releases is in."""
-        return 0 if self.once else epoch_start(version, self.longest, self.first)
+        if self.once:
+            return 0
+        rounds = self._rounds
+        if version < rounds[-1]:
+            return rounds[bisect_right(rounds, version) - 1]
+        return rounds[-1] + epoch_start(version - rounds[-1], self.longest, self.first)
 
     def epoch_end(self, version: int) -> int:
         """Return the end of the epoch that a chain of ``version`` releases is in."""
-        return NEVER if self.once else epoch_end(version, self.longest, self.first)
+        if self.once:
+            return NEVER
+        rounds = self._rounds
+        if version < rounds[-1]:
+            return rounds[bisect_right(rounds, version)]
+        return rounds[-1] + epoch_end(version - rounds[-1], self.longest, self.first)
 
     def epoch_number(self, version: int) -> int:
         """Return the number of epochs before the one that a chain of ``version`` releases is in."""
         if self.once:
             return 0
-        doubled = _doubled(self.longest, self.first)
-        return (min(version, doubled) // self.first).bit_length() + max(version - doubled, 0) // self.longest
+        rounds = self._rounds
+        if version < rounds[-1]:
+            return bisect_right(rounds, version) - 1
+        scored, doubled = version - rounds[-1], _doubled(self.longest, self.first)
+        before = (min(scored, doubled) // self.first).bit_length() + max(scored - doubled, 0) // self.longest
+        return len(rounds) - 1 + before
 
     def remembered(self, count: int) -> tuple[int, ...]:
         """Return the starts of the epochs that a chain of ``count`` releases remembers, oldest first."""
-        return (0,) if self.once else remembered(self.epoch_start(count), self.longest, self.first)
+        if self.once:
+            return (0,)
+        rounds = self._rounds
+        if count < rounds[-1]:
+            return rounds[: bisect_right(rounds, count)][-REMEMBERED:]
+        scored = remembered(epoch_start(count - rounds[-1], self.longest, self.first), self.longest, self.first)
+        return (*rounds[:-1], *(rounds[-1] + start for start in scored))[-REMEMBERED:]
+
+    def shown_next(self, count: int) -> int:
+        """Return the next number of releases at which predictions are updated."""
+        end = self._rounds[-1]
+        return self.epoch_end(count) if count < end else end + shown_next(count - end, self.longest, self.first)
+
+    @property
+    def _rounds(self) -> tuple[int, ...]:
+        """Versions at which rounds of the survey may begin, and its end."""
+        return (0,) if self.survey is None else self.survey.starts
+
+    @property
+    def bits(self) -> bool:
+        """Whether anybody answers with one number in [-1, 1]."""
+        return self.wanted is not None or self.survey is not None
 
     @property
     def matrices(self) -> bool:
@@ -190,13 +229,18 @@ class Settings:
         # Settings that came later count where they are not the default.
         parts += [repr(self.labels)] * bool(self.labels) + ["once"] * self.once
         parts += [f"forget={self.forget}"] * (self.forget is not None) + ["shared"] * self.shared
+        # Learners of other budgets, whose rounds have other lengths, can be merged.
+        if self.survey is not None:
+            parts.append(repr((self.survey.numbers, self.survey.stated, self.survey.target)))
         parts += [f"first={self.first}"] * (self.first != FIRST) + [repr(self.wanted)] * (self.wanted is not None)
         if self.covariates is not None:
             parts += [self.covariates.points.tobytes().hex(), self.covariates.counts.tobytes().hex()]
         return hashlib.sha256("|".join(parts).encode()).hexdigest()[:16]
 
     def first_model(self, mechanisms: LevelMechanisms) -> Model:
-        """Return the model of version 0: at zero, where every probability is 1/2."""
+        """Return the model of version 0: a survey's, or one at zero, where every probability is 1/2."""
+        if self.survey is not None and self.coordinates is None:
+            return self._survey_model(self.survey.opening())
         p = self.features
         transform, (scatter, curvature) = np.eye(p), FIRST_SHARES if self.labels else (0.0, 0.5)
         if self.covariates is not None:
@@ -208,12 +252,44 @@ class Settings:
         exponent = 1.0 if self.exponent is None else self.exponent
         reach = self.reach(self.covariates is not None, mechanisms)
         origin = np.zeros(self.dimension)
-        return self._with_sets(Model(origin, transform, reach, exponent, scatter, curvature).rounded(), origin, [])
+        return self._completed(Model(origin, transform, reach, exponent, scatter, curvature).rounded(), origin, [])
+
+    def at(self, coordinates: Coordinates | None) -> Settings:
+        """Return the settings with coordinates that a survey found, if any."""
+        return self if coordinates is None else replace(self, coordinates=coordinates)
+
+    def following(
+        self, epochs: Sequence[Epoch], count: int, coordinates: Coordinates | None, mechanisms: LevelMechanisms
+    ) -> tuple[Model, Coordinates | None]:
+        """Return the model of the epoch that begins at ``count``, and the coordinates by then."""
+        if self.survey is not None and coordinates is None:
+            surveyed = [epoch for epoch in epochs if epoch.model.survey and epoch.tallies]
+            concluded = self.survey.concluded(
+                replies_of(surveyed, mechanisms, self.features)[: len(self.survey.numbers)], len(surveyed)
+            )
+            if isinstance(concluded, Round):
+                return self._survey_model(concluded), None
+            coordinates = concluded
+        settings, found = self.at(coordinates), summaries(epochs, mechanisms, self.features)
+        # Epochs as short as a survey's rounds say too little for a model of their own.
+        if not found or count <= self._rounds[-1]:
+            return settings.first_model(mechanisms), coordinates
+        return settings.next_model(found, count, mechanisms), coordinates
+
+    def _survey_model(self, asked: Round) -> Model:
+        with np.errstate(divide="ignore"):
+            factors = np.where(asked.scale > 0.0, 1.0 / asked.scale, 0.0)
+        size = self.features - 1
+        transform, origin = np.diag(np.append(factors[:size], 1.0)), np.zeros(self.dimension)
+        transform[:-1, -1] = -asked.centre[:size] * factors[:size]
+        target = (float(asked.centre[-1]), min(float(asked.scale[-1]), 1.0)) if len(factors) > size else (0.0, 0.0)
+        model = Model(origin, transform, 1.0, 1.0, 0.0, 0.0, asked.thresholds, *target)
+        return self._completed(model.rounded(), origin, [])
 
     def next_model(self, found: Summaries, count: int, mechanisms: LevelMechanisms) -> Model:
         """Return the model of the epoch that begins at ``count``."""
         solution = self.solution(found)
-        return self._with_sets(self._next_model(solution, found, count, mechanisms), solution.origin, found, solution)
+        return self._completed(self._next_model(solution, found, count, mechanisms), solution.origin, found, solution)
 
     def solution(self, found: Summaries) -> AnySolution:
         """Return the solution of epochs' mean answers."""
@@ -249,8 +325,11 @@ class Settings:
         root = self._root(solution, found, model, model.sets.origin)
         return PredictionSets(root, model.sets.origin, basis, answers)
 
-    def _with_sets(self, model: Model, origin: Floats, found: Summaries, solution: AnySolution | None = None) -> Model:
-        """Return a model with a prediction, and the threshold to ask about next."""
+    def _completed(self, model: Model, origin: Floats, found: Summaries, solution: AnySolution | None = None) -> Model:
+        """Return a model with its targets' units, and with a prediction and the threshold to ask about next."""
+        if self.coordinates is not None and not model.survey:
+            middle, width = self.coordinates.target
+            model = replace(model, middle=middle, width=width)
         if self.wanted is None:
             return model
         threshold = self._root(solution, found, model, origin).next_question()

@@ -13,13 +13,24 @@ from murk._arrays import Floats, Integers
 from murk.errors import MurkError
 from murk.learners.core.coordinates import matrix_size, symmetric
 from murk.learners.core.scoring.mechanism import LevelMechanisms, ScoreMechanisms
-from murk.learners.core.scoring.model import ALL_QUESTIONS, QUESTIONS, Model, Question, model_size
+from murk.learners.core.scoring.model import (
+    ABOVE,
+    ALL_QUESTIONS,
+    QUESTIONS,
+    Model,
+    Question,
+    above,
+    item_of,
+    model_size,
+)
+from murk.learners.core.survey.shapes import Reply
 from murk.learners.estimates.forgers import longest
 from murk.privacy.mechanisms.base import Wrapped
 from murk.privacy.mechanisms.payload_limits import NATS
 from murk.stream.messages.state import count_of, pack, unpack
 
 Key = tuple[str, Question]
+_LIKELY = 2.5  # standard deviations of noise to which answers of a survey are cut
 
 
 @dataclass(frozen=True)
@@ -40,10 +51,14 @@ class Epoch:
 
     def plus(self, level: str, question: Question, pair: ScoreMechanisms, payloads: Integers) -> Epoch:
         """Return the epoch with payloads (m, d) of one level and question added, few enough for 64-bit sums."""
-        mechanism = pair.mechanism(question)
+        mechanism: Any = pair.mechanism(question)
         if is_directional(mechanism):
             # Directions are rounded to integers.
             payloads = np.asarray(np.rint(mechanism.decode(payloads) / step_of(mechanism)), dtype=np.int64)
+        elif item_of(question) is not None:
+            # A forged answer counts for no more than a likely honest one.
+            farthest = round((1.0 + _LIKELY * math.sqrt(mechanism.variance)) / mechanism.unit)
+            payloads = np.clip(payloads, -farthest, farthest)
         sums = (payloads[0] if len(payloads) == 1 else payloads.sum(axis=0)).tolist()
         return self.joined(level, question, Tally(len(payloads), sums))
 
@@ -57,9 +72,19 @@ class Epoch:
 
     def to_state(self) -> dict[str, Any]:
         """Return plain data."""
-        tallies = [
-            {"level": level, "question": question, "count": tally.count, "total": list(tally.total)}
-            for (level, question), tally in sorted(self.tallies.items())
+        tallies: list[dict[str, Any]] = []
+        surveyed: dict[str, tuple[list[int], list[int]]] = {}
+        for (level, question), tally in sorted(self.tallies.items()):
+            item = item_of(question)
+            if item is None:
+                tallies.append({"level": level, "question": question, "count": tally.count, "total": list(tally.total)})
+                continue
+            empty = [0] * self.model.items
+            counts, totals = surveyed.setdefault(level, (empty, empty.copy()))
+            counts[item], totals[item] = tally.count, tally.total[0]
+        tallies += [
+            {"level": level, "question": ABOVE, "count": counts, "total": totals}
+            for level, (counts, totals) in surveyed.items()
         ]
         return {"start": self.start, "model": pack(self.model.flat), "tallies": tallies}
 
@@ -70,18 +95,24 @@ class Epoch:
         """Read what `to_state` wrote; raise MurkError if the state is malformed."""
         try:
             start, packed, tallies = state["start"], state["model"], state["tallies"]
+            model = Model.of(unpack(packed, model_size(features, contrasts, sets=sets)), features, sets=sets)
             sums: dict[Key, Tally] = {}
+            asked = (ABOVE,) if model.survey else ALL_QUESTIONS if sets else QUESTIONS
+            sizes = {"score": contrasts * features, "inside": 1, ABOVE: model.items}
             for tally in tallies:
                 level, question, total = tally["level"], tally["question"], tally["total"]
-                size = {"score": contrasts * features, "inside": 1}.get(question, matrix_size(features))
-                asked = ALL_QUESTIONS if sets else QUESTIONS
+                size = sizes.get(question, matrix_size(features))
                 if level not in levels or question not in asked or len(total) != size:
                     raise MurkError("the state holds sums of another task")
                 if not all(type(value) is int and abs(value) < 2**127 for value in total):
                     raise MurkError("the state holds sums that are not whole numbers")
-                sums[level, question] = Tally(count_of(tally["count"], "count"), list(total))
-            flat = unpack(packed, model_size(features, contrasts, sets=sets))
-            return cls(count_of(start, "epoch"), Model.of(flat, features, sets=sets), sums)
+                if question != ABOVE:
+                    sums[level, question] = Tally(count_of(tally["count"], "count"), list(total))
+                    continue
+                for item, (count, value) in enumerate(zip(tally["count"], total, strict=True)):
+                    if count_of(count, "count"):
+                        sums[level, above(item)] = Tally(count, [value])
+            return cls(count_of(start, "epoch"), model, sums)
         except (KeyError, TypeError) as error:
             raise MurkError(f"the state holds no epochs ({type(error).__name__})") from error
 
@@ -103,6 +134,8 @@ def step_of(mechanism: Any) -> float:
 
 def share_of(model: Model, question: Question) -> float:
     """Return the share of people that a model asks this; 1 for scores, with which everybody may answer."""
+    if model.survey:
+        return 1.0 / model.items
     return 1.0 if question == "score" else model.shares[question]
 
 
@@ -161,6 +194,20 @@ def summaries(epochs: Sequence[Epoch], mechanisms: LevelMechanisms, features: in
     return means
 
 
+def replies_of(epochs: Iterable[Epoch], mechanisms: LevelMechanisms, features: int) -> list[list[Reply]]:
+    """Return the mean answers to a survey's questions by column, a target last, with thresholds in coded units."""
+    replies: list[list[Reply]] = [[] for _ in range(features)]
+    for epoch in epochs:
+        for item in range(epoch.model.items if epoch.model.survey else 0):
+            answer = _answer(epoch, above(item), mechanisms, features)
+            if answer is None:
+                continue
+            column, threshold = epoch.model.item(item)
+            coded = epoch.model.coded(column, threshold)
+            replies[column].append(Reply(coded, float(answer.mean[0]), answer.noise, answer.share))
+    return replies
+
+
 def _answer(epoch: Epoch, question: Question, mechanisms: LevelMechanisms, features: int) -> Answer | None:
     weight, noise, share, whole, farthest = 0.0, 0.0, 0.0, 0.0, 0.0
     size = next(iter(mechanisms.values())).mechanism(question).dimension
@@ -187,7 +234,7 @@ def _answer(epoch: Epoch, question: Question, mechanisms: LevelMechanisms, featu
     if weight == 0.0:
         return None
     mean: Floats = total / weight
-    if question in ("score", "inside"):
+    if question in ("score", "inside") or item_of(question) is not None:
         return Answer(mean, noise / weight**2, share / weight**2, whole / weight**2, farthest / weight)
     # A matrix is released in units of M/2.
     unit = epoch.model.matrix_reach / 2.0

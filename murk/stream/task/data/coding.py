@@ -557,7 +557,8 @@ class Coding:
     """Layout of a task's coded features and target.
 
     ``names`` are those of the ``size`` (p) coded features, ``"intercept"`` last; ``columns`` and ``target`` those of
-    the raw ones; ``indicators`` the positions of coded features that indicate a missing value. ``low`` and ``high``
+    the raw ones; ``indicators`` the positions of coded features that indicate a missing value; ``numbers`` tells
+    of each coded feature but the constant whether it is a number, not a category. ``low`` and ``high``
     (float64, shape (p,)) are the box of the coded features, 1 and 1 for the constant; ``smallest_square`` and
     ``largest_square`` bound ||x||^2 over it, missing values (0) included.
 
@@ -597,6 +598,9 @@ class Coding:
         self._complete = [-1.0 if place in self.indicators else 0.0 for place in range(len(names))] + [1.0]
         self._output = _target_column(target)
         self.names: tuple[str, ...] = (*names, INTERCEPT)
+        self.numbers: tuple[bool, ...] = tuple(
+            number for index in range(len(self._features)) for number in self._numbers(index)
+        )
         self.size: int = len(self.names)
         self.low, self.high = np.full(self.size, -1.0), np.ones(self.size)
         self.low[-1] = 1.0
@@ -615,6 +619,13 @@ class Coding:
         elif isinstance(feature, DateFeature):
             names = tuple(feature.name + ending for ending in coded_parts(feature.parts))
         return (*names, indicator_of(feature)) if feature.missing == INDICATOR else names
+
+    def _numbers(self, index: int) -> list[bool]:
+        feature, names = self._features[index], self.names_of(index)
+        if isinstance(feature, DateFeature):
+            # Its number, if any, has the feature's own name.
+            return [name == feature.name for name in names]
+        return [not isinstance(feature, CategoryFeature) and name == feature.name for name in names]
 
     def _fill(self, index: int) -> tuple[tuple[int, float], ...]:
         """Return the positions and values to which a feature's missing value is coded; empty if to 0."""
