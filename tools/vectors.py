@@ -30,7 +30,7 @@ from murk.learners.problem import person_problem_for
 from murk.privacy.noise import Purpose, SimulatedNoise, below, identifiers
 from murk.stream.log.base import FIRST_CHAIN, truncate_time
 from murk.stream.messages.codec import encode
-from murk.stream.messages.releases import KINDS, IterateMessage
+from murk.stream.messages.releases import KINDS, IterateMessage, question_fields
 from murk.stream.messages.wire import writer
 from murk.stream.task.task import Task
 
@@ -222,10 +222,15 @@ def _iterate(draw: random.Random, problem: Any, task: Task) -> tuple[list[float]
     """Return a model that a learner could publish, and its version."""
     if task.protocol == "scores":
         p, start = problem.settings.features, np.array(problem.initial)
-        start[: -p * p - 4] = [draw.gauss(0, 1) for _ in range(len(start) - p * p - 4)]
-        start[-p * p - 4 : -4] += [draw.gauss(0, 0.3) for _ in range(p * p)]
-        start[-4:] = [draw.uniform(0.5, 4), draw.choice([0.0, 0.5, 1.0]), *[0.25 * problem.settings.matrices] * 2]
-        version = problem.settings.epoch_start(draw.choice([3_000, 50_000, 10**6, 10**9]))
+        start[: -p * p - 7] = [draw.gauss(0, 1) for _ in range(len(start) - p * p - 7)]
+        start[-p * p - 7 : -7] += [draw.gauss(0, 0.3) for _ in range(p * p)]
+        start[-7:-3] = [draw.uniform(0.5, 4), draw.choice([0.0, 0.5, 1.0]), *[0.25 * problem.settings.matrices] * 2]
+        survey = draw.choice([0, 0, 1, 2, 3]) if problem.settings.survey else 0
+        start[-3:] = [survey, draw.uniform(-1, 1), draw.choice([1.0, draw.uniform(1e-3, 1)])]
+        if survey:
+            # Some features are known well enough.
+            start[-p * p - 7 : -7 : p + 1] *= [draw.choice([0, 1]) for _ in range(p)]
+        version = problem.settings.epoch_start(draw.choice([0, 700, 3_000, 50_000, 10**6, 10**9]))
         return start.tolist(), version
     theta = np.array([draw.gauss(0, 1) for _ in range(problem.dimension)])
     slopes = problem.dimension - problem.settings.scaled
@@ -296,7 +301,8 @@ def _other_epochs(task: Task) -> dict[str, dict[str, Any]]:
         return {}
     problem: Any = person_problem_for(task)
     settings = problem.settings
-    versions = (3_000 * 2 + step * (task.forget // 8) for step in range(1, 100))
+    begin = 0 if settings.survey is None else settings.survey.end
+    versions = (begin + 3_000 * 2 + step * (task.forget // 8) for step in range(1, 100))
     wrong = [version for version in versions if settings.epoch_start(version) != version]
     return {"an epoch of one partition": {"version": wrong[0]}} if wrong else {}
 
@@ -305,7 +311,7 @@ def _of_matrices(problem: Any, numbers: list[float]) -> dict[str, dict[str, Any]
     """Return a model that asks for matrices, if the task's people release none."""
     if getattr(getattr(problem, "settings", None), "matrices", True):
         return {}
-    return {"matrices": {"iterate": [*numbers[:-2], 0.0, 0.5]}}
+    return {"matrices": {"iterate": [*numbers[:-5], 0.0, 0.5, *numbers[-3:]]}}
 
 
 def _damaged_covariates(content: dict[str, Any]) -> dict[str, dict[str, Any]]:
@@ -414,7 +420,7 @@ class _Vectors:
         if self.versioned:
             fields["version"] = version
         if question is not None:
-            fields["question"] = question
+            fields |= question_fields(question)
         smooth = task.target.kind == "real" and task.covariates is None
         return {
             "name": task.name, "record": {name: _json(value) for name, value in record.items()},

@@ -34,7 +34,7 @@ _REASONS: Final[Mapping[int, tuple[Reason, ...]]] = {
     409: ("wrong-task", "simulated", "stale", "future", "version"),
     410: ("expired",),
     413: ("too-large",),
-    422: ("chain", "level", "dimension", "magnitude", "duplicate"),
+    422: ("chain", "level", "question", "dimension", "magnitude", "duplicate"),
 }
 STATUS_OF: Final[Mapping[Reason, int]] = {reason: status for status, of in _REASONS.items() for reason in of}
 """Status of a refusal by its reason."""

@@ -44,12 +44,15 @@ def make_task(crowd: int = CROWD, partitions: int = 1, duplicates: int = 1_000, 
 def message(task: Task, number: int, *, level: str = "default", version: int = 0, chain: int = 0, **more: Any) -> bytes:
     """An honest release, whose payload is its number: the shuffler leaves nothing else of it."""
     identifier = hashlib.sha256(f"{number}".encode()).hexdigest()[:32]
-    fields = {"time": NOW, "expires": NOW + 7 * DAY, "payload": [number, 0]} | more
-    return encode(
-        ScoreRelease(
-            id=identifier, task=task.hash, level=level, chain=chain, version=version, question="score", **fields
-        )
-    )
+    asked = {"question": "above", "item": number % 16}
+    fields = {"time": NOW, "expires": NOW + 7 * DAY, "payload": [number], **asked} | more
+    return encode(ScoreRelease(id=identifier, task=task.hash, level=level, chain=chain, version=version, **fields))
+
+
+def second(task: Task) -> int:
+    """The second version at which a model is published."""
+    later: int = _problem(task.document()).next_published(0)
+    return later
 
 
 def spoilt(task: Task, number: int) -> bytes:

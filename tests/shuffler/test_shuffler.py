@@ -22,6 +22,7 @@ from tests.shuffler.crowds import (
     model,
     numbers,
     released,
+    second,
     shuffler,
     spoilt,
 )
@@ -73,17 +74,18 @@ def test_nothing_but_the_answer_is_left_of_a_release(tmp_path):
 def test_levels_and_versions_are_crowds_of_their_own(tmp_path):
     task = make_task()
     with logs(tmp_path, task) as (intake, log), shuffler(tmp_path, intake, log, task) as one:
-        log.publish(0, model(task, 3000))
+        later = second(task)
+        log.publish(0, model(task, later))
         assert one.step().relayed
-        assert intake.model(0) == model(task, 3000)
+        assert intake.model(0) == model(task, later)
         put(intake, [message(task, i) for i in range(CROWD - 1)])
         put(intake, [message(task, 100 + i, level="open") for i in range(CROWD)])
-        put(intake, [message(task, 200 + i, version=3000) for i in range(CROWD - 1)])
+        put(intake, [message(task, 200 + i, version=later) for i in range(CROWD - 1)])
         assert drain(one) == CROWD
         assert sorted(numbers(log)) == list(range(100, 100 + CROWD))
-        put(intake, [message(task, 999, version=3000)])
+        put(intake, [message(task, 999, version=later)])
         drain(one)
-        assert {each["version"] for each in released(log)[CROWD:]} == {3000}
+        assert {each["version"] for each in released(log)[CROWD:]} == {later}
         assert one.totals.waiting == CROWD - 1
 
 
@@ -160,13 +162,14 @@ def test_what_was_taken_in_is_deleted_and_overwritten(tmp_path):
 def test_a_second_model_of_a_version_is_not_relayed(tmp_path):
     """It would split the crowd by what its people were asked."""
     task = make_task()
-    one_model, another = model(task, 3000), model(task, 3000, 0.5)
+    later = second(task)
+    one_model, another = model(task, later), model(task, later, 0.5)
     with logs(tmp_path, task) as (intake, log):
         with shuffler(tmp_path, intake, log, task) as one:
             log.publish(0, one_model)
             one.step()
             log.publish(0, another)
-            with pytest.raises(MurkError, match="another model of version 3000"):
+            with pytest.raises(MurkError, match=f"another model of version {later}"):
                 one.step()
             with pytest.raises(MurkError, match="start a new one"):
                 one.step()
@@ -189,12 +192,12 @@ def test_people_without_a_model_are_given_none_of_version_0(tmp_path):
         assert intake.model(0) is None
 
 
-@pytest.mark.parametrize(("version", "origin"), [(2999, 0.0), (3000, 1e9)])
-def test_a_model_that_devices_refuse_is_not_relayed(tmp_path, version, origin):
+@pytest.mark.parametrize(("early", "origin"), [(1, 0.0), (0, 1e9)])
+def test_a_model_that_devices_refuse_is_not_relayed(tmp_path, early, origin):
     """A version without a model, and numbers that no learner publishes."""
     task = make_task()
     with logs(tmp_path, task) as (intake, log), shuffler(tmp_path, intake, log, task) as one:
-        log.publish(0, model(task, version, origin))
+        log.publish(0, model(task, second(task) - early, origin))
         with pytest.raises(MurkError, match="not one of this task"):
             one.step()
         assert intake.model(0) is None
@@ -205,17 +208,18 @@ def test_a_new_store_knows_the_model_at_which_people_answer(tmp_path):
     task = make_task()
     with logs(tmp_path, task) as (intake, log):
         with shuffler(tmp_path, intake, log, task) as one:
-            log.publish(0, model(task, 3000))
+            later = second(task)
+            log.publish(0, model(task, later))
             assert one.step().relayed
-        log.publish(0, model(task, 3000, 0.5))
+        log.publish(0, model(task, later, 0.5))
         new = shuffler(tmp_path, intake, log, task, store="new", replace=True)
-        with new, pytest.raises(MurkError, match="another model of version 3000"):
+        with new, pytest.raises(MurkError, match=f"another model of version {later}"):
             new.step()
         # The twin: an intake's model that devices refuse is replaced by the learner's.
         intake.publish(0, b"{}")
         with shuffler(tmp_path, intake, log, task, store="newest", replace=True) as newest:
             assert newest.step().relayed
-        assert intake.model(0) == model(task, 3000, 0.5)
+        assert intake.model(0) == model(task, later, 0.5)
 
 
 def test_one_shot_releases_wait_for_the_whole_logs_crowds(tmp_path):

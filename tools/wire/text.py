@@ -77,7 +77,8 @@ FIELDS: Final[dict[str, dict[str, str]]] = {
     "score": {
         "version": "version of the device's model: the number of releases at which its epoch begins",
         "question": "`score`: p integers, for K classes (K - 1) p. `scatter`, `curvature`: the upper triangle of a "
-        "symmetric p x p matrix, row by row",
+        "symmetric p x p matrix, row by row. `inside`, `above`: one integer",
+        "item": "with `above` the number of the question in the model's list, else 0",
     },
     "example": {},
     "moment": {},
@@ -234,6 +235,7 @@ CAUSES: Final[dict[Reason, str]] = {
     "stale": "`version` is older than max(`max_staleness.releases`, `max_staleness.share` of the chain's releases); "
     "for scores, not of the newest 8 epochs",
     "version": "no model of this version was published",
+    "question": "the model of this version does not ask `question`, or has no question of the number `item`",
 }
 
 RULES: Final = """
@@ -250,9 +252,9 @@ another task, chain or log (`identity`), or has a `last_id` other than the last 
 
 ## Scores
 
-Epochs begin at the versions 0, 3000, 6000, 12000, ..., each with a new model. With `"models": "shared"` in the task,
+Epochs begin at the versions 0, 3000, 6000, 12000, ... after a [survey](#survey), each with a new model. With `"models": "shared"` in the task,
 all chains use the models of chain 0, versions count the releases of all chains, and epochs may be skipped. With p coded
-features (the constant included) a model has p + p^2 + 4 numbers, for K classes (K - 1) p + p^2 + 4:
+features (the constant included) a model has p + p^2 + 7 numbers, for K classes (K - 1) p + p^2 + 7:
 
 | numbers | meaning | allowed | version 0 |
 |---|---|---|---|
@@ -261,15 +263,18 @@ features (the constant included) a model has p + p^2 + 4 numbers, for K classes 
 | 1 | length R | above 0, to 1e4 | see below |
 | 1 | exponent g | 0 to 1 | the task's `exponent`; `null` is 1 |
 | 2 | shares of `scatter` and `curvature` | at least 0, sum at most 1 | 0, 1/2; classes 3/8, 1/8; `covariates` 0, 1/10 |
+| 1 | list of a [survey](#survey) | 0 (no survey) to 3 | 0, or 1 |
+| 1 | middle m of a real target | within 1 | 0 |
+| 1 | half width w of a real target | 1e-6 to 1; with a survey from 0 | 1 |
 
-At version 0, R is 1.3 sqrt(p) for classes, else 1e4 with `covariates`, else 32 / (p s), at least 1.3 sqrt(p) and at
+At version 0 without a survey, R is 1.3 sqrt(p) for classes, else 1e4 with `covariates`, else 32 / (p s), at least 1.3 sqrt(p) and at
 most 2 sqrt(p). Here s^2 is the noise variance of a matrix number at level `default`. Numbers of version 0 have 9
 significant digits. A device draws 64 random bits before it reads its record. An integer below floor(2^64 share of
 scatter) selects a scatter, below floor(2^64 both shares) a curvature, otherwise a score. With z = W x, t = a'x and c =
 min(1, R / |z|) / |z|:
 
 - `score`: r c z, with C = 1. For a binary target r = min(1, e^(-g t)) for 1 and -min(1, e^(g t)) for 0; for a real one
-  r is the coded target. For K classes the numbers are r_1 c z, r_2 c z, ..., with r = H'(e_y - q) / max_k |e_k - q|. H
+  r is (y - m) / w cut to [-1, 1]. For K classes the numbers are r_1 c z, r_2 c z, ..., with r = H'(e_y - q) / max_k |e_k - q|. H
   is as for [softmax](#gradients), A is the (K - 1) x p matrix of a, row by row, and q are the probabilities of the
   scores g H A x. Without a target r = 0.
 - `scatter` and `curvature`: p (p + 1) / 2 numbers of v v', off-diagonal ones times sqrt(2), with v = sqrt(2 w c / M) z.
@@ -284,6 +289,30 @@ of `inside` (at least 0, at most 1 with the other shares; version 0: the task's 
 floor(2^64 both shares) up to floor(2^64 all three) selects `inside`: one number, with C = 1, 1 or -1. It is 1 if |y -
 m| <= t for a real target, m being x'b cut to [-1, 1], and for labels if (1 - t) / q <= 1, q being the label's
 probability at b. Without a target it is 2 `predictions.coverage` - 1.
+
+### Survey
+
+Without `covariates`, in a task with features, the first models are a survey's: they have the list 1, 2 or 3 and shares
+of 0. All people answer `above`: is one feature above a threshold? The questions are numbered from 0: for each column j
+of W with a diagonal entry other than 0, and then for a real target if w is not 0, one for each threshold c of the list.
+
+| list | thresholds |
+|---|---|
+| 1 | -15/16, -13/16, ..., 15/16 |
+| 2 | -1.4, -0.7, 0, 0.7, 1.4 |
+| 3 | -2, -1, -0.3, 0.3, 1, 2 |
+
+Of n questions, the device answers the one of number floor(u n / 2^32), u being the first 32 of its 64 random bits, and
+writes the number as `item`. The answer is one number with C = 1: 1 if W_jj x_j + W_jp > c (each product and sum rounded
+to float64), for the target if (y - m) / w > c, else -1; 0 without a target.
+
+Version 0 asks about numbers at 1, about categories at 3 (the diagonal entries of W; other entries are 0, the constant's
+is 1, R and g are 1), and about a real target at m = 0 and w = 1 unless there are `predictions` or several chains with
+models of their own. Let v be the noise variance of an answer at level `default`, and e = 20 (1 + v). The first round
+ends at version ceil(e times the number of columns asked), each of five more ceil(e times that of numbers) later, none
+without numbers; with `shuffle` no round is shorter than a crowd. With `people` in the task, e is smaller where all
+rounds would take more than a tenth of them. Rounds that the survey does not need have models without one. The epochs
+above begin at the end of the last round.
 
 **Directions** (`protocol: moments`, `moments: {release: directions}`) are scores of version 0; no model is read. One
 person in ten answers a `curvature`, or nobody if p (p + 1) / 2 exceeds 600.

@@ -15,7 +15,8 @@ import { WIDTH } from "./noise.js";
 import { gridOf, type Task } from "./task.js";
 import { Refused } from "./words.js";
 
-export type Question = "score" | "scatter" | "curvature";
+/** What a release answers; of a survey's questions the number. */
+export type Question = "score" | "scatter" | "curvature" | `above-${number}`;
 
 /** Randomizes a vector into the integers of a release. */
 export type Randomizer = Pick<Mechanism, "kind" | "dimension" | "draws" | "quantise" | "randomize" | "cost">;

@@ -21,6 +21,16 @@ const FIRST = 3000;
 const REMEMBERED = 8;
 const LARGEST_LOGIT = 50;
 const MOST_NUMBERS = 600;
+/** Numbers of a model besides its origin and transform. */
+const NUMBERS = 7;
+/** Thresholds that a survey's model may ask about, by the number of their list. */
+const THRESHOLDS: readonly (readonly number[])[] = [
+  [],
+  Array.from({ length: 16 }, (_, place) => (2 * place - 15) / 16),
+  [-1.4, -0.7, 0, 0.7, 1.4],
+  [-2, -1, -0.3, 0.3, 1, 2],
+];
+const ROUNDS = 6;
 
 /** The version at which the current epoch began: epochs double up to `longest`, then all are that long. */
 function epochStart(version: number, longest: number): number {
@@ -40,12 +50,49 @@ interface Model {
   readonly exponent: number;
   readonly scatter: number;
   readonly curvature: number;
+  /** List of thresholds that all people are asked about instead of anything else; 0 for none. */
+  readonly survey: number;
+  /** Middle and half width of a real target. */
+  readonly middle: number;
+  readonly width: number;
 }
 
 function modelOf(flat: Vector, p: number): Model {
-  const at = flat.length - p * p - 4;
-  const [reach, exponent, scatter, curvature] = flat.subarray(flat.length - 4) as unknown as [number, number, number, number];
-  return { origin: flat.subarray(0, at), transform: flat.subarray(at, at + p * p), reach, exponent, scatter, curvature };
+  const at = flat.length - p * p - NUMBERS;
+  const [reach, exponent, scatter, curvature, survey, middle, width] = flat.subarray(flat.length - NUMBERS) as unknown as [
+    number, number, number, number, number, number, number,
+  ];
+  const transform = flat.subarray(at, at + p * p);
+  return { origin: flat.subarray(0, at), transform, reach, exponent, scatter, curvature, survey, middle, width };
+}
+
+/** Columns that a survey asks about; the last one stands for the target. */
+function surveyed({ transform, width }: Model, p: number): number[] {
+  return Array.from({ length: p }, (_, j) => j).filter((j) => (j === p - 1 ? width : transform[j * p + j]) !== 0);
+}
+
+/** Whether a feature, or the target, is above a threshold: 1 or -1; 0 without a target. */
+function above({ x, y }: Pick<Coded, "x" | "y">, model: Model, item: number): Vector {
+  const p = x.length;
+  const list = THRESHOLDS[model.survey]!;
+  const j = surveyed(model, p)[Math.floor(item / list.length)]!;
+  const { transform, middle, width } = model;
+  const z = j === p - 1 ? (y - middle) / width : x[j]! * transform[j * p + j]! + transform[j * p + p - 1]!;
+  return Float64Array.of(z > list[item % list.length]! ? 1 : Number.isNaN(z) ? 0 : -1);
+}
+
+/** Which coded features, but for the constant, are numbers and not categories. */
+function numbersOf(task: Task): boolean[] {
+  return task.features.flatMap((feature) => {
+    const sizes = (names: number): boolean[] => Array<boolean>(names === 2 ? 1 : names - 1).fill(false);
+    const coded =
+      feature.kind === "date"
+        ? (feature.as ?? ["number"]).flatMap((part) => (part === "number" ? [true] : sizes(part === "weekday" ? 7 : 12)))
+        : feature.categories
+          ? sizes(feature.categories.length)
+          : [true];
+    return feature.missing === "indicator" ? [...coded, false] : coded;
+  });
 }
 
 /** The limit below which a random word selects a question with this probability. */
@@ -166,14 +213,41 @@ export function scores(task: Task, p: number, once = false): Protocol {
   const block = (task[task.protocol] ?? {}) as { exponent?: number | null; models?: string };
   const matrices = !once || matrixSize(p) <= MOST_NUMBERS;
   const moment = secondMoment(task, p);
+  const asksFirst = !once && !moment && !alone;
   const mechanisms = levelsOf(task, (cap: Loss) => {
     const score = calibrate(kindFor(task, cap), cap, c * p, 1);
-    return { score, matrix: matrices ? outerOf(score.kind, cap, p) : null };
+    const bit = asksFirst ? calibrate(score.kind, cap, 1, 1) : score;
+    return { score, matrix: matrices ? outerOf(score.kind, cap, p) : null, bit };
   });
+  const { partitions } = task.log;
+  const columns = asksFirst ? numbersOf(task) : [];
+  const separate = block.models === "shared" ? 1 : partitions;
+  const asksTarget = asksFirst && target.kind === "real" && separate === 1;
+  if (asksTarget) columns.push(true);
+
+  /** Versions at which rounds of the survey begin, and the one at which the last ends. */
+  const rounds = (): number[] => {
+    if (!asksFirst) return [0];
+    const { moments, variance } = mechanisms.get("default")!.bit;
+    const count = columns.filter(Boolean).length;
+    let each = 20 * (1 + (moments ? moments[1] - 1 : variance));
+    const people = task.people as number | null | undefined;
+    if (people != null)
+      each *= Math.min(1, (0.1 * Math.floor(people / separate)) / (each * (columns.length + (ROUNDS - 1) * count)));
+    const [first, later] = [Math.max(Math.ceil(each * columns.length), 1), Math.max(Math.ceil(each * count), 1)];
+    return count ? [0, ...Array.from({ length: ROUNDS }, (_, place) => first + place * later)] : [0, first];
+  };
+  let starts: number[] | undefined;
 
   const initial = (): Vector => {
-    const flat = new Float64Array(c * p + p * p + 4);
+    const flat = new Float64Array(c * p + p * p + NUMBERS);
     const model = modelOf(flat, p);
+    if (asksFirst) {
+      for (let j = 0; j < p - 1; j++) model.transform[j * p + j] = columns[j] ? 1 : 3;
+      model.transform[p * p - 1] = 1;
+      flat.set([1, 1, 0, 0, 1, 0, asksTarget ? 1 : 0], flat.length - NUMBERS);
+      return flat;
+    }
     if (moment) model.transform.set(whitening(moment, p));
     else for (let i = 0; i < p; i++) model.transform[i * p + i] = 1;
     let shares = classes ? [0.375, 0.125] : [0, 0.5];
@@ -186,19 +260,20 @@ export function scores(task: Task, p: number, once = false): Protocol {
       const { variance } = mechanisms.get("default")!.matrix!;
       reach = Math.min(2 * typical, Math.max(1.3 * typical, 32 / (p * Math.sqrt(variance))));
     }
-    flat.set([reach, once ? 1 : (block.exponent ?? 1), ...shares], flat.length - 4);
+    flat.set([reach, once ? 1 : (block.exponent ?? 1), ...shares, 0, 0, 1], flat.length - NUMBERS);
     // As published: to nine significant digits.
     return flat.map((value) => Number(value.toPrecision(9)));
   };
 
   let first: Vector | undefined;
   const pick = (level: string, question: Question | undefined): ReturnType<Protocol["mechanism"]> => {
-    const { score, matrix } = mechanisms.get(level)!;
+    const { score, matrix, bit } = mechanisms.get(level)!;
+    if (question?.startsWith("above")) return bit;
     return question === "score" || matrix === null ? score : matrix;
   };
   return {
     kind: "score",
-    modelSize: once ? 0 : c * p + p * p + 4,
+    modelSize: once ? 0 : c * p + p * p + NUMBERS,
     shared: !once && block.models === "shared",
     versioned: true,
     get initial() {
@@ -208,8 +283,15 @@ export function scores(task: Task, p: number, once = false): Protocol {
       // Shared models count the releases of all partitions.
       const kept = (task.forget ?? 0) * (block.models === "shared" ? task.log.partitions : 1);
       const longest = kept ? Math.floor(kept / REMEMBERED) : 2 ** 52;
-      if (version !== epochStart(version, longest)) hostile("no epoch begins at its version");
-      const { origin, transform, reach, exponent, scatter, curvature } = modelOf(flat, p);
+      starts ??= rounds();
+      const end = starts[starts.length - 1]!;
+      const begins = version < end ? starts.includes(version) : version - end === epochStart(version - end, longest);
+      if (!begins) hostile("no epoch begins at its version");
+      const model = modelOf(flat, p);
+      const { origin, transform, reach, exponent, scatter, curvature, survey, middle, width } = model;
+      if (!(survey in THRESHOLDS)) hostile("it names no list of a survey's thresholds");
+      if (survey && !surveyed(model, p).length) hostile("it asks about no feature");
+      if (!(Math.abs(middle) <= 1 && width >= (survey ? 0 : 1e-6) && width <= 1)) hostile("its targets are not within [-1, 1]");
       if (!origin.every((value) => Math.abs(value) <= 1e4)) hostile("its origin has numbers beyond 1e4");
       if (!transform.every((value) => Math.abs(value) <= 1e8)) hostile("its transform has numbers beyond 1e8");
       if (!(reach > 0 && reach <= 1e4)) hostile("its reach is not between 0 and 1e4");
@@ -218,21 +300,28 @@ export function scores(task: Task, p: number, once = false): Protocol {
       if (!matrices && scatter + curvature > 0) hostile("it asks for matrices, which nobody releases");
     },
     ask(flat, words) {
-      const { scatter, curvature } = modelOf(flat, p);
+      const model = modelOf(flat, p);
+      const { scatter, curvature, survey } = model;
       words.next(Purpose.QUESTION);
+      if (survey) {
+        const items = surveyed(model, p).length * THRESHOLDS[survey]!.length;
+        return `above-${Math.floor((words.hi * items) / 2 ** 32)}`;
+      }
       if (below(words, ...threshold(scatter))) return "scatter";
       return below(words, ...threshold(scatter + curvature)) ? "curvature" : "score";
     },
     vector(coded, flat, question) {
       const model = modelOf(flat, p);
+      if (question!.startsWith("above")) return above(coded, model, Number(question!.slice(6)));
       if (classes && question === "score") return classScore(coded, model, basis, classes);
+      if (!binary && !classes) coded = { x: coded.x, y: (coded.y - model.middle) / model.width };
       const reach = question === "score" ? model.reach : Math.min(model.reach, 2 * Math.sqrt(p));
       return answer(coded, model, reach, binary, question!);
     },
     mechanism: pick,
     cost(level, currency) {
-      const [one, other] = ["score" as const, "curvature" as const].map((question) => pick(level, question).cost(currency));
-      return !one || !other || one.units >= other.units ? one! : other;
+      const costs = (["score", "curvature", "above-0"] as const).map((question) => pick(level, question).cost(currency));
+      return costs.reduce((dearest, cost) => (!dearest || !cost || dearest.units >= cost.units ? dearest : cost));
     },
   };
 }

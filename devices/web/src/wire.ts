@@ -77,7 +77,7 @@ export function write(task: Task, protocol: Protocol, release: Release): string 
     `"payload":[${payload.join(",")}],"time":${truncated(now, task.granularitySeconds)},` +
     `"expires":${truncated(now + task.expirySeconds, task.granularitySeconds)},"simulated":false` +
     (protocol.versioned ? `,"version":${version}` : "") +
-    (question === undefined ? "" : `,"question":"${question}"`) +
+    (question === undefined ? "" : `,"question":"${question.split("-")[0]}","item":${Number(question.split("-")[1] ?? 0)}`) +
     "}"
   );
 }
