@@ -11,7 +11,7 @@ import numpy as np
 from murk.learners.problem import problem_for
 from murk.privacy.noise import SimulatedNoise
 from murk.producers.producer import answers_of
-from murk.stream.messages.releases import SketchRelease
+from murk.stream.messages.releases import SketchRelease, question_fields
 from murk.stream.task.task import Task
 from tests.cli.harness import ANY_PROTOCOL, HEADER, ROWS
 
@@ -148,7 +148,7 @@ def contents(name: str) -> tuple[dict[str, Any], ...]:
         at = np.arange(HONEST)
         payloads, questions = answers_of(problem, X, y, [0] * HONEST, {0: theta}, ["default"] * HONEST, noise, at)  # type: ignore[arg-type]
         return tuple(
-            {"version": 0, "question": question, "payload": payload}
+            {"version": 0, **question_fields(question), "payload": payload}
             for question, payload in zip(questions or (), payloads, strict=True)
         )
     vectors = problem.vectors(X, y, theta)  # type: ignore[attr-defined]

@@ -27,7 +27,8 @@ SHARES = {"score": 0.5, "scatter": 0.2, "curvature": 0.3}
 def model_of(problem: ScoreProblem, **changes: Any) -> list[float]:
     """A model with shares of all three questions."""
     first = Model.of(problem.initial, problem.dimension)
-    fields = {**first.__dict__, "scatter": SHARES["scatter"], "curvature": SHARES["curvature"], **changes}
+    shares = {"scatter": SHARES["scatter"], "curvature": SHARES["curvature"]}
+    fields = {**first.__dict__, "survey": 0, "width": 1.0, **shares, **changes}
     return Model(**fields).flat.tolist()
 
 
@@ -71,30 +72,32 @@ def test_people_of_all_chains_answer_at_the_first_chains_model(tmp_path: Path) -
     with World(tmp_path, make_task(SCORES, "log: {partitions: 3}")) as world:
         problem: Any = problem_for(world.task)
         shown = model_of(problem, origin=np.full(problem.dimension, 0.25))
-        world.publish(shown, version=6_000)
+        surveyed = problem.settings.survey.end
+        version = surveyed + 6_000
+        world.publish(shown, version=version)
         models = Models(world.log, world.task, problem)
-        for partition, count in ((0, 2_000), (2, 3_999)):
+        for partition, count in ((0, 2_000 + surveyed), (2, 3_999)):
             world.log.append([(partition, b"a release")] * count)
-            with pytest.raises(UserError, match=r"it has learned 6000 releases, more than the log has"):
+            with pytest.raises(UserError, match=rf"it has learned {version} releases, more than the log has"):
                 models.newest(1)
         world.log.append([(1, b"a release")])
         # It is one request, and nobody begins to follow all partitions for it.
         watched = Models(Wrapped(world.log, cached_model=None), world.task, problem)  # type: ignore[arg-type]
-        assert watched.newest(1).version == 6_000
+        assert watched.newest(1).version == version
         # What stands where a chain's own model would is nobody's to look at.
         world.log.publish(1, b"somebody else's")
-        for chain, end in enumerate((2_000, 1, 3_999)):
+        for chain, end in enumerate((2_000 + surveyed, 1, 3_999)):
             for model in (models.newest(chain), models.cached_model(chain)):
                 # There are fewer releases on any partition: the version counts those of all.
-                assert (model.version, model.iterate.tolist(), model.end) == (6_000, shown, end)
+                assert (model.version, model.iterate.tolist(), model.end) == (version, shown, end)
         source = FileSource(write_people(tmp_path / "people.csv", 60), world.task, level="lot")
         world.producer.begin(source)
         assert world.producer.release_block(next(source.blocks(size=60))).released == 60
         messages = [message.value for chain in range(3) for message in world.messages(chain)]
         releases = [decode(message, rules(world)) for message in messages if message != b"a release"]
-        assert {(release.version, release.chain) for release in releases} == {(6_000, chain) for chain in range(3)}
-        world.publish(shown, version=6_001)
-        with pytest.raises(UserError, match=r"chain 0 .*no model is published at its version 6001"):
+        assert {(release.version, release.chain) for release in releases} == {(version, chain) for chain in range(3)}
+        world.publish(shown, version=version + 1)
+        with pytest.raises(UserError, match=rf"chain 0 .*no model is published at its version {version + 1}"):
             models.newest(2)
 
 
@@ -215,12 +218,15 @@ def blocks(folder: Path, rows: int, *more: str, scores: str = SCORES) -> list[in
             people.close()
 
 
+STARTS = problem_for(make_task(SCORES)).settings.survey.starts  # type: ignore[attr-defined]
+
+
 def test_a_block_ends_where_an_epoch_does(tmp_path: Path) -> None:
-    assert blocks(tmp_path, 3_500) == [0, 3_000, 3_500]
+    assert blocks(tmp_path, 4_000) == [*STARTS, STARTS[-1] + 3_000, 4_000]
 
 
 def test_chains_that_share_models_have_one_epoch(tmp_path: Path) -> None:
-    assert blocks(tmp_path, 3_500, "log: {partitions: 3}") == [0, 3_000, 3_500]
+    assert blocks(tmp_path, 4_000, "log: {partitions: 3}") == [*STARTS, STARTS[-1] + 3_000, 4_000]
 
 
 def test_of_several_chains_blocks_are_small_since_none_knows_where_another_stands(tmp_path: Path) -> None:

@@ -144,7 +144,7 @@ def test_what_waits_too_long_is_dropped_and_counted(tmp_path):
 def test_what_was_taken_in_is_deleted_and_overwritten(tmp_path):
     """Neither the intake's file nor the store's has a byte of a released payload, nor of an id."""
     task = make_task()
-    marks = [b"[%d,0]" % (654_000 + i) for i in range(CROWD)]
+    marks = [b"[%d]" % (654_000 + i) for i in range(CROWD)]
     sent = [message(task, 654_000 + i) for i in range(CROWD)]
     with logs(tmp_path, task) as (intake, log):
         put(intake, sent)

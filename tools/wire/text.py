@@ -252,9 +252,10 @@ another task, chain or log (`identity`), or has a `last_id` other than the last 
 
 ## Scores
 
-Epochs begin at the versions 0, 3000, 6000, 12000, ... after a [survey](#survey), each with a new model. With `"models": "shared"` in the task,
-all chains use the models of chain 0, versions count the releases of all chains, and epochs may be skipped. With p coded
-features (the constant included) a model has p + p^2 + 7 numbers, for K classes (K - 1) p + p^2 + 7:
+Epochs begin at the versions 0, 3000, 6000, 12000, ... after a [survey](#survey), each with a new model. With
+`"models": "shared"` in the task, all chains use the models of chain 0, versions count the releases of all chains, and
+epochs may be skipped. With p coded features (the constant included) a model has p + p^2 + 7 numbers, for K classes (K -
+1) p + p^2 + 7:
 
 | numbers | meaning | allowed | version 0 |
 |---|---|---|---|
@@ -267,14 +268,15 @@ features (the constant included) a model has p + p^2 + 7 numbers, for K classes 
 | 1 | middle m of a real target | within 1 | 0 |
 | 1 | half width w of a real target | 1e-6 to 1; with a survey from 0 | 1 |
 
-At version 0 without a survey, R is 1.3 sqrt(p) for classes, else 1e4 with `covariates`, else 32 / (p s), at least 1.3 sqrt(p) and at
-most 2 sqrt(p). Here s^2 is the noise variance of a matrix number at level `default`. Numbers of version 0 have 9
-significant digits. A device draws 64 random bits before it reads its record. An integer below floor(2^64 share of
-scatter) selects a scatter, below floor(2^64 both shares) a curvature, otherwise a score. With z = W x, t = a'x and c =
+At version 0 without a survey, R is 1.3 sqrt(p) for classes, else 1e4 with `covariates`, else 32 / (p s), at least 1.3
+sqrt(p) and at most 2 sqrt(p). Here s^2 is the noise variance of a matrix number at level `default`. Numbers of version
+0 have 9 significant digits. A device draws 64 random bits before it reads its record. An integer below floor(2^64 share
+of scatter) selects a scatter, below floor(2^64 both shares) a curvature, otherwise a score. With z = W x, t = a'x and c =
 min(1, R / |z|) / |z|:
 
 - `score`: r c z, with C = 1. For a binary target r = min(1, e^(-g t)) for 1 and -min(1, e^(g t)) for 0; for a real one
-  r is (y - m) / w cut to [-1, 1]. For K classes the numbers are r_1 c z, r_2 c z, ..., with r = H'(e_y - q) / max_k |e_k - q|. H
+  r is (y - m) / w cut to [-1, 1]. For K classes the numbers are r_1 c z, r_2 c z, ..., with r = H'(e_y - q) / max_k
+  |e_k - q|. H
   is as for [softmax](#gradients), A is the (K - 1) x p matrix of a, row by row, and q are the probabilities of the
   scores g H A x. Without a target r = 0.
 - `scatter` and `curvature`: p (p + 1) / 2 numbers of v v', off-diagonal ones times sqrt(2), with v = sqrt(2 w c / M) z.

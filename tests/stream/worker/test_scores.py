@@ -12,7 +12,9 @@ from tests.protocols import OWN_MODELS
 from tests.stream.harness import drain, fault_task, learner_for, message, put, state_of
 
 TASK = fault_task(OWN_MODELS)
-RELEASES = 6_100
+STARTS = learner_for(TASK).settings.survey.starts
+END = STARTS[-1]
+RELEASES = END + 6_100
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +50,7 @@ def versions(models: list[bytes]) -> list[int]:
 def test_models_come_out_when_epochs_end(tmp_path: Path, messages: list[bytes]) -> None:
     at_once, model, state = lives(tmp_path / "whole.db", messages, [16_384], 1)
     # Devices need not wait for the end of the step.
-    assert versions(at_once) == [3_000, 6_000]
+    assert versions(at_once) == [*STARTS[1:], END + 3_000, END + 6_000]
     assert at_once[-1] == model
     # Workers that end between and amid epochs, one at an epoch's end.
     pieces, again, other = lives(tmp_path / "pieces.db", messages, [1_000, 700, 450, 2_500], 2)
@@ -59,7 +61,7 @@ def test_models_come_out_when_epochs_end(tmp_path: Path, messages: list[bytes]) 
 def test_a_model_that_was_lost_is_published_again_by_the_next_worker(tmp_path: Path, messages: list[bytes]) -> None:
     with SqliteLog(tmp_path / "log.db") as log:
         log.register_task(TASK.document())
-        put(log, messages[:3_200])
+        put(log, messages[: END + 3_200])
         with Worker(log, TASK, learner_for(TASK)) as worker:
             drain(worker)
         model = log.model(0)
@@ -67,4 +69,4 @@ def test_a_model_that_was_lost_is_published_again_by_the_next_worker(tmp_path: P
         log.publish(0, b"somebody else's")
         with Worker(log, TASK, learner_for(TASK)) as worker:
             drain(worker)
-        assert (log.model(0), versions([model])) == (model, [3_000])
+        assert (log.model(0), versions([model])) == (model, [END + 3_000])
