@@ -271,8 +271,8 @@ epochs may be skipped. With p coded features (the constant included) a model has
 At version 0 without a survey, R is 1.3 sqrt(p) for classes, else 1e4 with `covariates`, else 32 / (p s), at least 1.3
 sqrt(p) and at most 2 sqrt(p). Here s^2 is the noise variance of a matrix number at level `default`. Numbers of version
 0 have 9 significant digits. A device draws 64 random bits before it reads its record. An integer below floor(2^64 share
-of scatter) selects a scatter, below floor(2^64 both shares) a curvature, otherwise a score. With z = W x, t = a'x and c =
-min(1, R / |z|) / |z|:
+of scatter) selects a scatter, below floor(2^64 both shares) a curvature, otherwise a score. With z = W x, t = a'x and c
+= min(1, R / |z|) / |z|:
 
 - `score`: r c z, with C = 1. For a binary target r = min(1, e^(-g t)) for 1 and -min(1, e^(g t)) for 0; for a real one
   r is (y - m) / w cut to [-1, 1]. For K classes the numbers are r_1 c z, r_2 c z, ..., with r = H'(e_y - q) / max_k

@@ -239,8 +239,12 @@ class ScoreEngine:
     @property
     def publish_every(self) -> int:
         """Largest number of releases to learn before a new model must be published."""
-        count = self.now.count
-        return NEVER if self.settings.once else min(256, self.settings.epoch_end(count) - count)
+        if self.settings.once:
+            return NEVER
+        count, epochs = self.now.count, self.now.epochs
+        # A survey's rounds may be shorter, also the one before the newest model.
+        before = epochs[-1].start - epochs[-2].start if len(epochs) > 1 else NEVER
+        return min(256, self.settings.epoch_end(count) - count, before)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the whole state as plain JSON data."""
