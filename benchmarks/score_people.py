@@ -14,12 +14,15 @@ from murk.learners.core.scoring.mechanism import score_mechanisms
 from murk.learners.core.scoring.model import QUESTIONS, vectors
 from murk.learners.core.scoring.settings import Settings
 from murk.learners.core.scoring.sums import Tally, direction_spread, step_of
+from murk.learners.core.survey.coordinates import Coordinates
 from murk.learners.estimates.estimate import PublicCovariates
 from murk.learners.estimates.links import logistic
 
 SHAPES = ("normal", "uniform", "correlated", "rare", "skewed", "one-hot", "mixed")
 # Shapes that the method was not made with.
 OTHERS = ("heavy-tailed", "levels", "piled", "groups", "chained", "coins")
+# Errors of a survey: of centres of categories, of other centres over their spreads, and of the logarithm of a spread.
+CENTRE_OF_COINS, CENTRE, SPREAD = 0.2, 0.25, 0.27
 WRONG = ("turned", "independent", "shifted", "part")
 
 
@@ -83,6 +86,28 @@ def covariates_of(X):
     """Rows as public covariates."""
     points, counts = np.unique(X, axis=0, return_counts=True)
     return PublicCovariates(points, counts.astype(np.int64))
+
+
+def surveyed(X, rng):
+    """Coordinates as a survey publishes them: with its errors, and a spread that is rather too small.
+
+    A column of -1 and 1 is a category, whose spread is 1 by convention. X has no missing values, the constant last.
+    """
+    X = X[:, :-1]
+    coins = np.all(np.abs(X) == 1.0, axis=0)
+    centre, spread = X.mean(axis=0), np.where(coins, 1.0, X.std(axis=0))
+    error = np.where(coins, CENTRE_OF_COINS, CENTRE * spread)
+    logs = np.where(coins, 0.0, SPREAD)
+    drawn = spread * np.exp(logs * rng.normal(size=len(spread)) - logs / 4.0)
+    return Coordinates(np.clip(centre + error * rng.normal(size=len(spread)), -1, 1), drawn, error, logs)
+
+
+def exact(X):
+    """Coordinates of exact centres and spreads, stated as well as known."""
+    X = X[:, :-1]
+    coins = np.all(np.abs(X) == 1.0, axis=0)
+    few = np.full(X.shape[1], 0.01)
+    return Coordinates(X.mean(axis=0), np.where(coins, 1.0, X.std(axis=0)), few, np.where(coins, 0.0, few))
 
 
 def _released(mechanism, V, rng, squared=False):

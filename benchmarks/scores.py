@@ -6,6 +6,7 @@ demonstration's people; mean squared distance to the truth, beside the least tha
 learned: on generated tasks, each with its own number of features, budget, number of people and coefficients, drawn at
 random, and on the demonstration's people, reshuffled. Standard errors are of tasks, since coefficients of one miss
 together.
+*Uneven*: features that fill little of their bounds, in declared coordinates, those of a survey and exact ones.
 ``--replications`` for more of each, ``--seed`` for others.
 """
 
@@ -15,7 +16,7 @@ import math
 import numpy as np
 
 from benchmarks.mothers import raw
-from benchmarks.score_people import OTHERS, SHAPES, WRONG, features, learned, unlike
+from benchmarks.score_people import OTHERS, SHAPES, WRONG, exact, features, learned, surveyed, unlike
 from murk.demo import TASK
 from murk.learners.core.scoring.mechanism import score_mechanisms
 from murk.learners.core.scoring.model import directions
@@ -262,6 +263,96 @@ def weighted_fit(X, y, model, binary, once, counts=1):
     return theta
 
 
+# Features that fill little of their bounds, among others that do not: narrow and very narrow, amounts, several columns.
+UNEVEN = {
+    "even": ("even",) * 4,
+    "narrow": ("narrow", "even", "even", "coin"),
+    "very narrow": ("very narrow", "even", "even", "coin"),
+    "three narrow": ("narrow", "narrow", "very narrow", "even"),
+    "amounts": ("amount", "amount", "even", "coin"),
+    "rare": ("narrow", "coin", "amount", "even"),
+    "mixed, 10": ("narrow", "coin", "amount", "even", "piled", "very narrow", "one in 17", "t3", "humps", "few values"),
+    "mixed, 20": ("narrow", "coin", "amount", "even", "piled", "very narrow", "one in 17", "t3", "humps", "few values")
+    * 2,
+    "real, narrow": ("narrow", "even", "even", "coin"),
+}
+RATES = {"rare": 0.05}
+AT = ((20_000, 2.0), (40_000, 1.0), (100_000, 2.0), (500_000, 0.5))
+
+
+def column(kind, n, rng):
+    """One coded feature of a kind."""
+    if kind == "narrow":
+        return np.clip(0.2 + 0.1 * rng.normal(size=n), -1, 1)
+    if kind == "very narrow":
+        return -0.4 + 0.03 * rng.normal(size=n)
+    if kind == "amount":
+        return np.clip(np.exp(rng.normal(size=n)) / 12 - 1, -1, 1)
+    if kind == "t3":
+        return np.clip(0.05 * rng.standard_t(3, size=n), -1, 1)
+    if kind == "few values":
+        return -1 + 0.1 * rng.binomial(2, 0.3, size=n)
+    if kind == "piled":
+        return 2 * rng.beta(0.3, 1.5, size=n) - 1
+    if kind == "humps":
+        return np.where(rng.random(n) < 0.3, 0.5, -0.3) + 0.05 * rng.normal(size=n)
+    if kind in ("coin", "one in 17"):
+        return np.where(rng.random(n) < (0.4 if kind == "coin" else 0.06), 1.0, -1.0)
+    return np.clip(rng.normal(size=n) / 3, -1, 1)
+
+
+def uneven(kinds, ats, replications, seed):
+    """Declared bounds, a survey's coordinates, and exact ones: slopes per standard deviation of their feature."""
+    print("\n| kind | people, mu | coordinates | learned | held | worst held | bias / half | half | squared error |")
+    print("|---|---|---|---|---|---|---|---|---|")
+    for kind in kinds:
+        for n, mu in ats:
+            for how in ("declared", "surveyed", "exact"):
+                found = [slopes(kind, n, mu, how, np.random.default_rng([seed, each])) for each in range(replications)]
+                values, truth, halves = (np.array(part) for part in zip(*found, strict=True))
+                known = np.isfinite(halves)
+                held = known & (np.abs(values - truth) <= halves)
+                each = held.sum(axis=0) / np.maximum(known.sum(axis=0), 1)
+                # Of coefficients of either sign: how far estimates are from the truth on its side of zero.
+                half = float(np.median(halves[known])) if known.any() else math.nan
+                bias = np.max(np.abs(np.mean((values - truth) * np.sign(truth), axis=0))) / half
+                error = float(np.median(np.sum((values - truth) ** 2, axis=1)))
+                print(
+                    f"| {kind} | {n:,}, {mu:g} | {how} | {known.mean():.0%} | {held.sum() / max(known.sum(), 1):.1%} | "
+                    f"{each[known.any(axis=0)].min(initial=1.0):.0%} | {bias:.2f} | {half:.3g} | {error:.3g} |",
+                    flush=True,
+                )
+
+
+def slopes(kind, n, mu, how, rng):
+    """Estimates, truth and half widths of the slopes of one stream, per standard deviation of the feature."""
+    X = np.c_[tuple(column(each, n, rng) for each in UNEVEN[kind])]
+    spread = X.std(axis=0)
+    X = np.c_[X, np.ones(n)]
+    theta = np.append(rng.normal(size=len(spread)) / spread, 0.0)
+    theta /= np.std(X @ theta)
+    real = kind.startswith("real")
+    if real:
+        # The target, too, in its own coordinates: three standard deviations are the unit.
+        y = np.clip((X @ theta - np.mean(X @ theta) + rng.normal(size=n)) / math.sqrt(2.0) / 3.0, -1, 1)
+        theta = np.linalg.lstsq(X, y, rcond=None)[0]
+    else:
+        theta[-1] = constant(X @ theta, RATES.get(kind, 0.55))
+        y = (rng.random(n) < logistic(X @ theta)).astype(float)
+    coordinates = {"declared": lambda: None, "surveyed": lambda: surveyed(X, rng), "exact": lambda: exact(X)}[how]()
+    found = learned(X, y, GaussianDP(mu), rng, binary=not real, coordinates=coordinates)
+    return found.values[:-1] * spread, theta[:-1] * spread, found.half_widths()[:-1] * spread
+
+
+def constant(logit, rate):
+    """The constant at which so many are positive."""
+    low, high = -20.0, 20.0
+    for _ in range(50):
+        middle = (low + high) / 2
+        low, high = (low, middle) if logistic(logit + middle).mean() > rate else (middle, high)
+    return low
+
+
 def setting(text):
     p, mu, n = text.split(",")
     return int(p), float(mu), int(n)
@@ -278,12 +369,16 @@ def main(argv):
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--once", action="store_true", help="directions, which are released without reading a model")
     parser.add_argument("--at", type=setting, metavar="D,MU,N", help="features, mu and people of all generated tasks")
-    parser.add_argument("--only", choices=("accuracy", "demonstration", "coverage", "real"))
+    parser.add_argument("--only", choices=("accuracy", "demonstration", "coverage", "real", "uneven"))
+    parser.add_argument("--uneven", nargs="+", choices=UNEVEN, default=tuple(UNEVEN), help="kinds of uneven features")
     given = parser.parse_args(argv)
     if given.only in (None, "accuracy"):
         accuracy(given.replications, given.seed)
     if given.only in (None, "accuracy", "demonstration"):
         women(given.replications, given.seed)
+    if given.only in (None, "uneven"):
+        ats = AT if given.at is None else (given.at[2:0:-1],)
+        uneven(given.uneven, ats, given.replications, given.seed)
     shapes, kinds = given.shapes.split(","), given.kinds.split(";")
     if given.once:
         kinds = [kind for kind in kinds if not kind.startswith("none")]

@@ -68,7 +68,8 @@ def test_where_nothing_stands_out_nothing_is_said():
         for need in needs.values():
             assert need == Need(seen=False)
             assert need.to_dict() == {
-                "people": None, "budgets": None, "public_rows": None, "at_least": False, "words": need.words,
+                "people": None, "budgets": None, "public_rows": None, "at_least": False, "stated": None,
+                "words": need.words,
             }  # fmt: skip
             assert "than can be forecast" in need.words
 

@@ -48,6 +48,7 @@ _MARGIN = 2  # factor on forecasts, as half of all runs at the threshold itself 
 _LARGEST_HALF: Final = 1e300  # above every finite half-width
 _ROWS = (10_000, 3_000, 1_000)
 _LARGEST = {"mu": 10.0, "epsilon": 16.0, "rho": 50.0}  # larger budgets are hardly private and not advised
+_STATED = 0.1  # relative error of a spread that is stated
 _SEEN = 2.0  # standard deviations from which a curvature stands out from noise
 
 
@@ -60,6 +61,8 @@ class Need:
     public_rows: int | None = None  # number of public covariates like the people's, with the current people and budgets
     least: bool = False  # whether it may take far more: noise still hides the curvature along this coefficient
     seen: bool = True  # whether enough stood out from noise for a forecast
+    # whether a statement of the feature's spread would suffice, where noise hides that spread; else None
+    stated: bool | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data, including the words."""
@@ -68,6 +71,7 @@ class Need:
             "budgets": {level: each.to_dict() for level, each in self.budgets.items()} or None,
             "public_rows": self.public_rows,
             "at_least": self.least,
+            "stated": self.stated,
             "words": self.words,
         }
 
@@ -80,7 +84,12 @@ class Need:
         'about 400,000 people in all, or mu of about 2.5 with as many people as now'
         >>> Need(seen=False).words
         'more than can be forecast yet: hardly anything stands out from the noise so far'
+        >>> Need(stated=True).words
+        'a statement of its spread: `typical` values, tighter bounds or public rows. With it, it would be learned now'
         """
+        if self.stated is not None:
+            words = "a statement of its spread: `typical` values, tighter bounds or public rows"
+            return f"{words}. With it, it would be learned now" if self.stated else f"{words}, and more people"
         if not self.seen:
             return "more than can be forecast yet: hardly anything stands out from the noise so far"
         options = []
@@ -137,20 +146,35 @@ class Outlook:
         unknown = ~(self.solution.half_widths(quantile) <= limits)
         if not unknown.any():
             return {}
+        statements = self._statements(quantile, unknown, limits)
+        unknown &= ~np.isin(names, list(statements))
+        if not unknown.any():
+            return statements
         visible = self._visible()
         if visible is None:
-            return {name: Need(seen=False) for name, each in zip(names, unknown, strict=True) if each}
+            return statements | {name: Need(seen=False) for name, each in zip(names, unknown, strict=True) if each}
         model = self.settings.first_model(self.mechanisms)
         if not self.settings.once:
             model = self.settings.next_model(self.found, self.people, self.mechanisms)
         times = _MARGIN * self._times(model, quantile, unknown, limits)
         rows = self._rows(model, quantile, unknown, limits)
-        needs = {}
+        needs = statements
         for j in np.flatnonzero(unknown).tolist():
             factor = float(times[j])
             people = None if math.isinf(factor) else rounded(factor * self.people)
             needs[names[j]] = Need(people, self._budgets(factor), int(rows[j]) or None, least=not visible[j])
         return needs
+
+    def _statements(self, quantile: float, unknown: NDArray[np.bool_], limits: Floats) -> dict[str, Need]:
+        """Return the needs of features whose spread noise hides, by solving as if their spread were stated."""
+        solution, coordinates = self.solution, self.settings.coordinates
+        if coordinates is None or not isinstance(solution, Solution) or not solution.moments.unseen.any():
+            return {}
+        unseen, errors = solution.moments.unseen, coordinates.log_spread_error
+        told = replace(coordinates, log_spread_error=np.where(unseen & (errors > 0.0), _STATED, errors))
+        learned = replace(self.settings, coordinates=told).solution(self.found).half_widths(quantile) <= limits
+        names = self.settings.names
+        return {names[j]: Need(stated=bool(learned[j])) for j in np.flatnonzero(unseen & unknown[:-1]).tolist()}
 
     def _times(self, model: Model, quantile: float, unknown: NDArray[np.bool_], limits: Floats) -> Floats:
         """Return the multiple of the people that each coefficient needs, (p,): a power of two, or infinite."""
@@ -371,19 +395,17 @@ _OF_CLASSES = (
     "slopes of the least-squares line through each class's indicator (the linear probability model); log odds and odds "
     "ratios are not learned without public covariates"
 )
-_COVERED = (
-    "95% intervals held the truth in 95-100% on most kinds of generated tasks, 73% on the worst (docs/scores.md)",
-    "how often intervals for several classes hold the truth has not been measured (docs/scores.md)",
+_UNMEASURED = "how often intervals for several classes hold the truth has not been measured (docs/scores.md)"
+_RARE = (
+    "the outcome is too rare for log odds at this privacy, which would depend on the shape of the features: average "
+    "effects are learned instead"
 )
 _WEIGHTED = "if the model is wrong, coefficients are those of a weighted fit"
 _BY_LINE = (
     "slopes of the least-squares line through the labels (the linear probability model): the curvature that log odds "
     "need does not stand out from the noise, and the line needs none"
 )
-_LINES_COVERED = (
-    "95% intervals held these slopes in 93-98% on generated tasks, and the average effects of a softmax model, which "
-    "differ from them where effects are strong, in 77-96% (docs/scores.md)"
-)
+_LINES = "where effects are strong, the average effects of a softmax model differ from these slopes (docs/scores.md)"
 # Confidence level at which all intervals of log odds must be bounded for average effects to follow from log odds.
 _CHOSEN = 0.95
 _ONCE = (
@@ -506,12 +528,18 @@ class ScoreEstimate(Estimate):
         return extent_of(self.outlook.found, self.outlook.settings.response)
 
     def missing(self) -> float:
-        """Return the share of people whose target is missing; 0 unless significant."""
+        """Return the share of people whose target is missing; 0 unless significant.
+
+        Without public rows it is known from curvatures over scatters of the same people, which no distribution of the
+        features changes. The ratio of curvatures to those of normal features is no such share.
+        """
         if not isinstance(self.solution, Solution):
             return 0.0 if self.solution is None else self.solution.missing
-        curvature = self.solution.curvature
-        most = curvature.ratio + _SURELY * float(curvature.root[0, 0]) + UNEVEN
-        return max(1.0 - most, 0.0)
+        line = self.line
+        if line is None:
+            return 0.0
+        share, error = line.share
+        return max(1.0 - share - _SURELY * error - UNEVEN, 0.0)
 
 
 def estimate_of(names: tuple[str, ...], outlook: Outlook | None, chains: int, releases: int) -> ScoreEstimate:
@@ -556,7 +584,9 @@ def _note(solution: AnySolution, settings: Settings) -> str:
     if settings.once:
         return f"{note}; {_ONCE}"
     if isinstance(solution, ClassLines):
-        return f"{note}; {_LINES_COVERED}"
+        return f"{note}; {_LINES}"
     if settings.binary or isinstance(solution, ClassSolution):
         note += f"; {_WEIGHTED}"
-    return f"{note}; {_COVERED[isinstance(solution, ClassSolution)]}"
+    if isinstance(solution, Solution) and solution.rare:
+        note += f"; {_RARE}"
+    return f"{note}; {_UNMEASURED}" if isinstance(solution, ClassSolution) else note

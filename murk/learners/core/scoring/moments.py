@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, partial
 
 import numpy as np
+from numpy.typing import NDArray
 
 from murk._arrays import Floats
 from murk.learners.core.scoring.model import Model, Response, Rows, inverse, mean_matrix, power
@@ -128,6 +129,17 @@ class Moments:
         into = onto @ inverse(self.frame.transform)
         factor = float(np.trace(expected)) / float(np.trace(onto @ self.moment @ onto.T))
         return np.asarray(factor**2 * into**2 @ self.errors**2 @ (into**2).T)
+
+    @cached_property
+    def unseen(self) -> NDArray[np.bool_]:
+        """Whether each feature's spread stands less than two standard errors from zero, (p - 1,)."""
+        at = self.frame.transform @ self.moment @ self.frame.transform.T
+        variance = np.diag(at)[:-1] - at[:-1, -1] ** 2
+        if not self.frame.surveyed:
+            return np.zeros(len(variance), dtype=bool)
+        # The standard error of a spread is that of the variance over twice the spread.
+        least = np.maximum(np.diag(self.errors), 2.0 * _SMALLEST * np.diag(self.frame.moment))
+        return np.asarray(variance < least[:-1])
 
 
 def _of_constant(moment: Floats) -> Floats:

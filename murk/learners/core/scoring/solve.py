@@ -46,6 +46,7 @@ _STRETCHED = 4.0  # largest stretch in units of the reach: a smaller one would h
 _UNBOUNDED = 8.0  # intervals nearly as wide as the prior's count as unbounded
 _AT_ONCE = 2**20  # largest number of floats in memory while several coefficients' intervals are computed
 _LEAST = 0.02  # least share of targets present
+_RARE = 0.03  # least rate of an outcome with log odds from centred scores alone
 _CLOSE = 1e-6  # largest step at which a solution counts as found
 _CURVE_ERROR = 0.3  # relative error of the normal rows' curve between an epoch's origin and the solution
 
@@ -254,9 +255,26 @@ class Solution:
         return np.asarray(self._covariance(self.values) @ self._pull @ self.values)
 
     def half_widths(self, quantile: float) -> Floats:
-        """Return the half-widths of all intervals, (p,); infinite where a coefficient was not learned."""
+        """Return the half-widths of all intervals, (p,); infinite where a coefficient was not learned.
+
+        A feature of unknown spread has no bounded interval, nor then has the constant; and there are none while all
+        scores are centred at the rate of a rare outcome: its log odds would depend on the shape of the features.
+        """
+        if self.rare:
+            return np.full(self.features, math.inf)
         test = far_from(self.values, self._variances, quantile)
-        return first_rejected(self.values, self.covariance, quantile, test, self.moments.frame.scales)
+        halves = first_rejected(self.values, self.covariance, quantile, test, self.moments.frame.scales)
+        unseen = self.moments.unseen
+        halves[np.append(unseen, unseen.any())] = math.inf
+        return halves
+
+    @cached_property
+    def rare(self) -> bool:
+        """Whether the outcome is too rare for log odds by scores that are all centred at one probability."""
+        if not self.response.binary or any(np.any(each.model.origin[:-1]) for each in self._asked):
+            return False
+        rate = float(self.rows.shares @ self.response.level(self.rows.points @ self.values))
+        return min(rate, 1.0 - rate) < _RARE
 
     def next_model(self, reach: float, exponent: float, shares: tuple[float, float]) -> Model:
         """Return the next epoch's model: its origin is the solution, and its transform makes curvature isotropic."""
