@@ -221,7 +221,8 @@ def test_contrasts_are_sums_of_coefficients():
     # Half of the range of days times the distance 2 of the two values.
     assert first.value == pytest.approx(0.5 * 10)
     z = critical_values(np.array([0.5]))[0]
-    assert first.interval[1] - first.value == pytest.approx(z * 0.2 * 10)
+    assert first.value - first.interval[0] == pytest.approx(z * 0.2 * 10)
+    assert first.interval[1] == 10  # cut to the range of days
     assert second.value == pytest.approx((0.1 - 0.5) * 10)
     assert second.interval[1] - second.value == pytest.approx(z * math.sqrt(0.04 + 0.09 - 0.02) * 10)
     assert math.log(first.e_value) == pytest.approx(evidence(0.5 / 0.2, 0.5))

@@ -35,7 +35,15 @@ import numpy as np
 from murk._arrays import Floats
 from murk.learners.core.engine import path_variance, weighted_mean
 from murk.learners.core.options import InverseScalingStep
-from murk.learners.estimates.estimate import ASKED, FEWEST, RANDOM_SCALING, Estimate, People, PublicCovariates
+from murk.learners.estimates.estimate import (
+    ASKED,
+    FEWEST,
+    RANDOM_SCALING,
+    BallEstimate,
+    Estimate,
+    People,
+    PublicCovariates,
+)
 from murk.learners.estimates.forgers import Influence, longest
 from murk.learners.estimates.links import class_probabilities, logistic, normal_nodes
 from murk.learners.gradients import kernels as k
@@ -301,7 +309,11 @@ def _plug_in(
     if settings.scaled:
         spread[-1] = math.inf
     people = People(covariates.points, covariates.counts / covariates.counts.sum(), sampled=True)
-    return Estimate(names, matrix @ polished, PLUG_IN, spread, note, len(memories), n, covariance, people)
+    slopes = d - settings.scaled
+    error = math.sqrt(float(np.linalg.eigvalsh(variance[:slopes, :slopes])[-1]))
+    room = (settings.radius - float(np.linalg.norm(polished[:slopes]))) / error if error > 0.0 else math.inf
+    fields = (names, matrix @ polished, PLUG_IN, spread, note, len(memories), n, covariance, people)
+    return BallEstimate(*fields, room=room)
 
 
 def _sum_of_steps(settings: Settings, memory: Any) -> float:
