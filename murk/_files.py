@@ -1,6 +1,7 @@
 """Atomic file writes: after a full disk or an interruption the previous content is still there."""
 
 import errno
+import logging
 import os
 import secrets
 import stat
@@ -8,6 +9,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
+
+_warned = set[str]()
+_log = logging.getLogger(__name__)
 
 
 def check_place(path: Path) -> None:
@@ -47,7 +51,24 @@ def write_whole(path: Path, content: str | bytes, *, new: bool = False, own: boo
             raise
 
 
-def open_own(path: Path, flags: int, mode: int = 0o666) -> int:
+def exposure(path: str | Path) -> str:
+    """Return a clause that says that other users of this machine can read or write a file; empty if they cannot."""
+    try:
+        mode = stat.S_IMODE(os.stat(path).st_mode)
+    except OSError:
+        return ""
+    return f"{path} can be read by other users of its machine (mode {mode:04o})" if mode & 0o077 else ""
+
+
+def warn_if_exposed(path: str | Path, holds: str) -> None:
+    """Warn, once in a process, if other users of this machine can read a file; ``holds`` is what they would learn."""
+    exposed = exposure(path)
+    if exposed and str(path) not in _warned:
+        _warned.add(str(path))
+        _log.warning("%s: it holds %s. Run chmod 600 %s", exposed, holds, path)
+
+
+def open_own(path: Path, flags: int, mode: int = 0o600) -> int:
     """Open a file under a name that others can predict; raise `OSError` if it is a symbolic link."""
     return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
 

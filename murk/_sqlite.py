@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from murk._files import warn_if_exposed
 from murk.errors import MurkError, UserError
 
 Kinds = type | tuple[type, ...]
@@ -41,6 +42,7 @@ class FileKind:
     earlier: tuple[int, ...] = ()  # earlier versions that can be read
     identity: str = "identity"  # key of the file's random identity in ``meta``
     page_bytes: int = 4096  # size of a page of a new file: large ones suit large writes
+    holds: str = ""  # what others would learn from the file, if it must be its owner's alone
 
 
 def make_tables(connection: sqlite3.Connection, tables: str) -> None:
@@ -82,6 +84,8 @@ class Database:
         except _ERRORS as error:
             raise self._explained(error) from error
         self._file = self._inode()
+        if kind.holds:
+            warn_if_exposed(self.path, kind.holds)
         try:
             self._recognise(create)
         except BaseException as error:
@@ -221,6 +225,9 @@ class Database:
     def _connect(self, create: bool) -> sqlite3.Connection:
         address = f"file:{quote(os.fsencode(self.path.absolute()))}"
         if create:
+            # Its owner's alone; the write-ahead log gets the same mode.
+            with suppress(OSError):
+                os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
             options = "mode=rwc"
         elif os.access(self.path, os.W_OK):
             options = "mode=rw"

@@ -97,9 +97,14 @@ def test_only_the_shuffler_reaches_both_intake_and_log():
     assert {name for name, found in networks.items() if "intake" in found} == {
         "intake", "intake-topics", "gateway", "population", "shuffler",
     }  # fmt: skip
-    assert {name for name, found in networks.items() if "metrics" in found} == {
-        "gateway", "population", "shuffler", "prometheus",
-    }  # fmt: skip
+    assert {name for name, found in networks.items() if "metrics" in found} == {"shuffler", "prometheus"}
+    # Nor does the readers' Prometheus ask whoever counts what arrives.
+    mounts = services["prometheus"]["volumes"]
+    assert "./deploy/prometheus/shuffled.yml:/etc/prometheus/prometheus.yml:ro" in mounts
+    asked = yaml.safe_load((DEPLOY / "prometheus" / "shuffled.yml").read_text())["scrape_configs"]
+    every = yaml.safe_load((DEPLOY / "prometheus" / "prometheus.yml").read_text())["scrape_configs"]
+    arrivals = {prometheus.GATEWAY_JOB, prometheus.PEOPLE_JOB}
+    assert {each["job_name"] for each in asked} == {each["job_name"] for each in every} - arrivals
     # Whoever is named in a command is reached.
     brokers = {"kafka": "default", "intake": "intake"}
     for name, service in services.items():

@@ -50,6 +50,7 @@ def files(monitor_url: str = MONITOR_URL) -> Iterator[tuple[str, str]]:
     yield "deploy/grafana/provisioning/datasources/murk.yml", _yaml(data_source())
     yield "deploy/grafana/provisioning/dashboards/murk.yml", _yaml(dashboard_provider())
     yield "deploy/prometheus/prometheus.yml", _yaml(configuration())
+    yield "deploy/prometheus/shuffled.yml", _yaml(configuration(is_shuffled=True))
     yield "deploy/prometheus/rules.yml", _yaml(rule_file(monitor_url))
 
 

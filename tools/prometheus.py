@@ -54,8 +54,17 @@ def _rule(alert: Alert, monitor_url: str) -> Json:
     }
 
 
-def configuration() -> Json:
-    """Make Prometheus' configuration: the services of ``compose.yaml`` that export figures, and the rules."""
+def configuration(*, is_shuffled: bool = False) -> Json:
+    """Make Prometheus' configuration: the services of ``compose.yaml`` that export figures, and the rules.
+
+    With ``is_shuffled`` it is that of ``compose.shuffled.yaml`` for whoever reads the log of releases: the gateway and
+    the population count what arrives, which only the shuffler's organisation may see.
+    """
+    arrivals = [
+        {"job_name": PEOPLE_JOB, "dns_sd_configs": [{"names": POPULATIONS, "type": "A", "port": 9465}]},
+        {"job_name": GATEWAY_JOB, "static_configs": [{"targets": ["gateway:9467"]}]},
+    ]
+    shuffler = {"job_name": SHUFFLER_JOB, "dns_sd_configs": [{"names": ["shuffler"], "type": "A", "port": 9468}]}
     return {
         "global": {"scrape_interval": INTERVAL, "scrape_timeout": "4s", "evaluation_interval": "15s"},
         "rule_files": ["rules.yml"],
@@ -63,10 +72,7 @@ def configuration() -> Json:
             {"job_name": MONITOR_JOB, "static_configs": [{"targets": ["monitor:9464"]}]},
             # There are several of the same name, and each is asked; names that are not there are no targets.
             {"job_name": LEARNER_JOB, "dns_sd_configs": [{"names": LEARNERS, "type": "A", "port": 9466}]},
-            {"job_name": PEOPLE_JOB, "dns_sd_configs": [{"names": POPULATIONS, "type": "A", "port": 9465}]},
-            {"job_name": GATEWAY_JOB, "static_configs": [{"targets": ["gateway:9467"]}]},
-            # Of compose.shuffled.yaml: found only where that is used.
-            {"job_name": SHUFFLER_JOB, "dns_sd_configs": [{"names": ["shuffler"], "type": "A", "port": 9468}]},
+            *([shuffler] if is_shuffled else [*arrivals, shuffler]),
         ],
     }
 

@@ -53,7 +53,13 @@ def _task(task: TaskAccount) -> Iterator[tuple[str, str]]:
         yield "Published", f"{features} Nothing else of yours is released to it."
     for level in task.levels:
         if level.released or level.refused:
-            yield "Sent", _sent(level)
+            yield (
+                "Sent",
+                _sent(
+                    level,
+                    "whoever holds the file of records" if task.from_file else "the device that holds this ledger",
+                ),
+            )
     if task.accountant.releases and not task.simulated:
         what = "it" if task.accountant.releases == 1 else "all these answers together"
         none = "These releases have no joint guarantee of one kind: --details shows the guarantee of each."
@@ -74,11 +80,11 @@ def _task(task: TaskAccount) -> Iterator[tuple[str, str]]:
         yield "Withdrawn", f"{_on(task.withdrawn_on)}You no longer take part in this task."
 
 
-def _sent(one: LevelAccount) -> str:
+def _sent(one: LevelAccount, who: str) -> str:
     unsure = one.queued or one.dropped
     nothing = "Nothing that the log has confirmed" if unsure else "Nothing yet"
     count = many(one.sent, "answer") if one.sent else nothing
-    parts = [f"{count}, randomized before it was sent{one.days}"]
+    parts = [f"{count}, randomized by {who} before it was sent{one.days}"]
     if one.queued:
         parts.append(f"{one.queued} more waiting for the log to confirm {_them(one.queued)}")
     if one.dropped:

@@ -150,7 +150,9 @@ def public(facts: Facts) -> Iterator[Block]:
     disclosure, block, whose = facts.disclosure, facts.task.public, ""
     if block is not None:
         whose = f"of the file {block.file}" if block.file else f"of {block.set_aside or 0:,} people, drawn at random"
-    yield from claims("public", facts, published=disclosure and disclosure.describe(), whose=whose)
+    yield from claims(
+        "public", facts, deployment=facts.deployment, published=disclosure and disclosure.describe(), whose=whose
+    )
 
 
 def retention(facts: Facts) -> Iterator[Block]:
@@ -176,7 +178,10 @@ def retention(facts: Facts) -> Iterator[Block]:
         ("records", "Murk stores none", "-"),
     ]
     of = {True: "encrypted", False: "NOT encrypted", None: "no network"}
-    first, *others = claims("retention", facts, encrypted=deployment and of[deployment.encrypted])
+    checked = " ".join(deployment.checked) if deployment is not None else ""
+    first, *others = claims(
+        "retention", facts, encrypted=deployment and of[deployment.encrypted], checked=checked, deployment=deployment
+    )
     yield first
     yield Table(("what", "how long", "where, and settings as read"), tuple(rows), ("expiry", "topics"), first.source)
     yield from others

@@ -1,18 +1,20 @@
 """Configuration of a deployment, read from its log and its ledger."""
 
 import math
-import stat
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
+from murk._files import exposure
 from murk.errors import MurkError, UserError
 from murk.producers import Ledger
 from murk.producers.ledger.names import key_path
 from murk.stream import Task
 from murk.stream.log.base import Log
 
+Role = Literal["log", "intake", "shuffled log"]
 _DAY = 86_400
 _UNKNOWN = "not known"
 
@@ -40,6 +42,18 @@ class Deployment:
     encrypted: bool | None = None  # None if there are no connections
     identified: bool | None = None  # whether clients are authenticated; None if there are no connections
     problems: tuple[str, ...] = ()  # sentences
+    checked: tuple[str, ...] = ()  # sentences on what was looked at and found in order
+    role: Role = "log"
+
+    @property
+    def is_intake(self) -> bool:
+        """Whether devices of a shuffled task send to the log, which only its shuffler may read."""
+        return self.role == "intake"
+
+    @property
+    def is_shuffled(self) -> bool:
+        """Whether a shuffler writes to the log."""
+        return self.role == "shuffled log"
 
 
 @dataclass(frozen=True)
@@ -69,15 +83,48 @@ def read_deployment(log: Log, task: Task) -> Deployment:
     """Read the configuration of a log, without changing it."""
     document = log.document()
     carried = None if document is None else Task.from_document(document, f"the task on {log.url}")
+    role = _role(log, carried or task)
     if log.url.startswith("kafka:"):
-        return _kafka(log, carried, carried or task)
-    return _file(log, carried, carried or task)
+        return _kafka(log, carried, carried or task, role)
+    return _intake_file(log, carried) if role == "intake" else _file(log, carried, carried or task, role)
 
 
-def _file(log: Log, carried: Task | None, task: Task) -> Deployment:
+def _role(log: Log, task: Task) -> Role:
+    if task.shuffle is None:
+        return "log"
+    return "intake" if log.crowd_mark() is None else "shuffled log"
+
+
+def _intake_file(log: Log, carried: Task | None) -> Deployment:
+    path = log.url.removeprefix("sqlite:///")
+    store = f"{path}.store"  # where `murk shuffle` keeps it by default
+    holds = {path: "the intake says who sent what, and when", store: "the shuffler's store says what people have sent"}
+    present = [each for each in holds if Path(each).exists()]
+    problems = [f"{exposed}: {holds[each]}. Run chmod 600 {each}" for each in present if (exposed := exposure(each))]
+    private = [each for each in present if not exposure(each)]
+    checked = (
+        [f"Only the owner of {' and '.join(private)} can read what is there (mode 0600 or less)."] if private else []
+    )
+    stores = {
+        "releases": Store(
+            path,
+            "until the shuffler has taken them in; then they are deleted and overwritten. In the shuffler's store they "
+            "wait for their crowd",
+            "the shuffler deletes them",
+        ),
+        "models": Store(path, "the newest alone", "one row"),
+        "states": Store(path, "the newest alone: how far the shuffler has read", "one row a chain"),
+    }
+    how = "a file on this machine"
+    return Deployment(
+        log.url, "file", carried, stores, how, problems=tuple(problems), checked=tuple(checked), role="intake"
+    )
+
+
+def _file(log: Log, carried: Task | None, task: Task, role: Role) -> Deployment:
     path = log.url.removeprefix("sqlite:///")
     days = span(task.log.retention)
-    readable = _readable(Path(path))
+    readable = exposure(path)
     noise = "it holds releases, which are protected by their noise, and need not be secret; chmod 600 makes it private"
     stores = {
         "releases": Store(
@@ -92,10 +139,10 @@ def _file(log: Log, carried: Task | None, task: Task) -> Deployment:
         "dead": Store(path, days, f"log.retention = {days}", task.log.retention),
     }
     problems = (f"{readable}: {noise}",) if readable else ()
-    return Deployment(log.url, "file", carried, stores, "a file on this machine", problems=problems)
+    return Deployment(log.url, "file", carried, stores, "a file on this machine", problems=problems, role=role)
 
 
-def _kafka(log: Log, carried: Task | None, task: Task) -> Deployment:
+def _kafka(log: Log, carried: Task | None, task: Task, role: Role) -> Deployment:
     from murk.stream.log.kafka.connection.settings import Settings
     from murk.stream.log.kafka.log import TopicSetup
 
@@ -117,7 +164,7 @@ def _kafka(log: Log, carried: Task | None, task: Task) -> Deployment:
                 if store.kept == _UNKNOWN:
                     problems.append(f"for how long {topic} keeps messages is not known: {store.settings}")
     how = f"{settings.security_protocol}, as this command was configured"
-    return Deployment(log.url, "kafka", carried, stores, how, encrypted, identified, tuple(problems))
+    return Deployment(log.url, "kafka", carried, stores, how, encrypted, identified, tuple(problems), role=role)
 
 
 def _store(topic: str, about: Mapping[str, str]) -> Store:
@@ -154,7 +201,7 @@ def read_accounts(path: str | Path) -> Accounts:
         problems = []
         if (missing := ledger.names.missing()) is not None:
             problems.append(f"The key of names is missing or wrong: {missing} (the key lies beside the ledger)")
-        problems += [f"{readable}: chmod 600" for file in (path, key_path(path)) if (readable := _readable(file))]
+        problems += [f"{readable}: chmod 600" for file in (path, key_path(path)) if (readable := exposure(file))]
         return Accounts(
             str(path),
             totals.people,
@@ -182,12 +229,3 @@ def span(seconds: float) -> str:
             count = int(seconds // unit)
             return f"{count:,} {name}{'s' * (count != 1)}"
     return f"{seconds:,.0f} seconds"
-
-
-def _readable(path: Path) -> str:
-    """Return a sentence if other users can read a file, else an empty text."""
-    try:
-        mode = stat.S_IMODE(path.stat().st_mode)
-    except OSError:
-        return ""
-    return f"{path} can be read by other users of its machine (mode {mode:04o})" if mode & 0o077 else ""

@@ -101,9 +101,16 @@ class Facts:
         return guarantee_from_dict({whole.kind: {name: of[name] * replaced[name] / stated[name] for name in of}})
 
     @property
+    def from_file(self) -> bool:
+        """Whether the ledger shows that records came from a file, so that their people have no device of their own."""
+        return self.accounts is not None and self.accounts.files > 0 and not self.task.of_organisations
+
+    @property
     def device(self) -> str:
         """Word for the releasing device."""
-        return "organisation's machine" if self.task.of_organisations else "person's device"
+        if self.task.of_organisations:
+            return "organisation's machine"
+        return "machine that holds the file of records" if self.from_file else "person's device"
 
 
 def read_audit(path: str | Path, task: Task) -> Audit:

@@ -95,7 +95,9 @@ def _to_settle(facts: Facts) -> Iterator[str]:
     if whole is not None and whole.max_attack_accuracy > WEAK:
         worst = percent(whole.max_attack_accuracy)
         yield f"All releases of one {facts.who} to this task together are weak: up to {worst}."
-    yield from questions("settle-purpose", facts)
+    shuffle = task.shuffle
+    forged = (shuffle.crowd - shuffle.honest_people, shuffle.crowd - 1) if shuffle is not None else (0, 0)
+    yield from questions("settle-purpose", facts, forged=forged[0], isolating=forged[1])
     if (deployment := facts.deployment) is not None:
         yield from deployment.problems
         yield from _of_deployment(facts, deployment)
@@ -115,6 +117,7 @@ def _of_deployment(facts: Facts, deployment: Deployment) -> Iterator[str]:
         later=span(releases.later) if releases is not None and releases.later > segment else "",
         segment=1000 * segment,
         on_file=deployment.kind == "file",
+        is_intake=deployment.is_intake,
         few_people=accounts is not None and accounts.people < facts.task.duplicates,
         unencrypted=deployment.encrypted is False,
         unidentified=deployment.identified is False,

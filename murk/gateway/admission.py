@@ -63,7 +63,8 @@ class Admission:
 
     def _admits(self, releases: Block, now: int) -> bool:
         """Return True only if `check` is certain to pass all these releases."""
-        if min(release.expires for release in releases) < now or not self._fit(releases):
+        expires = [release.expires for release in releases]
+        if min(expires) < now or max(expires) > now + self.rules.lifetime or not self._fit(releases):
             return False
         # Past its payload, a release is judged by its chain and version alone.
         kinds = {(release.chain, getattr(release, "version", 0)): release for release in releases}
@@ -81,7 +82,7 @@ class Admission:
         """
         if release is None:
             release = self._receive(data)
-        check_expiry(release, now)
+        check_expiry(release, now, self.rules)
         if self._problem is None or self._sharing is not None:
             admit(self._learner, release, 0, None if self._sharing is None else self._sharing.renew)
             return release

@@ -18,11 +18,12 @@ import msgspec
 
 from murk.errors import unexpected
 from murk.gateway.appending import Appending, Submission
-from murk.gateway.binary_http import InvalidMessageError, decode_request, encode_response
+from murk.gateway.binary_http import PADDING, InvalidMessageError, decode_request, encode_response
 from murk.gateway.limits import HEADER_BYTES, RateLimit
-from murk.gateway.oblivious import KEYS, PROBLEM, REQUEST, RESPONSE, ObliviousKeys, UnopenedError
+from murk.gateway.oblivious import KEYS, PROBLEM, REQUEST, RESPONSE, ObliviousKeys, Repeated, UnopenedError
 from murk.monitoring.web.server import HEADERS, Hosts, Route
 from murk.stream.messages.codec import Reason
+from murk.stream.messages.duplicates import lifetime_of
 from murk.stream.task.task import Task
 
 MOST_RELEASES = 256  # largest number of releases in a request
@@ -61,6 +62,7 @@ class Settings:
     rate: int = 600  # most releases, and other requests, of an address prefix in a minute; 0 for no limit
     keys: ObliviousKeys | None = None  # of requests through relays
     relays: tuple[IPv4Network | IPv6Network, ...] = ()  # addresses without a limit
+    each: int = 0  # most connections of an address; 0 for no limit
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +120,7 @@ class Door:
         self._base = f"/v1/tasks/{task.name}"
         self._token = None if settings.token is None else f"Bearer {settings.token}".encode()
         self._limit = RateLimit(settings.rate, settings.relays)
+        self._repeated = Repeated(lifetime_of(task))
         self._appending: Appending | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._held = 0
@@ -302,8 +305,13 @@ class Door:
             if refused.key:
                 return Answer(400, PROBLEM, "application/problem+json")
             raise RefusedError(400, "malformed") from None
+        if self._repeated.seen(opened.encapsulated):
+            raise RefusedError(409, "repeated")
         answer = await _settled(self._within(scope, opened.message))
-        sealed = opened.seal(encode_response(answer.status, answer.fields, answer.body))
+        models = {} if self._appending is None else self._appending.models
+        longest = max(map(len, models.values()), default=0)
+        # Every answer has the length of one with a model: it would tell a relay which requests are releases.
+        sealed = opened.seal(encode_response(answer.status, answer.fields, answer.body, longest + PADDING))
         return Answer(200, sealed, RESPONSE, within=answer.status)
 
     async def _within(self, scope: Scope, message: bytes) -> Answer:

@@ -65,8 +65,8 @@ def decode_request(message: bytes, most_head: int, most_content: int) -> Request
     return Request(method.decode("ascii"), target, tuple(fields), content)
 
 
-def encode_response(status: int, fields: Mapping[str, str], content: bytes) -> bytes:
-    """Encode a final response at known length, padded to a multiple of `PADDING`.
+def encode_response(status: int, fields: Mapping[str, str], content: bytes, least: int = 0) -> bytes:
+    """Encode a final response at known length, padded to a multiple of `PADDING` and to at least ``least`` bytes.
 
     Source: RFC 9292, section 3.
 
@@ -76,7 +76,7 @@ def encode_response(status: int, fields: Mapping[str, str], content: bytes) -> b
     named = ((name.lower().encode(), value.encode("latin-1")) for name, value in fields.items())
     lines = b"".join(_prefixed(name) + _prefixed(value) for name, value in named if name not in _CONNECTION)
     message = b"\x01" + _integer(status) + _prefixed(lines) + _prefixed(content)
-    return message + bytes(-len(message) % PADDING)
+    return message + bytes(-max(len(message), least) % PADDING + max(least - len(message), 0))
 
 
 class _Reader:

@@ -1,11 +1,14 @@
 """The server's HTTP connections, with limits on their number, headers and times: it needs the extra ``gateway``."""
 
 import asyncio
+from collections import Counter
+from collections.abc import Sequence
+from ipaddress import IPv4Network, IPv6Network, ip_address
 from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from murk.gateway.limits import HEADER_BYTES
+from murk.gateway.limits import HEADER_BYTES, address_of
 
 HEADER_SECONDS = 10.0  # time for a request's line and headers, and for a connection between two requests
 ANSWER_SECONDS = 30.0  # time for a client to read an answer
@@ -15,6 +18,10 @@ class Connection(HttpToolsProtocol):
     """An HTTP connection with limits: on the number of connections, on headers, and on the time to read a response."""
 
     most = 1_000  # largest number of open connections
+    each = 0  # the same of an address, 0 for no limit
+    free: Sequence[IPv4Network | IPv6Network] = ()  # addresses without that limit
+    open: Counter[bytes]  # connections by address
+    _client = b""
     _waiting = True  # whether the headers of a request are incomplete
     _head = 0  # number of bytes received since the last request, or since the last part of a body
     _ended = False  # whether further requests on the connection are ignored
@@ -23,7 +30,13 @@ class Connection(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Start the timer for a request."""
         super().connection_made(transport)
-        if len(self.connections) > self.most:
+        peer = transport.get_extra_info("peername")
+        address = address_of(peer[0]) if self.each and peer else b""
+        is_free = not address or any(ip_address(address) in network for network in self.free)
+        # One client has a whole /64 of IPv6.
+        self._client = address[:8] if len(address) > 4 else address
+        self.open[self._client] += 1
+        if len(self.connections) > self.most or (self.open[self._client] > self.each and not is_free):
             transport.write(b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 5\r\nconnection: close\r\n\r\n")
             transport.close()
         self._limit(HEADER_SECONDS)
@@ -31,6 +44,9 @@ class Connection(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop the timer."""
         self._limit(None)
+        self.open[self._client] -= 1
+        if not self.open[self._client]:
+            del self.open[self._client]
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -122,6 +138,9 @@ class Connection(HttpToolsProtocol):
         self._timer = None if seconds is None else self.loop.call_later(seconds, self.transport.abort)
 
 
-def connection(most: int) -> type[Any]:
-    """Return a class of connections that limits how many are open at once."""
-    return type("Connection", (Connection,), {"most": most})
+def connection(most: int, each: int = 0, free: Sequence[IPv4Network | IPv6Network] = ()) -> type[Any]:
+    """Return a class of connections that limits how many are open at once, and how many of each address.
+
+    ``each`` is the limit of an address (in IPv6, of a /64), 0 for none, and ``free`` are addresses without it.
+    """
+    return type("Connection", (Connection,), {"most": most, "each": each, "free": free, "open": Counter()})

@@ -31,7 +31,7 @@ class RateLimit:
 
     def wait(self, address: str, number: int = 1, counted: int = 0) -> float:
         """Count requests beyond those ``counted``; return 0 if allowed, else the seconds until the client may retry."""
-        packed = _packed(address)
+        packed = address_of(address)
         if not self._rate or (packed and any(ip_address(packed) in network for network in self._free)):
             return 0.0
         now = monotonic()
@@ -49,7 +49,7 @@ class RateLimit:
         return 0.0
 
 
-def _packed(address: str) -> bytes:
+def address_of(address: str) -> bytes:
     """Return the bytes of an address, of an IPv4 address also where IPv6 maps it; none of an invalid one."""
     try:
         if ":" not in address:

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from murk._files import write_whole
+import numpy as np
+
+from murk._files import warn_if_exposed, write_whole
 from murk.errors import UserError
+from murk.stream.messages.duplicates import Unexpired
 
 if TYPE_CHECKING:
     from pyhpke import CipherSuite
@@ -23,6 +28,7 @@ PROBLEM: Final = b'{"type":"https://iana.org/assignments/http-problem-types#ohtt
 _KEM, _KDF = 0x0020, 0x0001  # DHKEM(X25519, HKDF-SHA256) and HKDF-SHA256
 _AEADS: Final = {0x0001: 16, 0x0003: 32}  # lengths of the keys of AES-128-GCM and ChaCha20Poly1305
 _NONCE, _ENCAPSULATED, _HEADER = 12, 32, 7  # bytes
+_PERIODS: Final = 16  # in which requests are remembered
 _FIRST_LINE: Final = "murk ohttp key 1 "
 
 
@@ -39,7 +45,7 @@ class Opened:
     """A decrypted request, with the key of its answer."""
 
     message: bytes
-    _encapsulated: bytes = field(repr=False)
+    encapsulated: bytes = field(repr=False)
     _secret: bytes = field(repr=False)
     _aead: int
 
@@ -51,7 +57,7 @@ class Opened:
 
         size = _AEADS[self._aead]
         nonce = nonce or secrets.token_bytes(size)
-        salt = self._encapsulated + nonce
+        salt = self.encapsulated + nonce
         key = HKDF(SHA256(), size, salt, b"key").derive(self._secret)
         cipher = AESGCM(key) if self._aead == 1 else ChaCha20Poly1305(key)
         return nonce + cipher.encrypt(HKDF(SHA256(), _NONCE, salt, b"nonce").derive(self._secret), message, None)
@@ -115,6 +121,38 @@ class ObliviousKeys:
         return Opened(plain, encapsulated, context.export(b"message/bhttp response", _AEADS[aead]), aead)
 
 
+class Repeated:
+    """Recognise the requests of the last ``seconds``, in about 11 bytes of memory for each.
+
+    A relay could keep an encrypted request and send it again: what it asks for would be done twice.
+
+    >>> now = [0.0]
+    >>> repeated = Repeated(60, lambda: now[0])
+    >>> [repeated.seen(request) for request in (b"one", b"two", b"one")]
+    [False, False, True]
+    >>> now[0] = 59.0
+    >>> repeated.seen(b"one")
+    True
+    """
+
+    def __init__(self, seconds: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._period = -(-seconds // _PERIODS)
+        key = np.frombuffer(secrets.token_bytes(16), np.uint64)
+        self._known = Unexpired(key, self._period, (_PERIODS + 1) * self._period)
+        self._clock, self._begin = clock, clock()
+
+    def seen(self, encapsulated: bytes) -> bool:
+        """Add a request, by its encapsulated key; return whether it came before."""
+        name = blake2b(encapsulated, digest_size=16).digest()
+        newest = int((self._clock() - self._begin) / self._period) + _PERIODS + 1
+        # Each period has its own names, so that all of an old one are forgotten at once.
+        ends = [self._period * each for each in range(max(_PERIODS + 1, newest - _PERIODS), newest + 1)]
+        if self._known.has([name] * len(ends), ends).any():
+            return True
+        self._known.add([name], ends[-1:])
+        return False
+
+
 def _numbers(*numbers: int) -> bytes:
     return b"".join(number.to_bytes(2) for number in numbers)
 
@@ -134,6 +172,7 @@ def _make_key(path: str, taken: set[int]) -> tuple[int, bytes]:
 
 def _read(path: str) -> tuple[int, bytes]:
     try:
+        warn_if_exposed(path, "the secret that opens requests")
         text = Path(path).read_text(encoding="ascii")
         number, secret = text.removeprefix(_FIRST_LINE).split()
         if text == f"{_FIRST_LINE}{number} {secret}\n" and len(secret) == 64 and 0 <= int(number) < 256:

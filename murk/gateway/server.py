@@ -77,14 +77,14 @@ class Gateway:
                 'a gateway needs uvicorn and httptools: install them with pip install "murk[gateway]"',
                 code="MURK-CLI-003",
             ) from error
-        document = log.document()
+        document, settings = log.document(), settings or Settings()
         assert document is not None
         check_intake(log, task)
         self._log, self._task = log, task
-        self._door = Door(task, document, settings or Settings(), pages or {}, Hosts(host))
+        self._door = Door(task, document, settings, pages or {}, Hosts(host))
         config = uvicorn.Config(
             self._door,
-            http=connection(connections),
+            http=connection(connections, settings.each, settings.relays),
             ws="none",
             lifespan="off",
             loop="asyncio",

@@ -472,15 +472,17 @@ class Counts:
 OUTBOX_BATCH = 10_000  # largest number of releases read from the outbox at once
 BROKER_BATCH = 100  # the same for a broker: the backlog of an unreachable broker fills the disk and not the memory
 OUTBOX_BYTES = 64 * 2**20  # approximate largest number of bytes read from the outbox at once
-_MARGIN = 8  # an eighth of the window for duplicates is for what others append while the outbox is sent
+MARGIN = 60  # seconds before its expiry in which a release is not sent any more, as sending takes time
 
 
 class Delivery:
-    """Sends releases unchanged and in order, and confirms them; ``window`` is a shuffler's for duplicates, or 0."""
+    """Sends releases unchanged and in order until shortly before they expire, and confirms them.
 
-    def __init__(self, log: Log, ledger: Ledger, task_hash: str, window: int = 0) -> None:
-        self._log, self._ledger, self._task = log, ledger, task_hash
-        self._window = window - window // _MARGIN
+    A release whose arrival is unknown is sent again: it counts once until it expires.
+    """
+
+    def __init__(self, log: Log, ledger: Ledger, task_hash: str, clock: Callable[[], float]) -> None:
+        self._log, self._ledger, self._task, self._clock = log, ledger, task_hash, clock
         # An earlier process may have sent its releases without receiving the confirmation.
         self._backlog = ledger.pending(task_hash) > 0
 
@@ -494,23 +496,23 @@ class Delivery:
         self._ledger.confirm(spend.numbers)
         self._backlog = backlog
 
-    def try_send(self, spend: Spending, now: float) -> str:
+    def try_send(self, spend: Spending) -> str:
         """Send the backlog, then a release; return why the release waits in the outbox, or an empty text if sent."""
         try:
             if self._backlog:
-                self.flush(now)
+                self.flush()
             else:
                 self.send(spend)
         except (MurkError, OSError) as error:
             return f"the log could not be reached, and the release waits in the outbox: {error}"
         return ""
 
-    def flush_backlog(self, now: float) -> None:
+    def flush_backlog(self) -> None:
         """Send the backlog, if there may be one."""
         if self._backlog:
-            self.flush(now)
+            self.flush()
 
-    def flush(self, now: float) -> FlushReport:
+    def flush(self) -> FlushReport:
         """Send the backlog (see `Producer.flush`), after searching the log for it, so that accounts are correct."""
         self._backlog = True
         sent = already = expired = after = 0
@@ -520,13 +522,15 @@ class Delivery:
             size = max(1, min(size, OUTBOX_BYTES // len(first.message)))
         while waiting := self._ledger.queued(self._task, after, size):
             stored = self._stored_on_log(waiting)
-            unsent = self._unsent(waiting, stored)
+            unsent = [queued for queued in waiting if queued.message not in stored]
             numbers = {queued.number for queued in unsent}
             self._ledger.confirm([queued.number for queued in waiting if queued.number not in numbers])
             already += len(waiting) - len(unsent)
-            if any(queued.expires <= now for queued in unsent):
-                expired += self._ledger.expire(self._task, now, through=waiting[-1].number)
-            fresh = [queued for queued in unsent if queued.expires > now]
+            # Read as late as possible: the machine may have slept since.
+            last = self._clock() + MARGIN
+            if any(queued.expires <= last for queued in unsent):
+                expired += self._ledger.expire(self._task, last, through=waiting[-1].number)
+            fresh = [queued for queued in unsent if queued.expires > last]
             self._log.append([(queued.chain, queued.message) for queued in fresh])
             self._ledger.confirm([queued.number for queued in fresh])
             sent += len(fresh)
@@ -534,21 +538,6 @@ class Delivery:
         self._ledger.delete_confirmed()
         self._backlog = False
         return FlushReport(sent, already, expired)
-
-    def _unsent(self, waiting: Sequence[Queued], stored: Collection[bytes]) -> list[Queued]:
-        """Return the releases that are certain not to have been learned.
-
-        A release is treated as sent if retention has removed the first offset at which the log may have stored it: a
-        second copy after the deduplication window would be learned again. Expiry alone does not prevent that if this
-        device's clock is ahead of the log's. A shuffler deletes whatever it has taken in, and keeps the ids of its
-        window: within that, a second copy counts as a duplicate.
-        """
-        begins = {chain: self._log.begin(chain) for chain in {queued.chain for queued in waiting}}
-        if self._window:
-            # This batch may come before the copy.
-            ahead = len(waiting) - self._window
-            begins = {chain: min(begin, self._log.end(chain) + ahead) for chain, begin in begins.items()}
-        return [queued for queued in waiting if queued.message not in stored and queued.since >= begins[queued.chain]]
 
     def _stored_on_log(self, waiting: Sequence[Queued]) -> set[bytes]:
         """Return the releases that are on the log: a process may have ended before it confirmed them."""
@@ -606,7 +595,7 @@ class Releaser(ABC, Generic[P]):
         self._book(admission)
         # Cache of the fields that all releases of one second share.
         self._moment: tuple[int | None, dict[str, Any]] = None, {}
-        self._delivery = Delivery(log, ledger, task.hash, 0 if task.shuffle is None else task.duplicates)
+        self._delivery = Delivery(log, ledger, task.hash, clock)
         self._set_up()
 
     def _book(self, admission: Admission) -> None:
@@ -643,7 +632,7 @@ class Releaser(ABC, Generic[P]):
 
     def flush(self) -> FlushReport:
         """Send the outbox in order, without stored or expired releases; raise MurkError if the log is unreachable."""
-        return self._delivery.flush(self._clock())
+        return self._delivery.flush()
 
     @abstractmethod
     def _find_problem(self, task: Task) -> P:
@@ -790,11 +779,11 @@ class Producer(Releaser["PersonProblem"]):
         if spend.known:
             # An unreachable log leaves the backlog in the outbox.
             with suppress(MurkError, OSError):
-                self._delivery.flush_backlog(self._clock())
+                self._delivery.flush_backlog()
             queued = self._ledger.is_queued(self.task.hash, spend.known[0])
             return Receipt("known", "queued" if queued else "none", "this record was released before")
         self.counts.add(1, coded.clamped, coded.missing)
-        reason = self._delivery.try_send(spend, self._clock())
+        reason = self._delivery.try_send(spend)
         return Receipt("released", "queued" if reason else "sent", reason, level, chain, model.version)
 
     def begin(self, source: FileSource, *, excluded: Sequence[int] = ()) -> Run:
@@ -810,7 +799,7 @@ class Producer(Releaser["PersonProblem"]):
         outbox and is sent first next time.
         """
         self._ledger.check_thread()
-        self._delivery.flush_backlog(self._clock())
+        self._delivery.flush_backlog()
         rows, levels = block.rows, block.levels
         if levels is None:
             menu = list(self.task.privacy.levels)

@@ -288,7 +288,7 @@ class SketchProducer(Releaser["WindowProblem"]):
         if not spend.granted:
             self._set_refused(window, spend)
             return window.receipt()
-        reason = self._delivery.try_send(spend, self._clock())
+        reason = self._delivery.try_send(spend)
         delivery = "queued" if reason else "sent"
         return WindowReceipt("released", delivery, window.records, reason, self.level, window.chain)
 

@@ -33,12 +33,16 @@ class Models(Protocol):
 
 
 class Admission:
-    """A learner's checks for `Intake`, without learning; ``versions`` of relayed models, None if releases have none."""
+    """A learner's checks for `Intake`, without learning.
+
+    ``versions`` are those whose answers are taken, None if releases have none. Of releases that expire by the time
+    ``forgotten`` nobody knows whether they came before.
+    """
 
     publish_every = 2**62
 
-    def __init__(self, learner: StreamLearner, versions: Set[int] | None) -> None:
-        self.versions = versions
+    def __init__(self, learner: StreamLearner, versions: Set[int] | None, forgotten: int) -> None:
+        self.versions, self.forgotten = versions, forgotten
         self.kind: str = learner.kind
         self.dimension: int = learner.dimension
         self.lengths = payload_lengths(learner)
@@ -50,11 +54,13 @@ class Admission:
         if self.versions is not None and release.version not in self.versions:
             if release.version > max(self.versions):
                 raise RejectedError("future", f"version {release.version}, whose model was not published yet")
-            raise RejectedError("version", f"there was no model of version {release.version}, or it is long replaced")
+            raise RejectedError("version", f"there was no model of version {release.version}, or it was replaced")
+        if release.expires <= self.forgotten:
+            raise RejectedError("expired", "it may have come before: ids of its time are no longer remembered")
         self._check(release)
 
     def admits(self, releases: Columns) -> bool:
         """Return True only if all these releases are certain to be admitted."""
         if self.versions is not None and not distinct(releases.column("version")) <= self.versions:
             return False
-        return self._fit(releases)
+        return bool(releases.column("expires").min() > self.forgotten) and self._fit(releases)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -14,7 +14,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from murk._arrays import Integers, Words
+from murk._arrays import Words
 from murk.errors import MurkError, UserError
 from murk.shuffler.admission import Admission, Models
 from murk.shuffler.store import ALL, CROWDS, DROPPED, DUPLICATES, RELEASED, Sealed, Store
@@ -31,6 +31,7 @@ from murk.stream.log.base import (
 )
 from murk.stream.messages.codec import RejectedError, decode_iterate
 from murk.stream.messages.columns import Columns, Layout
+from murk.stream.messages.duplicates import period_of
 from murk.stream.messages.packed import Fetched, Packed
 from murk.stream.messages.releases import KINDS
 from murk.stream.messages.state import Counters, StateMessage, decode_state
@@ -38,13 +39,15 @@ from murk.stream.messages.wire import rewriter
 from murk.stream.task.shuffle import ShuffleBlock
 from murk.stream.task.task import Task
 from murk.stream.worker.learner import wire_rules
-from murk.stream.worker.recovery import check_carries
+from murk.stream.worker.recovery import check_carries, warn_of_readers
 from murk.stream.worker.worker import DeadLetterLog, Intake, Tally
 
 _BATCH = 65_536  # most messages that a step takes in from a partition
 _PART = 256  # messages that are judged one by one if any of them is not plainly admitted
 _STEP_BYTES = 2**26  # most bytes of them
 _OWN = "shuffler"  # key, in the intake's states, of the store's id
+LATE = 3_600
+"""Seconds after the next model, at most, for which answers at a version are taken."""
 
 _log = logging.getLogger(__package__)
 
@@ -82,9 +85,11 @@ class Shuffler:
 
     A step takes in what has arrived, forwards complete crowds, drops those that waited too long, and then moves the
     intake's offsets and deletes what was taken in. It also relays the learner's models to the intake, one for each
-    version, so that everybody in a crowd answers at the same one. Only the store decides what was taken in and sealed,
-    and only the log's mark which crowds it has: after a crash at any moment every release is forwarded once, in a whole
-    crowd.
+    version, so that everybody in a crowd answers at the same one. A version closes `LATE` seconds after the next model,
+    or with the first crowd at that: what is not released by then is dropped, since a forger could complete the crowd of
+    a few late people. A release counts once until it expires, on whatever partition it is sent again. Only the store
+    decides what was taken in and sealed, and only the log's mark which crowds it has: after a crash at any moment every
+    release is forwarded once, in a whole crowd.
 
     Devices write to ``intake``, which only the shuffler reads, learners read ``log``. The ``problem`` of the task
     checks releases and models. The ``store`` has what waits; the shuffler closes it. ``replace`` gives up what waited
@@ -116,6 +121,7 @@ class Shuffler:
                 check_carries(each, task)
             if intake.crowd_mark() is not None:
                 raise UserError(f"{intake.url} is the log of another shuffler: an intake takes only devices' releases")
+            warn_of_readers(intake)
             store.bind({"task": task.hash, "intake": intake.identity, "log of releases": log.identity})
             self._intake, self._to, self._task, self._store, self._clock = intake, log, task, store, clock
             self._settings: ShuffleBlock = task.shuffle
@@ -135,8 +141,9 @@ class Shuffler:
             if self._problem is not None and not store.models():
                 self._remember_relayed()
             self._models = store.models() if versioned else None
-            self._admission = Admission(learner, {0, *self._models} if self._models is not None else None)
+            self._admission = Admission(learner, self._open_versions(), store.forgotten)
             rules = wire_rules(task, self._admission)  # type: ignore[arg-type]
+            self._lifetime, self._period = rules.lifetime, period_of(task)
             self._batch = max(1, min(batch, _STEP_BYTES // rules.max_bytes))
             self._judges = [
                 Intake(chain, rules, self._admission)  # type: ignore[arg-type]
@@ -145,10 +152,15 @@ class Shuffler:
             self._layout, self._rewrite = Layout(rules), rewriter(learner.kind)
             self._owned: list[Ownership] = []
             self._committed: dict[int, tuple[int, Counters]] = {}
+            is_new = store.offset(FIRST_CHAIN) is None
             self._take_over(replace, stack)
-            self._windows = [store.window(chain, task.duplicates) for chain in range(intake.partitions)]
+            if replace and is_new:
+                # The lost store knew which releases had come; this one can vouch only for those made from now on.
+                store.forget(0, unseen=truncate_time(self._clock() + rules.lifetime, task.granularity))
+                self._admission.forgotten = store.forgotten
+            self._window = store.window()
             if self._models:
-                self._publish(self._models[max(self._models)])
+                self._publish(self._models[max(self._models)].message)
             self._stopped: str | None = None
             if replace:
                 # From now on the store is the intake's, and a restart needs no --replace.
@@ -185,8 +197,12 @@ class Shuffler:
         # After an error or interrupt, only a new shuffler knows what was done.
         self._stopped = "did not get to the end of a step"
         relayed = self._relay()
+        self._close_versions()
+        self._horizon = int(self._clock())
         read = sum(self._take_in(chain) for chain in range(self._intake.partitions))
         released, dropped = self._forward_complete(), self._drop_late()
+        if read:
+            self._forget(self._horizon)
         self._commit()
         self._stopped = None
         return Step(read, released, dropped, relayed)
@@ -266,7 +282,7 @@ class Shuffler:
         if self._models is None:
             return False
         message = self._to.model(FIRST_CHAIN)
-        if message is None or message in self._models.values():
+        if message is None or any(message == each.message for each in self._models.values()):
             return False
         try:
             version, initial = self._judge(message)
@@ -284,11 +300,29 @@ class Shuffler:
             # A learner that continues an older state makes the same models again. Version 0 is that of people without a
             # model, who are one crowd: no message may give them another one.
             return False
-        self._store.add_model(version, message)
+        self._store.add_model(version, message, int(self._clock()))
         self._models = self._store.models()
-        self._admission.versions = {0, *self._models}
+        self._admission.versions = self._open_versions()
         self._publish(message)
         return True
+
+    def _open_versions(self) -> Set[int] | None:
+        """Return the versions at which answers are taken; None if releases have none."""
+        if self._models is None:
+            return None
+        return {each for each in (0, *self._models) if each >= self._store.closed}
+
+    def _close_versions(self) -> None:
+        """Close the versions before a model that people have had for long, or at which a crowd was released."""
+        if self._models is None:
+            return
+        since = self._clock() - min(LATE, self._settings.patience)
+        old = [version for version, model in self._models.items() if model.since <= since]
+        first, closed = max([0, *old]), self._store.closed
+        if first > closed or any(version < closed for version in self._models):
+            self._store.close_below(max(first, closed))
+            self._models = self._store.models()
+        self._admission.versions = self._open_versions()
 
     def _remember_relayed(self) -> None:
         """Add the intake's model to a new store, since people may have answered at it."""
@@ -299,7 +333,7 @@ class Shuffler:
         with suppress(RejectedError, UserError):
             version, _ = self._judge(message)
             if version:
-                self._store.add_model(version, message)
+                self._store.add_model(version, message, int(self._clock()))
 
     def _judge(self, message: bytes) -> tuple[int, bool]:
         """Return a model's version, and whether it is the initial one; raise an error if devices would refuse it."""
@@ -324,81 +358,82 @@ class Shuffler:
         messages = self._intake.fetch(chain, offset, self._batch)
         if not len(messages):
             return 0
-        window, tally = self._windows[chain], Tally(Counters())
-        releases, offsets = self._admitted(chain, messages, tally)
+        self._horizon = min(self._horizon, int(messages.times.min()))
+        tally = Tally(Counters())
+        releases = self._admitted(chain, messages, tally)
         counters = tally.counters()
         counts = {"read": len(messages), DUPLICATES: counters.duplicates}
         counts |= {f"dead:{reason}": count for reason, count in counters.dead.items()}
         self._store.take(
             chain,
             int(messages.offsets[-1]) + 1,
-            window.given,
+            self._window.given,
+            self._period,
             releases,
-            self._random_ids(releases, chain, offsets),
+            self._random_ids(releases),
             counts,
             truncate_time(self._clock(), self._task.granularity),
-            window.size,
             self._settings.crowd,
         )
-        window.stored_all()
+        self._window.stored_all()
         return len(messages)
 
-    def _admitted(self, chain: int, messages: Fetched, tally: Tally) -> tuple[Columns, Integers]:
-        """Return the releases that a learner would learn and their offsets, and count the others."""
+    def _admitted(self, chain: int, messages: Fetched, tally: Tally) -> Columns:
+        """Return the releases that a learner would learn, and count the others."""
         plain = self._plain(chain, messages, tally)
         if plain is not None:
             return plain
         # A few are judged one by one, so that a hostile message slows down only its neighbours.
         admitted: list[bytes] = []
-        places: list[int] = []
         values = messages.messages.values()
         for at in range(0, len(messages), _PART):
             end = at + _PART
             offsets, times, own = messages.offsets[at:end], messages.times[at:end], values[at:end]
             plain = self._plain(chain, Fetched(offsets, times, Packed.of(own)), tally)
             if plain is not None:
-                admitted += plain[0].packed.values()
-                places += plain[1].tolist()
+                admitted += plain.packed.values()
                 continue
             part = map(Message, offsets.tolist(), times.tolist(), own)
-            judged = [self._judges[chain].judge_each([each], self._windows[chain], tally) for each in part]
+            judged = [self._judges[chain].judge_each([each], self._window, tally) for each in part]
             self._unreported.add(letter.reason for one in judged for letter in one.dead)
             admitted += [self._rewrite(release) for one in judged for release in one.admitted]
-            places += [offset for offset, one in zip(offsets.tolist(), judged, strict=True) if one.admitted]
         releases = self._layout.read(Packed.of(admitted))
         assert releases is not None
-        return releases, np.array(places, np.int64)
+        return releases
 
-    def _plain(self, chain: int, messages: Fetched, tally: Tally) -> tuple[Columns, Integers] | None:
+    def _plain(self, chain: int, messages: Fetched, tally: Tally) -> Columns | None:
         """Return messages that are all certain to be admitted, without duplicates; None, and no effect, otherwise."""
         releases = self._layout.read(messages.messages)
+        if releases is None:
+            return None
+        expires = releases.column("expires")
         if (
-            releases is None
-            or (releases.column("chain") != chain).any()
-            or messages.times.max() > releases.column("expires").min()
+            (releases.column("chain") != chain).any()
+            or messages.times.max() > expires.min()
+            or expires.max() > messages.times.min() + self._lifetime
             or not self._admission.admits(releases)
         ):
             return None
         # Last, since it changes the window.
-        repeated = self._windows[chain].add(messages.offsets, releases.ids)
+        repeated = self._window.add(releases.ids, expires)
         if not repeated.any():
-            return releases, messages.offsets
+            return releases
         for _ in range(int(repeated.sum())):
             tally.duplicate()
         releases = self._layout.read(Packed.of([*compress(messages.messages.values(), ~repeated)]))
         assert releases is not None
-        return releases, messages.offsets[~repeated]
+        return releases
 
-    def _random_ids(self, releases: Columns, chain: int, offsets: Integers) -> Words:
+    def _random_ids(self, releases: Columns) -> Words:
         """Return a new random id (m, 2) for each release, which decides its place in its crowd.
 
-        Those of a simulation follow from the ids and their places on the intake, so that it can be repeated.
+        Those of a simulation follow from the ids, so that it can be repeated.
         """
         if not self._task.simulated:
             return np.frombuffer(os.urandom(16 * len(releases)), np.uint64).reshape(-1, 2)
         drawn = [
-            blake2b(f"{high:016x}{low:016x} {chain} {offset}".encode(), digest_size=16).digest()
-            for (high, low), offset in zip(releases.ids.tolist(), offsets.tolist(), strict=True)
+            blake2b(f"{high:016x}{low:016x} {expires}".encode(), digest_size=16).digest()
+            for (high, low), expires in zip(releases.ids.tolist(), releases.column("expires").tolist(), strict=True)
         ]
         return np.frombuffer(b"".join(drawn), np.uint64).reshape(-1, 2)
 
@@ -430,13 +465,21 @@ class Shuffler:
         self._to.append_crowd(self._store.messages(sealed, self._layout, moment, end), mark)
         self._mark = mark
 
+    def _forget(self, horizon: int) -> None:
+        """Forget the ids of releases that expired before the oldest message of the last step, and before now."""
+        self._store.forget(horizon)
+        self._admission.forgotten = self._store.forgotten
+
     def _drop_late(self) -> int:
-        """Drop small crowds after their patience; this reveals arrival times only to the task's granularity."""
+        """Drop the crowds of closed versions, and small ones after their patience.
+
+        This reveals arrival times only to the task's granularity.
+        """
         # Arrivals are truncated as well: nothing is dropped early, and all of a granule at once.
         before = truncate_time(self._clock() - self._settings.patience, self._task.granularity)
         dropped = 0
         for crowd in self._store.open_crowds():
-            if crowd.since < before:
+            if crowd.since < before or (self._models is not None and crowd.version < self._store.closed):
                 self._store.drop(crowd)
                 dropped += crowd.count
                 # Neither level nor count, which may be one person's.

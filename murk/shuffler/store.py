@@ -3,7 +3,8 @@
 A waiting release has its crowd, its new random id, and its answer. The id decides its place in the crowd. A crowd is
 cut into parts by the first bits of ids; a row has a part, sorted by id, and is written anew when releases are added. So
 not even the file has the order of arrival, and a large batch costs few writes. Fingerprints of the ids under which
-devices sent their releases are kept apart, for the window for duplicates only.
+devices sent their releases are kept apart, 8 bytes for each, until the releases expire: a repeated one is recognised.
+Every row has a checksum, so that a damaged file is refused and no answer is altered.
 """
 
 from __future__ import annotations
@@ -17,25 +18,28 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from fcntl import LOCK_EX, LOCK_NB, flock
+from hashlib import blake2b
 from pathlib import Path
+from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from murk._arrays import Integers, Words
 from murk._files import open_own
-from murk._sqlite import Database, FileKind, make_tables
+from murk._sqlite import Database, FileKind, Kinds
 from murk.errors import UserError
-from murk.shuffler.window import SEEN, Window, fingerprints
+from murk.shuffler.window import Window
 from murk.stream.messages.columns import HEAD, Columns, Layout, merge
+from murk.stream.messages.duplicates import contained, ends_of
 from murk.stream.messages.packed import Packed
 
-_KEPT_MODELS = 8  # relayed models whose late answers are still taken
 _PART = 64  # releases of a part of a complete crowd, on average: a page of the file or less
 _PARTS = (
     256  # parts read at once, in place of a statement that stays open, and so that a crowd need not fit into memory
 )
 _SEEN_PART, _SEEN_PARTS = 1024, 64  # fingerprints of a part of a run, at most, on average; parts read at once
+_PRINT = np.dtype("<u8")
+_NOTHING = np.empty(0, np.uint64), np.empty(0, np.int64)
 _KEY_BYTES = 16
 _PLACES = 32  # bits of a part's number in its place
 _MOST_BITS = 24
@@ -66,19 +70,45 @@ class Open:
     since: int
 
 
-TABLES, SEEN_TABLES = (
-    Path(__file__).with_name(name).read_text(encoding="utf-8") for name in ("tables.sql", "seen.sql")
-)
+@dataclass(frozen=True, slots=True)
+class Relayed:
+    """A model that was relayed to devices, and when, in seconds since 1970."""
+
+    message: bytes
+    since: int
+
+
+TABLES = Path(__file__).with_name("tables.sql").read_text(encoding="utf-8")
 STORE_FILE = FileKind(
     "shuffler's store",
     int.from_bytes(b"MShf"),
-    3,
-    f"{TABLES}\n{SEEN_TABLES}",
-    earlier=(2,),
+    4,
+    TABLES,
     identity="id",
     page_bytes=2**14,
+    holds="what people have sent",
 )
+_COLUMNS: Final[Mapping[str, Mapping[str, Kinds]]] = {
+    "places": {'"partition"': int, '"offset"': int},
+    "crowds": {
+        "crowd": int,
+        "level": str,
+        "version": int,
+        "bits": int,
+        "count": int,
+        "since": int,
+        "sealed": (int, type(None)),
+    },
+    "waiting": {"place": int, "count": int, "records": bytes},
+    "models": {"version": int, "message": bytes, "since": int},
+    "counts": {'"partition"': int, "name": str, "count": int},
+    "runs": {"run": int, "until": int, "bits": int, "count": int},
+    "prints": {"place": int, "seen": bytes},
+}
 RELEASED, CROWDS, DROPPED, DUPLICATES = "released", "crowds", "dropped", "duplicates"
+CLOSED, FORGOTTEN = "closed below", "forgotten until"
+"""Names of two numbers that only grow: the first version whose answers are taken, and the time up to which ids of
+expired releases may have been forgotten."""
 ALL = -1  # place of counts that belong to no partition
 
 
@@ -98,25 +128,24 @@ class Store:
         try:
             self._database = Database(path, STORE_FILE, timeout=timeout)
             self.id = str(self._meta("id"))
-            is_current = self._database.version() == STORE_FILE.version
-            self._key = self._window_key(is_current)
-            if not is_current:
-                self._upgrade()
+            self._key = self._window_key()
         except BaseException:
             os.close(self._lock)
             raise
 
-    def _window_key(self, is_current: bool) -> Words:
+    def _window_key(self) -> Words:
         """Return the key of fingerprints: secret, so that no sender can choose ids that share one."""
-        key = self._meta("window")
-        if key is None and not (is_current and self._database.query("SELECT 1 FROM runs LIMIT 1")):
+        stored = self._meta("window")
+        if stored is None and not self._rows("runs", "LIMIT 1"):
             key = secrets.token_hex(_KEY_BYTES)
+            stored = f"{key}:{_check('window', key)}"
             with self._database.write() as connection:
-                connection.execute("INSERT INTO meta VALUES (?, ?)", ("window", key))
-        if re.fullmatch(f"[0-9a-f]{{{2 * _KEY_BYTES}}}", key or "") is None:
+                connection.execute("INSERT INTO meta VALUES (?, ?)", ("window", stored))
+        key, _, check = str(stored).partition(":")
+        if re.fullmatch(f"[0-9a-f]{{{2 * _KEY_BYTES}}}", key) is None or check != f"{_check('window', key)}":
             # With another key, no duplicate would be recognised.
-            raise self._database.damaged("the key of its window for duplicates is not whole")
-        return np.frombuffer(bytes.fromhex(str(key)), "<u8").astype(np.uint64)
+            raise self._database.damaged("the key of its memory of releases is not whole")
+        return np.frombuffer(bytes.fromhex(key), "<u8").astype(np.uint64)
 
     def bind(self, names: Mapping[str, str]) -> None:
         """Bind the store to logs and a task, by their identities; raise `UserError` if it has others."""
@@ -135,155 +164,128 @@ class Store:
 
     def offset(self, partition: int) -> int | None:
         """Return the first offset that was not taken in from a partition of the intake; None at first."""
-        rows = self._database.query('SELECT "offset" FROM places WHERE "partition" = ?', (partition,), (int,))
-        return int(rows[0][0]) if rows else None
+        offset: int | None = dict(self._rows("places")).get(partition)
+        return offset
 
     def start_at(self, offsets: Sequence[int]) -> None:
         """Begin at these offsets of the partitions, where the store does not know any."""
         with self._database.write() as connection:
-            connection.executemany("INSERT OR IGNORE INTO places VALUES (?, ?)", list(enumerate(offsets)))
+            for partition, offset in enumerate(offsets):
+                if self.offset(partition) is None:
+                    _put(connection, "places", partition, offset)
 
-    def window(self, partition: int, size: int) -> Window:
-        """Return the window for duplicates of a partition."""
+    def window(self) -> Window:
+        """Return the memory of releases that have not expired."""
 
-        def stored() -> Iterator[NDArray[np.void]]:
-            for run, _, _, _ in self._runs(partition):
+        def stored() -> Iterator[Words]:
+            for run, _, _, _ in self._runs():
                 yield from self._seen(run)
 
-        def newest(prints: Words) -> Integers:
-            found = np.full(len(prints), -1, np.int64)
-            # A later run has later offsets.
-            for run, _, bits, _ in self._runs(partition):
+        def has(prints: Words) -> Any:
+            known = np.zeros(len(prints), np.bool_)
+            for run, _, bits, _ in self._runs():
                 parts = _parts_of(prints, bits)
                 touched, starts = np.unique(parts, return_index=True)
                 starts = np.append(starts, len(prints))
                 for at in range(0, len(touched), _SEEN_PARTS):
                     these = touched[at : at + _SEEN_PARTS]
-                    seen = self._as_seen(self._parts("seen FROM prints", run, these))
+                    run_prints = self._as_prints(self._parts("prints", run, these))
                     own = slice(starts[at], starts[at + len(these)])
-                    known = np.ascontiguousarray(seen["print"])
-                    places = np.searchsorted(known, prints[own])
-                    hit = places < len(known)
-                    hit[hit] = known[places[hit]] == prints[own][hit]
-                    found[own][hit] = seen["offset"][places[hit]]
-            return found
+                    known[own] |= contained(prints[own], run_prints)
+            return known
 
-        return Window(size, self._key, newest, stored)
+        return Window(self._key, has, stored, lambda: sum(count for _, _, _, count in self._runs()))
 
-    def _runs(self, partition: int) -> list[tuple[int, int, int, int]]:
-        """Return the runs of fingerprints of a partition, and their last offsets, bits and counts, oldest first."""
-        found = self._database.query(
-            'SELECT run, last, bits, count FROM runs WHERE "partition" = ? ORDER BY last', (partition,), (int,) * 4
-        )
-        if any(not (0 < run < 2 ** (63 - _PLACES) and 0 <= bits <= _MOST_BITS) for run, _, bits, _ in found):
-            raise self._database.damaged("a run has an impossible number, or number of bits")
-        return found
+    @property
+    def forgotten(self) -> int:
+        """Time up to which ids of releases may have been forgotten: none that expires by then can be vouched for."""
+        return self._number(FORGOTTEN)
 
-    def _seen(self, run: int) -> Iterator[NDArray[np.void]]:
+    def forget(self, before: int, *, unseen: int = 0) -> None:
+        """Forget ids of releases that expired before a time; ``unseen`` is the expiry of the last never known one."""
+        gone = [(run, until) for run, until, _, _ in self._runs() if until < before]
+        if gone or unseen > self.forgotten:
+            with self._database.write() as connection:
+                self._raise_number(connection, FORGOTTEN, max([unseen, *(until for _, until in gone)]))
+                for run, _ in gone:
+                    self._delete_run(connection, run)
+            self._database.overwrite()
+
+    def _runs(self) -> list[tuple[int, int, int, int]]:
+        """Return the runs of fingerprints with their times of expiry, bits and counts, in the order of their making."""
+        return self._rows("runs", "ORDER BY run")
+
+    def _seen(self, run: int) -> Iterator[Words]:
         """Iterate over the fingerprints of a run, in their order."""
-        place, end = (run << _PLACES) - 1, (run + 1) << _PLACES
-        while rows := self._database.query(
-            "SELECT place, seen FROM prints WHERE place > ? AND place < ? ORDER BY place LIMIT ?",
-            (place, end, _SEEN_PARTS),
-            (int, bytes),
+        place, end, count = (run << _PLACES) - 1, (run + 1) << _PLACES, 0
+        while rows := self._rows(
+            "prints", "WHERE place > ? AND place < ? ORDER BY place LIMIT ?", (place, end, _SEEN_PARTS)
         ):
             place = rows[-1][0]
-            yield self._as_seen([seen for _, seen in rows])
+            count += len(prints := self._as_prints([seen for _, seen in rows]))
+            yield prints
+        if count != sum(number for each, _, _, number in self._runs() if each == run):
+            raise self._database.damaged("the ids of a run are incomplete")
 
-    def _as_seen(self, rows: Sequence[bytes]) -> NDArray[np.void]:
-        try:
-            return np.frombuffer(b"".join(rows), SEEN)
-        except ValueError:
-            raise self._database.damaged("the ids of a run are incomplete") from None
+    def _as_prints(self, rows: Sequence[bytes]) -> Words:
+        return np.frombuffer(b"".join(rows), _PRINT).astype(np.uint64)
 
-    def _remember(
-        self, connection: sqlite3.Connection, partition: int, last: int, given: NDArray[np.void], oldest: int
-    ) -> None:
-        """Store fingerprints up to an offset, as a run, together with runs that are not twice as long.
+    def _remember(self, connection: sqlite3.Connection, until: int, given: Words) -> None:
+        """Store fingerprints that expire up to a time as a run, together with runs that are not twice as long.
 
-        So there are few runs, and each fingerprint is rarely written again. Those before the offset ``oldest`` are
-        dropped.
+        So there are few runs, and each fingerprint is rarely written again.
         """
-        runs, merged, count = self._runs(partition)[::-1], [], len(given)
-        gone = [run for run, newest, _, _ in runs if newest < oldest]
-        for run, newest, _, more in runs:
-            if newest < oldest or more >= 2 * count:
-                break
-            merged.append(run)
-            count += more
-        if len(given):
-            bits = min((count // _SEEN_PART).bit_length(), _MOST_BITS)
-            [(new,)] = self._database.query(
-                'INSERT INTO runs ("partition", last, bits, count) VALUES (?, ?, ?, 0) RETURNING run',
-                (partition, last, bits),
-                (int,),
-            )
-            count = 0
-            for seen in _merged([*map(self._seen, merged[::-1]), iter([_in_order([given], oldest)])], bits, oldest):
-                parts, starts = np.unique(_parts_of(seen["print"], bits), return_index=True)
-                ends, count = np.append(starts[1:], len(seen)), count + len(seen)
-                connection.executemany(
-                    "INSERT INTO prints VALUES (?, ?)",
-                    [
-                        ((new << _PLACES) + part, seen[begin:end].tobytes())
-                        for part, begin, end in zip(parts.tolist(), starts.tolist(), ends.tolist(), strict=True)
-                    ],
-                )
-            connection.execute("UPDATE runs SET count = ? WHERE run = ?", (count, new))
-            gone += merged
-        for run in gone:
-            connection.execute("DELETE FROM prints WHERE place >= ? AND place < ?", _places(run))
-            connection.execute("DELETE FROM runs WHERE run = ?", (run,))
+        merged, count = [], len(given)
+        for run, its, _, more in self._runs()[::-1]:
+            if its == until:
+                if more >= 2 * count:
+                    break
+                merged.append(run)
+                count += more
+        bits = min((count // _SEEN_PART).bit_length(), _MOST_BITS)
+        new, total = _new(connection, "runs", until, bits, 0), 0
+        for prints in _merged([*map(self._seen, merged), iter([np.sort(given)])], bits):
+            parts, starts = np.unique(_parts_of(prints, bits), return_index=True)
+            ends, total = np.append(starts[1:], len(prints)), total + len(prints)
+            for part, begin, end in zip(parts.tolist(), starts.tolist(), ends.tolist(), strict=True):
+                _put(connection, "prints", (new << _PLACES) + part, prints[begin:end].astype(_PRINT).tobytes())
+        _put(connection, "runs", new, until, bits, total)
+        for run in merged:
+            self._delete_run(connection, run)
 
-    def _upgrade(self) -> None:
-        """Upgrade a store of format 2, which has the ids of the newest messages in the order of arrival."""
-        with self._database.write() as connection:
-            make_tables(connection, SEEN_TABLES)
-            partition, last, former = -1, -1, np.dtype([("offset", "<i8"), ("id", ">u8", 2)])
-            while rows := self._database.query(
-                'SELECT "partition", last, ids FROM seen WHERE ("partition", last) > (?, ?) '
-                'ORDER BY "partition", last LIMIT 1',
-                (partition, last),
-                (int, int, bytes),
-            ):
-                [(partition, last, ids)] = rows
-                if len(ids) % former.itemsize:
-                    raise self._database.damaged(f"the ids up to offset {last} are incomplete")
-                seen = np.frombuffer(ids, former)
-                given = np.empty(len(seen), SEEN)
-                given["offset"], given["print"] = seen["offset"], fingerprints(self._key, seen["id"].astype(np.uint64))
-                self._remember(connection, partition, last, given, 0)
-            connection.execute("DROP TABLE seen")
-            connection.execute("UPDATE meta SET value = ? WHERE key = 'format'", (STORE_FILE.version,))
-        self._database.overwrite()
+    def _delete_run(self, connection: sqlite3.Connection, run: int) -> None:
+        connection.execute("DELETE FROM prints WHERE place >= ? AND place < ?", _places(run))
+        connection.execute("DELETE FROM runs WHERE run = ?", (run,))
 
     def take(
         self,
         partition: int,
         offset: int,
-        seen: Sequence[NDArray[np.void]],
+        given: Sequence[tuple[Words, Integers]],
+        period: int,
         releases: Columns,
         ids: Words,
         counts: Mapping[str, int],
         now: int,
-        window: int,
         crowd: int,
     ) -> None:
         """Take in a batch of one partition: add releases to their crowds, and move the offset, in one transaction.
 
-        ``offset`` is the next one. ``seen`` are fingerprints of the ids of valid messages, of which those within
-        ``window`` offsets are kept; ``ids`` are the random ones of the releases. A crowd is complete with ``crowd``
-        releases.
+        ``offset`` is the next one. ``given`` are fingerprints of the ids of valid messages with their times of expiry,
+        remembered until the end of the ``period`` of that; ``ids`` are the random ones of the releases. A crowd is
+        complete with ``crowd`` releases.
         """
         with self._database.write() as connection:
             for (level, version), chosen in releases.groups("level", "version").items():
                 rows = np.arange(len(releases))[chosen]
                 self._add(connection, (level, version), releases, ids, rows, now, crowd)
-            given = np.concatenate([np.empty(0, SEEN), *seen])
-            self._remember(connection, partition, offset - 1, given, offset - window)
-            connection.execute("INSERT OR REPLACE INTO places VALUES (?, ?)", (partition, offset))
+            prints, expires = map(np.concatenate, zip(_NOTHING, *given, strict=True))
+            ends = ends_of(expires, period)
+            for end in np.unique(ends).tolist():
+                self._remember(connection, end, prints[ends == end])
+            _put(connection, "places", partition, offset)
             for name, count in counts.items():
-                _add(connection, partition, name, count)
+                self._count(connection, partition, name, count)
         # SQLite's write-ahead log would replay the order of arrival.
         self._database.overwrite()
 
@@ -298,7 +300,7 @@ class Store:
         size: int,
     ) -> None:
         """Add releases to the open crowd of a level and version."""
-        crowd, bits = self._crowd(place, len(rows), now, size)
+        crowd, bits = self._crowd(connection, place, len(rows), now, size)
         high = ids[rows, 0]
         order = np.argsort(high)
         if (np.diff(high[order]) == 0).any():
@@ -313,89 +315,68 @@ class Store:
         for at in range(0, len(touched), _PARTS):
             these = touched[at : at + _PARTS]
             new = rows[starts[at] : starts[at + len(these)]]
-            known = b"".join(self._parts("records FROM waiting", crowd, these))
+            known = b"".join(self._parts("waiting", crowd, these))
             out = np.empty(len(known) + int(texts[new].sum()), np.uint8)
             first, span = int(these[0]), int(these[-1] - these[0] + 1)
             ends, numbers = np.empty(span, np.int64), np.zeros(span, np.int64)
             if not merge(np.frombuffer(known, np.uint8), given, new, shift, first, out, ends, numbers):
                 raise self._database.damaged("what waits for a crowd is not in order")
             begins, written = np.concatenate([[0], ends[:-1]]), out.tobytes()
-            connection.executemany(
-                "INSERT OR REPLACE INTO waiting VALUES (?, ?, ?)",
-                [
-                    ((crowd << _PLACES) + first + part, int(numbers[part]), written[begins[part] : ends[part]])
-                    for part in (these - first).tolist()
-                ],
-            )
+            for part in (these - first).tolist():
+                records = written[begins[part] : ends[part]]
+                _put(connection, "waiting", (crowd << _PLACES) + first + part, int(numbers[part]), records)
 
-    def _parts(self, column: str, whole: int, parts: Integers) -> list[bytes]:
+    def _parts(self, table: str, whole: int, parts: Integers) -> list[bytes]:
         """Return some parts of a crowd or run, in their order; with others between them, if most are."""
         first, last = whole << _PLACES | int(parts[0]), whole << _PLACES | int(parts[-1])
-        query = f"SELECT {column} WHERE place BETWEEN ? AND ? ORDER BY place"
         places = [(whole << _PLACES | part,) * 2 for part in parts.tolist()]
         ranges = [(first, last)] if last - first < 2 * len(parts) else places
-        return [content for each in ranges for (content,) in self._database.query(query, each, (bytes,))]
+        query = "WHERE place BETWEEN ? AND ? ORDER BY place"
+        return [row[-1] for each in ranges for row in self._rows(table, query, each)]
 
-    def _crowd(self, place: Place, more: int, now: int, size: int) -> tuple[int, int]:
+    def _crowd(self, connection: sqlite3.Connection, place: Place, more: int, now: int, size: int) -> tuple[int, int]:
         """Return the open crowd of a level and version, grown by ``more``, and how many bits decide a part."""
-        rows = self._database.query(
-            "UPDATE crowds SET count = count + ? WHERE level = ? AND version = ? AND sealed IS NULL "
-            "RETURNING crowd, bits",
-            (more, *place),
-            (int, int),
-        )
+        rows = self._rows("crowds", "WHERE level = ? AND version = ? AND sealed IS NULL", place)
         if not rows:
             bits = min((size // _PART).bit_length(), _MOST_BITS)
-            rows = self._database.query(
-                "INSERT INTO crowds (level, version, bits, count, since) VALUES (?, ?, ?, ?, ?) RETURNING crowd, bits",
-                (*place, bits, more, now),
-                (int, int),
-            )
-        crowd, bits = rows[0]
-        if not (0 < crowd < 2 ** (63 - _PLACES) and 0 <= bits <= _MOST_BITS):
-            raise self._database.damaged("a crowd has an impossible number, or number of bits")
+            rows = [(_new(connection, "crowds", *place, bits, 0, now, None), *place, bits, 0, now, None)]
+        [(crowd, _, _, bits, count, since, _)] = rows
+        _put(connection, "crowds", crowd, *place, bits, count + more, since, None)
         return crowd, bits
 
     # Crowds
 
     def open_crowds(self) -> list[Open]:
         """Return the crowds that wait for more releases."""
-        rows = self._database.query(
-            "SELECT crowd, level, version, count, since FROM crowds WHERE sealed IS NULL ORDER BY crowd",
-            (),
-            (int, str, int, int, int),
-        )
-        return [Open(*row) for row in rows]
+        return [Open(*row[:3], *row[4:6]) for row in self._rows("crowds", "WHERE sealed IS NULL ORDER BY crowd")]
 
     def seal(self, crowd: int, number: int) -> None:
-        """Close a crowd, as the log's crowd of a number: releases that come now wait for another one."""
+        """Close a crowd, as the log's crowd of a number: releases that come now wait for another one.
+
+        Crowds of earlier versions are closed with it: a later one has had its first crowd.
+        """
         with self._database.write() as connection:
-            connection.execute("UPDATE crowds SET sealed = ? WHERE crowd = ? AND sealed IS NULL", (number, crowd))
+            for *row, sealed in self._rows("crowds", "WHERE crowd = ?", (crowd,)):
+                if sealed is None:
+                    _put(connection, "crowds", *row, number)
+                    self._raise_number(connection, CLOSED, row[2])
 
     def sealed(self, size: int) -> Sealed | None:
         """Return the crowd that was sealed, with ``size`` releases or more, and not deleted; there is at most one."""
-        rows = self._database.query(
-            "SELECT sealed, crowd, level, version, count FROM crowds WHERE sealed IS NOT NULL",
-            (),
-            (int, int, str, int, int),
-        )
+        rows = self._rows("crowds", "WHERE sealed IS NOT NULL")
         if not rows:
             return None
-        sealed = Sealed(*rows[0])
-        if sealed.count < size or sealed.number != self.counts()[ALL, CROWDS] + 1:
-            raise self._database.damaged(
-                f"of a crowd of {size} releases it has {sealed.count}, as number {sealed.number}"
-            )
-        return sealed
+        crowd, level, version, _, count, _, number = rows[0]
+        if count < size or number != self.counts()[ALL, CROWDS] + 1:
+            raise self._database.damaged(f"of a crowd of {size} releases it has {count}, as number {number}")
+        return Sealed(number, crowd, level, version, count)
 
     def messages(self, crowd: Sealed | Open, layout: Layout, time: int, expires: int) -> Iterator[tuple[int, Packed]]:
         """Iterate over the messages of a crowd, with these times and by chain, in the order of their ids."""
         last, end, found = (crowd.crowd << _PLACES) - 1, (crowd.crowd + 1) << _PLACES, 0
         before = np.zeros(2, np.uint64)
-        while rows := self._database.query(
-            "SELECT place, count, records FROM waiting WHERE place > ? AND place < ? ORDER BY place LIMIT ?",
-            (last, end, _PARTS),
-            (int, int, bytes),
+        while rows := self._rows(
+            "waiting", "WHERE place > ? AND place < ? ORDER BY place LIMIT ?", (last, end, _PARTS)
         ):
             last, count = rows[-1][0], sum(count for _, count, _ in rows)
             records = np.frombuffer(b"".join([records for _, _, records in rows]), np.uint8)
@@ -421,29 +402,48 @@ class Store:
             connection.execute("DELETE FROM waiting WHERE place >= ? AND place < ?", _places(crowd))
             connection.execute("DELETE FROM crowds WHERE crowd = ?", (crowd,))
             for name, count in counts.items():
-                _add(connection, ALL, name, count)
+                self._count(connection, ALL, name, count)
         self._database.overwrite()
 
     # Models and counts
 
-    def models(self) -> dict[int, bytes]:
-        """Return the newest relayed models by version."""
-        rows = self._database.query("SELECT version, message FROM models ORDER BY version", (), (int, bytes))
-        return dict(rows)
+    def models(self) -> dict[int, Relayed]:
+        """Return the relayed models whose answers are taken, by version."""
+        return {
+            version: Relayed(message, since) for version, message, since in self._rows("models", "ORDER BY version")
+        }
 
-    def add_model(self, version: int, message: bytes) -> None:
-        """Keep a model before it is relayed, and forget the oldest of more than eight."""
+    def add_model(self, version: int, message: bytes, now: int) -> None:
+        """Keep a model before it is relayed."""
         with self._database.write() as connection:
-            connection.execute("INSERT INTO models VALUES (?, ?)", (version, message))
-            connection.execute(
-                "DELETE FROM models WHERE version NOT IN (SELECT version FROM models ORDER BY version DESC LIMIT ?)",
-                (_KEPT_MODELS,),
-            )
+            _put(connection, "models", version, message, now)
+
+    @property
+    def closed(self) -> int:
+        """The first version whose answers are taken."""
+        return self._number(CLOSED)
+
+    def close_below(self, version: int) -> None:
+        """Take no further answers at earlier versions, and forget their models."""
+        with self._database.write() as connection:
+            self._raise_number(connection, CLOSED, version)
+            connection.execute("DELETE FROM models WHERE version < ?", (version,))
 
     def counts(self) -> Counter[tuple[int, str]]:
         """Return all counts by partition (-1: no partition) and name."""
-        rows = self._database.query('SELECT "partition", name, count FROM counts', (), (int, str, int))
-        return Counter({(partition, name): count for partition, name, count in rows})
+        return Counter({(partition, name): count for partition, name, count in self._rows("counts")})
+
+    def _number(self, name: str) -> int:
+        rows = self._rows("counts", 'WHERE "partition" = ? AND name = ?', (ALL, name))
+        return int(rows[0][2]) if rows else 0
+
+    def _raise_number(self, connection: sqlite3.Connection, name: str, to: int) -> None:
+        if to > self._number(name):
+            _put(connection, "counts", ALL, name, to)
+
+    def _count(self, connection: sqlite3.Connection, partition: int, name: str, more: int) -> None:
+        rows = self._rows("counts", 'WHERE "partition" = ? AND name = ?', (partition, name))
+        _put(connection, "counts", partition, name, more + (rows[0][2] if rows else 0))
 
     def close(self) -> None:
         """Close the file and let other processes use it."""
@@ -454,6 +454,40 @@ class Store:
     def _meta(self, key: str) -> str | None:
         rows = self._database.query("SELECT value FROM meta WHERE key = ?", (key,), (str,))
         return rows[0][0] if rows else None
+
+    def _rows(self, table: str, where: str = "", values: Sequence[Any] = ()) -> list[Any]:
+        """Return rows of a table, without their checksums; raise `UserError` if one is damaged."""
+        columns = _COLUMNS[table]
+        query = f'SELECT {", ".join(columns)}, "check" FROM {table} {where}'
+        rows = self._database.query(query, tuple(values), (*columns.values(), int))
+        if any(_check(table, *row) != check for *row, check in rows):
+            raise self._database.damaged(f"a row of the table {table} does not fit its checksum")
+        return [row[:-1] for row in rows]
+
+
+def _check(table: str, *row: object) -> int:
+    """Return the checksum of a row."""
+    digest = blake2b(table.encode(), digest_size=7)
+    for value in row:
+        data = value if isinstance(value, bytes) else repr(value).encode()
+        digest.update(b"%d:" % len(data))
+        digest.update(data)
+    return int.from_bytes(digest.digest())
+
+
+def _put(connection: sqlite3.Connection, table: str, *row: object) -> None:
+    """Write a whole row, in place of the one with its key."""
+    marks = ", ".join("?" * len(row))
+    connection.execute(f"INSERT OR REPLACE INTO {table} VALUES ({marks}, ?)", (*row, _check(table, *row)))
+
+
+def _new(connection: sqlite3.Connection, table: str, *row: object) -> int:
+    """Write a row under a number that was never used in its table, and return the number."""
+    marks = ", ".join("?" * len(row))
+    number = connection.execute(f"INSERT INTO {table} VALUES (NULL, {marks}, 0)", row).lastrowid
+    assert number is not None
+    _put(connection, table, number, *row)
+    return number
 
 
 def _parts_of(words: Words, bits: int) -> Integers:
@@ -468,36 +502,21 @@ def _places(whole: int) -> tuple[int, int]:
     return whole << _PLACES, (whole + 1) << _PLACES
 
 
-def _in_order(pieces: Sequence[NDArray[np.void]], oldest: int) -> NDArray[np.void]:
-    """Return fingerprints, given in the order of their offsets, sorted: each once, with its newest offset."""
-    seen = np.concatenate(pieces)
-    seen = seen[np.argsort(seen["print"], kind="stable")]
-    last = np.append(seen["print"][1:] != seen["print"][:-1], True)[: len(seen)]
-    return seen[last & (seen["offset"] >= oldest)]
-
-
-def _merged(sources: Sequence[Iterator[NDArray[np.void]]], bits: int, oldest: int) -> Iterator[NDArray[np.void]]:
-    """Merge sorted fingerprints, older ones first, some parts at a time; see `_in_order`."""
-    rests = [np.empty(0, SEEN) for _ in sources]
+def _merged(sources: Sequence[Iterator[Words]], bits: int) -> Iterator[Words]:
+    """Merge sorted fingerprints, some parts at a time."""
+    rests = [np.empty(0, np.uint64) for _ in sources]
     for first in range(0, 1 << bits, _SEEN_PARTS):
         end = (first + _SEEN_PARTS) << (64 - bits)
         pieces = []
         for i, source in enumerate(sources):
             own = [rests[i]]
-            while not len(own[-1]) or int(own[-1]["print"][-1]) < end:
+            while not len(own[-1]) or int(own[-1][-1]) < end:
                 if (more := next(source, None)) is None:
                     break
                 own.append(more)
             whole = np.concatenate(own)
-            cut = len(whole) if end >= 2**64 else int(np.searchsorted(whole["print"], np.uint64(end)))
+            cut = len(whole) if end >= 2**64 else int(np.searchsorted(whole, np.uint64(end)))
             pieces.append(whole[:cut])
             rests[i] = whole[cut:]
-        if len(seen := _in_order(pieces, oldest)):
-            yield seen
-
-
-def _add(connection: sqlite3.Connection, partition: int, name: str, count: int) -> None:
-    connection.execute(
-        'INSERT INTO counts VALUES (?, ?, ?) ON CONFLICT ("partition", name) DO UPDATE SET count = count + ?',
-        (partition, name, count, count),
-    )
+        if len(prints := np.unique(np.concatenate(pieces))):
+            yield prints

@@ -35,7 +35,8 @@ shuffle: {crowd: 500, honest: 0.8, promise: {epsilon: 0.5, delta: 1.0e-6}}
 PEOPLE = 1_200
 COLLUDING = "If everybody colludes, the shuffler included: "
 KEEPING = (
-    "If the shuffler keeps the order of arrival to itself, and at least 400 people in each crowd of 500 are honest: "
+    "If the shuffler keeps the order of arrival to itself, and at least 400 of the 500 releases of each crowd are of "
+    "honest people (a crowd is of one level and version): "
 )
 
 

@@ -43,7 +43,7 @@ def ledger(*arguments: object) -> str:
 def test_one_screen_says_what_was_sent_what_it_can_say_and_the_way_out(path: Path) -> None:
     screen = ledger(path, "--person", NAME)
     text = " ".join(screen.split())
-    assert "1 answer, blurred by noise on your side before anything left, on 2023-11-15" in text
+    assert "1 answer, randomized by the device that holds this ledger before anything was sent, on 2023-11-15" in text
     assert "1 more waiting for the log to confirm it; 1 refused, beyond your budget" in text
     # Two releases of mu = 1: mu = sqrt(2), Phi(mu / 2) = 0.7602...
     assert "tells your record from any other in at most 76.1% of cases; guessing gives 50%" in text

@@ -45,7 +45,7 @@ def test_a_row_of_a_file(folder: Path) -> None:
     # What was spent is what the lattice promises, which is never more.
     assert 0.99999 < own["guarantee"]["gdp"]["mu"] <= 1.0
     plain = murk("ledger", LEDGER, "--person", 50, "--source", "people.csv", folder=folder)
-    assert "1 answer, blurred by noise on your side" in plain.out
+    assert "1 answer, randomized by whoever holds the file of records" in plain.out
     assert "third-child, a simulation: its noise can be recomputed and protects nobody" in plain.out
     assert "Kept private" not in plain.out
     assert f"on {today()}" in plain.out

@@ -12,7 +12,7 @@ import pytest
 from murk.errors import MurkError, UserError
 from murk.gateway import app
 from murk.gateway.app import Settings
-from murk.gateway.oblivious import ObliviousKeys, UnopenedError
+from murk.gateway.oblivious import ObliviousKeys, Repeated, UnopenedError
 from murk.learners.problem import problem_for
 from murk.stream import Task, open_log
 from murk.stream.log.sqlite import SqliteLog
@@ -370,3 +370,47 @@ def test_wrong_options_are_refused(tmp_path):
         (["--ohttp-key", "k", "--ohttp-key", "k"], "same identifier"),
     ):
         refused(run("gateway", "--log", url, "--port", 0, *options, folder=tmp_path), word)
+
+
+def test_a_request_that_is_repeated_is_answered_once(door):
+    """A relay keeps one and sends it again: nothing is stored, and no answer says what was in it."""
+    of, url, gateway = door
+    with Client(gateway.url) as client:
+        content = wire(release(of))
+        sealed = Sealed(client.get("/ohttp-keys").body, message("POST", RELEASES, JSON, content))
+        first = client.ask("POST", "/ohttp", sealed.bytes, **KIND)
+        assert decoded(sealed.open(first.body)).status == 202
+        before = len(stored(url))
+        again = client.ask("POST", "/ohttp", sealed.bytes, **KIND)
+        assert (again.status, again.json) == (409, {"error": "repeated"})
+        assert len(stored(url)) == before
+        # The device itself encrypts anew, and is told that its release is there.
+        assert ask(client, "POST", RELEASES, JSON, content).status == 202
+        assert len(stored(url)) == before
+
+
+def test_requests_are_remembered_for_as_long_as_asked_and_no_longer():
+    now = [5.0]
+    repeated = Repeated(1_600, lambda: now[0])
+    assert not repeated.seen(b"one")
+    for second in range(100, 1_601, 100):
+        now[0] = 5.0 + second
+        assert repeated.seen(b"one")
+        assert not repeated.seen(b"%d" % second)
+    now[0] += 200.0
+    assert not repeated.seen(b"one")
+
+
+def test_answers_have_one_length_with_a_model_or_without(tmp_path):
+    """The length would tell a relay which request was a release."""
+    of = task(protocol="gradients")
+    url = announced(tmp_path, of)
+    with open_log(url) as log:
+        problem = problem_for(of)
+        log.publish(0, encode(IterateMessage(task=of.hash, chain=0, version=0, iterate=problem.initial.tolist())))
+    with serving(url, settings=Settings(rate=0, keys=keys(7))) as gateway, Client(gateway.url) as client:
+        lengths = set()
+        for request in (("GET", f"{BASE}/model?chain=0"), ("POST", RELEASES, JSON, wire(release(of))), ("GET", "/no")):
+            sealed = Sealed(client.get("/ohttp-keys").body, message(*request))
+            lengths.add(len(client.ask("POST", "/ohttp", sealed.bytes, **KIND).body))
+        assert len(lengths) == 1

@@ -744,3 +744,21 @@ def test_pages_are_served_on_this_machine_only(tmp_path):
         assert client.ask("POST", "/page").status == 405
         assert client.get("/pages").status == 404
         assert "default-src 'none'" in client.get(BASE).headers["content-security-policy"]
+
+
+def test_an_address_has_so_many_connections_and_others_have_theirs(tmp_path):
+    of = task()
+    with serving(announced(tmp_path, of), settings=Settings(rate=0, each=3), connections=20) as gateway:
+        address = (gateway.host, gateway.port)
+        with contextlib.ExitStack() as stack:
+            for _ in range(3):
+                stack.enter_context(socket.create_connection(address, timeout=30))
+            refused = stack.enter_context(socket.create_connection(address, timeout=30))
+            assert refused.recv(100).startswith(b"HTTP/1.1 503")
+            other = stack.enter_context(socket.create_connection(address, timeout=30, source_address=("127.0.0.2", 0)))
+            other.sendall(b"GET /healthz HTTP/1.1\r\nhost: a\r\n\r\n")
+            assert other.recv(100).startswith(b"HTTP/1.1 200")
+        # Those that are gone make room.
+        deadline = time.monotonic() + 60
+        while not raw(gateway.url, b"GET /healthz HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n").endswith(b"ok\n"):
+            assert time.monotonic() < deadline

@@ -18,7 +18,7 @@ from murk.learners.problem import problem_for
 from murk.privacy import GaussianDP
 from murk.privacy.noise import SecureNoise, SimulatedNoise
 from murk.producers import Ledger, Policy, Producer
-from murk.stream import open_log
+from murk.stream import Task, open_log
 from murk.stream.log import base
 from murk.stream.messages.codec import WireRules, decode
 from tests.interrupts import interrupted
@@ -636,3 +636,20 @@ def test_an_interrupt_leaves_accounts_whole_and_nothing_of_the_record(world: Wor
     world.producer.flush()
     assert world.ledger.pending() == 0
     assert len({json.loads(message.value)["id"] for message in world.messages()}) == len(world.messages()) == 41
+
+
+@pytest.mark.parametrize("kind", ["gdp: {mu: 1.0}", "pure: {epsilon: 1.0}"])
+def test_one_release_is_one_also_beside_a_tiny_level(tmp_path, kind):
+    """A level that costs next to nothing leaves room in the other's cap, and is a release all the same."""
+    tiny = kind.replace("1.0", "1.0e-3")
+    task = Task.parse(
+        'name: t\nfeatures: [{name: a, low: 0, high: 1}]\ntarget: {name: y, kind: binary, positive: "yes"}\n'
+        f"protocol: moments\nprivacy: {{guarantee: {{{kind}}}, levels: {{tiny: {{{tiny}}}}}}}\n"
+    )
+    with open_log(f"sqlite:///{tmp_path}/log.db") as log, Ledger(tmp_path / "ledger.db") as ledger:
+        log.register_task(task.document())
+        producer, record = Producer(task, log, ledger), {"a": 0.5, "y": "yes"}
+        for person, levels in (("ann", ["tiny", "default"]), ("bob", ["default", "tiny"]), ("cy", ["tiny", "tiny"])):
+            receipts = [producer.release(record, person=person, level=level) for level in levels]
+            assert [each.outcome for each in receipts] == ["released", "refused"]
+            assert "one release" in receipts[1].reason

@@ -49,9 +49,9 @@ def message(task: Task, number: int, *, level: str = "default", version: int = 0
     return encode(ScoreRelease(id=identifier, task=task.hash, level=level, chain=chain, version=version, **fields))
 
 
-def second(task: Task) -> int:
-    """The second version at which a model is published."""
-    later: int = _problem(task.document()).next_published(0)
+def second(task: Task, first: int = 0) -> int:
+    """The second version at which a model is published, or the one after another."""
+    later: int = _problem(task.document()).next_published(first)
     return later
 
 

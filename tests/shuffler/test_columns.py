@@ -1,7 +1,6 @@
 """Columns hold what `decode` reads, and nothing that it refuses; crowds in parts have no order of arrival."""
 
 import contextlib
-import hashlib
 import json
 import random
 import shutil
@@ -14,6 +13,7 @@ from murk.errors import UserError
 from murk.shuffler.store import Store
 from murk.stream.messages.codec import RejectedError, decode, encode
 from murk.stream.messages.columns import Layout
+from murk.stream.messages.duplicates import Unexpired, key_of
 from murk.stream.messages.packed import Packed
 from murk.stream.messages.wire import DuplicateWindow
 from murk.stream.worker.learner import wire_rules
@@ -128,79 +128,76 @@ def test_the_reader_finds_its_own_mistakes(monkeypatch):
         decode(value, layout.rules)
 
 
-@pytest.mark.parametrize("size", [1, 7, 400])
 @pytest.mark.parametrize("blind", [False, True])
-def test_the_stored_window_is_the_window_for_duplicates(tmp_path, monkeypatch, size, blind):
-    """In blocks and one by one, with gaps, in many runs of many parts, with filters that are full, and reopened."""
+def test_the_store_remembers_what_has_not_expired(tmp_path, monkeypatch, blind):
+    """In blocks and one by one, in many runs of many parts, with filters that are full, and reopened."""
     monkeypatch.setattr("murk.shuffler.store._SEEN_PART", 2)
     monkeypatch.setattr("murk.shuffler.store._SEEN_PARTS", 3)
-    monkeypatch.setattr("murk.shuffler.window._SPARE", 1_000)
+    monkeypatch.setattr("murk.stream.messages.duplicates._SPARE", 1_000)
     # A filter that takes every id for a known one.
-    monkeypatch.setattr("murk.shuffler.window._BITS", 1 if blind else 12)
-    rng, task = random.Random(size), make_task()
-    plain, offset, repeated, longest = DuplicateWindow(size), 0, 0, 0
+    monkeypatch.setattr("murk.stream.messages.duplicates._BITS", 1 if blind else 12)
+    rng, task, known, repeated, longest = random.Random(4), make_task(), set(), 0, 0
     nothing = layout_of(task).read(Packed.of([]))
     store = Store(tmp_path / "store")
-    compact = store.window(0, size)
+    window = store.window()
     for turn in range(60):
+        now = 10 * turn
         for _ in range(rng.randrange(1, 4)):
-            offsets, ids = [], []
-            for _ in range(rng.randrange(1, 80)):
-                offset += 1 if rng.random() < 0.95 else rng.randrange(1, 2 * size + 2)
-                offsets.append(offset)
-                ids.append(f"{rng.randrange(3 * size):032x}")
-            expected = [plain.seen(*each) for each in zip(offsets, ids, strict=True)]
+            # A release has one expiry.
+            sent = [
+                (each, now - now % 40 + 40 * (1 + each % 3)) for each in rng.choices(range(400), k=rng.randrange(1, 80))
+            ]
+            expected = []
+            for each in sent:
+                expected.append(each in known)
+                known.add(each)
             repeated += sum(expected)
             if rng.random() < 0.5:
-                words = np.array([[0, int(each, 16)] for each in ids], np.uint64)
-                assert compact.add(np.array(offsets), words).tolist() == expected
+                words = np.array([[0, each] for each, _ in sent], np.uint64)
+                assert window.add(words, np.array([end for _, end in sent])).tolist() == expected
             else:
-                assert [compact.seen(*each) for each in zip(offsets, ids, strict=True)] == expected
-        store.take(0, offset + 1, compact.given, nothing, np.empty((0, 2), np.uint64), {}, NOW, size, CROWD)
-        compact.stored_all()
-        runs = store._runs(0)
-        longest = max(longest, len(runs))
-        # Each run is twice as long as all the later ones, or has what is in reach.
-        assert len(runs) < 10
+                assert [window.seen(0, f"{each:032x}", end) for each, end in sent] == expected
+        store.take(0, turn + 1, window.given, 60, nothing, np.empty((0, 2), np.uint64), {}, NOW, CROWD)
+        window.stored_all()
+        store.forget(now)
+        known = {(each, end) for each, end in known if end > now}
+        longest = max(longest, len(store._runs()))
+        assert longest < 20
         if turn % 7 == 0:
             store.close()
             store = Store(tmp_path / "store")
-            compact = store.window(0, size)
+            window = store.window()
+    assert sum(count for *_, count in store._runs()) <= len(known) + 2 * 400
     store.close()
     assert repeated > 100
-    assert longest > 1 or size < 100
 
 
-def test_a_store_of_the_former_format_goes_on(tmp_path):
-    """It has the ids themselves, batch by batch."""
-    task = make_task(duplicates=1_000)
-    with logs(tmp_path, task) as (intake, log):
-        intake.append([(0, message(task, i)) for i in range(40)])
-        with shuffler(tmp_path, intake, log, task, batch=7) as one:
-            drain(one)
-        with contextlib.closing(sqlite3.connect(tmp_path / "store", isolation_level=None)) as store:
-            for statement in (
-                "DROP TABLE runs",
-                "DROP TABLE prints",
-                "DELETE FROM meta WHERE key = 'window'",
-                "UPDATE meta SET value = 2 WHERE key = 'format'",
-                'CREATE TABLE seen ("partition" INTEGER, last INTEGER, ids BLOB, PRIMARY KEY ("partition", last))',
-            ):
-                store.execute(statement)
-            for first in range(0, 40, 7):
-                rows = range(first, min(first + 7, 40))
-                ids = b"".join(i.to_bytes(8, "little") + hashlib.sha256(f"{i}".encode()).digest()[:16] for i in rows)
-                store.execute("INSERT INTO seen VALUES (0, ?, ?)", (rows[-1], ids))
-        # All again, and enough others for a crowd.
-        intake.append([(0, message(task, i)) for i in range(CROWD)])
-        with shuffler(tmp_path, intake, log, task) as one:
-            drain(one)
-            assert one.totals.duplicates == 40
-            assert one.totals.released == CROWD
-        assert sorted(numbers(log)) == list(range(CROWD))
-        with contextlib.closing(sqlite3.connect(tmp_path / "store")) as store:
-            assert store.execute("SELECT value FROM meta WHERE key = 'format'").fetchone() == (3,)
-            assert not store.execute("SELECT 1 FROM sqlite_master WHERE name = 'seen'").fetchall()
+@pytest.mark.parametrize("key", ["sealed", "bits"])
+def test_a_window_of_a_worker_remembers_what_has_not_expired(monkeypatch, key):
+    """Beyond its offsets, too, and a rebuilt one says the same; the twin without a memory does not."""
+    monkeypatch.setattr("murk.stream.messages.duplicates._HELD", 50)
+    rng, size = random.Random(key), 20
+    made, known, answers, plain = [], {}, [], []
+    window = DuplicateWindow(size, Unexpired(key_of(key), 60, 1_000))
+    twin = DuplicateWindow(size)
+    for offset in range(1_500):
+        at = 10 * offset
+        fresh = not known or rng.random() < 0.7
+        name, end = (f"{offset:032x}", at - at % 60 + 600) if fresh else rng.choice([*known.items()])
+        if end < at:
+            known.pop(name)
+            continue
+        made.append((offset, name, end))
+        answers.append(window.seen(offset, name, end))
+        plain.append(twin.seen(offset, name, end))
+        assert answers[-1] is not fresh
+        known[name] = end
+    assert sum(answers) > 50
+    assert plain != answers
+    again = DuplicateWindow(size, Unexpired(key_of(key), 60, 1_000))
+    later = [again.seen(*each) for each in made if each[0] >= 700]
+    first = next(i for i, each in enumerate(made) if each[0] >= 800)
+    assert later[-(len(made) - first) :] == answers[first:]
 
 
 def test_a_store_has_no_order_of_arrival(tmp_path, monkeypatch):
@@ -208,7 +205,7 @@ def test_a_store_has_no_order_of_arrival(tmp_path, monkeypatch):
     task, count = make_task(crowd=3_000, duplicates=5_000), 2_500
     rng, found = random.Random(1), []
 
-    def of_payload(self, releases, chain, offsets):
+    def of_payload(self, releases):
         drawn = [random.Random(each).getrandbits(128) for each in releases.split("level")["default"][:, 0].tolist()]
         return np.array([divmod(each, 2**64) for each in drawn], np.uint64).reshape(-1, 2)
 
@@ -221,7 +218,7 @@ def test_a_store_has_no_order_of_arrival(tmp_path, monkeypatch):
             intake.append(sent)
             with shuffler(tmp_path / name, intake, log, task, batch=batch) as one:
                 drain(one)
-                found.append(one._store._database.query("SELECT * FROM waiting ORDER BY place"))
+                found.append(one._store._database.query("SELECT place, count, records FROM waiting ORDER BY place"))
     assert len(found[0]) > 40
     assert sum(number for _, number, _ in found[0]) == count
     assert found[0] == found[1] == found[2]

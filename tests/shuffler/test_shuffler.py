@@ -3,11 +3,13 @@
 import json
 import sqlite3
 from collections import Counter
+from contextlib import closing
 
 import pytest
 
 from murk.errors import MurkError, UserError
 from murk.producers import Ledger, Producer
+from murk.shuffler import store as store_module
 from murk.shuffler.store import Store
 from murk.stream.log.base import FencedError, truncate_time
 from murk.stream.worker.worker import Worker
@@ -25,6 +27,7 @@ from tests.shuffler.crowds import (
     second,
     shuffler,
     spoilt,
+    waiting,
 )
 from tests.stream.harness import learner_for
 
@@ -86,7 +89,9 @@ def test_levels_and_versions_are_crowds_of_their_own(tmp_path):
         put(intake, [message(task, 999, version=later)])
         drain(one)
         assert {each["version"] for each in released(log)[CROWD:]} == {later}
-        assert one.totals.waiting == CROWD - 1
+        # The first crowd at a model closes the versions before it.
+        assert one.totals.waiting == 0
+        assert one.totals.dropped == CROWD - 1
 
 
 def test_duplicates_and_hostile_messages_do_not_count_to_a_crowd(tmp_path):
@@ -109,13 +114,117 @@ def test_duplicates_and_hostile_messages_do_not_count_to_a_crowd(tmp_path):
             assert one.totals.refused == {"expired": 1, "future": 2, "malformed": 3, "wrong-task": 2}
             put(intake, honest[-1:])
             assert drain(one) == CROWD
-    # The twin: beyond the window a device's second attempt counts as another person.
-    task = make_task(duplicates=CROWD)
-    (tmp_path / "twin").mkdir()
-    with logs(tmp_path / "twin", task) as (intake, log), shuffler(tmp_path / "twin", intake, log, task) as one:
-        again = [message(task, i) for i in range(CROWD // 2)]
-        put(intake, again + [spoilt(task, 0)] * CROWD + again)
-        assert drain(one) == CROWD
+
+
+def test_a_release_is_recognised_until_it_expires_wherever_it_comes_again(tmp_path, monkeypatch):
+    """A relay that keeps one, and sends it after any number of others, would find it twice on the log."""
+    monkeypatch.setattr("murk.shuffler.store._SEEN_PART", 2)
+    task, now = make_task(partitions=2, duplicates=CROWD), [float(NOW)]
+    with logs(tmp_path, task, clock=lambda: now[0]) as (intake, log):
+        with shuffler(tmp_path, intake, log, task, clock=lambda: now[0]) as one:
+            for day in range(7):
+                now[0] = NOW + day * DAY
+                put(intake, [message(task, 1_000 * day + i, expires=NOW + 7 * DAY) for i in range(3 * CROWD)])
+                drain(one)
+        now[0] = NOW + 7 * DAY
+        with shuffler(tmp_path, intake, log, task, clock=lambda: now[0]) as one:
+            put(intake, [message(task, 0, expires=NOW + 7 * DAY)])
+            put(intake, [message(task, 1, chain=1, expires=NOW + 7 * DAY)], 1)
+            put(intake, [message(task, 9_000 + i, expires=NOW + 7 * DAY) for i in range(CROWD)])
+            assert drain(one) == CROWD
+            assert one.totals.duplicates == 2
+            # Afterwards it is refused for its age, and the ids are forgotten.
+            now[0] = NOW + 9 * DAY
+            put(intake, [message(task, 0, expires=NOW + 7 * DAY)])
+            put(intake, [message(task, 10_000, time=NOW + 9 * DAY, expires=NOW + 16 * DAY)])
+            drain(one)
+            assert one.totals.refused == {"expired": 1}
+            assert [count for _, _, _, count in one._store._runs()] == [1]
+            assert one._store.forgotten == NOW + 7 * DAY
+            # A clock that was set back vouches for none of them.
+            now[0] = NOW + 5 * DAY
+            put(intake, [message(task, 0, expires=NOW + 7 * DAY)])
+            drain(one)
+            assert one.totals.refused == {"expired": 2}
+            # Nor is anything taken that expires later than ids are remembered.
+            put(intake, [message(task, 11_000, expires=NOW + 14 * DAY)])
+            drain(one)
+            assert one.totals.refused == {"expired": 2, "future": 1}
+        assert len(set(numbers(log))) == len(numbers(log))
+
+
+def test_a_few_late_people_are_not_completed_by_a_forger(tmp_path):
+    """A version closes with the first crowd at the next one, or an hour after its model."""
+    task, now = make_task(), [float(NOW)]
+    with logs(tmp_path, task, clock=lambda: now[0]) as (intake, log):
+        with shuffler(tmp_path, intake, log, task, clock=lambda: now[0]) as one:
+            put(intake, [message(task, i) for i in range(CROWD)])
+            log.publish(0, model(task, second(task)))
+            drain(one)
+            put(intake, [message(task, 100 + i) for i in range(7)])
+            drain(one)
+            assert one.totals.waiting == 7
+            now[0] += 3_599
+            put(intake, [message(task, 120)])
+            drain(one)
+            assert one.totals.waiting == 8
+            now[0] += 1
+            put(intake, [message(task, 200 + i) for i in range(CROWD)])
+            drain(one)
+            assert (one.totals.dropped, one.totals.waiting, one.totals.refused) == (8, 0, {"version": CROWD})
+            put(intake, [message(task, 300 + i, version=second(task)) for i in range(CROWD)])
+            log.publish(0, model(task, second(task, second(task))))
+            assert drain(one) == CROWD
+            put(intake, [message(task, 400 + i, version=second(task, second(task))) for i in range(CROWD)])
+            assert drain(one) == CROWD
+            put(intake, [message(task, 500 + i, version=second(task)) for i in range(CROWD)])
+            assert drain(one) == 0
+        # Also after a restart.
+        with shuffler(tmp_path, intake, log, task, clock=lambda: now[0]) as one:
+            put(intake, [message(task, 600 + i, version=second(task) * (i % 2)) for i in range(2 * CROWD)])
+            assert drain(one) == 0
+            assert one.totals.refused == {"version": 4 * CROWD}
+
+
+def changed(kind, value):
+    if kind is bytes:
+        return value[:-1] + bytes([value[-1] ^ 1])
+    return f"{value}x" if kind is str else (value or 0) + 1
+
+
+def test_a_damaged_row_is_refused_and_no_answer_is_altered(tmp_path):
+    """Any cell of any table of a store, changed to another value of its type."""
+    task, checked = make_task(partitions=2), 0
+    with logs(tmp_path, task) as (intake, log):
+
+        def go_on():
+            with shuffler(tmp_path, intake, log, task) as one:
+                waiting(one._store, task)
+                put(intake, [message(task, 1_000 + i, version=second(task)) for i in range(CROWD)])
+                drain(one)
+
+        with shuffler(tmp_path, intake, log, task) as one:
+            log.publish(0, model(task, second(task)))
+            put(intake, [message(task, i, version=second(task) * (i % 2)) for i in range(CROWD - 1)])
+            put(intake, [message(task, 99, chain=1)], 1)
+            drain(one)
+        whole = (tmp_path / "store").read_bytes()
+        for table, columns in store_module._COLUMNS.items():
+            for column, kind in columns.items():
+                (tmp_path / "store").write_bytes(whole)
+                with closing(sqlite3.connect(tmp_path / "store", isolation_level=None)) as file:
+                    [old] = file.execute(f"SELECT max({column}) FROM {table}").fetchone()
+                    values = changed(kind, old), old
+                    assert file.execute(f"UPDATE {table} SET {column} = ? WHERE {column} IS ?", values).rowcount
+                with pytest.raises(UserError, match=r"is damaged .* restore it from a copy") as caught:
+                    go_on()
+                assert caught.value.code == "MURK-FILE-002"
+                checked += 1
+        # The twin: the store itself goes on.
+        (tmp_path / "store").write_bytes(whole)
+        go_on()
+        assert len(numbers(log)) > CROWD
+    assert checked > 20
 
 
 def test_what_waits_too_long_is_dropped_and_counted(tmp_path):
@@ -226,7 +335,7 @@ def test_one_shot_releases_wait_for_the_whole_logs_crowds(tmp_path):
     """Examples have no version: they are a crowd of their level."""
     task = make_task(protocol="examples")
     with logs(tmp_path, task) as (intake, log), Ledger(tmp_path / "ledger.db") as ledger:
-        producer = Producer(task, intake, ledger)
+        producer = Producer(task, intake, ledger, clock=intake._clock)
         for person in range(CROWD + 5):
             receipt = producer.release({"age": 30, "third_child": "yes"}, person=f"{person}")
             assert receipt.outcome == "released"
@@ -282,8 +391,8 @@ def test_what_waits_on_a_device_arrives_once(tmp_path, arrives, others):
 
 
 def test_a_log_has_one_shuffler_and_an_intake_one_store(tmp_path):
-    task = make_task()
-    with logs(tmp_path, task) as (intake, log):
+    task, now = make_task(), [float(NOW)]
+    with logs(tmp_path, task, clock=lambda: now[0]) as (intake, log):
         put(intake, [message(task, i) for i in range(10)])
         with shuffler(tmp_path, intake, log, task) as one:
             with pytest.raises(UserError, match="another `murk shuffle` uses the store"):
@@ -292,10 +401,13 @@ def test_a_log_has_one_shuffler_and_an_intake_one_store(tmp_path):
         with pytest.raises(UserError, match=r"another shuffler appends to .* give its --store"):
             shuffler(tmp_path, intake, log, task, store="other")
         put(intake, [message(task, i) for i in range(10, 20)])
-        with shuffler(tmp_path, intake, log, task, store="new", replace=True) as new:
-            # What waits is given up, never repeated.
-            put(intake, [message(task, i) for i in range(20, 20 + CROWD)])
+        with shuffler(tmp_path, intake, log, task, store="new", replace=True, clock=lambda: now[0]) as new:
+            # What waits is given up, never repeated: the new store cannot vouch for what was made before.
+            put(intake, [message(task, i) for i in range(20)])
+            now[0] += 2 * DAY
+            put(intake, [message(task, i, expires=NOW + 9 * DAY) for i in range(20, 20 + CROWD)])
             drain(new)
+            assert new.totals.refused == {"expired": 20}
             assert sorted(numbers(log)) == list(range(20, 20 + CROWD))
         with pytest.raises(UserError, match="another shuffler appends"):
             shuffler(tmp_path, intake, log, task)
@@ -402,17 +514,17 @@ def test_a_simulation_is_shuffled_in_the_same_way_again(tmp_path):
 
 
 def test_a_simulation_depends_on_no_batch_and_its_ids_are_distinct(tmp_path):
-    """Equal ids in equal places of two partitions, and refused messages and duplicates among others."""
+    """Equal ids on two partitions are one release; refused messages and duplicates are among others."""
     task, found = make_task(crowd=80, partitions=2).with_simulated(True), []
     for batch in (65_536, 16):
         (tmp_path / f"{batch}").mkdir()
         with logs(tmp_path / f"{batch}", task) as (intake, log):
             for chain in range(2):
-                sent = [message(task, i, simulated=True, chain=chain) for i in range(40)]
+                sent = [message(task, i + 37 * chain, simulated=True, chain=chain) for i in range(43 - 3 * (1 - chain))]
                 put(intake, [*sent[:20], b"bad", *sent[18:]], chain)
             with shuffler(tmp_path / f"{batch}", intake, log, task, batch=batch) as one:
                 assert drain(one) == 80
-                assert (one.totals.duplicates, one.totals.refused) == (4, {"malformed": 2})
+                assert (one.totals.duplicates, one.totals.refused) == (4 + 3, {"malformed": 2})
             found.append([each["id"] for each in released(log)])
     assert len(set(found[0])) == 80
     assert found[0] == found[1]

@@ -21,6 +21,7 @@ export async function sqliteStore(file: string | Database): Promise<Store> {
     const { DatabaseSync } = (await import(name).catch(() => {
       throw new Error("this Node has no node:sqlite: use Node 22.5 or later, or give a database of better-sqlite3");
     })) as { DatabaseSync: new (path: string) => Database };
+    await ownersAlone(file);
     open = () => new DatabaseSync(file);
   } else open = () => file;
   try {
@@ -28,6 +29,16 @@ export async function sqliteStore(file: string | Database): Promise<Store> {
   } catch (error) {
     throw storageFailed(error);
   }
+}
+
+/** Make a new file readable for its owner alone: it says who takes part, and what they have spent. */
+async function ownersAlone(file: string): Promise<void> {
+  if (file === ":memory:" || file.startsWith("file:")) return;
+  const name = "node:fs/promises";
+  const { open } = (await import(name)) as {
+    open: (path: string, flags: string, mode: number) => Promise<{ close: () => Promise<void> }>;
+  };
+  await (await open(file, "a", 0o600)).close();
 }
 
 function storeOf(database: Database): Store {

@@ -14,7 +14,7 @@ export interface Relay {
 const NONCE = 16; // bytes; the longer of the key's and the nonce's length of AES-128-GCM
 const KEYS = 64 * 1024;
 const ANSWER = 16 * 2 ** 20; // of the longest task or model, with room
-const PADDING = 1024;
+const PADDING = 8 * 1024; // so that a release is as long as a question: 8 KiB are a release of 350 numbers
 const suite = new CipherSuite({ kem: new DhkemX25519HkdfSha256(), kdf: new HkdfSha256(), aead: new Aes128Gcm() });
 const text = new TextEncoder();
 

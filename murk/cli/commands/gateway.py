@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from murk._files import warn_if_exposed
 from murk.cli.interrupts import between_steps
 from murk.cli.logs import logging_options, say, start_logging
 from murk.cli.metrics import gateway_metrics, metrics_port
@@ -58,6 +59,15 @@ _LEAST_TOKEN = 16  # least number of characters of a bearer token
     metavar="N",
     help="Largest number of open connections.",
 )
+@click.option(
+    "--connections-per-address",
+    "each",
+    type=click.IntRange(0, 60_000),
+    default=200,
+    show_default=True,
+    metavar="N",
+    help="Largest number of open connections of one address; 0: no limit, as behind a proxy that has one.",
+)
 @click.option("--token-file", metavar="FILE", help="File with a bearer token that requests need.")
 @click.option(
     "--ohttp-key",
@@ -97,6 +107,7 @@ def command(
     origins: tuple[str, ...],
     rate: int,
     connections: int,
+    each: int,
     token_file: str | None,
     ohttp_keys: tuple[str, ...],
     relays: tuple[str, ...],
@@ -122,6 +133,8 @@ def command(
     from murk.gateway.server import Gateway
 
     start_logging(verbose, log_json)
+    if tls_key is not None:
+        warn_if_exposed(tls_key, "the key of the certificate")
     sys.setswitchinterval(_SWITCH)
     if (tls_cert is None) != (tls_key is None):
         raise UserError("--tls-cert and --tls-key belong together: give both or neither")
@@ -137,7 +150,7 @@ def command(
 
         def open_gateway(log: Log, task: Task) -> Gateway:
             keys = ObliviousKeys.load(ohttp_keys) if ohttp_keys else None
-            settings = Settings(origins=origins, token=token, rate=rate, keys=keys, relays=free)
+            settings = Settings(origins=origins, token=token, rate=rate, keys=keys, relays=free, each=each)
             return Gateway(
                 log, task, host, port, settings=settings, connections=connections, certificate=tls_cert, key=tls_key
             )
@@ -176,6 +189,7 @@ def _network(text: str) -> IPv4Network | IPv6Network:
 
 
 def _token(path: str) -> str:
+    warn_if_exposed(path, "the token of devices")
     try:
         with open(path, encoding="ascii") as file:
             token = file.read(4_096).strip()

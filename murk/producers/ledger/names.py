@@ -25,7 +25,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Final, cast
 
-from murk._files import sync, write_whole
+from murk._files import sync, warn_if_exposed, write_whole
 from murk._printable import INVISIBLE
 from murk.errors import MurkError, UserError
 
@@ -308,6 +308,7 @@ def read_key(ledger: Path, fingerprint: str) -> NameKey:
     wrong = False
     # Another process may rename the draft between two attempts.
     for candidate in (path, key_path(ledger, DRAFT), path):
+        warn_if_exposed(candidate, "the key of people's names")
         try:
             text = candidate.read_text(encoding="ascii")
         except FileNotFoundError:

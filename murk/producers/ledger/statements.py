@@ -100,7 +100,8 @@ class TaskAccount:
     ``published`` tells whether the person's features (without the target) are published unprotected, in the task's
     public sample. ``accountant`` composes all releases; ``guarantee`` is their total in the strongest definition that
     all of them satisfy (None without one). ``windows`` counts an organisation's windows; None for a person.
-    ``withdrawn_on`` is a day (seconds since 1970; None if unknown).
+    ``withdrawn_on`` is a day (seconds since 1970; None if unknown). ``from_file`` tells whether records of the task
+    came from a file, which somebody else than the person may hold.
     """
 
     name: str
@@ -114,6 +115,7 @@ class TaskAccount:
     windows: WindowCounts | None = None
     withdrawn_on: int | None = None
     simulated: bool = False
+    from_file: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,6 +331,7 @@ def account(file: Database, owner: Owner, key: NameKey) -> Account:
     withdrawn = dict(file.query("SELECT task, day FROM withdrawals WHERE home = ? AND person = ?", owner))
     runs = file.query("SELECT task, people, excluded, next_row, counters FROM runs WHERE source = ?", (home,))
     published = {task for task, *row in runs if person in Run.from_row(tuple(row)).excluded}
+    of_files = {task for (task,) in file.query("SELECT DISTINCT task FROM runs")}
     promises = [Promise(*row) for row in file.query("SELECT * FROM promises ORDER BY task, level, currency")]
     history = {price: released for price, released, *_ in rows if released}
     tasks = []
@@ -347,7 +350,7 @@ def account(file: Database, owner: Owner, key: NameKey) -> Account:
         day, is_gone = withdrawn.get(number, left.get(name)), number in withdrawn or name in left
         states = levels, _cap_statuses(caps, history, prices), is_gone, number in published
         total = _compose({row[0]: row[1] for row in own if row[1]}, prices)
-        tasks.append(TaskAccount(name, task_hash, *states, *total, windows, day, bool(simulated)))
+        tasks.append(TaskAccount(name, task_hash, *states, *total, windows, day, bool(simulated), number in of_files))
     lifetime = _cap_statuses([promise for promise in promises if promise.task == 0], history, prices)
     return Account(tuple(tasks), lifetime, 0 in withdrawn, *_compose(history, prices), withdrawn.get(0))
 

@@ -17,7 +17,7 @@ from typing import Any, Final, Literal, NamedTuple, cast
 
 from murk._sqlite import Database
 from murk.errors import MurkError, UserError
-from murk.privacy import PrivacyLoss
+from murk.privacy import PrivacyLoss, cap_of
 from murk.producers.ledger.names import Id, Key, NameKey, ReleaseRequests
 from murk.producers.ledger.prices import Booked, Prices, Promise
 
@@ -256,8 +256,8 @@ CHUNK = 256  # largest number of names in one query (old versions of SQLite allo
 class Refusal:
     """A record that was not released, and why; it stays on the device.
 
-    ``scope`` is the cap that would be exceeded ("lifetime", "task" or "level"), or "withdrawn"; ``needed`` the cost and
-    ``left`` the cap's remainder in its currency, None if unknown.
+    ``scope`` is the cap that would be exceeded ("lifetime", "task", "level", or "once" if the task takes one release),
+    or "withdrawn"; ``needed`` the cost and ``left`` the cap's remainder in its currency, None if unknown.
     """
 
     person: Key
@@ -272,6 +272,8 @@ class Refusal:
         """The reason in plain words, without the person's name."""
         if self.scope == "withdrawn":
             return "the person has withdrawn"
+        if self.scope == "once":
+            return "the task takes one release of each person, and this one has released before"
         cap = {
             "lifetime": "the cap over all tasks",
             "task": "the cap for this task",
@@ -567,6 +569,11 @@ class Spending:
             if cost is None or spent is None:
                 return scope, needed, None
             return scope, needed, PrivacyLoss(cap.currency, max(0, left[0]), max(0, left[1]))
+        if any(cap.level for cap in caps) and any(self._prices[each].task == self._task for each in past):
+            # One release is a number, too: one at a tiny level may leave room for another.
+            one = cap_of(self._prices[number].guarantee)
+            if any(cap.level and cap.amount == one for cap in caps):
+                return "once", None, None
         return None
 
     def _refuse(self, index: int, number: int, why: Lacking) -> None:

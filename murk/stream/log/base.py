@@ -265,6 +265,22 @@ class Log(ABC):
             begin = page[-1].offset + 1
             yield from (message for message in page if message.offset < end)
 
+    def exposed(self) -> str:
+        """Return a clause that says who else can read the log's file, as far as that is known; see `exposure`."""
+        return ""
+
+    def first_since(self, partition: int, time: float) -> int:
+        """Return the offset of the first message appended at or after a time, in seconds since 1970."""
+        begin, end = self.begin(partition), self.end(partition)
+        while begin < end:
+            middle = (begin + end) // 2
+            message = next(iter(self.read(partition, middle, 1)), None)
+            if message is None or message.time >= time:
+                end = middle
+            else:
+                begin = message.offset + 1
+        return begin
+
     def skip(self, partition: int, offset: int) -> int:
         """Return the offset after records without a message, once a `read` from ``offset`` has returned none."""
         return offset
@@ -272,16 +288,17 @@ class Log(ABC):
     def releases(self, partition: int | None = None) -> Iterator[Any]:
         """Iterate over the releases of one partition or of all, each once, in the order in which a learner learns them.
 
-        These are the messages of the log's task that came before their expiry and repeat no release within the window
-        for duplicates. Size and magnitude are checked by a learner's ``learn_release``, which raises RejectedError for
-        what no honest device sends. Reading costs nobody further budget. Raises `UserError` if the log carries no task.
+        These are the messages of the log's task that came before their expiry and repeat no earlier release. Size and
+        magnitude are checked by a learner's ``learn_release``, which raises RejectedError for what no honest device
+        sends. Reading costs nobody further budget. Raises `UserError` if the log carries no task.
         """
         from murk.stream.messages.wire import DuplicateWindow
+        from murk.stream.worker.recovery import unexpired
 
         task = self.registered_task()
         for number in range(self.partitions) if partition is None else [partition]:
             messages = self.messages(number, self.begin(number), self.end(number))
-            yield from _learnable(messages, task, number, DuplicateWindow(task.duplicates))
+            yield from _learnable(messages, task, number, DuplicateWindow(task.duplicates, unexpired(self, task)))
 
     @abstractmethod
     def begin(self, partition: int) -> int:
@@ -373,7 +390,9 @@ class Log(ABC):
 
 def _learnable(messages: Iterable[Message], task: Task, partition: int, window: DuplicateWindow) -> Iterator[Any]:
     """Iterate over the releases among messages that a learner of a task would learn, in order."""
-    kind, task_hash, levels = task.release_kind, task.hash, task.privacy.levels
+    from murk.stream.messages.duplicates import lifetime_of
+
+    kind, task_hash, levels, lifetime = task.release_kind, task.hash, task.privacy.levels, lifetime_of(task)
     for offset, appended, value in messages:
         try:
             release = parse(value, kind)
@@ -381,9 +400,10 @@ def _learnable(messages: Iterable[Message], task: Task, partition: int, window: 
             continue
         if release.task != task_hash or release.simulated is not task.simulated or release.level not in levels:
             continue
-        # Recorded whatever the outcome, as by a worker.
-        repeated = window.seen(offset, release.id)
-        if release.chain == partition and appended <= release.expires and not repeated:
+        is_late = release.expires > appended + lifetime
+        if release.chain != partition or appended > release.expires or (is_late and task.shuffle is not None):
+            continue
+        if not window.seen(offset, release.id, 0 if is_late else release.expires):
             yield release
 
 

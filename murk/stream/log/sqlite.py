@@ -19,6 +19,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from murk._files import exposure
 from murk._sqlite import Database, FileKind
 from murk.errors import UserError
 from murk.stream.log import base
@@ -279,6 +280,9 @@ class SqliteLog(Log):
             row = (partition, offset, now, value, number)
             connection.execute("INSERT INTO batches VALUES (?, ?, ?, ?, ?)", row)
             offset += number
+
+    def exposed(self) -> str:
+        return exposure(self._database.path)
 
     def crowd_mark(self) -> CrowdMark | None:
         return _crowd_mark(self._meta(_MARK))

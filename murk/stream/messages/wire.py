@@ -20,6 +20,7 @@ from murk._arrays import Integers
 from murk._lazy import LazyLevels
 from murk.errors import MurkError
 from murk.stream.messages.codec import WireRules, decode, encode
+from murk.stream.messages.duplicates import Unexpired
 from murk.stream.messages.releases import KINDS, SCHEMA_VERSION, PackedRelease, Release
 
 
@@ -272,57 +273,74 @@ def _within(bound: int, payloads: Sequence[Sequence[int]]) -> bool:
 
 
 class DuplicateWindow:
-    """Ids at the previous ``size`` offsets of a partition; memory is at most ``2 * size`` ids.
+    """Ids at the previous ``size`` offsets of a partition, and those of ``unexpired`` releases before.
 
-    A release at offset ``o`` is a duplicate if a valid message with the same id is at an offset ``o'`` with ``o - size
-    <= o' < o``, whether or not that message was learned. A window rebuilt from ``o - size`` on gives the same answers.
+    A release at offset ``o`` is a duplicate if a valid message with the same id is at an offset ``o' < o``, whether or
+    not that message was learned, and ``o' >= o - size`` or that release has not expired. A window rebuilt from all such
+    offsets gives the same answers. Memory is at most ``2 * size`` ids, and what `Unexpired` needs for the others.
 
     >>> window = DuplicateWindow(2)
     >>> [window.seen(offset, id) for offset, id in [(0, "0a"), (1, "0b"), (2, "0a"), (5, "0a")]]
     [False, False, True, False]
     """
 
-    __slots__ = ("_block", "_last", "_newer", "_older", "size")
+    __slots__ = ("_block", "_expires", "_last", "_newer", "_older", "_unexpired", "size")
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, unexpired: Unexpired | None = None) -> None:
         if size < 1:
             raise ValueError(f"the window for duplicates must have at least 1 offset, not {size}")
-        self.size = size
+        self.size, self._unexpired = size, unexpired
         self._last: tuple[int, str] | None = None
         self._block = 0
         # Two dictionaries take turns for ``size`` offsets each. Keyed by bytes, not by int: the hash of an int is
         # predictable, and senders could choose ids that collide.
         self._newer: dict[bytes, int] = {}
         self._older: dict[bytes, int] = {}
+        # Times of expiry, in the order of the newer ids.
+        self._expires: list[int] = []
 
-    def seen(self, offset: int, identifier: str) -> bool:
-        """Add a hexadecimal id at an offset, which must grow from call to call; return whether it is a duplicate."""
+    def seen(self, offset: int, identifier: str, expires: int = 0) -> bool:
+        """Add a hexadecimal id at an offset, with the time of its expiry; return whether it is a duplicate.
+
+        Offsets must grow from call to call. With the expiry 0 an id is remembered within the window alone.
+        """
         self._turn_to(offset)
         key = bytes.fromhex(identifier)
         before = self._newer.get(key, self._older.get(key))
+        if key not in self._newer:
+            self._expires.append(expires)
         self._newer[key] = offset
         self._last = (offset, identifier)
-        return before is not None and offset - before <= self.size
+        if before is not None and offset - before <= self.size:
+            return True
+        return self._unexpired is not None and bool(self._unexpired.has([key], [expires])[0])
 
-    def add_new(self, offsets: Sequence[int], identifiers: Sequence[str]) -> bool:
+    def add_new(self, offsets: Sequence[int], identifiers: Sequence[str], expires: Sequence[int] = ()) -> bool:
         """Add ids at offsets and return True if all are new and distinct; otherwise add none and return False."""
         if offsets[0] // self.size != offsets[-1] // self.size:
             return False
         self._turn_to(offsets[0])
         keys = [*map(bytes.fromhex, identifiers)]
-        newer = self._newer
+        newer, expires = self._newer, expires or [0] * len(keys)
         if len(set(keys)) < len(keys) or not (newer.keys().isdisjoint(keys) and self._older.keys().isdisjoint(keys)):
             return False
+        if self._unexpired and self._unexpired.has(keys, expires).any():
+            return False
         newer.update(zip(keys, offsets, strict=True))
+        self._expires += expires
         self._last = (offsets[-1], identifiers[-1])
         return True
 
     def _turn_to(self, offset: int) -> None:
         block = offset // self.size
-        if block != self._block:
-            self._older = self._newer if block == self._block + 1 else {}
-            self._newer = {}
-            self._block = block
+        if block == self._block:
+            return
+        known = [(key, end) for key, end in zip(self._newer, self._expires, strict=True) if end]
+        if self._unexpired is not None and known:
+            self._unexpired.add(*zip(*known, strict=True))
+        self._older = self._newer if block == self._block + 1 else {}
+        self._newer, self._expires = {}, []
+        self._block = block
 
     def newest(self, offset: int) -> str | None:
         """Return the id of the newest message within reach of an offset, or None."""

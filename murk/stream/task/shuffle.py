@@ -15,7 +15,6 @@ from murk.stream.task.block import Block, Duration, Integer, Number
 from murk.stream.task.errors import task_error
 
 DELTA: Final = 1e-6  # delta of a central guarantee whose task names none
-DUPLICATES: Final = 65_536  # window for duplicates of a task that names none; no smaller than its crowds
 _DIGITS: Final = 1000  # epsilons are rounded to thousandths, against the claim, so that a hash depends on no last digit
 COLLUDING: Final = "If everybody colludes, the shuffler included"
 
@@ -32,8 +31,10 @@ class CentralGuarantee:
     @property
     def condition(self) -> str:
         """The condition of the guarantee, as the first clause of a sentence."""
-        honest = f"at least {self.honest:,} people in each crowd of {self.crowd:,} are honest"
-        return f"If the shuffler keeps the order of arrival to itself, and {honest}"
+        honest = f"at least {self.honest:,} of the {self.crowd:,} releases of each crowd are of honest people"
+        return (
+            f"If the shuffler keeps the order of arrival to itself, and {honest} (a crowd is of one level and version)"
+        )
 
     def describe(self) -> str:
         """Describe the guarantee with its condition."""
@@ -69,7 +70,9 @@ class ShuffleBlock(Block):
         description="least number of releases of one level and version that leave the shuffler together"
     )
     honest: Annotated[Number, Field(gt=0, le=1)] = Field(
-        default=0.9, description="assumed share of honest people in a crowd: forged releases hide nobody"
+        default=0.9,
+        description="assumed share of honest people in each crowd, so at each level and version of the model: forged "
+        "releases hide nobody",
     )
     bound: Literal["published", "blanket"] = Field(
         default="published",
@@ -102,12 +105,6 @@ class ShuffleBlock(Block):
     def promised(self, local: Guarantee) -> CentralGuarantee:
         """Return the central guarantee of a level, with its assumptions."""
         return CentralGuarantee(self.central(local), self.crowd, self.honest_people, self.bound)
-
-    def check_window(self, duplicates: int) -> None:
-        """Raise `PydanticCustomError` if copies of a device's release could count as several people of a crowd."""
-        if duplicates < self.crowd:
-            why = f"in which one device's copies would count as several people; give at least {self.crowd}"
-            raise task_error(f"{duplicates:,} is less than a crowd of {self.crowd:,}, {why}", "duplicates")
 
     def check_level(self, guarantee: Guarantee, *at: str) -> None:
         """Raise `PydanticCustomError` if a level's guarantee gains nothing from its crowd."""
@@ -170,8 +167,6 @@ def with_promises(data: dict[str, Any]) -> dict[str, Any]:
         shuffle = ShuffleBlock.model_validate(dict(block))
     except ValueError:
         return data  # the validation of the whole task names the mistake
-    if data.get("duplicates") is None and shuffle.crowd > DUPLICATES:
-        data = {**data, "duplicates": shuffle.crowd}
     stated = privacy.get("guarantee") if isinstance(privacy, Mapping) else None
     promise = shuffle.promise
     if stated is None:

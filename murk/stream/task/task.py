@@ -40,7 +40,7 @@ from murk.stream.task.learner import (
 from murk.stream.task.privacy import PrivacyBlock, filled_in
 from murk.stream.task.protocol import Scale
 from murk.stream.task.registry import BLOCKS, OBJECTIVE_KEYS, OBJECTIVES, PROTOCOLS, ProtocolName
-from murk.stream.task.shuffle import DUPLICATES, ShuffleBlock, with_promises
+from murk.stream.task.shuffle import ShuffleBlock, with_promises
 from murk.stream.task.yaml import read_file, read_yaml
 
 
@@ -171,9 +171,9 @@ class Task(_ProtocolBlocks):
     granularity: Duration = Field(default=86_400, description="timestamps are truncated to multiples of this duration")
     expiry: Duration = Field(default=7 * 86_400, description="how long a device keeps trying to send a release")
     duplicates: Annotated[Integer, Field(ge=1, le=10**9)] = Field(
-        default=DUPLICATES,
-        description="the number of previous releases of a partition among which a repeated id is noticed; at least a "
-        "crowd if releases are shuffled",
+        default=65_536,
+        description="the number of previous releases of a partition among which any repeated id is noticed; a repeated "
+        "release is noticed until it expires",
     )
     public: PublicBlock | None = Field(
         default=None, description="public covariates, for whitening and intervals; `null`: nobody's features are public"
@@ -409,7 +409,6 @@ class Task(_ProtocolBlocks):
 
     def _check_shuffle(self, shuffle: ShuffleBlock) -> None:
         PROTOCOLS[self.protocol].check_shuffled(self.block, shuffle.crowd, self.log.partitions, self.forget)
-        shuffle.check_window(self.duplicates)
         if self.privacy.per_person is not None:
             words = "the central guarantee holds for people who are in one crowd, once"
             raise task_error(f"{words}; remove the cap, which allows more", "privacy", "per_person")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from murk._lazy import map_levels
 from murk.stream.messages.codec import WireRules
+from murk.stream.messages.duplicates import lifetime_of
 from murk.stream.messages.state import Estimating
 
 if TYPE_CHECKING:
@@ -55,7 +56,17 @@ def wire_rules(task: Task, learner: StreamLearner) -> WireRules:
     """Return what a release must satisfy for a task's learner."""
     lengths = payload_lengths(learner)
     magnitudes = map_levels(attrgetter("magnitude"), learner.mechanisms)
-    return WireRules(task.hash, task.simulated, lengths, magnitudes, task.log.partitions, kind=learner.kind)
+    partitions, lifetime = task.log.partitions, lifetime_of(task)
+    return WireRules(
+        task.hash,
+        task.simulated,
+        lengths,
+        magnitudes,
+        partitions,
+        kind=learner.kind,
+        lifetime=lifetime,
+        is_shuffled=task.shuffle is not None,
+    )
 
 
 def payload_lengths(learner: StreamLearner) -> tuple[int, ...]:

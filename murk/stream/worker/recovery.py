@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Sequence
+from itertools import islice
 
+from murk._files import warn_if_exposed
 from murk.errors import MurkError, UserError
-from murk.stream.log.base import Checkpoint, Log, not_an_intake
-from murk.stream.messages.codec import RejectedError
-from murk.stream.messages.releases import Release
+from murk.stream.log.base import Checkpoint, Log, Message, not_an_intake
+from murk.stream.messages.duplicates import Unexpired, key_of, lifetime_of, period_of
 from murk.stream.messages.state import StateMessage, decode_state
 from murk.stream.messages.wire import DuplicateWindow
 from murk.stream.task.task import Task
+
+_PAGE = 256  # messages that are judged at once
 
 
 def check_carries(log: Log, task: Task) -> None:
@@ -30,8 +32,17 @@ def check_carries(log: Log, task: Task) -> None:
 
 def check_intake(log: Log, task: Task) -> None:
     """Raise `UserError` if a task is shuffled and the log to which devices would send is one that a shuffler writes."""
-    if task.shuffle is not None and log.crowd_mark() is not None:
+    if task.shuffle is None:
+        return
+    if log.crowd_mark() is not None:
         raise not_an_intake(log.url)
+    warn_of_readers(log)
+
+
+def warn_of_readers(intake: Log) -> None:
+    """Warn if other users can read an intake in a file, since they would know who sent what."""
+    if intake.exposed():
+        warn_if_exposed(intake.url.removeprefix("sqlite:///"), "who sent what, and when")
 
 
 def check_shuffled(log: Log, task: Task) -> None:
@@ -78,14 +89,22 @@ def open_state(log: Log, task: Task, chain: int, checkpoint: Checkpoint) -> Stat
 
 
 def rebuild_window(
-    log: Log, task: Task, chain: int, receive: Callable[[bytes], Release], offset: int
+    log: Log, task: Task, chain: int, remember: Callable[[Sequence[Message], DuplicateWindow], None], offset: int
 ) -> DuplicateWindow:
-    """Rebuild the window for duplicates at an offset."""
-    window = DuplicateWindow(task.duplicates)
-    for message in log.messages(chain, max(log.begin(chain), offset - task.duplicates), offset):
-        with suppress(RejectedError):
-            window.seen(message.offset, receive(message.value).id)
+    """Rebuild the window for duplicates at an offset; ``remember`` adds the ids of valid messages to it."""
+    window = DuplicateWindow(task.duplicates, unexpired(log, task))
+    start = max(log.begin(chain), offset - task.duplicates)
+    for last in log.read(chain, offset - 1, 1) if start < offset else []:
+        start = min(start, log.first_since(chain, last.time - lifetime_of(task)))
+    messages = log.messages(chain, start, offset)
+    while page := [*islice(messages, _PAGE)]:
+        remember(page, window)
     return window
+
+
+def unexpired(log: Log, task: Task) -> Unexpired:
+    """Return an empty memory of a log's releases that have not expired."""
+    return Unexpired(key_of(log.identity), period_of(task), lifetime_of(task))
 
 
 def check_last(log: Log, task: Task, message: StateMessage, window: DuplicateWindow) -> None:

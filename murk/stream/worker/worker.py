@@ -12,6 +12,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from logging import Logger
 from time import monotonic
@@ -22,7 +23,7 @@ from murk.stream.log.base import DeadLetter, FencedError, Log, Message, truncate
 from murk.stream.messages.codec import MAX_STATE, RejectedError, WireRules, encode
 from murk.stream.messages.releases import GradientRelease, IterateMessage, Release
 from murk.stream.messages.state import Counters, StateMessage, Trail, TrailRecorder, first_point
-from murk.stream.messages.wire import DuplicateWindow, block_of, block_receiver, receiver
+from murk.stream.messages.wire import Block, DuplicateWindow, block_of, block_receiver, receiver
 from murk.stream.task.task import Task
 from murk.stream.worker.learner import StreamLearner, admits_of, wire_rules
 from murk.stream.worker.recovery import check_carries, check_last, check_shuffled, open_state, rebuild_window
@@ -104,10 +105,16 @@ DEAD_BYTES = 2**16  # number of bytes of a message that a dead letter keeps; a p
 _UNKNOWN_MODEL = "future", "version"  # reasons to refuse a release whose model is unknown
 
 
-def check_expiry(release: Release, appended: int) -> None:
-    """Raise `RejectedError` if the log appended a release (at a time in seconds since 1970) after its expiry."""
+def check_expiry(release: Release, appended: int, rules: WireRules) -> None:
+    """Raise `RejectedError` if the log appended a release after its expiry (at a time in seconds since 1970).
+
+    A release of a shuffled task must not expire later than ids are remembered, since it could be repeated then.
+    """
     if appended > release.expires:
         raise RejectedError("expired", f"appended {appended - release.expires} s after its expiry")
+    if rules.is_shuffled and release.expires > appended + rules.lifetime:
+        later = release.expires - appended
+        raise RejectedError("future", f"it expires {later} s later, and {rules.lifetime} s are allowed")
 
 
 def admit(learner: StreamLearner, release: Release, ahead: int, renew: Renew | None) -> None:
@@ -136,8 +143,8 @@ class Judged:
 class Seen(Protocol):
     """The part of a window for duplicates that judges one message."""
 
-    def seen(self, offset: int, identifier: str) -> bool:
-        """Add an id at an offset; return whether it is a duplicate."""
+    def seen(self, offset: int, identifier: str, expires: int) -> bool:
+        """Add an id at an offset, with the time of its expiry; return whether it is a duplicate."""
 
 
 class Intake:
@@ -145,8 +152,8 @@ class Intake:
 
     def __init__(self, chain: int, rules: WireRules, learner: StreamLearner, renew: Renew | None = None) -> None:
         self._chain, self._learner, self._renew = chain, learner, renew
-        self._admits = admits_of(learner)
-        self.receive, self._receive_block = receiver(rules), block_receiver(rules)
+        self._admits, self._rules = admits_of(learner), rules
+        self._receive, self._receive_block = receiver(rules), block_receiver(rules)
 
     def judge(self, messages: Sequence[Message], window: DuplicateWindow, tally: Tally) -> Judged:
         """Judge messages and count those that are not to be learned; the caller must learn the admitted ones next."""
@@ -158,31 +165,59 @@ class Intake:
         releases = self._receive_block(values)
         if releases is None:
             return None
-        chains, expiry = {release.chain for release in releases}, min([release.expires for release in releases])
-        if chains != {self._chain} or max(times) > expiry or not self._admits(releases):
+        if not self._are_valid(releases, times) or not self._admits(releases):
             return None
         # Last, since it changes the window.
-        if not window.add_new(offsets, [release.id for release in releases]):
+        ids, expires = [release.id for release in releases], [release.expires for release in releases]
+        if not window.add_new(offsets, ids, expires):
             return None
         return Judged(releases, times[-1])
 
+    def remember(self, messages: Sequence[Message], window: DuplicateWindow) -> None:
+        """Add the ids of messages that were judged before to a window."""
+        offsets, times, values = zip(*messages, strict=True)
+        releases = self._receive_block(values)
+        if releases is not None and self._are_valid(releases, times):
+            ids, expires = [release.id for release in releases], [release.expires for release in releases]
+            if window.add_new(offsets, ids, expires):
+                return
+        for offset, appended, value in messages:
+            with suppress(RejectedError):
+                release = self._valid(value, appended)
+                window.seen(offset, release.id, self._remembered(release, appended))
+
+    def _are_valid(self, releases: Block, times: Sequence[int]) -> bool:
+        """Return whether releases are of this chain and came in their time."""
+        expires = [release.expires for release in releases]
+        if {release.chain for release in releases} != {self._chain}:
+            return False
+        return bool(max(times) <= min(expires) and max(expires) <= min(times) + self._rules.lifetime)
+
+    def _remembered(self, release: Release, appended: int) -> int:
+        """Return a release's time of expiry; 0 if a window could not be rebuilt that remembers it until then."""
+        return release.expires if release.expires <= appended + self._rules.lifetime else 0
+
+    def _valid(self, value: bytes, appended: int) -> Release:
+        """Return a release of this chain that came in its time; raise `RejectedError` otherwise."""
+        release = self._receive(value)
+        if release.chain != self._chain:
+            raise RejectedError("chain", f"of chain {release.chain}, on partition {self._chain}")
+        # Before duplicates: retention is no shorter than expiry, so messages that it has removed from the window cannot
+        # change the outcome.
+        check_expiry(release, appended, self._rules)
+        return release
+
     def judge_each(self, messages: Sequence[Message], window: Seen, tally: Tally) -> Judged:
         """Judge messages one by one; see `judge`."""
-        chain, receive, seen, learner, renew = self._chain, self.receive, window.seen, self._learner, self._renew
+        chain, seen, learner, renew = self._chain, window.seen, self._learner, self._renew
         admitted: list[Release] = []
         dead: list[DeadLetter] = []
         newest = 0
         for offset, appended, value in messages:
             try:
-                release = receive(value)
-                # Recorded whatever the outcome, so that the window is a function of the log.
-                duplicate = seen(offset, release.id)
-                if release.chain != chain:
-                    raise RejectedError("chain", f"of chain {release.chain}, on partition {chain}")
-                # Before duplicates: retention is no shorter than expiry, so messages that it has removed from the
-                # window cannot change the outcome.
-                check_expiry(release, appended)
-                if duplicate:
+                release = self._valid(value, appended)
+                # Recorded whatever the outcome of the rest, so that the window is a function of the log.
+                if seen(offset, release.id, self._remembered(release, appended)):
                     tally.duplicate()
                     continue
                 admit(learner, release, len(admitted), renew)
@@ -406,7 +441,7 @@ class Worker:
         checkpoint = self._ownership.load()
         message = open_state(self._log, self._task, self.chain, checkpoint)
         self.offset = checkpoint.offset
-        self._window = rebuild_window(self._log, self._task, self.chain, self._intake.receive, self.offset)
+        self._window = rebuild_window(self._log, self._task, self.chain, self._intake.remember, self.offset)
         self._model = self._log.model(self.chain)
         self._model_version = self._published_version = -1
         self._counters = Counters()
