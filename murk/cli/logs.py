@@ -4,7 +4,8 @@ import json
 import logging
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any, TypeVar
+from functools import wraps
+from typing import Any, TypeVar, cast
 
 import click
 
@@ -16,9 +17,18 @@ LIBRARY = "kafka"
 
 def logging_options(function: F) -> F:
     """Add logging options to a command."""
+
+    @wraps(function)
+    def with_json(*args: Any, log_json: bool, **options: Any) -> Any:
+        # A collector of logs reads standard output, too, and takes it for JSON.
+        options |= {"as_json": True} if log_json and "as_json" in options else {}
+        return function(*args, log_json=log_json, **options)
+
     function = click.option(
-        "--log-json", is_flag=True, help="Log JSON to standard error, one object per line (implies --verbose)."
-    )(function)
+        "--log-json",
+        is_flag=True,
+        help="Log JSON to standard error, one object per line (implies --verbose, and --json).",
+    )(cast("F", with_json))
     return click.option(
         "-v",
         "--verbose",

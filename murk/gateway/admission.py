@@ -48,15 +48,15 @@ class Admission:
         if self._sharing is not None:
             self._sharing.arrived()
 
-    def chains(self, values: Sequence[bytes], now: int) -> list[int | Reason]:
-        """Return each release's chain, or why it will not be learned; see `check`."""
+    def judged(self, values: Sequence[bytes], now: int) -> list[Release | Reason]:
+        """Return each release, or why it will not be learned; see `check`."""
         block = self._receive_block(values)
         if block is not None and self._admits(block, now):
-            return [release.chain for release in block]
-        found: list[int | Reason] = []
+            return block
+        found: list[Release | Reason] = []
         for data, release in zip(values, block or [None] * len(values), strict=True):
             try:
-                found.append(self.check(data, now, release).chain)
+                found.append(self.check(data, now, release))
             except RejectedError as rejected:
                 found.append(rejected.reason)
         return found

@@ -71,6 +71,7 @@ class Counts:
     accepted: int = 0
     refused: Counter[str] = field(default_factory=Counter)
     appended: int = 0  # releases written; repeated ones are not written again
+    levels: Counter[str] = field(default_factory=Counter)  # the same by level
     groups: int = 0  # durable writes
 
 
@@ -182,16 +183,19 @@ class Appending:
         admission.begin()
         admitted: dict[bytes, tuple[int, bytes]] = {}
         reasons: dict[bytes, str] = {}
-        for (digest, data), found in zip(fresh.items(), admission.chains(list(fresh.values()), now), strict=True):
-            if isinstance(found, int):
-                admitted[digest] = found, data
-            else:
+        levels: list[str] = []
+        for (digest, data), found in zip(fresh.items(), admission.judged(list(fresh.values()), now), strict=True):
+            if isinstance(found, str):
                 reasons[digest] = found
+            else:
+                admitted[digest] = found.chain, data
+                levels.append(found.level)
         if admitted:
             # The order of arrival would tell who sent which.
             self._log.append(shuffled(list(admitted.values())))
             accepted.add(admitted)
             self.counts.appended += len(admitted)
+            self.counts.levels.update(levels)
             self.counts.groups += 1
         for submission, names in zip(group, digests, strict=True):
             submission.outcomes = [reasons.get(digest) for digest in names]

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Mapping
 from typing import Self
 
+from murk._lazy import bounding
 from murk.errors import MurkError, UserError
 from murk.gateway.app import Door, Settings
 from murk.gateway.appending import Appending
@@ -29,14 +30,16 @@ class GatewayMetrics(Exporter):
 
     side = "gateway"
 
-    def __init__(self, task: str, appending: Appending, requests: Mapping[int, int]) -> None:
+    def __init__(self, task: Task, appending: Appending, requests: Mapping[int, int]) -> None:
         self._appending, self._requests = appending, requests
-        super().__init__(task)
+        self._levels = bounding(task.privacy.levels)
+        super().__init__(task.name)
 
     def _values(self) -> Values:
         counts = self._appending.counts
         return {
             "murk_gateway_releases_total": counts.accepted,
+            "murk_gateway_levels_total": {level: counts.levels[level] for level in self._levels},
             "murk_gateway_refusals_total": {reason: counts.refused[reason] for reason in REASONS},
             "murk_gateway_requests_total": {str(status): n for status, n in sorted(dict(self._requests).items())},
             "murk_gateway_waiting_releases": self._appending.waiting,
@@ -108,7 +111,7 @@ class Gateway:
             ) from None
         self.appending = Appending(log, task, self._door.resolve)
         self._door.serve(self.appending)
-        self.registry = GatewayMetrics(task.name, self.appending, self._door.requests).registry
+        self.registry = GatewayMetrics(task, self.appending, self._door.requests).registry
         self._server = uvicorn.Server(config)
         self._socket = _listen(host, port, options)
         self.host, self.port = host, int(self._socket.getsockname()[1])

@@ -40,6 +40,11 @@ def judged(log, of, messages):
     return [refused.get(offset) for offset in range(len(messages))]
 
 
+def chains(door, values, now):
+    """The chain of each release, or why it is refused."""
+    return [each if isinstance(each, str) else each.chain for each in door.judged(values, now)]
+
+
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_door_and_worker_agree(tmp_path, protocol):
     of = task(protocol=protocol)
@@ -65,7 +70,7 @@ def test_door_and_worker_agree(tmp_path, protocol):
         assert at_door[: len(messages)] == [None] * len(messages)
         for last in range(len(messages), len(offered)):
             # One that is refused changes nothing for those before and after it.
-            found = door.chains([offered[0], offered[last], *offered[1:4]], int(time.time()))
+            found = chains(door, [offered[0], offered[last], *offered[1:4]], int(time.time()))
             assert [found[0], *found[2:]] == [0] * 4
             assert found[1] == (0 if at_door[last] is None else at_door[last])
         by_worker = judged(log, of, offered)
@@ -106,10 +111,10 @@ def test_versions_are_judged_as_the_worker_does(tmp_path, monkeypatch, keys, tog
                     reasons[message] = rejected.reason
             # Together, all or those that pass: each is judged as by itself.
             messages = [message for _, message in offered]
-            assert door.chains(messages, int(time.time())) == one_by_one
+            assert chains(door, messages, int(time.time())) == one_by_one
             passed = [each for each, found in zip(messages, one_by_one, strict=True) if isinstance(found, int)]
             blocks += door._admits(door._receive_block(passed), int(time.time()))
-            assert door.chains(passed, int(time.time())) == [each for each in one_by_one if isinstance(each, int)]
+            assert chains(door, passed, int(time.time())) == [each for each in one_by_one if isinstance(each, int)]
             log.append(offered)
             for worker in workers:
                 while worker.step().read:

@@ -8,6 +8,7 @@ from tools.grafana.panels import Json, buckets, heatmap, stat, target, text, tim
 NO_EPSILON = "no level of this task states an epsilon"
 NO_MU = "no level of this task states a mu"
 NO_PEOPLE = "not exported here"
+NO_GATEWAY = "no gateway"
 REFUSALS = 'sum(murk_ledger_refusals_total{task="$task"})'
 SPENT = 'sum by (le) (murk_ledger_spent_ratio_bucket{task="$task"})'
 PEOPLE = 'sum(murk_ledger_spent_ratio_count{task="$task"})'
@@ -17,8 +18,8 @@ WORDS = """
 were made under each guarantee, and sums over many people of what they have spent. No figure has a person in it.
 
 **What is not.** No record, no exact loss, no gradient before noise, nobody's account. A device's own figures stay on
-the device: the two lower rows fill only where a *simulated population*, or a *gateway of at least 20 people*,
-exports sums. A person sees their own account with `murk ledger`.
+the device; a *gateway* knows how many releases came at each level. The folded row fills only where a *simulated
+population*, or a *file of at least 20 people*, exports sums. A person sees their own account with `murk ledger`.
 
 **How to read it.** A smaller epsilon or mu is a stronger promise. The figures are those of *one release*; what all
 a person's releases come to is kept by their own ledger, under their own cap. That they take part, and when, is not
@@ -38,10 +39,11 @@ def privacy() -> Json:
                      (12, 4, 4, 4)),
             ]),
             Section("Guarantee of each release", [Line(_totals(), 8), Line(_over_time(), 8)]),
-            Section("People's accounts (sums over at least 20 people)", [
+            Section("Devices: what a gateway may know of budgets", [Line([_by_level(), _refused_by_gateway()], 8)]),
+            Section("People's accounts (a population or a file: sums over at least 20 people)", [
                 Line([_spent(), _quantiles()], 8),
                 Line([_refusals(), _refused_share()], 7),
-            ]),
+            ], folded=True),
         ],
         [one_task()],
     )  # fmt: skip
@@ -90,6 +92,29 @@ def _over_time() -> list[Json]:
             empty=NO_MU,
         ),
     ]
+
+
+def _by_level() -> Json:
+    # Each person's device spends one release's budget each time; nobody can say who has spent what.
+    return timeseries(
+        "Releases by level in the last day",
+        "Releases that devices have sent within a day, by the level whose budget each of them has spent.",
+        target('sum by (level) (increase(murk_gateway_levels_total{task="$task"}[1d]))', "{{level}}"),
+        least=0,
+        stack=True,
+        empty=NO_GATEWAY,
+    )
+
+
+def _refused_by_gateway() -> Json:
+    return timeseries(
+        "Refused in the last day",
+        "Releases whose budget was spent in vain, by reason: a gateway refused them.",
+        target('sum by (reason) (increase(murk_gateway_refusals_total{task="$task"}[1d]))', "{{reason}}"),
+        least=0,
+        stack=True,
+        empty=NO_GATEWAY,
+    )
 
 
 def _spent() -> Json:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 def command(log_url: str, looks: Valid | None, at: tuple[str, ...], as_json: bool) -> None:
     """Show a log's contents and what was learned from it, without changing anything."""
     from murk.cli.report import print_result
+    from murk.learners.results.numbers import many
     from murk.learners.results.report import report_log
     from murk.planning.advice import advise
 
@@ -40,9 +41,15 @@ def command(log_url: str, looks: Valid | None, at: tuple[str, ...], as_json: boo
     with log:
         chains = task.log.partitions
         found = report_log(task, log, chains=chains, history=as_json, advise=advise, live=True, looks=looks, at=record)
+        found["removed"] = sum(max(0, log.begin(each) - log.checkpoint(each).offset) for each in range(chains))
+    found["lag"] -= found["removed"]
     print_result(found, as_json=as_json)
-    if not as_json:
-        click.echo(f"{found['lag']:,} messages on the log wait to be learned")
+    if as_json:
+        return
+    click.echo(f"{found['lag']:,} messages on the log wait to be learned")
+    if found["removed"]:
+        words = f"retention has removed {many(found['removed'], 'message')} that nobody had learned"
+        click.echo(f"{words}: the result lacks them. Begin with a new log and a longer retention, or learn sooner")
 
 
 def _pair(text: str) -> tuple[str, str]:

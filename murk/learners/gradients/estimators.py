@@ -373,7 +373,8 @@ class LDPSGDRegressor(LDPSGD, TargetEstimator, base.MiniBatchRegressor):
             self._set_range()
         else:
             self._range = ANY
-            if seed is not None:
+            # Without a projection, as published, coefficients and targets may have any size.
+            if seed is not None and radius != math.inf:
                 words = "-2 and 2, but this learner expects about -1 to 1: give public target_bounds=(low, high)"
                 self._beyond = BeyondBounds(-2.0, 2.0, words, share=0.5)
         self._prepare()

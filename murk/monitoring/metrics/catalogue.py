@@ -197,6 +197,12 @@ METRICS = (
     Metric("murk_outbox_pending", "Releases that wait for the log to confirm them.", side="people"),
     Metric("murk_gateway_releases_total", "Releases of devices acknowledged, repeated ones included.", side="gateway"),
     Metric(
+        "murk_gateway_levels_total",
+        "Releases of devices written, by level; of a grid the default, lowest and highest.",
+        ("task", "level"),
+        side="gateway",
+    ),
+    Metric(
         "murk_gateway_refusals_total", "Releases of devices refused by the gateway, by reason.", _REASON, side="gateway"
     ),
     Metric(

@@ -409,6 +409,10 @@ class Ledger:
                    WHERE digest = ? AND name = ? AND next_row > 0"""
         return bool(self._file.query(query, (self.names.source(source), task_name)))
 
+    def knows(self, task_hash: str) -> bool:
+        """Return whether work on a task has begun with this ledger."""
+        return bool(self._file.query("SELECT 1 FROM tasks WHERE hash = ?", (task_hash,)))
+
     def tasks_named(self, name: str) -> list[str]:
         """Return the hashes of all tasks of a name, or raise a UserError if there are none."""
         known = self._file.query("SELECT name, hash FROM tasks ORDER BY number")

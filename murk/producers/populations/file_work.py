@@ -515,6 +515,9 @@ class FilePopulation(ABC):
         if new or (self.crowd.policy.lifetime is not None and not self.ledger.promises()):
             self._check_recognised(task)
         if taken and new:
+            if begun is not None and any(self.log.ends()) and not self.ledger.knows(self.task.hash):
+                # The note beside the log names this very ledger.
+                raise places.older_copy(self.log, self.ledger.path)
             if begun is not None:
                 raise places.differs(self.log, "another file", "--source", seed=self.crowd.seed)
             other = f"another file than {self.source.records}, or another ledger than {self.ledger.path}"

@@ -28,7 +28,7 @@ from murk._files import open_own, write_whole
 from murk.errors import MurkError, UserError
 from murk.producers.ledger.names import NameKey, key_path, read_key
 from murk.producers.ledger.recognition import describe, remedy, unrecognised
-from murk.producers.ledger.schema import APPLICATION
+from murk.producers.ledger.schema import APPLICATION, LOST
 from murk.producers.populations.records.files import readable, survey
 from murk.producers.populations.records.records import Records, open_records
 from murk.stream.log.base import Log
@@ -96,6 +96,15 @@ def differs(log: Log, found: str, options: str, *, seed: int | None) -> UserErro
     if seed is None:
         again = "what its people spent stays spent. For another task, give another --log and the same ledger"
     return UserError(f"{log.url} was started with {found}: give the same {options} again to continue; {again}")
+
+
+def older_copy(log: Log, ledger: Path) -> UserError:
+    """Return the error for a ledger that released to a log before, and has no entry about it."""
+    return UserError(
+        f"the ledger {ledger} is an older copy: its people have released to {log.url}, and it does not say what they "
+        "spent there. Put back its newest intact copy before anything else is released",
+        code=LOST,
+    )
 
 
 def begun_with(log: Log, ledger: str | Path) -> str | None:

@@ -10,6 +10,10 @@ from murk.errors import UserError
 from murk.stream.log.base import Log
 
 ADDRESS: Final = "MURK-LOG-008"
+_NOT_PATHS: Final = {
+    r"\?([^/]*=|$)": "has a query, which the path of a file does not have",
+    r"^/?[A-Za-z][A-Za-z0-9+.-]*:/": "has another scheme within",
+}
 
 
 class Opener(Protocol):
@@ -89,6 +93,10 @@ def _open_sqlite(url: str, *, create: bool, name: str | None, model: str | None 
     path = rest[1:]
     if not path or path == ":memory:" or path.endswith("/") or "\0" in path:
         raise UserError(f"{url!r} names no file: write sqlite:///PATH (a log is a file)", code=ADDRESS)
+    for pattern, problem in _NOT_PATHS.items():
+        if re.search(pattern, path) and not path.startswith("./"):
+            # Else a file with the query in its name would be made.
+            raise UserError(f"{url!r} {problem}: write sqlite:///PATH, with ./ before a name like this", code=ADDRESS)
     from murk.stream.log.sqlite import SqliteLog
 
     return SqliteLog(path, create=create, model=model)

@@ -23,7 +23,7 @@ from murk.stream.log.kafka.connection.records import send_at_once, takes_batches
 from murk.stream.log.kafka.connection.settings import Settings
 from murk.stream.log.kafka.consumers import Ends, ModelCache, Newest, Reader, Readers, Shared, Table, letters
 from murk.stream.log.kafka.membership import KafkaMembership
-from murk.stream.log.kafka.topics import Names, Topics, copies_of, find
+from murk.stream.log.kafka.topics import Names, Topics, copies_of, find, topics_command
 from murk.stream.log.kafka.transactions import TASK, TASK_PLACE, CrowdWriter, KafkaOwnership
 from murk.stream.messages.packed import Packed
 from murk.stream.task.task import Task, check_task_change
@@ -150,7 +150,7 @@ class KafkaLog(Log):
             if self._name is None:
                 self._discover_name()
             if not create and self._find_identity() is None:
-                remedy = f"create its topics with `murk topics TASK --log {self._address.url(None)}`"
+                remedy = f"create its topics with `{topics_command(self.url)}`"
                 raise UserError(f"there is no log at {self.url}: {remedy}", code=base.NO_LOG)
         except BaseException:
             self.close()
@@ -162,7 +162,7 @@ class KafkaLog(Log):
         if self._known is None:
             self._known = self._find_identity()
             if self._known is None:
-                raise UserError(f"{self.url} has no topics yet: create them with `murk topics`")
+                raise UserError(f"{self.url} has no topics yet: create them with `{topics_command(self.url)}`")
         return self._known
 
     def prepare(self, document: bytes) -> None:
@@ -439,7 +439,7 @@ class KafkaLog(Log):
         if self._table is None:
             described = self._topics.describe()
             if self._names.models not in described:
-                raise UserError(f"{self._names.models} is missing: create it with `murk topics`")
+                raise UserError(f"{self._names.models} is missing: create it with `{topics_command(self.url)}`")
             partitions = len(described[self._names.models]["partitions"])
             self._table = Table(self._clients, self._names.models, partitions, self._current_ends())
         return self._table
@@ -488,7 +488,7 @@ def find_urls(url: str, names: Sequence[str] = ()) -> list[str]:
 
 
 def _without_logs(url: str) -> UserError:
-    remedy = f"create one with `murk topics TASK --log {url}`"
+    remedy = f"create one with `{topics_command(url)}`"
     return UserError(f"there is no log at {url} that this user may see: {remedy}", code=base.NO_LOG)
 
 

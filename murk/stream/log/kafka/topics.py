@@ -96,6 +96,15 @@ def specs(names: Names, task: Task, *, estimates: bool = False) -> dict[str, Spe
     }
 
 
+def topics_command(url: str) -> str:
+    """Return the command that makes the topics of the log at a URL, which has the log's name if it is known.
+
+    >>> topics_command("kafka://localhost:9092/third-child")
+    'murk topics TASK --log kafka://localhost:9092/third-child'
+    """
+    return f"murk topics TASK --log {url}"
+
+
 def find(admin: Any, url: str) -> list[str]:
     """Return the names of the logs on a cluster."""
     with translate_errors(url, "listing topics"):
@@ -161,7 +170,7 @@ class Topics:
         own = Names(self._names.log)
         standing = self._describe_one(own.states)
         if standing is None:
-            raise UserError(f"{own.states} is missing: create it with `murk topics`")
+            raise UserError(f"{own.states} is missing: create it with `{topics_command(self._url)}`")
         required = specs(self._names, task, estimates=Topics(self._admin, self._url, own).has_estimates())
         missing = {}
         for topic in required.keys() - set(own.all):
@@ -201,7 +210,7 @@ class Topics:
         for topic, spec in specs(self._names, task, estimates=estimates).items():
             if topic not in described:
                 option = " --estimates" if topic == self._names.estimates else ""
-                wrong.append(f"{topic} is missing: create it with `murk topics{option}`")
+                wrong.append(f"{topic} is missing: create it with `{topics_command(self._url)}{option}`")
                 continue
             have = len(described[topic]["partitions"])
             if have != spec.partitions and topic == self._names.estimates:
@@ -213,7 +222,9 @@ class Topics:
                 )
             for key, (now, needed) in _misfits(spec, configs[topic]).items():
                 least = "at least " if key in spec.least else ""
-                wrong.append(f"{topic} has {key}={now} and needs {least}{needed}: `murk topics` sets it")
+                wrong.append(
+                    f"{topic} has {key}={now} and needs {least}{needed}: `{topics_command(self._url)}` sets it"
+                )
             offline = [part["partition_index"] for part in described[topic]["partitions"] if part["leader_id"] < 0]
             if offline:
                 wrong.append(f"{topic} has no leader for its partitions {offline}: are all brokers up?")

@@ -7,7 +7,14 @@ from kafka import errors
 
 from murk.errors import MurkError, UserError
 from murk.stream.log.base import FencedError, UnreachableError
-from murk.stream.log.kafka.connection.errors import CONTACTS, UNRESOLVED, contacts_of, translate, translate_errors
+from murk.stream.log.kafka.connection.errors import (
+    CONTACTS,
+    UNRESOLVED,
+    Contacts,
+    contacts_of,
+    translate,
+    translate_errors,
+)
 from murk.stream.log.kafka.connection.network import Address, explain
 from murk.stream.log.kafka.connection.settings import Settings
 
@@ -90,12 +97,19 @@ def test_nobody_at_the_address_is_no_matter_of_settings():
         assert explain(Address.parse("kafka://127.0.0.1:1"), settings, URL) is None
 
 
+REFUSED_NOW = "it cannot be connected to from here (ECONNREFUSED)"
+
+
 @pytest.mark.parametrize(("notes", "words", "unsaid"), [
-    ({"inner:1": UNRESOLVED}, "says that it is inner:1 (its advertised.listeners), but this name cannot be", "running"),
-    ({"inner:1": "it cannot be connected to from here (ECONNREFUSED)"}, "it is inner:1 (its advertised", "running"),
+    ({"host:9092": None, "inner:1": UNRESOLVED},
+     "says that it is inner:1 (its advertised.listeners), but this name cannot be", "running"),
+    ({"host:9092": None, "inner:1": "it cannot be connected to from here (ECONNREFUSED)"},
+     "it is inner:1 (its advertised", "running"),
     ({"host:9092": UNRESOLVED}, "the name in host:9092 cannot be resolved from here", "running"),
     ({"host:9092": "it cannot be connected to from here (ECONNREFUSED)"}, "is the broker running", "advertised"),
-    ({"inner:1": UNRESOLVED, "host:9092": UNRESOLVED}, "says that it is inner:1", "running"),
+    # It answered once, and is away now, as is the broker behind the other address.
+    ({"host:9092": REFUSED_NOW, "inner:1": REFUSED_NOW}, "is the broker running", "advertised"),
+    ({"inner:1": REFUSED_NOW}, "is the broker running", "advertised"),
     ({}, "is the broker running", "advertised"),
 ])  # fmt: skip
 def test_why_a_cluster_cannot_be_reached_is_what_was_found(notes, words, unsaid):
@@ -113,6 +127,19 @@ def test_why_a_cluster_cannot_be_reached_is_what_was_found(notes, words, unsaid)
             assert "is the broker running" in str(translate(errors.KafkaTimeoutError(), url, "reading"))
     finally:
         CONTACTS.clear()
+
+
+def test_an_answer_of_long_ago_is_no_present_contact():
+    """An advertised address that worked fails with everything else, once the brokers are away."""
+    now = [0.0]
+    contacts = Contacts(["host:9092"], lambda: now[0])
+    contacts.note("host:9092", None)
+    assert contacts.answers
+    now[0] = 3_600.0
+    assert not contacts.answers
+    contacts.note("host:9092", None)
+    contacts.note("host:9092", UNRESOLVED)
+    assert not contacts.answers
 
 
 def test_what_is_kept_of_contacts_is_bounded():

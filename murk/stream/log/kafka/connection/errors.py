@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import re
 import ssl
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from kafka import errors
@@ -16,6 +18,7 @@ REFUSED = "MURK-KAFKA-003"
 UNRESOLVED = "this name cannot be resolved from here"
 CONTACTS: dict[str, Contacts] = {}  # contacts with each cluster, by its servers
 _MOST_ADDRESSES = 64
+_PRESENT = 60.0  # seconds for which an answer says that a broker is there
 _CODECS = {"snappy": "python-snappy", "lz4": "lz4", "zstd": "zstandard"}
 """Packages that the library decompresses with, by codec."""
 
@@ -96,15 +99,23 @@ def translate(error: Exception, url: str, doing: str) -> MurkError:
 class Contacts:
     """Outcome of the last attempt to connect to each address of a cluster; ``servers`` are those in the log's URL."""
 
-    def __init__(self, servers: Sequence[str]) -> None:
+    def __init__(self, servers: Sequence[str], clock: Callable[[], float] = time.monotonic) -> None:
         self.servers = frozenset(servers)
         self.failed: dict[str, str] = {}
+        self._answered, self._clock = -math.inf, clock
 
     def note(self, address: str, problem: str | None) -> None:
         """Note the last attempt at an address: its problem, or None if it succeeded."""
         self.failed.pop(address, None)
         if problem is not None and len(self.failed) < _MOST_ADDRESSES:
             self.failed[address] = problem
+        if problem is None and address in self.servers:
+            self._answered = self._clock()
+
+    @property
+    def answers(self) -> bool:
+        """Whether a server of the URL answers now, not only at some time before: all brokers may be away since."""
+        return self._clock() - self._answered < _PRESENT and not self.servers <= self.failed.keys()
 
 
 def _contact_problem(url: str) -> str:
@@ -112,11 +123,12 @@ def _contact_problem(url: str) -> str:
     contacts = CONTACTS.get(url.partition("://")[2].partition("/")[0], Contacts(()))
     failed = dict(contacts.failed)
     for address, problem in failed.items():
-        if address not in contacts.servers:
+        if address not in contacts.servers and contacts.answers:
             remedy = "Set advertised.listeners to an address that clients can reach"
             answer = f"a broker answers there and says that it is {address} (its advertised.listeners)"
             return f"{answer}, but {problem}. {remedy}"
-    unresolved = next((address for address, problem in failed.items() if problem == UNRESOLVED), None)
+    known = contacts.servers or failed.keys()
+    unresolved = next((each for each in failed if failed[each] == UNRESOLVED and each in known), None)
     if unresolved is not None:
         return f"the name in {unresolved} cannot be resolved from here: is this its address?"
     return "is the broker running, and is this its address?"
@@ -129,7 +141,7 @@ def _codec(text: str, url: str, doing: str) -> UserError:
     install = f"install its package (pip install {package}), and " if package else ""
     return UserError(
         f"{url}: the topic has messages that are compressed with {codec} and cannot be read here ({doing}): {install}"
-        "run `murk topics`, which sets compression.type=producer for new messages",
+        f"run `murk topics TASK --log {url}`, which sets compression.type=producer for new messages",
         code="MURK-KAFKA-001",
     )
 
