@@ -20,6 +20,8 @@ from urllib.parse import quote
 from murk._files import warn_if_exposed
 from murk.errors import MurkError, UserError
 
+_ERROR_CODE = "MURK-FILE-001"
+
 Kinds = type | tuple[type, ...]
 """Types that values of a column may have."""
 

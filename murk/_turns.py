@@ -17,6 +17,8 @@ from weakref import ref
 
 from murk.errors import MurkError
 
+_ERROR_CODE = "MURK-CLI-002"
+
 _PATIENCE = 5.0  # seconds that a fork waits for threads that hold a lock
 
 # Weak references without callbacks: Python swallows an interrupt that arrives in one.

@@ -4,12 +4,17 @@ A message names the value or the place (file, row, column, key) and the remedy. 
 row and the column instead.
 """
 
+from __future__ import annotations
+
+import sys
 import traceback
 from pathlib import Path
-from typing import ClassVar
+from types import FrameType
+from typing import ClassVar, Final
 from unicodedata import category
 
-from murk.error_codes import code_of
+FAULT: Final = "MURK-FAULT-001"
+"""Code of an exception that Murk did not raise on purpose."""
 
 # Controls, formats (including bidirectional ones), lone surrogates, private and unassigned characters, and line and
 # paragraph separators.
@@ -36,8 +41,8 @@ def _shown(character: str) -> str:
 class MurkError(Exception):
     """Base class for errors that Murk raises on purpose; the command line exits with 1.
 
-    ``words`` are the message, ``code`` one listed in docs/errors.md; by default that of the module that raises the
-    error.
+    ``words`` are the message, ``code`` one listed in docs/errors.md; by default ``_ERROR_CODE`` of the module that
+    makes the error.
 
     >>> from murk.stream import open_log
     >>> try:
@@ -52,12 +57,20 @@ class MurkError(Exception):
     def __init__(self, *words: object, code: str | None = None) -> None:
         # Names in a message may contain terminal escape sequences.
         super().__init__(*[printable(word) if isinstance(word, str) else word for word in words])
-        self._code = code
+        self._code = code or self.kind or _stated(self)
 
     @property
     def code(self) -> str:
         """The stable error code."""
-        return self._code or self.kind or code_of(self.__traceback__)
+        return self._code
+
+
+def _stated(error: MurkError) -> str:
+    """Return the code that the module states in which an error is being made."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_locals.get("self") is error:
+        frame = frame.f_back
+    return FAULT if frame is None else str(frame.f_globals.get("_ERROR_CODE", FAULT))
 
 
 class UserError(MurkError, ValueError):

@@ -18,6 +18,8 @@ from murk.errors import MurkError, UserError
 if TYPE_CHECKING:
     from reproductions.experiment import Measured, Row
 
+_ERROR_CODE = "MURK-CLI-002"
+
 
 @click.command("python -m reproductions")
 @click.argument("which", metavar="[ID|PAPER|all]", required=False)

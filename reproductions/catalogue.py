@@ -11,6 +11,8 @@ from reproductions.iwp_sgd import PAPER as IWP_SGD
 from reproductions.ldp_sgd import PAPER as LDP_SGD
 from reproductions.public_glm import PAPER as PUBLIC_GLM
 
+_ERROR_CODE = "MURK-CLI-002"
+
 PAPERS: tuple[Paper, ...] = (IWP_SGD, LDP_SGD, PUBLIC_GLM, GAUSSMIX)
 
 

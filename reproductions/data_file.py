@@ -20,6 +20,8 @@ from numpy.typing import NDArray
 from murk._lines import BoundedLines, LongRowError, bounded_lines, csv_rows
 from murk.errors import UserError
 
+_ERROR_CODE = "MURK-CLI-002"
+
 T = TypeVar("T")
 _SEPARATORS: Final = (",", ";", "\t")
 _LISTED: Final = 14

@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 from murk.errors import DataWarning, UserError
 from reproductions.data_file import DataFile, read_columns, read_numbers, recognized
 
+_ERROR_CODE = "MURK-CLI-002"
+
 Size = Literal["tiny", "reduced", "full"]
 Tag = Literal["exact", "stand-in", "reduced", "unreachable"]
 T = TypeVar("T")

@@ -18,6 +18,8 @@ from murk.errors import MurkError, UserError, unexpected
 from reproductions import store
 from reproductions.experiment import Experiment, Setting
 
+_ERROR_CODE = "MURK-CLI-002"
+
 Tick = Callable[[float, str], None]
 # Each process uses one thread, since several processes share the cores.
 _THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")

@@ -59,7 +59,7 @@ def decorators_alone(folder):
     package = folder / "murk"
     package.mkdir()
     (package / "__init__.py").write_text("")
-    for name in ("_jit", "_memory", "_scratch", "_turns", "error_codes", "errors"):
+    for name in ("_jit", "_memory", "_scratch", "_turns", "errors"):
         shutil.copy(Path(__file__).parent.parent / "murk" / f"{name}.py", package)
     return package
 

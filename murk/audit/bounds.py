@@ -18,6 +18,8 @@ from scipy.special import betaincinv, ndtri
 from murk._arrays import Floats, Integers
 from murk.errors import UserError
 
+_ERROR_CODE = "MURK-AUDIT-001"
+
 _CUTS = 512
 
 

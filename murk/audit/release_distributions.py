@@ -29,6 +29,8 @@ from murk.privacy.mechanisms.privunit import closest_share
 from murk.privacy.mechanisms.selection import LEVELS
 from murk.privacy.noise import Purpose
 
+_ERROR_CODE = "MURK-AUDIT-001"
+
 Points = NDArray[Any]
 
 _WORDS = 2**64

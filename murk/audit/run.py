@@ -12,6 +12,8 @@ from murk.errors import UserError
 from murk.privacy.explain import verdict
 from murk.privacy.noise import NoiseSource, SecureNoise
 
+_ERROR_CODE = "MURK-AUDIT-001"
+
 
 @dataclass(frozen=True)
 class Finding:

@@ -17,6 +17,8 @@ from murk._environment import is_of_service
 from murk._printable import unseen_character
 from murk.errors import UserError
 
+_ERROR_CODE = "MURK-CONF-001"
+
 FILE = "murk.toml"
 PREFIX = "MURK_"
 VARIABLE = "MURK_CONFIG"

@@ -24,6 +24,8 @@ from murk.producers.populations.records.tables import SLICE
 from murk.stream import Task
 from murk.stream.task.data.coding import Cell, as_boolean, as_number, day_number, is_absent, is_nan
 
+_ERROR_CODE = "MURK-CLI-002"
+
 MOST_DISTINCT: Final = 1_000_000  # limit of distinct values that are counted; beyond it, repetition is unknown
 _SAMPLED: Final = 100_000  # size of the random sample of a column's numbers
 _QUANTILES: Final = (0.05, 0.95)

@@ -24,7 +24,7 @@ def logging_options(function: F) -> F:
         options |= {"as_json": True} if log_json and "as_json" in options else {}
         return function(*args, log_json=log_json, **options)
 
-    function = click.option(
+    command = click.option(
         "--log-json",
         is_flag=True,
         help="Log JSON to standard error, one object per line (implies --verbose, and --json).",
@@ -34,7 +34,7 @@ def logging_options(function: F) -> F:
         "--verbose",
         count=True,
         help="Log progress to standard error; twice: also every step and Kafka client warnings.",
-    )(function)
+    )(command)
 
 
 def start_logging(verbose: int, log_json: bool) -> None:

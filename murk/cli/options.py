@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from murk.stream.log.base import Log
     from murk.stream.task.task import Disclosure
 
+_ERROR_CODE = "MURK-CLI-002"
+
 _RETRY_SECONDS = 0.5
 _PERMANENT = ("MURK-CLI-", "MURK-CONF-", "MURK-KAFKA-002", "MURK-KAFKA-003", "MURK-LOG-008")
 """Codes of errors that retrying cannot fix: settings, URLs, credentials and rights."""

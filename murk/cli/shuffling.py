@@ -15,6 +15,8 @@ from murk.shuffler.store import Store
 from murk.stream import Task, open_log
 from murk.stream.log.base import FencedError, Log, UnreachableError
 
+_ERROR_CODE = "MURK-CLI-002"
+
 GRACE = 12.0  # seconds that a thread has for its last step; what it does not finish, the next shuffler does
 _SHORTEST, _LONGEST = 0.005, 0.5  # bounds of the pause while nothing arrives, in seconds
 

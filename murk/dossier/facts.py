@@ -17,6 +17,8 @@ from murk.privacy.sketches.explain import CENTRAL, any_two_records, strongest_re
 from murk.stream import Task
 from murk.stream.task.task import Disclosure
 
+_ERROR_CODE = "MURK-AUDIT-001"
+
 DELTA = 1e-5  # delta at which epsilon is stated
 WEAK = 0.9  # attack accuracy above which the dossier warns
 

@@ -13,6 +13,8 @@ from murk.stream.worker.learner import payload_checks_of, wire_rules
 from murk.stream.worker.sharing import SharingLearner, Told
 from murk.stream.worker.worker import admit, check_expiry
 
+_ERROR_CODE = "MURK-LOG-001"
+
 
 class Admission:
     """Decide whether a task's worker can learn a release.

@@ -120,7 +120,7 @@ class Door:
         self._base = f"/v1/tasks/{task.name}"
         self._token = None if settings.token is None else f"Bearer {settings.token}".encode()
         self._limit = RateLimit(settings.rate, settings.relays)
-        self._repeated = Repeated(lifetime_of(task))
+        self._repeated = Repeated(lifetime_of(task.expiry))
         self._appending: Appending | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._held = 0

@@ -19,6 +19,8 @@ from murk.stream.messages.duplicates import Unexpired
 if TYPE_CHECKING:
     from pyhpke import CipherSuite
 
+_ERROR_CODE = "MURK-LOG-001"
+
 KEYS, REQUEST, RESPONSE = "application/ohttp-keys", "message/ohttp-req", "message/ohttp-res"
 """Media types of a key configuration, and of encapsulated requests and responses."""
 

@@ -19,6 +19,8 @@ from murk.stream.messages.codec import REASONS
 from murk.stream.task.task import Task
 from murk.stream.worker.recovery import check_intake
 
+_ERROR_CODE = "MURK-LOG-001"
+
 GRACE = 12.0  # seconds at the end for requests that are being answered
 
 _BACKLOG = 1_024

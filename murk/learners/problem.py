@@ -21,6 +21,8 @@ from murk.stream.worker.learner import StreamLearner
 if TYPE_CHECKING:
     from murk.privacy.noise import NoiseSource
 
+_ERROR_CODE = "MURK-LEARN-001"
+
 
 class HostileModelError(UserError):
     """Raised for a model that no honest learner publishes, before anything is computed from a record."""

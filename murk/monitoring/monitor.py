@@ -24,6 +24,8 @@ from murk.stream.worker.recovery import check_carries
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
+_ERROR_CODE = "MURK-MONITOR-001"
+
 RATE_SECONDS = 10.0  # window of the rate of releases, in seconds
 
 

@@ -12,6 +12,8 @@ from murk.errors import UserError
 from murk.stream.task.data.coding import of_interest
 from murk.stream.task.yaml import read_texts
 
+_ERROR_CODE = "MURK-MONITOR-001"
+
 MOST_BYTES = 4_000_000
 LONGEST_NAME = 300
 

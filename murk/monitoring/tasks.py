@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
     from prometheus_client import Metric as Family
 
+_ERROR_CODE = "MURK-MONITOR-001"
+
 _INTERVALS = 5  # intervals between two searches for new tasks
 _REST = 4.0  # rest after a search or a failed poll, as a multiple of the time that it took
 

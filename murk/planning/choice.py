@@ -25,6 +25,8 @@ from murk.learners.problem import problem_for
 from murk.stream.task.registry import PROTOCOLS, part
 from murk.stream.task.task import Task
 
+_ERROR_CODE = "MURK-LEARN-001"
+
 EQUAL: Final = 1.25  # errors up to this factor larger count as equal
 _NOTHING: Final = 0.1  # errors up to this number of points count as equal: a smaller one is not worth more trust
 

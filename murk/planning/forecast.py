@@ -27,6 +27,8 @@ from murk.stream.task.privacy import DEFAULT_LEVEL
 from murk.stream.task.registry import part
 from murk.stream.task.task import Task
 
+_ERROR_CODE = "MURK-LEARN-001"
+
 DRAWS: Final = 5  # number of draws of the sums, at first
 WIDEST: Final = 50.0  # points per standard deviation of a feature beyond which an interval is useless
 _UNSETTLED = 0.1

@@ -25,6 +25,8 @@ from murk.stream.task.errors import nearest
 from murk.stream.task.registry import PROTOCOLS, part
 from murk.stream.task.task import Task
 
+_ERROR_CODE = "MURK-LEARN-001"
+
 PEOPLE: Final = (10_000, 100_000, 1_000_000)
 FACTORS: Final = (0.5, 1.0, 2.0)
 BEYOND: Final = 10**12  # largest number of people, more than exist

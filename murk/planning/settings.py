@@ -11,6 +11,8 @@ from murk.stream.task.errors import nearest
 from murk.stream.task.registry import PROTOCOLS
 from murk.stream.task.task import Task
 
+_ERROR_CODE = "MURK-LEARN-001"
+
 EXAMPLE: Final = "features=5, target=binary, mu=1"
 MOST_FEATURES: Final = 500
 

@@ -12,6 +12,8 @@ from murk.privacy import conversions
 from murk.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, Kind, PureDP, TruncatedCDP, ZeroConcentratedDP
 from murk.privacy.rounding import decimal, float_down, float_up, precise, rational
 
+_ERROR_CODE = "MURK-PRIVACY-001"
+
 _JOINT: tuple[Kind, ...] = ("pure", "gdp", "zcdp")  # kinds without a free delta, strongest first
 _DELTA = 1e-5  # where (epsilon, delta) is stated if no release has a delta of its own
 _CLEARLY = 1 - 1e-9  # a smaller figure is no rounding error

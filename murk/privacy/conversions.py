@@ -24,6 +24,8 @@ from murk.privacy.rounding import (
     smallest_float,
 )
 
+_ERROR_CODE = "MURK-PRIVACY-001"
+
 # Bound on the rounding error of a few 60-digit operations, relative to the size of each term (or to 1).
 _MARGIN = Decimal("1e-45")
 

@@ -10,6 +10,8 @@ from murk.errors import UserError
 from murk.privacy import conversions, explain
 from murk.privacy.rounding import float_down, float_up, rational, require
 
+_ERROR_CODE = "MURK-PRIVACY-001"
+
 Kind = Literal["pure", "approx", "gdp", "zcdp", "tcdp"]
 
 KINDS: dict[str, str] = {"pure": "PureDP", "approx": "ApproxDP", "gdp": "GaussianDP", "zcdp": "ZeroConcentratedDP"}

@@ -15,6 +15,8 @@ from statistics import NormalDist
 
 from murk.errors import UserError
 
+_ERROR_CODE = "MURK-PRIVACY-001"
+
 _DIGITS = 60
 _TINY = Fraction(1, 10**323)
 _LARGEST = sys.float_info.max

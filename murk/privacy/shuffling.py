@@ -36,6 +36,8 @@ from murk.privacy.conversions import pure_delta, pure_epsilon
 from murk.privacy.guarantees import ApproxDP, Guarantee, PureDP, check_kind, nearest
 from murk.privacy.rounding import decimal, float_up, precise, rational, require
 
+_ERROR_CODE = "MURK-PRIVACY-001"
+
 # Up to this number of trials, floats represent a deviation of 40 standard deviations to 1e-8 of a standard deviation.
 MAX_TRIALS = 10**12
 

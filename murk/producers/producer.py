@@ -53,6 +53,8 @@ if TYPE_CHECKING:
     from murk.stream.log.base import Log
     from murk.stream.task.task import Task
 
+_ERROR_CODE = "MURK-DATA-001"
+
 
 @dataclass(frozen=True)
 class Admission:

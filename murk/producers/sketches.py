@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from murk.stream.log.base import Log
     from murk.stream.task.task import Task
 
+_ERROR_CODE = "MURK-DATA-001"
+
 KNOWN = "this window was released before"
 REFUSED_BEFORE = "it was refused when it began, and stays so (`murk ledger` shows the caps)"
 STAYS = (

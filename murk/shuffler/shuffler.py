@@ -42,6 +42,8 @@ from murk.stream.worker.learner import wire_rules
 from murk.stream.worker.recovery import check_carries, warn_of_readers
 from murk.stream.worker.worker import DeadLetterLog, Intake, Tally
 
+_ERROR_CODE = "MURK-SHUFFLE-001"
+
 _BATCH = 65_536  # most messages that a step takes in from a partition
 _PART = 256  # messages that are judged one by one if any of them is not plainly admitted
 _STEP_BYTES = 2**26  # most bytes of them
@@ -143,7 +145,7 @@ class Shuffler:
             self._models = store.models() if versioned else None
             self._admission = Admission(learner, self._open_versions(), store.forgotten)
             rules = wire_rules(task, self._admission)  # type: ignore[arg-type]
-            self._lifetime, self._period = rules.lifetime, period_of(task)
+            self._lifetime, self._period = rules.lifetime, period_of(task.expiry, task.granularity)
             self._batch = max(1, min(batch, _STEP_BYTES // rules.max_bytes))
             self._judges = [
                 Intake(chain, rules, self._admission)  # type: ignore[arg-type]

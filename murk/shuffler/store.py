@@ -33,6 +33,8 @@ from murk.stream.messages.columns import HEAD, Columns, Layout, merge
 from murk.stream.messages.duplicates import contained, ends_of
 from murk.stream.messages.packed import Packed
 
+_ERROR_CODE = "MURK-SHUFFLE-001"
+
 _PART = 64  # releases of a part of a complete crowd, on average: a page of the file or less
 _PARTS = (
     256  # parts read at once, in place of a statement that stays open, and so that a crowd need not fit into memory

@@ -18,6 +18,8 @@ from murk.privacy.mechanisms.base import WIDTH
 from murk.privacy.noise import NoiseSource, SecureNoise
 from murk.privacy.sketches.renyi import smallest_threshold
 
+_ERROR_CODE = "MURK-CLI-002"
+
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
 

@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 from murk.errors import UserError
 from reproductions.data_file import DataFile, as_numbers, read_columns
 
+_ERROR_CODE = "MURK-CLI-002"
+
 Floats = NDArray[np.float64]
 _LEAST: Final = 20
 Columns = dict[str, Floats]

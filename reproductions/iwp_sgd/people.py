@@ -15,6 +15,8 @@ from reproductions.experiment import Setting, Tag
 from reproductions.iwp_sgd import SURVEY
 from reproductions.iwp_sgd.plain import Array
 
+_ERROR_CODE = "MURK-CLI-002"
+
 STAND_IN: Final = (
     "stand-in: the demonstration's 254,654 mothers; the training set has the paper's size and is drawn with "
     "replacement from four fifths, the last fifth is the test set"

@@ -18,6 +18,8 @@ from reproductions.experiment import STANDARD_ERRORS, Check, Measured, Outcome, 
 from reproductions.ldp_sgd import COLUMNS, INSURANCE
 from reproductions.ldp_sgd.simulate import ALPHAS, LEVELS, Floats, follow, fraction, lines, nearer, points
 
+_ERROR_CODE = "MURK-CLI-002"
+
 _HISTORY = {"": 0, "none": 0, "high blood pressure": 1, "diabetes": 2, "heart disease": 3}
 # The paper's codes, except for regions, which it does not code: here they are in alphabetical order.
 CODES: Final[Mapping[str, Mapping[str, int]]] = {

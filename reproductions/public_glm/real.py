@@ -18,6 +18,8 @@ from reproductions.public_glm.designs import People, Population, corrected, defa
 from reproductions.public_glm.files import SOURCES, read, unexplained
 from reproductions.public_glm.released import Learner, Moments, coefficients
 
+_ERROR_CODE = "MURK-CLI-002"
+
 Floats = NDArray[np.float64]
 Places = NDArray[np.int64]
 

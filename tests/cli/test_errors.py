@@ -1,6 +1,8 @@
 """Codes are unique, listed and given; exit statuses are those of the page; a shell completes."""
 
+import ast
 import json
+import pickle
 import re
 import shutil
 import subprocess
@@ -12,10 +14,9 @@ import pytest
 
 import murk as package
 from murk.cli import Status
-from murk.error_codes import GENERAL, general
 from murk.errors import MurkError, UserError
 from murk.privacy import GaussianDP
-from murk.stream.log.base import FencedError, UnreachableError
+from murk.stream.log.base import FencedError, UnreachableError, not_an_intake, without_task
 from tests.cli.harness import LOG, ROOT, TASK, Done, finish, murk, refused, start, world
 from tests.services.services import missing
 
@@ -35,18 +36,25 @@ def test_every_code_is_on_the_page_once_and_beside_its_area():
 
 
 def test_every_code_that_is_raised_is_registered_and_every_registered_one_is_raised():
-    texts = (path.read_text() for path in SOURCES if path.name != "error_codes.py")
+    texts = (path.read_text() for path in SOURCES)
     raised = {code for text in texts for code in re.findall(r'"(MURK-[A-Z]+-\d{3})"', text)}
-    assert raised | set(GENERAL.values()) == {code for code, *_ in CODES}
+    assert raised == {code for code, *_ in CODES}
 
 
-def test_every_module_that_raises_has_an_area():
-    """An error without a code of its own is not taken for a fault of Murk's."""
+def test_every_error_that_is_made_has_a_code_stated_beside_it():
+    """By itself, or in its module: wherever a file moves, its codes stay."""
     for path in SOURCES:
-        raises = re.search(r"\b(UserError|MurkError)\(", path.read_text())
-        module = ".".join(path.relative_to(Path(package.__file__).parents[1]).with_suffix("").parts)
-        if raises and module not in ("murk.errors", "murk._turns"):
-            assert general(module) != "MURK-FAULT-001", module
+        tree = ast.parse(path.read_text())
+        made = [each for each in ast.walk(tree) if isinstance(each, ast.Call) and isinstance(each.func, ast.Name)]
+        silent = [
+            each.lineno
+            for each in made
+            if each.func.id in ("UserError", "MurkError") and not any(word.arg == "code" for word in each.keywords)
+        ]
+        stated = any(
+            isinstance(each, ast.Assign) and ast.unparse(each.targets[0]) == "_ERROR_CODE" for each in tree.body
+        )
+        assert stated or not silent or path.name == "errors.py", (path, silent)
 
 
 def test_the_code_is_said_or_that_of_who_raised_it():
@@ -55,7 +63,12 @@ def test_the_code_is_said_or_that_of_who_raised_it():
     with pytest.raises(UserError) as caught:
         GaussianDP(-1.0)
     assert caught.value.code == "MURK-PRIVACY-001"
-    assert MurkError("never raised").code == "MURK-FAULT-001"
+    # Neither where an error is raised decides, nor whether it is.
+    error = not_an_intake("sqlite:///x.db")
+    assert error.code == "MURK-SHUFFLE-001"
+    assert without_task("sqlite:///x.db").code == "MURK-LOG-003"
+    assert MurkError("by nobody").code == "MURK-FAULT-001"
+    assert pickle.loads(pickle.dumps(UserError("x", code="MURK-LOG-003"))).code == "MURK-LOG-003"
     assert (UnreachableError("x").code, FencedError("x").code) == ("MURK-LOG-002", "MURK-LOG-005")
 
 

@@ -18,6 +18,8 @@ from murk.learners.results.numbers import number
 if TYPE_CHECKING:
     from murk.audit import Finding
 
+_ERROR_CODE = "MURK-CLI-002"
+
 
 @click.command("audit")
 @click.argument("task_path", metavar="[TASK]", required=False, type=click.Path())

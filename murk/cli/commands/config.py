@@ -12,6 +12,8 @@ from murk.cli.configuration import KAFKA, Configuration, settable
 from murk.cli.options import as_json
 from murk.cli.output import print_json, table
 
+_ERROR_CODE = "MURK-CLI-002"
+
 ORDER = ("flag", "environment", "properties", "file", "default")
 """Origins of a value in order of precedence; ``properties`` is the file named by MURK_KAFKA_CONFIG."""
 _PASSWORD = re.compile(r"://.*@", re.DOTALL)

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from murk.monitoring import Monitor
     from murk.producers.populations.local_run import LocalRun
 
+_ERROR_CODE = "MURK-CLI-002"
+
 _PAGE_SECONDS = 0.5
 
 

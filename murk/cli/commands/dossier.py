@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from murk.dossier.facts import Audit
     from murk.stream import Task
 
+_ERROR_CODE = "MURK-CLI-002"
+
 
 @click.command("dossier")
 @click.argument("task_path", metavar="TASK", type=click.Path())

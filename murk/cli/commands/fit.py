@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from murk.stream.log.base import Log
     from murk.stream.worker.learner import StreamLearner
 
+_ERROR_CODE = "MURK-CLI-002"
+
 _PAUSE = 0.05  # seconds between two looks at a log while nothing arrives
 
 

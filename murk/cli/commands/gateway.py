@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from murk.stream import Task
     from murk.stream.log.base import Log
 
+_ERROR_CODE = "MURK-CLI-002"
+
 _SWITCH = 0.0005
 """Seconds after which one thread interrupts another. With Python's 5 ms, each request would wait that long at every
 call of the system while releases are checked."""

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from murk.cli.draft import Column
     from murk.privacy import Guarantee
 
+_ERROR_CODE = "MURK-CLI-002"
+
 _REMEDY = (
     "describe it in --columns, as in --columns 'age:21..35, sex:f|m, born:1950-01-01..2005-12-31', or give a file of "
     "public records with --public, or, for a simulation, the people's own file with --source and --simulation"

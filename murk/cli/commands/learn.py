@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from murk.stream import Task
     from murk.stream.log.base import Log, Membership
 
+_ERROR_CODE = "MURK-CLI-002"
+
 _SHORTEST, _LONGEST, _SHARE = 0.005, 0.2, 0.05
 """Bounds in seconds of the pause while nothing arrives, and its share of the time since something last arrived."""
 _PATIENCE = 10.0  # seconds for which --wait waits for an unreachable log at the final report, unless it was stopped

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from murk.producers.ledger.names import Key
     from murk.producers.ledger.statements import Account, LevelAccount
 
+_ERROR_CODE = "MURK-CLI-002"
+
 
 @click.command("ledger")
 @click.argument("path", type=click.Path())

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from murk.stream import Task
     from murk.stream.log.base import Log
 
+_ERROR_CODE = "MURK-CLI-002"
+
 
 @click.command("monitor")
 @click.argument("task_paths", metavar="[TASK]...", type=click.Path(), nargs=-1)

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from murk.planning.plan import Cell, Plan
     from murk.stream import Task
 
+_ERROR_CODE = "MURK-CLI-002"
+
 _MOST_FEATURES = 6
 _LINE = 110
 _FORMATS = ("png", "svg", "pdf")

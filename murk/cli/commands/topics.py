@@ -14,6 +14,8 @@ from murk.errors import UserError
 if TYPE_CHECKING:
     from murk.stream import Task
 
+_ERROR_CODE = "MURK-CLI-002"
+
 _ONE_COPY = (
     "one copy of the topics: if its disk is lost, so is what was learned. On three brokers or more create topics with "
     "--replication 3, or reassign their partitions with Kafka's own tools"

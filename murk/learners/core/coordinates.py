@@ -10,6 +10,8 @@ from murk._arrays import Floats
 from murk._jit import jit
 from murk.errors import UserError
 
+_ERROR_CODE = "MURK-LEARN-001"
+
 
 def contrasts(classes: int) -> Floats:
     """Return Helmert's orthonormal basis of the contrasts of classes, ``(classes, classes - 1)``."""

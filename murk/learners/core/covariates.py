@@ -22,6 +22,8 @@ from murk.learners.core.values import frame_of, numbers, target
 from murk.learners.estimates.estimate import PublicCovariates
 from murk.stream.task.data.text_files import explain_row, open_text
 
+_ERROR_CODE = "MURK-LEARN-001"
+
 KEPT = 20_000  # largest number of rows kept, a uniform sample of all; the others enter only the second moment
 
 _CHUNK = 4096

@@ -16,6 +16,8 @@ from murk.errors import UserError
 from murk.learners.estimates.links import logistic
 from murk.privacy.guarantees import nearest
 
+_ERROR_CODE = "MURK-LEARN-001"
+
 Function = Callable[[Floats], Floats]
 
 

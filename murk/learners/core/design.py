@@ -42,6 +42,8 @@ from murk.stream.task.data.features import (
 )
 from murk.stream.task.task import Task
 
+_ERROR_CODE = "MURK-LEARN-001"
+
 ROWS: Final = 500  # number of rows in a design
 
 MOST_ROWS: Final = 2_000  # largest number of public rows in a plan; more are thinned out

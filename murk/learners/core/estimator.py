@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from murk.learners.results.result import Result
     from murk.stream.task.protocol import Scale, TaskProtocol
 
+_ERROR_CODE = "MURK-LEARN-001"
+
 Record = Mapping[Any, Any]
 
 _BEGINNING = Turns()  # of two threads with a first record, only one fixes the features

@@ -29,6 +29,8 @@ from murk.privacy.noise.distributions import GAUSSIAN_NOISE, NoiseDistribution
 from murk.privacy.noise.kernels import DONE, draw_gaussian
 from murk.privacy.noise.sources import fill_from
 
+_ERROR_CODE = "MURK-LEARN-001"
+
 # Results of a kernel: it learned the record, or nothing, because the random words were `TOO_FEW` (they stay in its
 # memory for the draw to continue), there were `NO_WORDS`, or its memory is full (`NOT_NOW`).
 LEARNED, TOO_FEW, NO_WORDS, NOT_NOW = range(4)

@@ -13,6 +13,8 @@ from murk._arrays import Integers
 from murk.errors import UserError
 from murk.privacy.noise import NoiseSource, SecureNoise, SimulatedNoise
 
+_ERROR_CODE = "MURK-LEARN-001"
+
 Averaging = Literal["polyak", "polynomial-decay"] | None
 Weighting = Literal["inverse-variance", "uniform"]
 

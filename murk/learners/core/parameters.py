@@ -9,6 +9,8 @@ from typing import Any, TypeVar
 
 from murk.errors import UserError
 
+_ERROR_CODE = "MURK-LEARN-001"
+
 C = TypeVar("C", bound=type)
 
 SHARED = """

@@ -16,6 +16,8 @@ from murk.privacy.mechanisms import Costed
 from murk.stream.messages.wire import block_of
 from murk.stream.task.task import Task
 
+_ERROR_CODE = "MURK-LEARN-001"
+
 
 @dataclass(frozen=True)
 class Numbers:

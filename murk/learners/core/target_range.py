@@ -14,6 +14,8 @@ from murk.learners.core.values import target, targets
 from murk.learners.estimates.estimate import Estimate
 from murk.stream.task.data.coding import INTERCEPT
 
+_ERROR_CODE = "MURK-LEARN-001"
+
 E = TypeVar("E", bound=Estimate)
 
 

@@ -14,6 +14,8 @@ from murk.errors import UserError
 from murk.stream.task.data.coding import read_number
 from murk.stream.task.data.containers import column_array
 
+_ERROR_CODE = "MURK-LEARN-001"
+
 
 def number(value: Any) -> float:
     """Return a feature's value; 0 if it is missing or not a finite number."""

@@ -17,6 +17,8 @@ from murk.learners.estimates.forgers import Influence
 from murk.learners.estimates.sets import PredictionSets
 from murk.learners.estimates.stream import StreamChange
 
+_ERROR_CODE = "MURK-LEARN-001"
+
 
 @dataclass(frozen=True)
 class Extent:

@@ -34,6 +34,8 @@ from murk.errors import UserError
 from murk.learners.estimates.looks import SCALES, tuning
 from murk.privacy import RandomizedResponse
 
+_ERROR_CODE = "MURK-LEARN-001"
+
 Inside = NDArray[np.bool_]
 
 _ROUNDS: Final = 60

@@ -15,6 +15,8 @@ from murk._arrays import Floats
 from murk.errors import UserError
 from murk.learners.estimates.links import logistic
 
+_ERROR_CODE = "MURK-LEARN-001"
+
 COVERAGES: Final = (0.5, 0.99)  # the least and largest nominal coverage
 SHARES: Final = (0.01, 0.3)  # the least and largest share of people who are asked
 CONFIDENCE: Final = 0.95  # probability that coverage reaches its nominal value

@@ -39,6 +39,8 @@ from murk.stream.task.data.features import INDICATOR, CategoryFeature, ClassTarg
 from murk.stream.task.model import OWN, Columns
 from murk.stream.task.task import Task
 
+_ERROR_CODE = "MURK-LEARN-001"
+
 _NAMED = 3
 _UNIT = 2.0**-53
 _ELEVEN = np.uint64(11)

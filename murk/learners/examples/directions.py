@@ -42,6 +42,8 @@ from murk.privacy.mechanisms.base import Wrapped
 from murk.privacy.mechanisms.payload_limits import Reach, gaussian_square
 from murk.privacy.noise import NoiseSource
 
+_ERROR_CODE = "MURK-LEARN-001"
+
 BESIDE = 2  # Numbers of a release beyond the features
 
 

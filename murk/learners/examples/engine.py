@@ -35,6 +35,8 @@ from murk.stream.messages.releases import ExampleRelease
 from murk.stream.messages.state import check_header, count_of, pack, reading, unpack
 from murk.stream.messages.wire import block_of
 
+_ERROR_CODE = "MURK-LEARN-001"
+
 _BLOCK = 4096
 _OUTER_BLOCK = 512  # records whose outer products stay in the processor's cache
 _ALL = np.zeros(0, dtype=np.int64)  # stands for the current level of all rows

@@ -45,6 +45,8 @@ from murk.privacy.noise import NoiseSource
 from murk.stream.messages.releases import ExampleRelease
 from murk.stream.task.protocol import Scale
 
+_ERROR_CODE = "MURK-LEARN-001"
+
 # Arguments that are settings of the same name.
 _SETTINGS = (
     "split",

@@ -30,6 +30,8 @@ from murk.learners.examples.outer import matrix_of
 from murk.learners.examples.transforms import value
 from murk.privacy.guarantees import nearest
 
+_ERROR_CODE = "MURK-LEARN-001"
+
 __all__ = ["Evaluated", "Example", "Score", "UnbiasedLoss"]
 
 

@@ -18,6 +18,8 @@ from murk.learners.examples.protocol import LOSSES as BY_TARGET
 from murk.learners.examples.transforms import EXPONENTIAL, LOG, PROBIT, QUADRATIC, SQUARED, value
 from murk.privacy.guarantees import nearest
 
+_ERROR_CODE = "MURK-LEARN-001"
+
 # Losses that directions identify. The others are functions of the quotient theta'v / a, of which noisy v and a allow no
 # unbiased estimate.
 DIRECTED_LOSSES: Final = DIRECTED

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from murk.learners.examples.cell_engine import CellEngine
     from murk.learners.examples.engine import IWPEngine
 
+_ERROR_CODE = "MURK-LEARN-001"
+
 
 @dataclass(frozen=True)
 class ExampleProblem:

@@ -29,6 +29,8 @@ from murk.privacy import CompositeMechanism, GaussianMechanism, Guarantee, Lapla
 from murk.privacy.mechanisms import divided
 from murk.privacy.mechanisms.privacy_loss import is_pure
 
+_ERROR_CODE = "MURK-LEARN-001"
+
 ReleaseForm = Literal["outer", "directions", "joint", "separate", "cells"]
 ExampleMechanism = (
     GaussianMechanism

@@ -35,6 +35,8 @@ from murk.stream.messages.releases import GradientRelease
 from murk.stream.messages.state import check_header, count_of, pack, reading, unpack
 from murk.stream.messages.wire import block_of
 
+_ERROR_CODE = "MURK-LEARN-001"
+
 _WEIGHTS = {"norm": k.NORM, "mallows": k.MALLOWS, "clip": k.CLIP}
 _AVERAGING = {None: k.NO_AVERAGE, "polyak": k.POLYAK, "polynomial-decay": k.POLYNOMIAL_DECAY}
 _WEIGHTING = {"uniform": k.UNIFORM, "inverse-variance": k.INVERSE_VARIANCE}

@@ -40,6 +40,8 @@ from murk.privacy.mechanisms import Mechanism, calibrate
 from murk.privacy.noise import NoiseSource
 from murk.stream.task.protocol import Scale
 
+_ERROR_CODE = "MURK-LEARN-001"
+
 _SETTINGS = ("weights", "clip", "averaging", "weighting", "intervals", "missing_share")
 
 

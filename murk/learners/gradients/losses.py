@@ -19,6 +19,8 @@ from murk._arrays import Floats
 from murk.errors import UserError
 from murk.learners.core.coordinates import contrasts
 
+_ERROR_CODE = "MURK-LEARN-001"
+
 LOGISTIC, SOFTMAX, HUBER, HUBER_SCALE, BALANCED = 0, 1, 2, 3, 4
 
 

@@ -29,6 +29,8 @@ from murk.stream.messages.state import trail_bytes
 from murk.stream.task.data.features import ClassTarget
 from murk.stream.task.task import Task
 
+_ERROR_CODE = "MURK-LEARN-001"
+
 # Targets are coded to [-1, 1]. So no residual exceeds 2, and Huber's loss with c = 2 is the squared loss; few residuals
 # are within 0.05, so with c = 0.05 it is nearly the loss of the median.
 _OBJECTIVES: dict[str, Logistic | Balanced | Softmax | Huber] = {

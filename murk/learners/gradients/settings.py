@@ -19,6 +19,8 @@ from murk.learners.estimates.estimate import COMPLETE
 from murk.learners.gradients.losses import Balanced, Huber, Logistic, Softmax
 from murk.stream.task.learner import MaxStaleness
 
+_ERROR_CODE = "MURK-LEARN-001"
+
 Weights = Literal["norm", "mallows", "clip"]
 NAMES: tuple[Weights, ...] = ("norm", "mallows", "clip")
 UNKNOWN_SHARE = 0.5  # largest share of missing targets for which intervals allow if it is not stated

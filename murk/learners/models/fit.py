@@ -26,6 +26,8 @@ from murk.stream.task.task import Task
 from murk.stream.worker.learner import StreamLearner
 from murk.stream.worker.pool import WorkerPool
 
+_ERROR_CODE = "MURK-LEARN-001"
+
 Publisher = Callable[[Log, Task, "ModelProblem"], Callable[[StreamLearner], bytes | None] | None]
 
 

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from murk.privacy.mechanisms.base import Randomizer
     from murk.stream.messages.releases import MomentRelease
 
+_ERROR_CODE = "MURK-LEARN-001"
+
 
 BLOCK = 1024  # Number of records randomized at once, so that their moments stay in the processor's cache
 

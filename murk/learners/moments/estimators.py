@@ -51,6 +51,8 @@ from murk.stream.messages.codec import RejectedError
 from murk.stream.task.data.containers import column_array
 from murk.stream.task.protocol import Scale
 
+_ERROR_CODE = "MURK-LEARN-001"
+
 # Arguments for moments alone, with their defaults.
 OF_MOMENTS: Final[Mapping[str, Any]] = {
     **moments.OF_MOMENTS,

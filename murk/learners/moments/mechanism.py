@@ -22,6 +22,8 @@ from murk.privacy.mechanisms.lattice import DIRECTIONS
 from murk.privacy.mechanisms.privacy_loss import is_pure
 from murk.privacy.noise import NoiseSource
 
+_ERROR_CODE = "MURK-LEARN-001"
+
 WHOLE: Final = ("observed", "joint")  # Releases of all moments by one mechanism
 
 

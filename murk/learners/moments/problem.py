@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from murk.stream.task.data.features import Target
     from murk.stream.task.task import Task
 
+_ERROR_CODE = "MURK-LEARN-001"
+
 _ENVELOPE, _NUMBER = 512, 22  # bytes of the longest release: other fields, and a number with sign, comma and space
 _STATE_NUMBER = 11  # bytes of a float64 in base64
 _COVERS_HALF = {"sigmoid", "softplus"}

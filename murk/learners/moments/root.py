@@ -24,6 +24,8 @@ from murk.errors import UserError
 from murk.learners.core.covariates import Covariates
 from murk.learners.core.curves import Curve
 
+_ERROR_CODE = "MURK-LEARN-001"
+
 _GROWTH = 1.2
 _FALLEN = 0.9
 _FARTHEST = 1e4

@@ -22,6 +22,8 @@ from murk._scratch import copied, empty
 from murk.errors import UserError
 from murk.learners.moments import kernels
 
+_ERROR_CODE = "MURK-LEARN-001"
+
 PEOPLE = 1_000_000  # Default number of people
 FAILURE = 0.05  # Default probability that any of them is beyond the bound
 

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+_ERROR_CODE = "MURK-LEARN-001"
+
 
 BLUE: Final = "#1f6feb"
 GREY: Final = "#6e7781"

@@ -18,6 +18,8 @@ from murk.learners.estimates.units import coded_unit
 from murk.stream.task.data.features import ClassTarget, RealTarget
 from murk.stream.task.task import Task
 
+_ERROR_CODE = "MURK-LEARN-001"
+
 _LEAST = 1e-6  # least probability of a class by a line through labels
 
 

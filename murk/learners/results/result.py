@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from pandas import DataFrame
 
+_ERROR_CODE = "MURK-LEARN-001"
+
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Result:

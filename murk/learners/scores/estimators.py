@@ -42,6 +42,8 @@ from murk.privacy import GaussianDP, Guarantee, PureDP
 from murk.privacy.noise import NoiseSource
 from murk.stream.task.protocol import Scale
 
+_ERROR_CODE = "MURK-LEARN-001"
+
 
 class Scores(PersonEstimator):
     """Base class of both estimators.

@@ -23,6 +23,8 @@ from murk.stream.messages.codec import RejectedError
 from murk.stream.messages.releases import GramRelease, NewtonRelease, SketchRelease
 from murk.stream.messages.state import check_header, pack, reading, unpack
 
+_ERROR_CODE = "MURK-LEARN-001"
+
 S = TypeVar("S", bound=WindowSettings)
 M = TypeVar("M")
 T = TypeVar("T", bound=WindowSums)

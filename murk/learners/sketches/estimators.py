@@ -40,6 +40,8 @@ from murk.privacy.sketches import Analysis, GaussMixMechanism, GramMechanism, Ne
 from murk.privacy.sketches import Method as Mixing
 from murk.stream.task.protocol import Scale
 
+_ERROR_CODE = "MURK-LEARN-001"
+
 Method = Literal["moments", "newton"] | Mixing
 Engine = SketchEngine | GramEngine | NewtonEngine
 Mechanism = GaussMixMechanism | GramMechanism | NewtonMechanism

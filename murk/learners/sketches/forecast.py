@@ -32,6 +32,8 @@ from murk.privacy.sketches.newton import EDGE
 from murk.stream.task.privacy import DEFAULT_LEVEL
 from murk.stream.task.task import Task
 
+_ERROR_CODE = "MURK-LEARN-001"
+
 _MODELS = 8  # largest number of different models in the simulated windows of a level
 _WINDOWS: Final = 16  # of the same records, for which a cap is suggested
 _DRAWN: Final = 200  # largest number of windows that are drawn one by one; of more, several share a draw of their noise

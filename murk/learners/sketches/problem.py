@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from murk.privacy.noise import NoiseSource
     from murk.privacy.sketches import Newton, NewtonAccumulator, Sketch
 
+_ERROR_CODE = "MURK-LEARN-001"
+
 Settings = SketchSettings | GramSettings | NewtonSettings
 
 

@@ -17,6 +17,8 @@ from murk.stream.messages.codec import MAX_MESSAGE, longest_release
 if TYPE_CHECKING:
     from murk.privacy.sketches import GramMechanism
 
+_ERROR_CODE = "MURK-LEARN-001"
+
 Weighting = Literal["inverse-variance", "uniform"]
 Kind = Literal["real", "binary"]
 

@@ -19,6 +19,8 @@ from murk._arrays import Matrix, Vector
 from murk.errors import UserError
 from murk.learners.estimates.links import normal_nodes
 
+_ERROR_CODE = "MURK-LEARN-001"
+
 Surrogate = Literal["minimax", "chebyshev"]
 
 # Largest standard deviation of logits for which a curve is sought: beyond, nearly all labels would be certain.

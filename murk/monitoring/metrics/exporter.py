@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
     from prometheus_client import Metric as Family
 
+_ERROR_CODE = "MURK-MONITOR-001"
+
 LEARNED, DUPLICATE, DEAD = RESULTS = ("learned", "duplicate", "dead")
 """Values of the label ``result`` of ``murk_releases_total``."""
 

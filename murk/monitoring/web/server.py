@@ -24,6 +24,8 @@ from typing import Any, NamedTuple, Protocol, Self
 
 from murk.errors import MurkError, UserError
 
+_ERROR_CODE = "MURK-MONITOR-001"
+
 ANY = "*"  # allow every name
 CLUSTER = (".svc", ".cluster.local")  # suffixes of Kubernetes service names, which no public site can have
 _NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?(\.[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?)*\.?")

@@ -25,6 +25,8 @@ from murk.privacy.mechanisms.privacy_loss import Currency, PrivacyLoss
 if TYPE_CHECKING:
     from murk.privacy.noise import NoiseSource
 
+_ERROR_CODE = "MURK-PRIVACY-001"
+
 
 TAIL = 13
 """Bound of Gaussian noise in widths: P(|x| > 13 S) < 4e-37, below 1e-30 for all coordinates of a payload together."""

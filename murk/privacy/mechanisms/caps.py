@@ -21,6 +21,8 @@ from murk.privacy.mechanisms.privacy_loss import (
 )
 from murk.privacy.rounding import decimal, rational, require
 
+_ERROR_CODE = "MURK-PRIVACY-001"
+
 _UP, _DOWN = Context(prec=6, rounding=ROUND_CEILING), Context(prec=6, rounding=ROUND_FLOOR)
 _APART = Decimal("1e-6")  # relative; an omega is found with floats, whose functions differ between machines by less
 

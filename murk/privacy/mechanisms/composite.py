@@ -26,6 +26,8 @@ from murk.privacy.rounding import decimal, float_down, gdp_delta_bound, precise,
 if TYPE_CHECKING:
     from murk.privacy.noise import NoiseSource
 
+_ERROR_CODE = "MURK-PRIVACY-001"
+
 _FAIR = np.uint64(2**63)
 
 Part = GaussianMechanism | RandomizedResponse

@@ -16,6 +16,8 @@ from murk.privacy.mechanisms.payload_limits import Reach, gaussian_square
 from murk.privacy.mechanisms.privacy_loss import DELTA_UNITS, UNITS, Currency, PrivacyLoss, budget_of, ceil_units
 from murk.privacy.rounding import decimal, float_up, gdp_delta_bound, largest_integer, precise
 
+_ERROR_CODE = "MURK-PRIVACY-001"
+
 Method = Literal["analytic", "classic"]
 
 # The discrete Gaussian of width S is a randomised rounding of a continuous one of variance S^2 - 9, to within

@@ -14,6 +14,8 @@ from murk.privacy.mechanisms.payload_limits import Reach, gaussian_square
 from murk.privacy.mechanisms.privacy_loss import UNITS, OddsMechanism, epsilon_units, pure_only
 from murk.privacy.rounding import decimal, precise
 
+_ERROR_CODE = "MURK-PRIVACY-001"
+
 _WORDS = 2**64
 
 

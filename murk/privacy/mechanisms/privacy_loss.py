@@ -15,6 +15,8 @@ from murk.privacy.explain import number, order
 from murk.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, PureDP, TruncatedCDP, ZeroConcentratedDP
 from murk.privacy.rounding import decimal, float_up, log_odds_bounds, precise, pure_mu_bound, rational
 
+_ERROR_CODE = "MURK-PRIVACY-001"
+
 Currency = Literal["gdp", "rho", "epsilon", "approx"]
 TRUNCATED = "tcdp:"  # before the omega of a truncated currency
 

@@ -28,6 +28,8 @@ from murk.privacy.rounding import decimal, float_up, largest_integer, normal_upp
 if TYPE_CHECKING:
     from murk.privacy.noise import NoiseSource
 
+_ERROR_CODE = "MURK-PRIVACY-001"
+
 _WORDS = 2**64
 _CLASSES_BELOW = 2**31
 

@@ -12,6 +12,8 @@ from murk.privacy.mechanisms.l2ball import L2BallMechanism
 from murk.privacy.mechanisms.laplace import LaplaceMechanism
 from murk.privacy.mechanisms.privunit import PrivUnitMechanism
 
+_ERROR_CODE = "MURK-PRIVACY-001"
+
 # A new mechanism is added here. Of several equally good ones, the first is preferred.
 _CLASSES: Final = (GaussianMechanism, LaplaceMechanism, L2BallMechanism, PrivUnitMechanism)
 

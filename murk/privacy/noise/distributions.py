@@ -16,6 +16,8 @@ import numpy.typing as npt
 
 from murk.errors import UserError
 
+_ERROR_CODE = "MURK-PRIVACY-001"
+
 Kind = Literal["gaussian", "laplace"]
 
 LATTICE_WIDTH: int = 2**20

@@ -23,6 +23,8 @@ from murk.errors import MurkError
 from murk.privacy.noise.distributions import GAUSSIAN_NOISE, LAPLACE_NOISE
 from murk.privacy.noise.philox import Purpose, block, blocks
 
+_ERROR_CODE = "MURK-PRIVACY-001"
+
 # Status of a draw: done, or what is missing: words, spare words, or digits of the table.
 DONE, WORDS, SPARE, DEEPER = 0, 1, 2, 3
 

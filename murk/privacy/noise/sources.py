@@ -40,6 +40,8 @@ from murk.privacy.noise.kernels import (
 )
 from murk.privacy.noise.philox import Purpose, block
 
+_ERROR_CODE = "MURK-PRIVACY-001"
+
 # Number of trials for which words are fetched at once: large for few calls, small enough for the cache.
 _BLOCK = 1 << 12
 

@@ -21,6 +21,8 @@ from murk.privacy.sketches.mechanism import GaussMixMechanism
 from murk.privacy.sketches.newton import EDGE, NewtonMechanism
 from murk.privacy.sketches.window import WindowAccumulator
 
+_ERROR_CODE = "MURK-PRIVACY-001"
+
 ROUNDING_WIDTH = 4.0
 """Standard deviation of the rounding, in lattice steps."""
 

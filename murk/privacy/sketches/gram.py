@@ -18,6 +18,8 @@ from murk.privacy.mechanisms.privacy_loss import Currency, PrivacyLoss
 from murk.privacy.sketches.mechanism import LARGEST_WINDOW, check_choice
 from murk.privacy.sketches.renyi import Neighbours
 
+_ERROR_CODE = "MURK-PRIVACY-001"
+
 LARGEST_COLUMNS = 4096
 """Most columns of a Gram matrix: features (a constant included) and target."""
 LARGEST_ROWS_PER_PERSON = 10_000

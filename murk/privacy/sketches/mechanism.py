@@ -27,6 +27,8 @@ from murk.privacy.sketches.renyi import (
     truncated,
 )
 
+_ERROR_CODE = "MURK-PRIVACY-001"
+
 LARGEST_WINDOW = 2**32
 """Largest number of records in a window; less for more than 64 columns (`GaussMixMechanism.largest_window`)."""
 LEAST_SPREAD = 2.0**-8

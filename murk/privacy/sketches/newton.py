@@ -17,6 +17,8 @@ from murk.privacy.sketches.gram import GramMechanism
 from murk.privacy.sketches.mechanism import LARGEST_WINDOW
 from murk.privacy.sketches.renyi import Neighbours
 
+_ERROR_CODE = "MURK-PRIVACY-001"
+
 EDGE = 1.0
 """Log odds beyond which a record counts less: its residual over sqrt w is then at most e^(EDGE / 2)."""
 _EACH, _MOST = 2_500, 10_000

@@ -18,6 +18,8 @@ from murk.errors import UserError
 from murk.privacy.guarantees import ApproxDP, TruncatedCDP
 from murk.privacy.rounding import decimal, float_up, gdp_delta_bound, precise, rational, require
 
+_ERROR_CODE = "MURK-PRIVACY-001"
+
 Neighbours = Literal["zero-out", "replace-one"]
 Method = Literal["linear-mixing", "mixing"]
 Analysis = Literal["published", "joint", "tight"]

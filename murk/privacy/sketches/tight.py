@@ -65,6 +65,8 @@ from murk.privacy.sketches.renyi import (
     quantile,
 )
 
+_ERROR_CODE = "MURK-PRIVACY-001"
+
 _STEP = 2.0**-20
 _CELL, _COARSE = 2.0**-6, 2.0**-3
 _FIRST = -9.0

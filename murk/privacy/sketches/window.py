@@ -13,6 +13,8 @@ from murk._turns import Turns, in_turn
 from murk.errors import UserError
 from murk.privacy.noise import NoiseSource, SecureNoise
 
+_ERROR_CODE = "MURK-PRIVACY-001"
+
 Released = TypeVar("Released")
 
 

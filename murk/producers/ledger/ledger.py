@@ -40,6 +40,8 @@ from murk.producers.ledger.transaction import (
 )
 from murk.stream.log.base import truncate_time
 
+_ERROR_CODE = "MURK-LEDGER-001"
+
 TIDY_SECONDS = 1.0  # longest time that deleted releases stay in the write-ahead log while others are made
 # Whether any name or file is stored.
 _NAMED = " UNION ".join(

@@ -29,6 +29,8 @@ from murk._files import sync, warn_if_exposed, write_whole
 from murk._printable import INVISIBLE
 from murk.errors import MurkError, UserError
 
+_ERROR_CODE = "MURK-LEDGER-001"
+
 DIGITS: Final = 64  # largest number of digits that is written out; longer numbers are written with an exponent
 _EXACT: Final = 2**53
 _WIDTHS: Final = 10

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from murk.privacy import Guarantee
     from murk.privacy.mechanisms import Costed
 
+_ERROR_CODE = "MURK-LEDGER-001"
+
 CURRENCIES: tuple[Currency, ...] = ("gdp", "rho", "epsilon", "approx")
 Row = tuple[str, str, str, int | None, int | None, int | None, int | None, int | None]
 _SHUFFLED = "shuffled"  # key of the central guarantee among a price's claims

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from murk.producers.ledger.prices import Booked
     from murk.producers.ledger.transaction import Common
 
+_ERROR_CODE = "MURK-LEDGER-001"
+
 Query = Callable[[str, tuple[Any, ...]], Sequence[Any]]
 
 APPLICATION, APPLICATION_ORGANISATIONS = "application", "organisations of an application"

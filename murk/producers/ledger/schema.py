@@ -18,6 +18,8 @@ from murk._sqlite import Database, FileKind
 from murk.errors import MurkError, UserError
 from murk.producers.ledger.names import DRAFT, SUFFIX
 
+_ERROR_CODE = "MURK-LEDGER-001"
+
 FORMAT = 5  # number of the file's format
 APPLICATION = 0x4D75726C  # SQLite's application id of a ledger ("Murl")
 

@@ -21,6 +21,8 @@ from murk.privacy import PrivacyLoss, cap_of
 from murk.producers.ledger.names import Id, Key, NameKey, ReleaseRequests
 from murk.producers.ledger.prices import Booked, Prices, Promise
 
+_ERROR_CODE = "MURK-LEDGER-001"
+
 Ending = Literal["released", "refused", "left out"]
 
 # Made with the first window. `key` is that of the window's debit: its first row in the file, or its name. `lost` counts

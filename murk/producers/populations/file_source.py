@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from murk.stream.task.data.coding import EncodedBlock
     from murk.stream.task.task import Task
 
+_ERROR_CODE = "MURK-DATA-001"
+
 NOBODY = ""  # the organisation of rows that name none
 BY_LOT = "lot"
 SELECT_CHUNK = 65_536

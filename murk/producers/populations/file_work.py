@@ -35,6 +35,8 @@ from murk.stream.task.task import Disclosure, Task, check_task_change
 if TYPE_CHECKING:
     from murk.learners.problem import Problem
 
+_ERROR_CODE = "MURK-DATA-001"
+
 
 class ConstantSurvey:
     """Finds columns of a simulation's source that have one value in all rows, or none."""

@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from murk.producers.ledger.ledger import Ledger
     from murk.producers.populations.file_source import FileSource
 
+_ERROR_CODE = "MURK-DATA-001"
+
 SUFFIX = ".run.json"
 
 

@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from murk.stream.log.base import Log
     from murk.stream.task.task import Disclosure
 
+_ERROR_CODE = "MURK-DATA-001"
+
 
 class LocalRun:
     """A population and its learners in one process, taking turns: a block is released, then every chain learns it.

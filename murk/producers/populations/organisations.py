@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from murk.producers.populations.file_source import Block
     from murk.stream.task.task import Task
 
+_ERROR_CODE = "MURK-DATA-001"
+
 EARLIER = "an earlier process refused them, and they stay so. For the task's own cap"
 MOST = 1000  # largest number of organisations of a file: each has an open window in memory
 BLOCK = 4096

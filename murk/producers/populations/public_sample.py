@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from murk.producers.populations.file_source import FileSource
     from murk.stream.task.learner import Covariates
 
+_ERROR_CODE = "MURK-DATA-001"
+
 
 def public_covariates(path: Path, task: Task) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     """Return the distinct coded features of a file and how often each occurs; the target is not read.

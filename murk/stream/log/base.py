@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from murk.stream.messages.wire import DuplicateWindow
     from murk.stream.task.task import Task
 
+_ERROR_CODE = "MURK-LOG-001"
+
 _PAGE = 4096  # messages read at once by `Log.messages`
 NO_LOG = "MURK-LOG-004"  # code of the error that there is no log at a URL
 FIRST_CHAIN = 0  # chain under which models are stored that all chains share
@@ -292,13 +294,14 @@ class Log(ABC):
         magnitude are checked by a learner's ``learn_release``, which raises RejectedError for what no honest device
         sends. Reading costs nobody further budget. Raises `UserError` if the log carries no task.
         """
+        from murk.stream.messages.duplicates import Unexpired
         from murk.stream.messages.wire import DuplicateWindow
-        from murk.stream.worker.recovery import unexpired
 
         task = self.registered_task()
         for number in range(self.partitions) if partition is None else [partition]:
             messages = self.messages(number, self.begin(number), self.end(number))
-            yield from _learnable(messages, task, number, DuplicateWindow(task.duplicates, unexpired(self, task)))
+            unexpired = Unexpired.of(self.identity, task.expiry, task.granularity)
+            yield from _learnable(messages, task, number, DuplicateWindow(task.duplicates, unexpired))
 
     @abstractmethod
     def begin(self, partition: int) -> int:
@@ -392,7 +395,7 @@ def _learnable(messages: Iterable[Message], task: Task, partition: int, window: 
     """Iterate over the releases among messages that a learner of a task would learn, in order."""
     from murk.stream.messages.duplicates import lifetime_of
 
-    kind, task_hash, levels, lifetime = task.release_kind, task.hash, task.privacy.levels, lifetime_of(task)
+    kind, task_hash, levels, lifetime = task.release_kind, task.hash, task.privacy.levels, lifetime_of(task.expiry)
     for offset, appended, value in messages:
         try:
             release = parse(value, kind)

@@ -30,6 +30,8 @@ from murk.stream.task.task import check_task_change
 if TYPE_CHECKING:
     from murk.stream.messages.packed import Fetched, Packed
 
+_ERROR_CODE = "MURK-LOG-001"
+
 VERSION = 2  # version of the file's format
 BATCH_BYTES = 64 * 2**10  # largest size of a row with more than one message
 BATCH_MESSAGES = 256  # largest number of messages of a row

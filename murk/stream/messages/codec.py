@@ -15,6 +15,8 @@ from pydantic import BaseModel, ValidationError
 from murk.errors import MurkError
 from murk.stream.messages.releases import KINDS, GradientRelease, IterateMessage, PackedRelease, Release
 
+_ERROR_CODE = "MURK-LOG-001"
+
 MAX_MESSAGE: Final = 1_000_000  # longest message in bytes: a Kafka broker's default limit, less its envelope
 MAX_STATE: Final = 8 * 2**20  # longest state of a chain in bytes
 

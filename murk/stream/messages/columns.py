@@ -24,6 +24,8 @@ from murk.stream.messages.codec import WireRules
 from murk.stream.messages.packed import Packed
 from murk.stream.messages.releases import KINDS, MOST_ITEMS, SCHEMA_VERSION
 
+_ERROR_CODE = "MURK-LOG-001"
+
 Bytes = NDArray[np.uint8]
 
 Array = Any

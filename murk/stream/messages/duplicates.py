@@ -10,15 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any
+from typing import Any, Self
 
 import numpy as np
 
 from murk._arrays import Integers, Words
 from murk._jit import deferred, within
-
-if TYPE_CHECKING:
-    from murk.stream.task.task import Task
 
 SLACK = 86_400
 """Seconds by which a device's clock may be ahead. What expires later than its task's expiry and this is refused."""
@@ -31,9 +28,9 @@ _HELD = 2**16  # ids that are kept unsorted
 Array = Any
 
 
-def lifetime_of(task: Task) -> int:
-    """Return the longest time, in seconds, from the arrival of a release of a task to its expiry."""
-    return task.expiry + SLACK
+def lifetime_of(expiry: int) -> int:
+    """Return the longest time, in seconds, from the arrival of a release to its expiry, for a task's ``expiry``."""
+    return expiry + SLACK
 
 
 def key_of(identity: str) -> Words:
@@ -43,9 +40,9 @@ def key_of(identity: str) -> Words:
     )
 
 
-def period_of(task: Task) -> int:
+def period_of(expiry: int, granularity: int) -> int:
     """Return the length, in seconds, of the periods at whose ends the ids of a task's releases are forgotten."""
-    return max(task.granularity, -(-lifetime_of(task) // _PERIODS))
+    return max(granularity, -(-lifetime_of(expiry) // _PERIODS))
 
 
 def ends_of(expires: Integers, period: int) -> Integers:
@@ -103,6 +100,11 @@ class Unexpired:
         self._held: dict[tuple[bytes, int], None] = {}
         self._filter: Filter | None = None
         self._newest = 0
+
+    @classmethod
+    def of(cls, identity: str, expiry: int, granularity: int) -> Self:
+        """Return an empty memory of the releases on a log with an identity, of a task with these settings."""
+        return cls(key_of(identity), period_of(expiry, granularity), lifetime_of(expiry))
 
     def add(self, ids: Sequence[bytes], expires: Sequence[int]) -> None:
         """Add ids of 16 bytes, with the times of their expiry in seconds since 1970."""

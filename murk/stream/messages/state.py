@@ -23,6 +23,8 @@ from murk.errors import MurkError
 from murk.stream.messages.codec import MAX_STATE, excerpt
 from murk.stream.messages.releases import Count, Schema, TaskHash
 
+_ERROR_CODE = "MURK-STATE-001"
+
 LEVEL = 0.95  # level of the intervals in a trail
 MOST_POINTS = 200
 FEWEST_POINTS = 16  # a task with so many coefficients that fewer points would fit has no trail

@@ -23,6 +23,8 @@ from murk.stream.messages.codec import WireRules, decode, encode
 from murk.stream.messages.duplicates import Unexpired
 from murk.stream.messages.releases import KINDS, SCHEMA_VERSION, PackedRelease, Release
 
+_ERROR_CODE = "MURK-LOG-001"
+
 
 class Block(list[Any]):
     """Releases of one kind, in order; never changed.

@@ -10,6 +10,8 @@ from pydantic_core import ErrorDetails, PydanticCustomError
 
 from murk.errors import UserError
 
+_ERROR_CODE = "MURK-TASK-001"
+
 Path = tuple[str | int, ...]
 MOST_SHOWN: Final = 10
 LONGEST_WORD: Final = 300

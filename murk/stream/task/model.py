@@ -26,6 +26,8 @@ from murk.stream.task.learner import LearnerBlock
 from murk.stream.task.task import Task, canonical_json, check_name
 from murk.stream.task.yaml import read_file, read_yaml
 
+_ERROR_CODE = "MURK-TASK-001"
+
 OWN: Final = -1  # place of the task's target among its coded columns; the indicator of its class k is at -2 - k
 
 

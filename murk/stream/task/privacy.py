@@ -43,6 +43,8 @@ if TYPE_CHECKING:
     _Mechanism = str
 else:
     _Mechanism = Literal[_MECHANISMS]
+
+_ERROR_CODE = "MURK-TASK-001"
 EXAMPLE: Final = "{gdp: {mu: 1.0}}"
 
 

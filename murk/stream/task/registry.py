@@ -65,6 +65,8 @@ if TYPE_CHECKING:
     _Name = str
 else:
     _Name = Literal[tuple(PROTOCOLS)]
+
+_ERROR_CODE = "MURK-TASK-001"
 ProtocolName = Annotated[_Name, BeforeValidator(_known)]
 
 

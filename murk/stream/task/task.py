@@ -101,6 +101,8 @@ else:
     }
     _ProtocolBlocks = create_model("_ProtocolBlocks", __base__=Block, **_fields)
 
+_ERROR_CODE = "MURK-TASK-001"
+
 
 class Task(_ProtocolBlocks):
     """A public specification: features with public bounds, target, objective, guarantee and settings.

@@ -16,6 +16,8 @@ from murk.errors import UserError
 from murk.stream.task.errors import Path as KeyPath
 from murk.stream.task.errors import path_text, shown
 
+_ERROR_CODE = "MURK-TASK-002"
+
 MOST_BYTES: Final = 1_000_000
 DEEPEST: Final = 16
 MOST_NODES: Final = 50_000  # most keys, values and lists; a task with 1,000 features has about 8,000

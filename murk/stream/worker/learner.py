@@ -56,7 +56,7 @@ def wire_rules(task: Task, learner: StreamLearner) -> WireRules:
     """Return what a release must satisfy for a task's learner."""
     lengths = payload_lengths(learner)
     magnitudes = map_levels(attrgetter("magnitude"), learner.mechanisms)
-    partitions, lifetime = task.log.partitions, lifetime_of(task)
+    partitions, lifetime = task.log.partitions, lifetime_of(task.expiry)
     return WireRules(
         task.hash,
         task.simulated,

@@ -8,7 +8,7 @@ from itertools import islice
 from murk._files import warn_if_exposed
 from murk.errors import MurkError, UserError
 from murk.stream.log.base import Checkpoint, Log, Message, not_an_intake
-from murk.stream.messages.duplicates import Unexpired, key_of, lifetime_of, period_of
+from murk.stream.messages.duplicates import Unexpired, lifetime_of
 from murk.stream.messages.state import StateMessage, decode_state
 from murk.stream.messages.wire import DuplicateWindow
 from murk.stream.task.task import Task
@@ -92,19 +92,14 @@ def rebuild_window(
     log: Log, task: Task, chain: int, remember: Callable[[Sequence[Message], DuplicateWindow], None], offset: int
 ) -> DuplicateWindow:
     """Rebuild the window for duplicates at an offset; ``remember`` adds the ids of valid messages to it."""
-    window = DuplicateWindow(task.duplicates, unexpired(log, task))
+    window = DuplicateWindow(task.duplicates, Unexpired.of(log.identity, task.expiry, task.granularity))
     start = max(log.begin(chain), offset - task.duplicates)
     for last in log.read(chain, offset - 1, 1) if start < offset else []:
-        start = min(start, log.first_since(chain, last.time - lifetime_of(task)))
+        start = min(start, log.first_since(chain, last.time - lifetime_of(task.expiry)))
     messages = log.messages(chain, start, offset)
     while page := [*islice(messages, _PAGE)]:
         remember(page, window)
     return window
-
-
-def unexpired(log: Log, task: Task) -> Unexpired:
-    """Return an empty memory of a log's releases that have not expired."""
-    return Unexpired(key_of(log.identity), period_of(task), lifetime_of(task))
 
 
 def check_last(log: Log, task: Task, message: StateMessage, window: DuplicateWindow) -> None:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from murk.stream.log.base import Checkpoint, Log
     from murk.stream.task.task import Task
 
+_ERROR_CODE = "MURK-LOG-001"
+
 
 Learner = TypeVar("Learner", bound=StreamLearner)
 

@@ -29,6 +29,8 @@ from murk.stream.worker.learner import StreamLearner, admits_of, wire_rules
 from murk.stream.worker.recovery import check_carries, check_last, check_shuffled, open_state, rebuild_window
 from murk.stream.worker.sharing import LOOK_AT_ALL, sharing_of
 
+_ERROR_CODE = "MURK-LOG-001"
+
 GRADIENT = GradientRelease.model_fields["kind"].default
 
 
@@ -168,8 +170,7 @@ class Intake:
         if not self._are_valid(releases, times) or not self._admits(releases):
             return None
         # Last, since it changes the window.
-        ids, expires = [release.id for release in releases], [release.expires for release in releases]
-        if not window.add_new(offsets, ids, expires):
+        if not self._added(releases, offsets, times, window):
             return None
         return Judged(releases, times[-1])
 
@@ -177,11 +178,11 @@ class Intake:
         """Add the ids of messages that were judged before to a window."""
         offsets, times, values = zip(*messages, strict=True)
         releases = self._receive_block(values)
-        if releases is not None and self._are_valid(releases, times):
-            ids, expires = [release.id for release in releases], [release.expires for release in releases]
-            if window.add_new(offsets, ids, expires):
-                return
-        for offset, appended, value in messages:
+        if releases is None or not self._are_valid(releases, times):
+            is_added = False
+        else:
+            is_added = self._added(releases, offsets, times, window)
+        for offset, appended, value in () if is_added else messages:
             with suppress(RejectedError):
                 release = self._valid(value, appended)
                 window.seen(offset, release.id, self._remembered(release, appended))
@@ -189,9 +190,16 @@ class Intake:
     def _are_valid(self, releases: Block, times: Sequence[int]) -> bool:
         """Return whether releases are of this chain and came in their time."""
         expires = [release.expires for release in releases]
-        if {release.chain for release in releases} != {self._chain}:
+        if {release.chain for release in releases} != {self._chain} or max(times) > min(expires):
             return False
-        return bool(max(times) <= min(expires) and max(expires) <= min(times) + self._rules.lifetime)
+        return not self._rules.is_shuffled or bool(max(expires) <= min(times) + self._rules.lifetime)
+
+    def _added(self, releases: Block, offsets: Sequence[int], times: Sequence[int], window: DuplicateWindow) -> bool:
+        """Add releases to a window if all of them are new; return whether they are."""
+        expires = [release.expires for release in releases]
+        if max(expires) > min(times) + self._rules.lifetime:
+            expires = [*map(self._remembered, releases, times)]
+        return window.add_new(offsets, [release.id for release in releases], expires)
 
     def _remembered(self, release: Release, appended: int) -> int:
         """Return a release's time of expiry; 0 if a window could not be rebuilt that remembers it until then."""

@@ -70,14 +70,6 @@ def test_a_promise_may_be_finer_than_thousandths(epsilon):
         )
 
 
-def test_a_crowd_is_no_larger_than_the_window_for_duplicates():
-    assert parse(CROWD).duplicates == 65_536
-    assert parse(CROWD + "duplicates: 20000").duplicates == 20_000
-    large = parse("shuffle: {crowd: 20000000, promise: {epsilon: 0.5}}")
-    assert large.duplicates == 20_000_000
-    assert Task.from_document(large.document()) == large
-
-
 def test_levels_have_central_guarantees_of_their_own():
     task = parse(CROWD + "privacy: {levels: {strict: {pure: {epsilon: 2.0}}}}")
     assert task.shuffle.central(PureDP(2.0)) == ApproxDP(0.114, 1e-6)

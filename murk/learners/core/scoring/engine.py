@@ -32,6 +32,8 @@ from murk.stream.messages.releases import ScoreRelease
 from murk.stream.messages.state import count_of, pack, unpack
 from murk.stream.messages.wire import block_of
 
+_ERROR_CODE = "MURK-LEARN-001"
+
 Answered = tuple[int, str, Question]  # an answer's version, level and question
 _ANSWERED = "version", "level", "question", "item"
 

@@ -42,6 +42,8 @@ from murk.learners.results.numbers import rounded
 from murk.privacy.guarantees import Guarantee
 from murk.stream.task.privacy import MOST_LEVELS
 
+_ERROR_CODE = "MURK-LEARN-001"
+
 MOST: Final = 256  # largest multiple of the present number of people that is forecast
 
 _MARGIN = 2  # factor on forecasts, as half of all runs at the threshold itself would fall short

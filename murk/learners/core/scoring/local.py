@@ -28,6 +28,8 @@ from murk.learners.estimates.sets import PredictionSets
 from murk.privacy.guarantees import Guarantee, guarantee_from_dict
 from murk.privacy.noise import NoiseSource, Purpose, SecureNoise, SimulatedNoise
 
+_ERROR_CODE = "MURK-LEARN-001"
+
 TURN: Final = 65_536  # records learned before other threads get a turn; the sum of their integers fits into 64 bits
 
 MOST_BUDGETS: Final = 64

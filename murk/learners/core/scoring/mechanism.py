@@ -21,6 +21,8 @@ from murk.privacy.mechanisms.base import Costed, Mechanism, Randomizer, RoundedG
 from murk.privacy.mechanisms.privacy_loss import Currency, PrivacyLoss
 from murk.privacy.noise import NoiseSource
 
+_ERROR_CODE = "MURK-LEARN-001"
+
 _SENSITIVITY = math.sqrt(2.0)
 
 

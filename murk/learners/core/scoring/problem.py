@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from murk.learners.core.scoring.record import OneAnswer
     from murk.stream.task.task import Task
 
+_ERROR_CODE = "MURK-LEARN-001"
+
 # Bytes of a float in a model message, of a float of a state in base64, and of a sum of a state with its comma.
 _MODEL_NUMBER, _STATE_NUMBER, _STATE_SUM = 26, 11, 24
 _SURVEY_SUM = 12  # bytes of a number of answers to a survey's question, or of their sum, which are few

@@ -32,6 +32,8 @@ from murk.learners.core.scoring.solve import LOGIT_SQUARE, ORIGIN_VARIANCE, PRIO
 from murk.learners.core.scoring.sums import Answer, Summaries
 from murk.learners.estimates.misfit import UNLIKE, excess
 
+_ERROR_CODE = "MURK-LEARN-001"
+
 _NUMBERS = 600  # largest number of entries for which all entries of a curvature are used
 
 

@@ -33,6 +33,8 @@ from murk.learners.core.scoring.moments import UNEVEN, Curvature, Moments, carri
 from murk.learners.core.scoring.sums import Summaries
 from murk.learners.core.survey.coordinates import Coordinates
 
+_ERROR_CODE = "MURK-LEARN-001"
+
 Rejected = Callable[[Integers, Floats], NDArray[np.bool_]]
 
 # Coefficients in coded units are within a few of zero; so is the logit at a published origin.

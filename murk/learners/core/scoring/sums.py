@@ -29,6 +29,8 @@ from murk.privacy.mechanisms.base import Wrapped
 from murk.privacy.mechanisms.payload_limits import NATS
 from murk.stream.messages.state import count_of, pack, unpack
 
+_ERROR_CODE = "MURK-LEARN-001"
+
 Key = tuple[str, Question]
 _LIKELY = 2.5  # standard deviations of noise to which answers of a survey are cut
 

@@ -27,6 +27,8 @@ from murk.errors import UserError
 from murk.producers.populations.records.tables import KEYS_LOOKED_AT, ParquetTable, index_columns
 from murk.stream.task.data.text_files import GZIP, explain_row, is_gzipped, kind_of, open_text
 
+_ERROR_CODE = "MURK-DATA-001"
+
 CHUNK = 2**20
 ESCAPE = "surrogateescape"
 WIDE = 2**14  # characters of a row beyond which only wanted values are kept

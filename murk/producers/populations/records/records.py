@@ -16,6 +16,8 @@ from murk.producers.populations.records.tables import KEYS_LOOKED_AT, SLICE, Tup
 from murk.stream.task.data.coding import is_absent, is_nan
 from murk.stream.task.data.containers import check_zone, python_values
 
+_ERROR_CODE = "MURK-DATA-001"
+
 
 @dataclass(frozen=True, eq=False)
 class Columns:

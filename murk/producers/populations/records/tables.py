@@ -14,6 +14,8 @@ from murk.errors import UserError
 from murk.producers.ledger.names import is_unicode
 from murk.stream.task.data.containers import check_arrow_type, check_zone, python_values
 
+_ERROR_CODE = "MURK-DATA-001"
+
 
 def is_blank(value: Any) -> bool:
     """Return whether a cell is empty."""

@@ -28,6 +28,8 @@ from murk.stream.log.kafka.transactions import TASK, TASK_PLACE, CrowdWriter, Ka
 from murk.stream.messages.packed import Packed
 from murk.stream.task.task import Task, check_task_change
 
+_ERROR_CODE = "MURK-KAFKA-001"
+
 _FIRST_WAIT, _LONGEST_WAIT = 1.0, 30.0  # seconds between a failed attempt and the next one, doubling up to the latter
 
 

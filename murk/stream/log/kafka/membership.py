@@ -19,6 +19,8 @@ from murk.stream.log.kafka.connection.clients import Clients
 from murk.stream.log.kafka.connection.errors import translate_errors
 from murk.stream.log.kafka.topics import Names
 
+_ERROR_CODE = "MURK-KAFKA-001"
+
 LOOK = 0.2  # seconds between two polls of the group
 PAUSE = 0.5  # seconds between two attempts to reach a broker
 JOINING = 5.0  # seconds that the first request for chains waits for the group to assign some

@@ -17,6 +17,8 @@ from murk.stream.log.kafka.connection.errors import translate_errors
 from murk.stream.messages.codec import MAX_MESSAGE, MAX_STATE
 from murk.stream.task.task import Task
 
+_ERROR_CODE = "MURK-KAFKA-001"
+
 _RELEASES = re.compile(r"murk-(.+)-releases")
 _RETENTION = (
     "cleanup.policy",

@@ -23,6 +23,8 @@ from murk.stream.log.kafka.topics import Names
 from murk.stream.messages.packed import Packed
 from murk.stream.messages.state import KEY
 
+_ERROR_CODE = "MURK-KAFKA-001"
+
 OFFSET = "offset"
 OWNER = "owner"
 _UNCONFIRMED = 32  # batches of a crowd that may be on their way

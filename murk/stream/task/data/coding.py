@@ -31,6 +31,8 @@ from murk.stream.task.data.features import (
     Target,
 )
 
+_ERROR_CODE = "MURK-TASK-001"
+
 MISSING_VALUE: Final = math.nan
 _NUMBER: Final = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?", re.ASCII)
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,4000}(\.0*)?", re.ASCII)

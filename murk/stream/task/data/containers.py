@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 
 from murk.errors import UserError
 
+_ERROR_CODE = "MURK-DATA-001"
+
 _NUMBERS: Final = "biuf"
 # Arrow's types of columns, by the predicates of `pyarrow.types`.
 _ARROW_SUITABLE: Final = "boolean integer floating decimal string large_string string_view date timestamp null"

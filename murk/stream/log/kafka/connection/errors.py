@@ -14,6 +14,8 @@ from kafka import errors
 from murk.errors import MurkError, UserError
 from murk.stream.log.base import FencedError, UnreachableError
 
+_ERROR_CODE = "MURK-KAFKA-001"
+
 REFUSED = "MURK-KAFKA-003"
 UNRESOLVED = "this name cannot be resolved from here"
 CONTACTS: dict[str, Contacts] = {}  # contacts with each cluster, by its servers

@@ -20,6 +20,8 @@ from murk.errors import UserError
 from murk.stream.log.kafka.connection.errors import UNRESOLVED, Contacts
 from murk.stream.log.kafka.connection.settings import Settings
 
+_ERROR_CODE = "MURK-KAFKA-001"
+
 _SERVER = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):([0-9]{1,5})")
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,99}")
 _WAIT = 3.0

@@ -18,6 +18,8 @@ from typing import Any
 from murk._environment import is_of_service
 from murk.errors import UserError
 
+_ERROR_CODE = "MURK-KAFKA-003"
+
 VARIABLE = "MURK_KAFKA_CONFIG"
 PREFIX = "MURK_KAFKA_"
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
