@@ -43,7 +43,7 @@ def ledger(*arguments: object) -> str:
 def test_one_screen_says_what_was_sent_what_it_can_say_and_the_way_out(path: Path) -> None:
     screen = ledger(path, "--person", NAME)
     text = " ".join(screen.split())
-    assert "1 answer, randomized by the device that holds this ledger before anything was sent, on 2023-11-15" in text
+    assert "1 answer, randomized by the device that holds this ledger before it was sent, on 2023-11-15" in text
     assert "1 more waiting for the log to confirm it; 1 refused, beyond your budget" in text
     # Two releases of mu = 1: mu = sqrt(2), Phi(mu / 2) = 0.7602...
     assert "tells your record from any other in at most 76.1% of cases; guessing gives 50%" in text
@@ -68,7 +68,7 @@ def test_a_name_may_be_asked_for(path: Path) -> None:
     """An argument is in the shell's history, and in everybody's list of processes."""
     done = CliRunner().invoke(command, [str(path), "--person", "-"], input=f"{NAME}\n")
     assert done.exit_code == 0, done.output
-    assert "1 answer, blurred by noise" in done.output
+    assert "1 answer, randomized by" in done.output
     assert NAME not in done.output
 
 
