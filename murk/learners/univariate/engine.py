@@ -26,6 +26,8 @@ from murk.stream.messages.releases import TargetRelease
 from murk.stream.messages.state import count_of, reading
 from murk.stream.messages.wire import block_of
 
+_ERROR_CODE = "MURK-LEARN-001"
+
 BLOCK: Final = 65_536  # largest number of releases added at once, whose sums fit into 64 bits
 MOST_BUDGETS: Final = 64
 """Largest number of different budgets that people choose themselves, as a learner keeps sums for each."""

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from murk.learners.univariate.engine import TargetEngine
     from murk.stream.task.task import Task
 
+_ERROR_CODE = "MURK-LEARN-001"
+
 _ENVELOPE, _NUMBER, _STATE_SUM = 512, 22, 24  # bytes of a release's other fields, of its numbers, and of a state's sums
 _CELLS = 512  # sums of the largest grid of two classes
 

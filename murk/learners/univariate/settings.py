@@ -18,6 +18,8 @@ from murk.privacy.mechanisms.privacy_loss import UNITS, budget_of, epsilon_units
 from murk.privacy.mechanisms.selection import SubsetSelection, WindowSelection
 from murk.privacy.mechanisms.simplex import SimplexGaussian
 
+_ERROR_CODE = "MURK-LEARN-001"
+
 TargetMechanism = SubsetSelection | WindowSelection | SimplexGaussian
 
 GAUSSIAN, SELECTION = "gaussian", "selection"  # families of mechanisms

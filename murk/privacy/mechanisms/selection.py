@@ -34,6 +34,8 @@ from murk.privacy.rounding import decimal, float_up, largest_integer, normal_upp
 if TYPE_CHECKING:
     from murk.privacy.noise import NoiseSource
 
+_ERROR_CODE = "MURK-PRIVACY-001"
+
 _WORDS: Final = 2**64
 _OUTCOMES_BELOW: Final = 2**15
 _WORDS_AT_ONCE: Final = 2**20

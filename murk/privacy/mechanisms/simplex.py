@@ -20,6 +20,8 @@ from murk.privacy.mechanisms.payload_limits import Reach, gaussian_square
 if TYPE_CHECKING:
     from murk.privacy.noise import NoiseSource
 
+_ERROR_CODE = "MURK-PRIVACY-001"
+
 
 @dataclass(frozen=True)
 class SimplexGaussian(Wrapped):
