@@ -48,7 +48,8 @@ def table(missing: bool) -> list[tuple[float, int, int]]:
         epsilon, known = step / 10, rows[-1][1] if rows else None
         sizes = range(1, LEVELS) if known is None else range(max(1, known - _NEAR), min(LEVELS - 1, known + _NEAR) + 1)
         choices = [(size, each) for size in sizes for each in (range(min(size, 12) + 1) if missing else (-1,))]
-        best = min(choices, key=lambda choice: cost(*choice, epsilon))
+        costs = [cost(size, each, epsilon) for size, each in choices]
+        best = choices[int(np.argmin(costs))]
         if not rows or rows[-1][1:] != best:
             rows.append((epsilon if rows else 0.0, *best))
     return rows
