@@ -18,7 +18,8 @@ RECORD = dict(zip(FEATURES, SECRETS, strict=True))
 def made(name, setting=0, **more):
     """A learner with the first of its own test settings, or another of them, and declared features."""
     kind = getattr(murk.learners, name)
-    settings = {**bounds_of(kind), **settings_of(name)[setting], "features": FEATURES, "seed": None, **more}
+    declared = {"features": FEATURES} if "features" in signature(kind).parameters else {}
+    settings = {**bounds_of(kind), **settings_of(name)[setting], **declared, "seed": None, **more}
     return kind(**settings)
 
 
