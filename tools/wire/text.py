@@ -229,7 +229,8 @@ CAUSES: Final[dict[Reason, str]] = {
     "dimension": "the length of `payload` is not the task's or the question's; `rows` is not the task's",
     "magnitude": "an entry of the payload, or its norm, exceeds the [mechanism's](#mechanisms) limit",
     "expired": "the log appended the message after `expires`, in whole seconds",
-    "duplicate": "`id` is among the previous `duplicates` offsets of the partition, learned or not. The message is "
+    "duplicate": "`id` is among the previous `duplicates` offsets of the partition, learned or not, or the same "
+    "release came before and has not expired. The message is "
     "counted and dropped, without a dead letter",
     "future": "`version` exceeds the number of releases learned by the chain; with shared models, the newest version",
     "stale": "`version` is older than max(`max_staleness.releases`, `max_staleness.share` of the chain's releases); "
