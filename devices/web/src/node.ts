@@ -21,7 +21,9 @@ export async function sqliteStore(file: string | Database): Promise<Store> {
     const { DatabaseSync } = (await import(name).catch(() => {
       throw new Error("this Node has no node:sqlite: use Node 22.5 or later, or give a database of better-sqlite3");
     })) as { DatabaseSync: new (path: string) => Database };
-    await ownersAlone(file);
+    await ownersAlone(file).catch((error: unknown) => {
+      throw storageFailed(error);
+    });
     open = () => new DatabaseSync(file);
   } else open = () => file;
   try {
