@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Self
 
@@ -10,6 +10,7 @@ import numpy as np
 from river import base
 
 from murk._arrays import Floats
+from murk.learners.core.data_warnings import FIRST
 from murk.learners.core.estimator import LabelEstimator, PersonEstimator, TargetEstimator, several_labels
 from murk.learners.core.options import chosen_noise
 from murk.learners.core.parameters import documented
@@ -60,6 +61,10 @@ class Univariate(PersonEstimator):
     def _person_mechanism(self, budget: Guarantee) -> str:
         level: str = self._engine.level(budget)
         return level
+
+    def _head(self, X: Any, y: Floats) -> tuple[Iterable[tuple[Sequence[Any], float]], Iterable[Any]]:
+        # Features are ignored, so that none is undeclared.
+        return (((), target) for target in y[:FIRST].tolist()), ()
 
     def _rows_of(self, X: Any, y: Floats) -> Floats:
         return np.zeros((len(y), 0))
