@@ -186,9 +186,10 @@ def test_fewer_than_eight_epochs_are_refused(wrong):
 
 def test_a_change_is_in_the_targets_own_units():
     """It falls by 20 for half of the people, so that the mean of all moves by 10, of which the noise is a tenth."""
-    rng, n = np.random.default_rng(9), 96_000
-    X = rng.uniform(-1, 1, size=(n, 1))
-    y = np.where(np.arange(n) < n // 2, 30.0, 10.0) * X[:, 0] + 50
     model = ScoreRegressor(budget=GaussianDP(4.0), target_bounds=(0, 100), features=["a"], seed=2)
+    surveyed = model._require().settings.survey.end
+    rng, n = np.random.default_rng(9), 96_000 + surveyed
+    X = rng.uniform(-1, 1, size=(n, 1))
+    y = np.where(np.arange(n) < 48_000 + surveyed, 30.0, 10.0) * X[:, 0] + 50
     model.learn_many(X, y)
     assert model.drift().changes["a"] == pytest.approx(-10.0, abs=3.0)

@@ -273,7 +273,11 @@ class Settings:
         settings, found = self.at(coordinates), summaries(epochs, mechanisms, self.features)
         # Epochs as short as a survey's rounds say too little for a model of their own.
         if not found or count <= self._rounds[-1]:
-            return settings.first_model(mechanisms), coordinates
+            model = settings.first_model(mechanisms)
+            if model.sets is not None and count < self._rounds[-1]:
+                # Nor do they say where a prediction set ends.
+                model = replace(model, sets=replace(model.sets, share=0.0))
+            return model, coordinates
         return settings.next_model(found, count, mechanisms), coordinates
 
     def _survey_model(self, asked: Round) -> Model:
