@@ -43,6 +43,8 @@ def test_every_line_is_an_object_with_a_time(folder):
         log.append([(0, value) for value in JUNK])
     done = command("learn", "--log", LOG, "--idle", 0.1, "-vv", "--log-json", folder=folder)
     found = [json.loads(line) for line in done.err.splitlines()]
+    # A collector reads standard output, too.
+    assert json.loads(done.out)["task"] == "third-child"
     assert all(one.keys() == {"time", "level", "logger", "message"} for one in found)
     assert all(re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", one["time"]) for one in found)
     said = [(one["level"], one["logger"], one["message"].partition(": ")[2]) for one in found]

@@ -14,7 +14,7 @@ from murk.cli.commands.status import command
 from murk.cli.options import open_existing
 from murk.learners.problem import problem_for
 from murk.producers import Ledger
-from murk.stream import Worker
+from murk.stream import Task, Worker
 from murk.stream.log.base import Checkpoint
 from murk.stream.log.sqlite import SqliteLog
 from tests.cli.harness import ACCOUNTS, LEDGER, LOG, ROWS, TASK, murk, query, refused, run, totals, world
@@ -244,3 +244,14 @@ def test_a_lag_is_never_below_zero(folder: Path, monkeypatch: pytest.MonkeyPatch
         assert (found["lag"], found["dead_letters"]) == (0, {"malformed": 3})
         log.append([(0, b"nor this")])
         assert json.loads(CliRunner().invoke(command, ["--log", url, "--json"]).stdout)["lag"] == 1
+
+
+def test_status_says_what_retention_has_removed_unread(folder: Path) -> None:
+    """It waits to be learned no more."""
+    with SqliteLog(folder / "third-child.db") as log:
+        log.register_task(Task.parse(TASK).document())
+        log.append([(0, b"{}")] * 50)
+        log.discard(0, 10)
+    found = murk("status", "--log", LOG, "--json", folder=folder).json
+    assert (found["removed"], found["lag"]) == (10, 40)
+    assert "retention has removed 10 messages" in murk("status", "--log", LOG, folder=folder).out
