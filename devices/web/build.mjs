@@ -2,6 +2,13 @@
 import { copyFile } from "node:fs/promises";
 import { build } from "esbuild";
 
+/** What modules load when it is needed is a file of its own; no module of a browser imports one of Node. */
+function parts(building) {
+  building.onResolve({ filter: /^\.\/index\.js$/ }, ({ kind }) => (kind === "dynamic-import" ? { path: "./murk.js", external: true } : null));
+  building.onResolve({ filter: /^crypto$/ }, () => ({ path: "crypto", namespace: "browser" }));
+  building.onLoad({ filter: /.*/, namespace: "browser" }, () => ({ contents: "export const webcrypto = globalThis.crypto;" }));
+}
+
 const testing = process.argv.includes("--testing");
 await build({
   bundle: true,
@@ -12,6 +19,7 @@ await build({
   logLevel: "warning",
   // Loaded only where a page uses a relay, and so a file of its own.
   external: ["node:*", "./ohttp.js"],
+  plugins: [{ name: "parts", setup: parts }],
   entryPoints: testing
     ? { testing: "src/testing.ts", ohttp: "src/ohttp.ts" }
     : { murk: "src/index.ts", scores: "src/scores-only.ts", card: "src/card.ts", node: "src/node.ts", ohttp: "src/ohttp.ts" },

@@ -5,12 +5,16 @@
  *     defineCard();
  *     const card = document.querySelector("murk-consent");
  *     card.record = () => ({ age: 28, same_sex: "yes", third_child: "no" });
- *     card.device = await connect({ gateway, task });
+ *     card.options = { gateway, task };
+ *
+ * It shows from the task alone, and loads the device when somebody sees it.
  */
-import type { Record_ } from "./coding.js";
-import type { Device, Receipt, Status } from "./device.js";
+import type { Device, Options, Receipt, Status } from "./device.js";
 import type { Guarantee, Loss } from "./mechanisms.js";
-import { percent } from "./promise.js";
+import { maxAttackAccuracy, percent } from "./promise.js";
+import type { Store } from "./store.js";
+import type { Feature, Target, TaskDocument } from "./task.js";
+import { Refused } from "./words.js";
 
 /** All texts of the card; translate them with `card.texts = {...}`. */
 export const ENGLISH = {
@@ -28,6 +32,9 @@ export const ENGLISH = {
   spent: "Privacy spent so far: {spent} of at most {cap}.",
   unknown: "an unknown amount",
   share: "Share a blurred answer",
+  questions: "The questions",
+  decline: "No, thanks",
+  declined: "Nothing was shared, and nothing is stored.",
   withdraw: "Withdraw",
   withdrawn: "You have withdrawn. Nothing more leaves this device for this task.",
   sent: "Your blurred answer was sent.",
@@ -35,28 +42,38 @@ export const ENGLISH = {
   rejected: "The answer was not accepted ({reason}). It is not sent again.",
   known: "You have answered already.",
   done: "Your privacy budget for this task is spent: nothing more leaves this device.",
+  last: "With it, your privacy budget for this task is spent.",
+  held: "Your blurred answer stays on this device.",
   changed: "The service has changed its question or its promise since you answered. Nothing more leaves this device.",
   optOut: "Your browser asks sites not to share your data. Nothing is shared.",
   silent: "This device has no record of earlier answers. It stays silent for {days} more days, so that cleared storage cannot spend twice.",
+  first: "This device has no record of earlier answers. Share to begin one: it then stays silent for {days} days, so that cleared storage cannot spend twice.",
   unavailable: "The service cannot be reached. Nothing was shared.",
-  failed: "This device cannot keep its record of what was shared, or the service asks for too much. Nothing was shared.",
+  storage: "This browser keeps no storage for this page, so the device cannot record what was shared. Nothing was shared.",
+  different: "The service does not ask what this page says, or it promises too little. Nothing was shared.",
+  notAllowed: "The service takes no answers from this page. Nothing was shared.",
+  clock: "The clock of this device is wrong. Set it, and try again. Nothing was shared.",
+  wiped: "The storage of this browser was cleared. Load the page again. Nothing was shared.",
+  failed: "This page has an error. Nothing was shared.",
   working: "One moment.",
 };
 
 export type Texts = typeof ENGLISH;
 
 const STYLE = `
-:host { color-scheme: light dark; display: block; container-type: inline-size; font: 1rem/1.5 system-ui, sans-serif; }
-section { background: light-dark(#fff, #1b1d21); color: light-dark(#1c1e21, #e8eaed); border: 1px solid light-dark(#c9ced6, #4a4f57);
-  border-radius: .75rem; padding: 1.25rem; max-width: 36rem; box-sizing: border-box; }
-h2 { font-size: 1.2rem; margin: 0 0 .5rem; } p { margin: .5rem 0; }
-.promise { border-inline-start: .25rem solid light-dark(#2f6f4f, #7fd1a6); padding-inline-start: .75rem; }
+:host { color-scheme: light dark; display: block; container-type: inline-size; font: var(--murk-font, 1rem/1.5 system-ui, sans-serif);
+  --accent: var(--murk-accent, light-dark(#1f5c3f, #7fd1a6)); }
+section { background: var(--murk-background, light-dark(#fff, #1b1d21)); color: var(--murk-color, light-dark(#1c1e21, #e8eaed));
+  border: 1px solid var(--murk-border, light-dark(#c9ced6, #4a4f57)); border-radius: var(--murk-radius, .75rem); padding: 1.25rem;
+  max-width: 36rem; box-sizing: border-box; }
+h2 { font-size: 1.2rem; margin: 0 0 .5rem; } p { margin: .5rem 0; } dt { font-weight: 600; } dd { margin: 0 0 .5rem; }
+.promise { border-inline-start: .25rem solid var(--accent); padding-inline-start: .75rem; }
 pre { white-space: pre-wrap; overflow-wrap: anywhere; font-size: .8rem; margin: .5rem 0 0; }
 .actions { display: flex; flex-wrap: wrap; gap: .75rem; margin-top: 1rem; }
 button { font: inherit; padding: .55rem 1rem; min-height: 2.75rem; border-radius: .5rem; border: 1px solid currentColor; background: none; color: inherit; cursor: pointer; }
-button.share { background: light-dark(#1f5c3f, #7fd1a6); color: light-dark(#fff, #10241a); border-color: transparent; }
+button.share { background: var(--accent); color: var(--murk-on-accent, light-dark(#fff, #10241a)); border-color: transparent; }
 button:disabled { opacity: .5; cursor: default; }
-button:focus-visible, summary:focus-visible { outline: .2rem solid light-dark(#1a5fd0, #8ab4f8); outline-offset: .15rem; }
+button:focus-visible, summary:focus-visible { outline: .2rem solid var(--murk-focus, light-dark(#1a5fd0, #8ab4f8)); outline-offset: .15rem; }
 @container (max-width: 24rem) { .actions button { width: 100%; } }
 `;
 
@@ -84,6 +101,34 @@ function amount({ currency, units, delta }: Loss): string {
 const fill = (text: string, values: Record<string, string>): string =>
   text.replace(/\{(\w+)\}/g, (whole, name: string) => values[name] ?? whole);
 
+/** What the card shows: a task, and the account once the device is there. */
+interface View extends Pick<Status, "attackAccuracy" | "attackAccuracyAtCap" | "identified"> {
+  readonly task: Pick<TaskDocument, "features" | "target">;
+  readonly guarantee: Guarantee;
+  readonly account?: Status;
+}
+
+/** Raised by the page's own code. */
+class PageError extends Error {}
+
+/** The words for a failure; what the page's author has to mend goes to the console, too. */
+function wordsFor(error: unknown, texts: Texts): string {
+  const cause = error instanceof PageError ? error.cause : error;
+  const reason = error instanceof Refused ? error.reason : "";
+  const words: Record<string, string> = {
+    ...{ storage: texts.storage, unavailable: texts.unavailable, clock: texts.clock, wiped: texts.wiped, origin: texts.notAllowed },
+    ...Object.fromEntries(["wrong-hash", "task", "guarantee", "mechanism", "model"].map((each) => [each, texts.different])),
+  };
+  if (!["storage", "unavailable", "clock", "wiped"].includes(reason)) reportError(cause);
+  return words[reason] ?? texts.failed;
+}
+
+/** A column's question as the task words it. */
+function description(column: Feature | Target): string {
+  const labels = Object.values(column.labels ?? {});
+  return [column.description ?? "", labels.length ? `${labels.join(", ")}.` : ""].filter(Boolean).join(" ");
+}
+
 /** Define the element `murk-consent`, or one of another name. */
 export function defineCard(name = "murk-consent"): void {
   if (customElements.get(name)) return;
@@ -93,42 +138,135 @@ export function defineCard(name = "murk-consent"): void {
       texts: Texts = ENGLISH;
       level = "default";
       key: string | undefined;
-      record: () => Record_ = () => ({});
+      record: () => object = () => ({});
+      load: () => Promise<DeviceModule> = () => import("./index.js");
+      private chosen: CardOptions | undefined;
+      private document: TaskDocument | undefined;
+      private connecting: Promise<Device> | undefined;
       private connected: Device | undefined;
+      private watcher: IntersectionObserver | undefined;
       private said = "";
       private bytes = "";
       private busy = false;
+      private declined = false;
+      private turn = 0;
+      private last: Status | undefined;
+      private readonly follow = (): void => void this.update();
 
       get device(): Device | undefined {
         return this.connected;
       }
 
-      set device(device: Device | undefined) {
-        this.connected = device;
-        void this.update();
+      set device(device: Device | Promise<Device> | undefined) {
+        this.connected?.removeEventListener?.("change", this.follow);
+        this.connected = this.last = undefined;
+        this.connecting = device && Promise.resolve(device);
+        if (device instanceof Promise) void this.ready().then(this.follow, (error: unknown) => this.fail(error));
+        else {
+          this.connected = device;
+          device?.addEventListener?.("change", this.follow);
+          void this.update();
+        }
+      }
+
+      get options(): CardOptions | undefined {
+        return this.chosen;
+      }
+
+      set options(options: CardOptions | undefined) {
+        this.chosen = options;
+        this.device = undefined;
+        this.document = undefined;
+        if (!options) return;
+        void this.read(options).then(this.follow, () => this.begin());
+        this.watcher?.disconnect();
+        this.watcher = new IntersectionObserver((entries) => {
+          if (entries.some(({ isIntersecting }) => isIntersecting)) this.begin();
+        });
+        this.watcher.observe(this);
+      }
+
+      /** Read the task, so that the card shows before the device is there. */
+      private async read({ gateway, task, fetch: given, token, relay }: CardOptions): Promise<void> {
+        if (relay !== undefined) return;
+        const address = `${gateway.replace(/\/+$/, "")}/v1/tasks/${encodeURIComponent(task)}`;
+        const init: RequestInit = { credentials: "omit", referrerPolicy: "no-referrer" };
+        const response = await (given ?? fetch)(address, token === undefined ? init : { ...init, headers: { Authorization: `Bearer ${token}` } });
+        if (!response.ok) throw new TypeError("no task");
+        this.document = (await response.json()) as TaskDocument;
+      }
+
+      /** Load the device, and connect it. */
+      private begin(): void {
+        this.watcher?.disconnect();
+        const options = this.chosen;
+        if (!options || this.connecting || this.declined) return;
+        this.device = this.load().then(({ connect }) => connect(options));
+      }
+
+      private async ready(): Promise<Device> {
+        this.begin();
+        const { connecting } = this;
+        const device = await connecting!;
+        if (this.connecting === connecting && this.connected !== device) {
+          this.connected = device;
+          device.addEventListener?.("change", this.follow);
+          // So that an answer can be stored without a connection, too.
+          void device.prepare?.().catch(() => undefined);
+        }
+        return device;
+      }
+
+      private fail(error: unknown): void {
+        const words = wordsFor(error, this.texts);
+        // Another attempt may succeed.
+        if (this.chosen) this.connecting = undefined;
+        const root = this.shadowRoot ?? this.attachShadow({ mode: "open" });
+        if (root.querySelector("section")) {
+          this.said = words;
+          void this.update();
+          return;
+        }
+        const alert = Object.assign(document.createElement("p"), { textContent: words });
+        alert.setAttribute("role", "alert");
+        alert.part.add("status");
+        root.replaceChildren(alert);
       }
 
       /** Show the account as it is now. */
       async update(): Promise<void> {
+        const turn = ++this.turn;
+        const { connected, document: task, level } = this;
         try {
-          const status = await this.connected?.status(this.level);
-          if (status) this.show(status);
-        } catch {
-          const alert = Object.assign(document.createElement("p"), { textContent: this.texts.failed });
-          alert.setAttribute("role", "alert");
-          (this.shadowRoot ?? this.attachShadow({ mode: "open" })).replaceChildren(alert);
+          if (connected) {
+            const account = await connected.status(level);
+            if (turn !== this.turn) return;
+            if (this.last && account.sent > this.last.sent && account.waiting === 0 && !this.busy) this.said = this.texts.sent;
+            this.last = account;
+            this.show({ ...account, guarantee: account.task.guarantees.get(level)!, account });
+          } else if (task) {
+            const { guarantee: usual, levels, per_person } = task.privacy;
+            const guarantee = level === "default" ? usual : (levels as Record<string, Guarantee>)[level];
+            if (!guarantee) return;
+            const [attackAccuracy, attackAccuracyAtCap] = [guarantee, per_person ?? guarantee].map(maxAttackAccuracy) as [number, number];
+            this.show({ task, guarantee, attackAccuracy, attackAccuracyAtCap, identified: this.chosen?.token !== undefined });
+          }
+        } catch (error) {
+          if (turn === this.turn) this.shadowRoot?.querySelector("section")?.remove();
+          this.fail(error);
         }
       }
 
       private async act(work: (device: Device) => Promise<string>): Promise<void> {
-        if (!this.connected || this.busy) return;
+        if (this.busy) return;
         this.busy = true;
         this.said = this.texts.working;
         await this.update();
         try {
-          this.said = await work(this.connected);
-        } catch {
-          this.said = this.texts.failed;
+          this.said = await work(await this.ready());
+        } catch (error) {
+          this.said = wordsFor(error, this.texts);
+          if (this.chosen && !this.connected) this.connecting = undefined;
         }
         this.busy = false;
         await this.update();
@@ -136,12 +274,23 @@ export function defineCard(name = "murk-consent"): void {
 
       private async share(): Promise<void> {
         await this.act(async (device) => {
-          const options = { level: this.level, ...(this.key === undefined ? {} : { key: this.key }) };
-          const receipt = await device.release(this.record(), options);
+          let record: object;
+          try {
+            record = this.record();
+          } catch (error) {
+            throw new PageError("record() failed", { cause: error });
+          }
+          const receipt = await device.release(record as Parameters<Device["release"]>[0], { level: this.level, key: this.key });
           if (receipt.outcome === "released") this.bytes = receipt.bytes;
           this.dispatchEvent(new CustomEvent<Receipt>("murk-receipt", { detail: receipt, bubbles: true, composed: true }));
           return this.wordsOf(receipt);
         });
+      }
+
+      private async decline(): Promise<void> {
+        this.declined = true;
+        if (this.connecting) await this.act((device) => device.withdraw().then(() => ""));
+        else await this.update();
       }
 
       private wordsOf(receipt: Receipt): string {
@@ -150,92 +299,136 @@ export function defineCard(name = "murk-consent"): void {
         if (receipt.outcome === "released")
           return receipt.delivery === "queued" ? "" : fill(texts[receipt.delivery], { reason: receipt.reason });
         if (receipt.outcome === "known" || receipt.outcome === "unavailable") return texts[receipt.outcome];
+        const words: Record<string, string> = { clock: texts.clock, wiped: texts.wiped, mechanism: texts.different };
         // The account says the rest.
-        return "";
+        return words[receipt.reason] ?? "";
       }
 
-      private show(status: Status): void {
+      /** Why nothing further can be shared. */
+      private still(account: Status | undefined): string {
+        const { texts } = this;
+        if (!account) return this.declined ? texts.declined : "";
+        if (account.withdrawn) return account.released ? texts.withdrawn : texts.declined;
+        if (account.optOut) return texts.optOut;
+        if (account.changed) return texts.changed;
+        if (account.silentFor > 0 && account.begun) return fill(texts.silent, { days: days(account.silentFor) });
+        if (account.room) return "";
+        return account.waiting > 0 ? texts.last : texts.done;
+      }
+
+      private show({ task, guarantee, account, attackAccuracy, attackAccuracyAtCap, identified }: View): void {
         const { texts, busy } = this;
         const root = this.shadowRoot ?? this.attachShadow({ mode: "open" });
-        const guarantee = status.task.guarantees.get(this.level)!;
-        const own = status.caps[0]!;
-        const spent = own.spent === null ? texts.unknown : amount({ ...own.cap, units: own.spent, delta: own.spentDelta });
-        const still = status.withdrawn
-          ? texts.withdrawn
-          : status.optOut
-            ? texts.optOut
-            : status.changed
-              ? texts.changed
-              : status.silentFor > 0
-                ? fill(texts.silent, { days: String(Math.ceil(status.silentFor / 86_400)) })
-                : status.room
-                  ? ""
-                  : texts.done;
+        const still = this.still(account);
         const focused = (root.activeElement as HTMLElement | null)?.id;
-        const element = <K extends keyof HTMLElementTagNameMap>(tag: K, text = "", changes: Partial<HTMLElementTagNameMap[K]> = {}) =>
-          Object.assign(document.createElement(tag), { textContent: text }, changes);
-        const section = element("section");
-        section.setAttribute("aria-labelledby", "title");
+        const element = <K extends keyof HTMLElementTagNameMap>(tag: K, text = "", changes: Partial<HTMLElementTagNameMap[K]> = {}, part = "") => {
+          const made = Object.assign(document.createElement(tag), { textContent: text }, changes);
+          if (part) made.setAttribute("part", part);
+          return made;
+        };
+        const body = element("div");
         // Names in other scripts must not reorder the sentence.
         const [before = "", after = ""] = texts.asked.split("{columns}");
-        const columns = [...status.task.features, status.task.target].flatMap(({ name }, at) => [at ? ", " : "", element("bdi", name)]);
-        const asked = element("p");
+        const asks = [...task.features, task.target];
+        const columns = asks.flatMap((column, at) => [at ? ", " : "", element("bdi", column.label ?? column.name)]);
+        const asked = element("p", "", {}, "asked");
         asked.append(before, ...columns, after);
-        let promise = fill(texts.promise, { percent: percent(status.attackAccuracy), figures: figures(guarantee) });
-        if (status.attackAccuracyAtCap > status.attackAccuracy)
-          promise += ` ${fill(texts.atCap, { percent: percent(status.attackAccuracyAtCap) })}`;
-        const details = element("details");
-        details.open = (root.querySelector("details")?.open ?? false);
-        details.append(element("summary", texts.bytes, { id: "bytes" }), element("pre", this.bytes || texts.noBytes));
-        // One live region for good, which screen readers watch.
-        const live = root.querySelector("p[role=status]") ?? element("p");
-        live.setAttribute("role", "status");
-        const actions = element("div", "", { className: "actions" });
-        actions.append(
-          element("button", texts.share, { id: "share", className: "share", disabled: busy || still !== "", onclick: () => void this.share() }),
-          element("button", texts.withdraw, {
-            id: "withdraw",
-            disabled: busy || status.withdrawn,
-            onclick: () => void this.act((device) => device.withdraw().then(() => "")),
-          }),
-        );
-        section.append(
-          element("h2", this.getAttribute("heading") ?? texts.title, { id: "title" }),
+        let promise = fill(texts.promise, { percent: percent(attackAccuracy), figures: figures(guarantee) });
+        if (attackAccuracyAtCap > attackAccuracy) promise += ` ${fill(texts.atCap, { percent: percent(attackAccuracyAtCap) })}`;
+        const folded = (id: string, summary: string, ...content: Node[]): HTMLElement => {
+          const details = element("details", "", {}, "details");
+          details.open = root.getElementById(id)?.parentElement?.hasAttribute("open") ?? false;
+          details.append(element("summary", summary, { id }), ...content);
+          return details;
+        };
+        const list = element("dl");
+        for (const column of asks) {
+          const words = description(column);
+          if (words) list.append(element("dt", column.label ?? column.name), element("dd", words));
+        }
+        const own = account?.caps[0];
+        const spent = own && (own.spent === null ? texts.unknown : amount({ ...own.cap, units: own.spent, delta: own.spentDelta }));
+        body.append(
+          element("h2", this.getAttribute("heading") ?? texts.title, { id: "title" }, "heading"),
           element("slot"),
           asked,
-          element("p", promise, { className: "promise" }),
-          element("p", `${status.identified ? texts.leavesNamed : texts.leaves} ${texts.remains}`),
-          element("p", fill(texts.spent, { spent, cap: amount(own.cap) })),
-          details,
-          live,
-          actions,
+          ...(list.childElementCount ? [folded("questions", texts.questions, list)] : []),
+          element("p", promise, { className: "promise" }, "promise"),
+          element("p", `${identified ? texts.leavesNamed : texts.leaves} ${texts.remains}`),
+          ...(own && spent ? [element("p", fill(texts.spent, { spent, cap: amount(own.cap) }), {}, "spent")] : []),
+          folded("bytes", texts.bytes, element("pre", this.bytes || texts.noBytes)),
         );
-        const old = root.querySelector("section");
-        if (old) {
-          old.replaceChildren(...section.childNodes);
-        } else {
+        if (!root.querySelector("section")) {
+          const section = element("section", "", {}, "card");
+          section.setAttribute("aria-labelledby", "title");
+          // One live region for good, which screen readers watch, and buttons that are not replaced under a click.
+          const status = element("p", "", {}, "status");
+          status.setAttribute("role", "status");
+          const actions = element("div", "", { className: "actions" }, "actions");
+          actions.append(
+            element("button", "", { id: "share", className: "share" }, "button share"),
+            element("button", "", { id: "withdraw" }, "button withdraw"),
+          );
+          section.append(element("div"), status, actions);
           // A content security policy may forbid style elements.
           const sheet = new CSSStyleSheet();
           sheet.replaceSync(STYLE);
           root.adoptedStyleSheets = [sheet];
-          root.append(section);
+          root.replaceChildren(section);
         }
-        const waits = status.waiting > 0 ? texts.queued : "";
-        live.textContent = [this.said, waits, still].filter((each) => each !== "").join(" ");
-        if (focused) root.getElementById(focused)?.focus();
+        const shown = root.querySelector("section > div")!;
+        if (shown.innerHTML !== body.innerHTML) shown.replaceChildren(...body.childNodes);
+        const shared = account !== undefined && (account.released > 0 || account.waiting > 0);
+        const withdrawing = (device: Device): Promise<string> => device.withdraw().then(() => "");
+        const over = account?.withdrawn ?? this.declined;
+        Object.assign(root.getElementById("share")!, { textContent: texts.share, disabled: busy || still !== "", onclick: () => void this.share() });
+        Object.assign(root.getElementById("withdraw")!, {
+          textContent: shared ? texts.withdraw : texts.decline,
+          disabled: busy || over,
+          onclick: () => void (shared ? this.act(withdrawing) : this.decline()),
+        });
+        const waits = account && account.waiting > 0 ? (account.optOut ? texts.held : texts.queued) : "";
+        const first = account && !account.begun && account.silentFor > 0 && still === "" ? fill(texts.first, { days: days(account.silentFor) }) : "";
+        root.querySelector("p[role=status]")!.textContent = [this.said, waits, still, first].filter((each) => each !== "").join(" ");
+        if (focused && root.activeElement?.id !== focused) root.getElementById(focused)?.focus();
       }
     },
   );
 }
 
+const days = (seconds: number): string => String(Math.ceil(seconds / 86_400));
+
+/** What `connect` takes. */
+export type CardOptions = Options & { readonly store?: Store | undefined };
+
+/** A module that connects a device: `murk-device`, or `murk-device/scores`. */
+export interface DeviceModule {
+  connect(options: CardOptions): Promise<Device>;
+}
+
 /** The element that `defineCard` defines. It says what became of an answer by the event `murk-receipt`. */
 export interface ConsentCard extends HTMLElement {
-  device: Device | undefined;
+  /** Where the task is: the card shows it, and loads and connects its device when somebody sees the card. */
+  options: CardOptions | undefined;
+  /** Loads the device; `murk.js` beside this module by default. */
+  load: () => Promise<DeviceModule>;
+  /** A device that the page has connected, or connects: then the card needs no `options`. */
+  get device(): Device | undefined;
+  set device(device: Device | Promise<Device> | undefined);
   /** Reads the form; called only when the person shares. */
-  record: () => Record_;
+  record: () => object;
   /** Identifies the record if it comes again. */
   key: string | undefined;
   level: string;
   texts: Texts;
   update(): Promise<void>;
+}
+
+declare global {
+  interface HTMLElementTagNameMap {
+    "murk-consent": ConsentCard;
+  }
+  interface HTMLElementEventMap {
+    "murk-receipt": CustomEvent<Receipt>;
+  }
 }

@@ -2,7 +2,12 @@
 import type { Feature, Target, Task } from "./task.js";
 
 /** A raw value: a number, text, a boolean, or nothing. */
-export type Value = number | string | boolean | bigint | Date | null | undefined;
+export type Value = number | string | boolean | bigint | Date | Temporal | null | undefined;
+/** A day of `Temporal`, in browsers that have it. */
+interface Temporal {
+  readonly [Symbol.toStringTag]: `Temporal.${string}`;
+  toString(): string;
+}
 export type Record_ = { readonly [column: string]: Value };
 
 export interface Coded {
@@ -67,9 +72,12 @@ const MONTHS = (
   "January February March April May June July August September October November December"
 ).split(" ");
 const PARTS = { number: [] as string[], weekday: WEEKDAYS, month: MONTHS };
-const TIME = "(?:[01]\\d|2[0-3])(?::?[0-5]\\d(?::?[0-5]\\d(?:[.,]\\d*)?)?)?";
+const TIME = "(?:[01]\\d|2[0-3])(?::?[0-5]\\d(?::?(?:[0-5]\\d|60)(?:[.,]\\d*)?)?)?|24(?::?00(?::?00(?:[.,]0*)?)?)?";
+const OFFSET = "[+-](?:[01]\\d|2[0-3])(?::?[0-5]\\d(?::?[0-5]\\d(?:[.,]\\d*)?)?)?";
+const ZONE = `Z|UTC|GMT|${OFFSET}|[A-Z][A-Z_]+(?:/[A-Z0-9_+-]+)+`;
 const WRITTEN = new RegExp(
-  `^(\\d{4}|[+-]\\d{4,9}|\\d{5,9})-(\\d{2})-(\\d{2})(?:[T ]${TIME} ?(?:Z|[+-]${TIME})?)?$`,
+  `^(\\d{4}|[+-]\\d{4,9}|\\d{5,9})-(\\d{2})-(\\d{2})(?:[T ](?:${TIME}) ?(?:${ZONE})?)?(?:\\[!?[A-Z0-9_/=:+-]+\\])*$`,
+  "i",
 );
 const CYCLE = 146_097; // days in 400 years, after which the calendar repeats
 
@@ -83,10 +91,30 @@ function ordinal(year: number, month: number, day: number): number | undefined {
   return time / DAY + 719_163 + ((year - alike) / 400) * CYCLE;
 }
 
+/** The name of an object's kind, also if it comes from another window; empty for values of other types. */
+const kindOf = (value: unknown): string =>
+  typeof value === "object" && value !== null ? Object.prototype.toString.call(value).slice(8, -1) : "";
+
+/** Values in objects as what they are: dates, numbers and text in boxes, and days of `Temporal` as text. */
+function plain(value: Value): Value {
+  const kind = kindOf(value);
+  try {
+    if (kind === "Date") return new Date(Date.prototype.getTime.call(value));
+    if (kind.startsWith("Temporal.")) return String(value);
+    return /^(Number|String|Boolean|BigInt)$/.test(kind) ? ((value as object).valueOf() as Value) : value;
+  } catch {
+    // It only says that it is one.
+    return value;
+  }
+}
+
 export function dayOf(value: Value): number | undefined | null {
   if (value === null || value === undefined || (typeof value === "number" && value !== value)) return null;
   if (value instanceof Date) {
-    if (Number.isNaN(value.getTime())) return null;
+    const time = value.getTime();
+    if (Number.isNaN(time)) return null;
+    // Midnight in UTC is how an input's `valueAsDate` and dates in text give a day, wherever the person is.
+    if (time % DAY === 0) return ordinal(value.getUTCFullYear(), value.getUTCMonth() + 1, value.getUTCDate());
     return ordinal(value.getFullYear(), value.getMonth() + 1, value.getDate());
   }
   if (typeof value !== "string") return undefined;
@@ -124,6 +152,8 @@ function finder(categories: (string | null)[], other = -2): (value: Value) => nu
   const add = <K>(map: Map<K, number>, key: K, index: number): void => {
     if (!map.has(key)) map.set(key, index);
   };
+  // Canonically equal texts are the same text.
+  categories.forEach((category, index) => category !== null && found.set(category.normalize(), index));
   categories.forEach((category, index) => category !== null && found.set(category, index));
   categories.forEach((category, index) => {
     if (category === null) return;
@@ -139,7 +169,8 @@ function finder(categories: (string | null)[], other = -2): (value: Value) => nu
     if (typeof value === "string") {
       const text = strip(value);
       if (text === "") return -1;
-      if (found.has(text)) return found.get(text)!;
+      const index = found.get(text) ?? found.get(text.normalize());
+      if (index !== undefined) return index;
     }
     const truth = boolean(value);
     if (truth !== undefined) return truths.get(truth) ?? other;
@@ -248,7 +279,11 @@ export function codingOf(task: Pick<Task, "features" | "target">): Coding {
   return {
     size: size + 1,
     code(record) {
-      const get = (name: string): Value => (Object.hasOwn(record, name) ? record[name] : undefined);
+      const get = (name: string): Value => {
+        if (Object.hasOwn(record, name)) return plain(record[name]);
+        const key = Object.keys(record).find((each) => each.normalize() === name.normalize());
+        return key === undefined ? undefined : plain(record[key]);
+      };
       const x = complete.slice();
       let clamped = 0;
       let missing = 0;

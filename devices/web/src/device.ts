@@ -1,10 +1,11 @@
 /** A person's device: reads a task from a gateway, releases records once, and sends what it has stored. */
-import type { Record_ } from "./coding.js";
+import type { Record_, Value } from "./coding.js";
 import { type Account, type First, Ledger, type Origin, type Policy, type Waiting } from "./ledger.js";
 import { maxAttackAccuracy } from "./promise.js";
 import { choose, type Prepared, prepare, type Protocols, randomize, wordsFor } from "./release.js";
 import type { Store } from "./store.js";
 import { MOST_BYTES, readTask, type Task } from "./task.js";
+import { plausible, steady, Time, within } from "./time.js";
 import { Refused } from "./words.js";
 
 export interface Options {
@@ -13,21 +14,21 @@ export interface Options {
   /** Name of the task. */
   readonly task: string;
   /** The task's hash, pinned by the page: another task is refused. */
-  readonly hash?: string;
-  readonly policy?: Policy;
+  readonly hash?: string | undefined;
+  readonly policy?: Policy | undefined;
   /** Whether a device without a ledger may spend at once. */
-  readonly first?: First;
+  readonly first?: First | undefined;
   /** Nothing is released or sent; by default the browser's Global Privacy Control. */
-  readonly optOut?: boolean;
+  readonly optOut?: boolean | undefined;
   /** A bearer token, if the gateway asks for one. A login links a person to a release. */
-  readonly token?: string;
+  readonly token?: string | undefined;
   /** The address of a relay for the gateway: neither sees both who sends and what (Oblivious HTTP). */
-  readonly relay?: string;
+  readonly relay?: string | undefined;
   /** The gateway's key for requests through a relay, pinned by the page: `/ohttp-keys` in base64. */
-  readonly keys?: string;
-  /** Seconds since 1970. */
-  readonly clock?: () => number;
-  readonly fetch?: typeof fetch;
+  readonly keys?: string | undefined;
+  /** Seconds since 1970; the gateway's `Date` corrects it. */
+  readonly clock?: (() => number) | undefined;
+  readonly fetch?: typeof fetch | undefined;
 }
 
 /** What became of a record. `delivery` says where the stored bytes are. */
@@ -45,8 +46,9 @@ export type Receipt =
 export interface Status extends Account {
   readonly task: Task;
   readonly optOut: boolean;
-  /** Seconds until a new ledger may spend; 0 if it may now. */
+  /** Seconds until a new ledger may spend; 0 if it may now. They run from the first attempt to release on: `begun`. */
   readonly silentFor: number;
+  readonly begun: boolean;
   /** How often, at most, an attacker tells this record from any other by one release; guessing gives 0.5. */
   readonly attackAccuracy: number;
   /** The same, from all releases that the task's cap allows together. */
@@ -63,7 +65,7 @@ export interface Undelivered {
 }
 
 /** Options with what reaches the gateway. */
-type Reaching = Options & Required<Pick<Options, "fetch">>;
+type Reaching = Options & { readonly fetch: typeof fetch };
 
 /** The gateway did not answer. */
 class Unreachable extends Error {}
@@ -72,51 +74,98 @@ const TIMEOUT = 30_000;
 const KEEPALIVE = 60 * 1024; // of the 64 KiB that a page may have under way
 const FINAL = new Set([400, 409, 410, 413, 422]);
 const LONGEST_WAIT = 3600;
+const DAY = 86_400;
 const MOST_ANSWER = 64 * 1024; // of an answer to one release
+const CHANGES = "murk-changes"; // the channel over which tabs hear of each other
+const MODEL_AGE = 3600; // seconds for which a model is good without a connection
 
 const turns = new Map<string, Promise<unknown>>();
 
-/** One at a time: over all tabs of an origin by Web Locks, else within this process. */
-function locked<T>(name: string, work: () => Promise<T>): Promise<T> {
+/**
+ * One at a time: over all tabs of an origin by Web Locks, else within this process. Undefined if the others take
+ * longer than a request may: a tab that hangs must not stop this one.
+ */
+async function locked<T>(name: string, work: () => Promise<T>): Promise<T | undefined> {
   const locks = (globalThis.navigator as Navigator | undefined)?.locks as LockManager | undefined;
-  if (locks) return locks.request(name, work) as Promise<T>;
-  const turn = (turns.get(name) ?? Promise.resolve()).then(work, work);
-  turns.set(name, turn);
-  return turn;
+  let begun = false;
+  const start = (): Promise<T> => {
+    begun = true;
+    return work();
+  };
+  const late = (): Error => new Error("the turn of others does not end");
+  try {
+    if (locks) return (await locks.request(name, { signal: AbortSignal.timeout(TIMEOUT) }, start)) as T;
+    const before = turns.get(name) ?? Promise.resolve();
+    const turn = within(before.catch(() => undefined), TIMEOUT, late).then(start);
+    turns.set(name, turn);
+    return await turn;
+  } catch (error) {
+    if (begun) throw error;
+    return undefined;
+  }
 }
 
-export class Device {
+/** Events of a device: `change` after every change of what `status` returns, also by another tab. */
+export interface DeviceEventMap {
+  change: Event;
+}
+
+/** Listeners by the events of `DeviceEventMap`. */
+export interface Device {
+  addEventListener<K extends keyof DeviceEventMap>(
+    type: K,
+    listener: (this: Device, event: DeviceEventMap[K]) => unknown,
+    options?: boolean | AddEventListenerOptions,
+  ): void;
+  removeEventListener<K extends keyof DeviceEventMap>(
+    type: K,
+    listener: (this: Device, event: DeviceEventMap[K]) => unknown,
+    options?: boolean | EventListenerOptions,
+  ): void;
+}
+
+export class Device extends EventTarget {
   private timer: ReturnType<typeof setTimeout> | undefined;
+  private watch: ReturnType<typeof setTimeout> | undefined;
   private failures = 0;
   private busy = 0;
-  private notBefore = 0; // seconds since 1970, as a gateway asked
+  private notBefore = 0; // on the steady clock, as a gateway asked
   private closed = false;
-  private readonly ask: typeof fetch;
-  private readonly clock: () => number;
+  private declined = false;
+  private remembered = false;
+  private readonly models = new Map<number, { message: string | null; read: number }>();
+  private readonly channel: BroadcastChannel | undefined;
   private readonly origin: Origin;
 
   private constructor(
     private readonly prepared: Prepared,
     private readonly ledger: Ledger,
     private readonly options: Reaching,
+    private readonly time: Time,
+    private readonly text: string,
   ) {
-    this.ask = options.fetch;
-    this.clock = options.clock ?? (() => Date.now() / 1000);
+    super();
     this.origin = { gateway: options.gateway, pinned: options.hash !== undefined };
+    if (typeof BroadcastChannel === "function") {
+      this.channel = new BroadcastChannel(CHANGES);
+      this.channel.onmessage = () => this.dispatchEvent(new Event("change"));
+      // In Node it must not keep the process alive.
+      (this.channel as { unref?: () => void }).unref?.();
+    }
   }
 
-  /** Read the task and open the ledger. Raises `Refused`. */
+  /** Read the task and the ledger, and write nothing. Raises `Refused`. */
   static async connect(store: () => Promise<Store>, protocols: Protocols, given: Options): Promise<Device> {
+    if (!globalThis.crypto?.subtle) throw new Refused("insecure", "this page is not served over https, so nothing can be checked or kept");
     const gateway = given.gateway.replace(/\/+$/, "");
-    const options = { ...given, gateway, fetch: await reaching(gateway, given) };
+    const time = new Time(given.clock ?? (() => Date.now() / 1000));
+    const options = { ...given, gateway, fetch: await reaching(gateway, given, time) };
     const opened = await store();
-    const { text, fresh } = await documentOf(opened, options);
+    const text = await documentOf(opened, options);
     const prepared = prepare(await readTask(text, options.hash), protocols);
     if (prepared.task.name !== options.task) throw new Refused("task", "the gateway sent a task of another name");
-    if (fresh) await opened.update([], () => [null, { [documentKey(options)]: text }]);
-    const now = (options.clock ?? (() => Date.now() / 1000))();
-    const ledger = await Ledger.open(opened, options.policy, options.first, now);
-    const device = new Device(prepared, ledger, options);
+    const ledger = await Ledger.open(opened, options.policy, options.first);
+    const device = new Device(prepared, ledger, options, time, text);
     device.later(0);
     return device;
   }
@@ -127,23 +176,36 @@ export class Device {
 
   /** Whether the person has told the browser that nothing of theirs shall be shared. */
   get optOut(): boolean {
-    const { navigator } = globalThis as { navigator?: { globalPrivacyControl?: boolean } };
-    return this.options.optOut ?? navigator?.globalPrivacyControl === true;
+    return optsOut(this.options);
   }
 
   /** The task's account, and whether a release is possible now. */
   async status(level = "default"): Promise<Status> {
     const guarantee = this.task.guarantees.get(level);
     if (!guarantee) throw new Refused("level", `the task has no level ${level}`);
+    const moment = this.time.moment();
+    await this.ledger.settle(moment);
+    const account = await this.ledger.account(this.prepared, level, this.origin, moment.now);
+    const silentFor = this.ledger.silence(this.task.expirySeconds, moment);
+    this.announce(silentFor);
     return {
-      ...(await this.ledger.account(this.prepared, level, this.origin)),
+      ...account,
+      withdrawn: account.withdrawn || this.declined,
       task: this.task,
       optOut: this.optOut,
-      silentFor: this.ledger.silence(this.task.expirySeconds, this.clock()),
+      silentFor,
+      begun: this.ledger.begun,
       attackAccuracy: maxAttackAccuracy(guarantee),
       attackAccuracyAtCap: maxAttackAccuracy(this.task.privacy.per_person ?? guarantee),
       identified: this.options.token !== undefined,
     };
+  }
+
+  /** Fetch what a release needs, so that it can be stored without a connection, too. */
+  async prepare(): Promise<void> {
+    if (this.optOut || !this.prepared.protocol.modelSize) return;
+    // Which chain another release takes is drawn when it is made.
+    if (this.prepared.protocol.shared || this.task.log.partitions === 1) await this.newest(0).catch(() => null);
   }
 
   /**
@@ -152,24 +214,36 @@ export class Device {
    * Whether, when and where something is sent depends on public things and the ledger, never on a value. `key`
    * identifies a record that may come again; it must not depend on its values.
    */
-  async release(record: Record_, { level = "default", key }: { level?: string; key?: string } = {}): Promise<Receipt> {
+  async release<T extends object>(
+    record: { readonly [K in keyof T]: Value },
+    { level = "default", key }: { level?: string | undefined; key?: string | undefined } = {},
+  ): Promise<Receipt> {
+    // Storage may change half a surrogate pair, and end at NUL: two keys would become one.
+    if (key !== undefined && !/^[^\0\p{Surrogate}]+$/u.test(key)) throw new Refused("key", "a record's key must be text of one character or more");
     if (this.optOut) return { outcome: "refused", reason: "opt-out" };
+    if (this.declined) return { outcome: "refused", reason: "withdrawn" };
     const words = wordsFor(this.prepared, this.task.guarantees.has(level) ? level : "default");
     this.busy++;
     try {
-      const now = this.clock();
-      const choice = await choose(this.prepared, level, now, words, (chain) => this.newest(chain));
-      const make = (): string => randomize(this.prepared, choice, record, words);
-      return await locked("murk", async () => {
-        if (this.optOut) return { outcome: "refused", reason: "opt-out" };
-        const outcome = await this.ledger.spend(this.prepared, level, this.origin, now, make, key);
-        if (outcome.outcome === "refused") return outcome;
-        const { sent, left } = await this.sendAll();
-        if (outcome.outcome === "known") return { outcome: "known", reason: "this record was released before" };
-        const own = left.find(({ bytes }) => bytes === outcome.bytes);
-        const delivery = sent.has(outcome.bytes) ? "sent" : (own?.state ?? "queued");
-        return { outcome: "released", delivery, reason: own?.reason ?? "", bytes: outcome.bytes };
-      });
+      if (!this.task.guarantees.has(level)) throw new Refused("level", `the task has no level ${level}`);
+      await this.begin();
+      const choice = await choose(this.prepared, level, words, (chain) => this.newest(chain));
+      await this.check();
+      const moment = this.time.moment();
+      if (!plausible(moment.now)) return { outcome: "refused", reason: "clock" };
+      await this.ledger.settle(moment);
+      if (this.optOut) return { outcome: "refused", reason: "opt-out" };
+      const make = (): string => randomize(this.prepared, choice, moment.now, record as Record_, words);
+      const outcome = await this.ledger.spend(this.prepared, level, this.origin, moment, make, key);
+      this.changed();
+      if (outcome.outcome === "refused") return outcome;
+      const tried = await locked("murk", () => this.sendAll());
+      if (!tried) this.later(1);
+      const { sent, left } = tried ?? { sent: new Set<string>(), left: [] };
+      if (outcome.outcome === "known") return { outcome: "known", reason: "this record was released before" };
+      const own = left.find(({ bytes }) => bytes === outcome.bytes);
+      const delivery = sent.has(outcome.bytes) ? "sent" : (own?.state ?? "queued");
+      return { outcome: "released", delivery, reason: own?.reason ?? "", bytes: outcome.bytes };
     } catch (error) {
       if (!(error instanceof Unreachable)) throw error;
       return { outcome: "unavailable", reason: "the gateway cannot be reached: nothing was released" };
@@ -181,17 +255,51 @@ export class Device {
 
   /** Send what waits, one release a request; return what was not accepted. */
   async flush(): Promise<Undelivered[]> {
-    return locked("murk", async () => (await this.sendAll()).left);
+    const result = await locked("murk", () => this.sendAll());
+    if (!result) this.later(1);
+    return result?.left ?? [];
+  }
+
+  /** Begin the ledger, and keep the task for a visit without a connection: not before the person shares. */
+  private async begin(): Promise<void> {
+    await this.ledger.begin(
+      this.task.expirySeconds,
+      this.time.moment(),
+      this.remembered ? {} : { [documentKey(this.options)]: this.text },
+    );
+    this.remembered = true;
+  }
+
+  /** Ask the gateway for the time if it may be off: what is born expired costs a budget for nothing. */
+  private async check(): Promise<void> {
+    if (this.time.stale) await this.options.fetch(taskAddress(this.options), plain(this.options)).catch(() => undefined);
+    if (this.time.stale && this.time.unknown && plausible(this.time.moment().now)) throw new Unreachable();
   }
 
   private async sendAll(): Promise<{ sent: Set<string>; left: Undelivered[] }> {
     const sent = new Set<string>();
     const left: Undelivered[] = [];
-    const now = this.clock();
-    let wait = this.notBefore - now;
-    for (const one of this.optOut ? [] : await this.ledger.waiting(now)) {
+    let wait = this.notBefore - steady();
+    let expired = false;
+    let asked = false;
+    const tried = new Set<string>();
+    // Read again each time: a withdrawal counts at once.
+    const next = async (): Promise<Waiting | undefined> => (this.optOut ? undefined : (await this.ledger.waiting()).find(({ key }) => !tried.has(key)));
+    for (let one = await next(); one; one = await next()) {
+      tried.add(one.key);
       // The address is this task's: it would refuse another task's releases for good.
       if (one.gateway !== this.options.gateway || one.task !== this.task.hash) continue;
+      if (one.expires <= this.time.moment().now && !asked) {
+        asked = true;
+        // A clock that jumped must not delete it.
+        await this.check().catch(() => undefined);
+      }
+      if (one.expires <= this.time.moment().now) {
+        if (this.time.stale) continue;
+        expired = true;
+        await this.ledger.delivered(one, false);
+        continue;
+      }
       const { reason, after } = wait > 0 ? { reason: "unavailable", after: wait } : await this.send(one);
       if (after > 0) {
         wait = after;
@@ -204,30 +312,58 @@ export class Device {
     }
     if (left.some(({ state }) => state === "queued")) this.later(wait);
     else this.failures = 0;
+    if (expired || sent.size || left.some(({ state }) => state === "rejected")) this.changed();
     return { sent, left };
   }
 
-  /** Withdraw: nothing is released to this task again, and what waits is deleted. What was spent stays spent. */
+  /**
+   * Withdraw: nothing is released to this task again, and what waits is deleted. What was spent stays spent. Where
+   * nothing was released, nothing is written, and it holds for this page.
+   */
   async withdraw(): Promise<void> {
-    await locked("murk", () => this.ledger.withdraw(this.prepared, this.origin));
+    this.declined = true;
+    await this.ledger.withdraw(this.prepared, this.origin);
+    this.changed();
   }
 
   close(): void {
     this.closed = true;
     clearTimeout(this.timer);
+    clearTimeout(this.watch);
+    this.channel?.close();
     this.ledger.close();
   }
 
+  /** Tell this page and other tabs that the account has changed. */
+  private changed(): void {
+    if (this.closed) return;
+    this.dispatchEvent(new Event("change"));
+    this.channel?.postMessage(null);
+  }
+
+  /** Tell this page when a silence ends. */
+  private announce(seconds: number): void {
+    clearTimeout(this.watch);
+    if (this.closed || !(seconds > 0) || !this.ledger.begun) return;
+    this.watch = setTimeout(() => this.dispatchEvent(new Event("change")), Math.min(seconds, DAY) * 1000);
+    (this.watch as { unref?: () => void }).unref?.();
+  }
+
   private async newest(chain: number): Promise<string | null> {
-    const address = `${this.options.gateway}/v1/tasks/${encodeURIComponent(this.task.name)}/model?chain=${chain}`;
     try {
-      const response = await this.ask(address, plain(this.options));
-      if (response.status === 204) return null;
-      if (response.ok) return await textOf(response, 512 + 26 * this.prepared.protocol.modelSize, "model");
+      const response = await this.options.fetch(`${taskAddress(this.options)}/model?chain=${chain}`, plain(this.options));
+      if (response.status === 204 || response.ok) {
+        const most = 512 + 26 * this.prepared.protocol.modelSize;
+        const message = response.status === 204 ? null : await within(textOf(response, most, "model"), TIMEOUT, late);
+        this.models.set(chain, { message, read: steady() });
+        return message;
+      }
     } catch (error) {
       // As if it had not answered.
       if (error instanceof Refused) throw error;
     }
+    const known = this.models.get(chain);
+    if (known && steady() - known.read < MODEL_AGE) return known.message;
     throw new Unreachable();
   }
 
@@ -235,7 +371,7 @@ export class Device {
   private async send({ bytes }: Waiting): Promise<{ reason: string; after: number }> {
     const patience = Math.min(LONGEST_WAIT, 2 ** Math.min(this.failures, 12));
     try {
-      const response = await this.ask(`${this.options.gateway}/v1/tasks/${encodeURIComponent(this.task.name)}/releases`, {
+      const response = await this.options.fetch(`${taskAddress(this.options)}/releases`, {
         ...plain(this.options),
         method: "POST",
         body: bytes,
@@ -245,9 +381,9 @@ export class Device {
       if (status === 202) return { reason: "", after: 0 };
       if (FINAL.has(status)) return { reason: await reasonOf(response), after: 0 };
       this.failures++;
-      const named = Number(response.headers.get("Retry-After"));
-      const after = named > 0 ? Math.min(named, 86_400) : patience;
-      if (named > 0) this.notBefore = this.clock() + after;
+      const named = this.retryAfter(response.headers.get("Retry-After") ?? "");
+      const after = named > 0 ? Math.min(named, DAY) : patience;
+      if (named > 0) this.notBefore = steady() + after;
       return { reason: `status-${status}`, after };
     } catch {
       this.failures++;
@@ -255,42 +391,79 @@ export class Device {
     }
   }
 
+  /** Seconds of a `Retry-After`: a number, or a date of the gateway's. */
+  private retryAfter(text: string): number {
+    const seconds = Number(text);
+    return Number.isNaN(seconds) ? Math.ceil(Date.parse(text) / 1000 - this.time.moment().now) : seconds;
+  }
+
   private later(seconds: number): void {
     if (this.closed) return;
     clearTimeout(this.timer);
     this.timer = setTimeout(() => {
-      // A release under way sends what waits itself.
-      if (this.busy === 0) void this.flush().catch(() => undefined);
-    }, seconds * 1000);
+      // A release under way may end before it sends what waits.
+      if (this.busy > 0) this.later(1);
+      else void this.flush().catch(() => this.later(2 ** Math.min(++this.failures, 12)));
+    }, Math.min(Math.max(seconds, 0), DAY) * 1000);
     // In Node a waiting release does not keep the process alive: the next one sends it.
     (this.timer as { unref?: () => void }).unref?.();
   }
 }
 
-/** Return what reaches the gateway: directly, or by a module that only relays need. */
-async function reaching(gateway: string, { relay, keys, fetch: given }: Options): Promise<typeof fetch> {
-  const direct: typeof fetch = given ?? ((...request) => fetch(...request));
-  if (relay === undefined) return direct;
-  const { relayed } = await import("./ohttp.js");
-  return relayed({ url: relay, gateway, keys, fetch: direct });
+/** Whether the page or the browser says that nothing of the person's shall be shared. */
+export function optsOut({ optOut }: Options): boolean {
+  const { navigator } = globalThis as { navigator?: { globalPrivacyControl?: boolean } };
+  return optOut ?? navigator?.globalPrivacyControl === true;
 }
 
+const late = (): Error => new Error("the gateway does not answer");
+
+/** Return what reaches the gateway: directly, or by a module that only relays need. It notes the gateway's time. */
+async function reaching(gateway: string, { relay, keys, fetch: given }: Options, time: Time): Promise<typeof fetch> {
+  const direct: typeof fetch = given ?? ((...request) => fetch(...request));
+  let send = direct;
+  if (relay !== undefined) {
+    const { relayed } = await import("./ohttp.js");
+    send = await relayed({ url: relay, gateway, keys, fetch: direct });
+  }
+  return async (...request) => {
+    // A wait of its own: not every `fetch` heeds a signal.
+    const response = await within(send(...request), 1.1 * TIMEOUT, late);
+    time.note(response);
+    return response;
+  };
+}
+
+const taskAddress = ({ gateway, task }: Options): string => `${gateway}/v1/tasks/${encodeURIComponent(task)}`;
+
 /** The task's document from the gateway, else as it was last time: a person can withdraw without a connection. */
-async function documentOf(store: Store, options: Reaching): Promise<{ text: string; fresh: boolean }> {
+async function documentOf(store: Store, options: Reaching): Promise<string> {
   const { gateway, task } = options;
   const key = documentKey(options);
   let status: unknown = "no answer";
   try {
-    const response = await options.fetch(`${gateway}/v1/tasks/${encodeURIComponent(task)}`, plain(options));
+    const response = await options.fetch(taskAddress(options), plain(options));
     // Bytes that are not UTF-8 would decode to others, with another hash.
-    if (response.ok) return { text: await textOf(response, MOST_BYTES, "task"), fresh: true };
+    if (response.ok) return await within(textOf(response, MOST_BYTES, "task"), TIMEOUT, late);
     status = response.status;
   } catch (error) {
     if (error instanceof Refused) throw error;
   }
   const known = await store.update([key], (rows) => [rows.get(key), {}] as const);
-  if (known === undefined) throw new Refused("unavailable", `the gateway has no task ${task} for this device (${String(status)})`);
-  return { text: known, fresh: false };
+  if (known !== undefined) return known;
+  if (status === "no answer" && (await answersOthers(options))) {
+    const here = `this page's origin ${globalThis.location.origin}`;
+    throw new Refused("origin", `the gateway ${gateway} answers, and does not allow ${here}: start it with --origin`);
+  }
+  throw new Refused("unavailable", `the gateway has no task ${task} for this device (${String(status)})`);
+}
+
+/** Whether the gateway answers a page that may not read the answer: then its origin is not allowed there. */
+async function answersOthers({ gateway, relay, fetch: ask }: Reaching): Promise<boolean> {
+  const { location } = globalThis as { location?: Location };
+  if (relay !== undefined || !location || new URL(gateway, location.href).origin === location.origin) return false;
+  const init: RequestInit = { mode: "no-cors", credentials: "omit", referrerPolicy: "no-referrer", cache: "no-store" };
+  return ask(`${gateway}/healthz`, { ...init, signal: AbortSignal.timeout(TIMEOUT) }).then(() => true, () => false);
 }
 
 const documentKey = ({ gateway, task }: Options): string => `document:${gateway} ${task}`;

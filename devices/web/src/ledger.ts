@@ -7,19 +7,21 @@
 import { capOf, type Currency, type Guarantee, type Loss } from "./mechanisms.js";
 import type { Prepared } from "./release.js";
 import type { Changes, Rows, Store } from "./store.js";
+import { type Moment, within } from "./time.js";
 import { Refused } from "./words.js";
 
 const LEAST_SILENCE = 86_400;
+const PATIENCE = 30_000; // milliseconds for an account to answer
 const CURRENCIES: Currency[] = ["gdp", "rho", "epsilon", "approx"];
 
 /** What this device allows, whatever a server asks for. */
 export interface Policy {
   /** Cap over all tasks. */
-  readonly lifetime?: Guarantee;
+  readonly lifetime?: Guarantee | undefined;
   /** Largest cap that a task may have. */
-  readonly perTask?: Guarantee;
+  readonly perTask?: Guarantee | undefined;
   /** Kinds of mechanism that may be used; all by default. */
-  readonly mechanisms?: readonly string[];
+  readonly mechanisms?: readonly string[] | undefined;
 }
 
 /**
@@ -44,7 +46,9 @@ interface TaskRow {
 
 interface IdentityRow {
   id: string;
+  /** When it began, by the device's own clock and by what the gateway told. */
   born: number;
+  there: number | null;
   claimed: boolean;
 }
 
@@ -138,38 +142,73 @@ function isChanged(used: UsedRow | undefined, { task }: Prepared, { pinned }: Or
   return used !== undefined && used.hash !== task.hash && !pinned;
 }
 
+/** Seconds that a ledger has existed, by the clock that says the least: a wrong clock must not end its silence. */
+function age({ born, there }: IdentityRow, { own, there: now }: Moment): number {
+  return Math.min(own - born, there === null || now === null ? Infinity : now - there);
+}
+
 export class Ledger {
   private constructor(
     private readonly store: Store,
     private readonly policy: Policy,
-    private readonly identity: IdentityRow,
+    private readonly first: First,
+    private identity: IdentityRow | undefined,
   ) {}
 
-  /** Open the ledger; without one, begin it. */
-  static async open(store: Store, policy: Policy = {}, first: First = "wait", now = Date.now() / 1000): Promise<Ledger> {
+  /** Open the ledger, and write nothing: it begins with its first release. */
+  static async open(store: Store, policy: Policy = {}, first: First = "wait"): Promise<Ledger> {
     for (const cap of [policy.lifetime, policy.perTask]) if (cap) capOf(cap);
-    let identity = await store.update(["identity"], (rows): [IdentityRow, Changes] => {
-      const known = read<IdentityRow>(rows, "identity");
-      if (known) return [known, {}];
+    const identity = await store.update(["identity"], (rows) => [read<IdentityRow>(rows, "identity"), {}] as const);
+    return new Ledger(store, policy, first, identity);
+  }
+
+  /** Whether this device has a ledger, so that a silence runs. */
+  get begun(): boolean {
+    return this.identity !== undefined;
+  }
+
+  /** Begin the ledger if there is none, with further rows, and ask whether it may spend at once. */
+  async begin(expirySeconds: number, moment: Moment, further: Changes = {}): Promise<void> {
+    const known = (this.identity = await this.store.update(["identity"], (rows): [IdentityRow, Changes] => {
+      const before = read<IdentityRow>(rows, "identity");
+      // Storage that was wiped while this page was open has another ledger now, or none.
+      if (before || this.identity) return [this.identity ?? before!, before ? further : {}];
       const random = crypto.getRandomValues(new Uint8Array(16));
       const id = Array.from(random, (byte) => byte.toString(16).padStart(2, "0")).join("");
-      const begun = { id, born: Math.floor(now), claimed: false };
-      return [begun, { identity: JSON.stringify(begun) }];
-    });
+      const { own, there } = moment;
+      const begun = { id, born: Math.floor(own), there: there && Math.floor(there), claimed: false };
+      return [begun, { identity: JSON.stringify(begun), ...further }];
+    }));
+    const { first } = this;
+    if (typeof first !== "function" || this.silence(expirySeconds, moment) === 0) return;
     // An account that cannot be asked is as one that says no.
-    if (!identity.claimed && typeof first === "function" && (await first(identity.id).catch(() => false)) === true) {
-      const claimed = { ...identity, claimed: true };
-      identity = await store.update(["identity"], (rows): [IdentityRow, Changes] =>
-        read<IdentityRow>(rows, "identity")?.id === claimed.id ? [claimed, { identity: JSON.stringify(claimed) }] : [claimed, {}],
-      );
+    const asked = within(first(known.id), PATIENCE, () => new Error("no answer"));
+    if ((await asked.catch(() => false)) === true) await this.change({ ...known, claimed: true });
+  }
+
+  /** Count the silence anew if a clock was set back: it must not last until that clock catches up. */
+  async settle(moment: Moment): Promise<void> {
+    const { identity } = this;
+    if (identity && !identity.claimed && age(identity, moment) < 0) {
+      const { own, there } = moment;
+      const born = Math.floor(Math.min(identity.born, own));
+      await this.change({ ...identity, born, there: there === null ? identity.there : Math.floor(Math.min(identity.there ?? there, there)) });
     }
-    return new Ledger(store, policy, identity);
+  }
+
+  private async change(to: IdentityRow): Promise<void> {
+    this.identity = await this.store.update(["identity"], (rows): [IdentityRow, Changes] =>
+      read<IdentityRow>(rows, "identity")?.id === to.id ? [to, { identity: JSON.stringify(to) }] : [to, {}],
+    );
   }
 
   /** Seconds until this ledger may spend for a task; 0 if it may now. */
-  silence(expirySeconds: number, now: number): number {
+  silence(expirySeconds: number, moment: Moment): number {
+    const { identity, first } = this;
     // A task must not shorten the silence to nothing.
-    return this.identity.claimed ? 0 : Math.max(0, this.identity.born + Math.max(expirySeconds, LEAST_SILENCE) - now);
+    const whole = Math.max(expirySeconds, LEAST_SILENCE);
+    if (!identity) return first === "wait" ? whole : 0;
+    return identity.claimed ? 0 : Math.min(whole, Math.max(0, whole - age(identity, moment)));
   }
 
   /**
@@ -182,7 +221,7 @@ export class Ledger {
     prepared: Prepared,
     level: string,
     origin: Origin,
-    now: number,
+    moment: Moment,
     make: () => string,
     key?: string,
   ): Promise<Outcome> {
@@ -196,12 +235,11 @@ export class Ledger {
     const { kind } = protocol.mechanism(level, "score");
     if (this.policy.mechanisms && !this.policy.mechanisms.includes(kind)) return { outcome: "refused", reason: "mechanism" };
     const lifetime = this.policy.lifetime && capOf(this.policy.lifetime);
-    const expires = now + task.expirySeconds;
     return this.store.update(["identity", own, "all", used, ...records], (rows): [Outcome, Changes] => {
       const identity = read<IdentityRow>(rows, "identity");
       // Storage that was wiped while this page was open has another ledger now, or none.
-      if (identity?.id !== this.identity.id) return [{ outcome: "refused", reason: "wiped" }, {}];
-      if (this.silence(task.expirySeconds, now) > 0) return [{ outcome: "refused", reason: "new-ledger" }, {}];
+      if (!identity || identity.id !== this.identity?.id) return [{ outcome: "refused", reason: "wiped" }, {}];
+      if (this.silence(task.expirySeconds, moment) > 0) return [{ outcome: "refused", reason: "new-ledger" }, {}];
       const before = read<TaskRow>(rows, own) ?? { name: task.name, released: 0, spent: {}, days: [] };
       const refused = (reason: string): [Outcome, Changes] => [
         { outcome: "refused", reason },
@@ -217,7 +255,8 @@ export class Ledger {
       if (lifetime && !fits(all, lifetime)) return refused("lifetime-cap");
       const bytes = make();
       const id = /"id":"([0-9a-f]{32})"/.exec(bytes)![1]!;
-      const day = new Date(Math.floor(now / 86_400) * 86_400_000).toISOString().slice(0, 10);
+      const expires = Number(/"expires":(\d+)/.exec(bytes)![1]!);
+      const day = new Date(Math.floor(moment.now / 86_400) * 86_400_000).toISOString().slice(0, 10);
       const after: TaskRow = {
         ...before,
         released: before.released + 1,
@@ -238,18 +277,9 @@ export class Ledger {
     });
   }
 
-  /** Releases that wait to be sent; those that have expired are deleted. */
-  waiting(now: number): Promise<Waiting[]> {
-    return this.store.update(["out:"], (rows): [Waiting[], Changes] => {
-      const found: Waiting[] = [];
-      const expired: Changes = {};
-      for (const key of rows.keys()) {
-        const one = read<Omit<Waiting, "key">>(rows, key)!;
-        if (one.expires <= now) expired[key] = null;
-        else found.push({ key, ...one });
-      }
-      return [found, expired];
-    });
+  /** Releases that wait to be sent. */
+  waiting(): Promise<Waiting[]> {
+    return this.store.update(["out:"], (rows) => [[...rows.keys()].map((key) => ({ key, ...read<Omit<Waiting, "key">>(rows, key)! })), {}] as const);
   }
 
   /** Delete a release that was accepted or refused for good. */
@@ -263,16 +293,22 @@ export class Ledger {
     });
   }
 
-  /** Stop: delete what waits, and release nothing to this task again. What was spent stays spent. */
+  /**
+   * Stop: delete what waits and which records are known, and release nothing to this task again. What was spent stays
+   * spent. Where nothing was released, nothing is written.
+   */
   withdraw(prepared: Prepared, origin: Origin): Promise<void> {
     const { task } = prepared;
     const own = taskKey(task.hash);
     const used = usedKey(origin, prepared);
-    return this.store.update([own, used, "out:"], (rows): [undefined, Changes] => {
+    const records = [task.hash, placeOf(origin, prepared)].map((each) => `record:${each}:`);
+    return this.store.update([own, used, "out:", ...records], (rows): [undefined, Changes] => {
+      if (!rows.has(own) && !rows.has(used)) return [undefined, {}];
       const before = read<TaskRow>(rows, own) ?? { name: task.name, released: 0, spent: {}, days: [] };
       const last: UsedRow = { hash: task.hash, ...read<UsedRow>(rows, used), withdrawn: true };
       const changes: Changes = { [own]: JSON.stringify({ ...before, withdrawn: true }), [used]: JSON.stringify(last) };
       for (const key of rows.keys()) {
+        if (key.startsWith("record:")) changes[key] = null;
         if (!key.startsWith("out:")) continue;
         const one = read<Waiting>(rows, key)!;
         if (one.task === task.hash || (one.gateway === origin.gateway && one.name === task.name)) changes[key] = null;
@@ -282,7 +318,7 @@ export class Ledger {
   }
 
   /** A task's account. */
-  account(prepared: Prepared, level: string, origin: Origin): Promise<Account> {
+  account(prepared: Prepared, level: string, origin: Origin, now: number): Promise<Account> {
     const { task, protocol } = prepared;
     const own = taskKey(task.hash);
     const cost = (currency: Currency): Loss | null => protocol.cost(level, currency);
@@ -291,7 +327,11 @@ export class Ledger {
     return this.store.update([own, "out:", "all", used], (rows): [Account, Changes] => {
       const row = read<TaskRow>(rows, own);
       const last = read<UsedRow>(rows, used);
-      const waiting = [...rows.keys()].filter((key) => key.startsWith("out:") && read<Waiting>(rows, key)!.task === task.hash);
+      const waiting = [...rows.keys()].filter((key) => {
+        if (!key.startsWith("out:")) return false;
+        const { task: hash, expires } = read<Waiting>(rows, key)!;
+        return hash === task.hash && expires > now;
+      });
       const after = plus(row?.spent ?? {}, cost);
       const all = !lifetime || fits(plus(read<Spent>(rows, "all") ?? {}, cost), lifetime);
       const room = all && capsOf(prepared, level, this.policy).every(({ cap }) => fits(after, cap));

@@ -1,14 +1,18 @@
 /** A guarantee in plain figures. */
 import type { Guarantee } from "./mechanisms.js";
-import { ONE, tail } from "./exact.js";
+
+/** Phi(x) - 1/2 for x in [0, 40], by a series of positive terms. */
+function centralMass(x: number): number {
+  let term = x;
+  let total = x;
+  for (let n = 3; term > total * 1e-17; n += 2) total += term *= (x * x) / n;
+  return Math.min(0.5, (total * Math.exp((-x * x) / 2)) / Math.sqrt(2 * Math.PI));
+}
 
 /** Largest probability with which anybody tells two records apart; guessing gives 0.5. */
 export function maxAttackAccuracy(guarantee: Guarantee): number {
   const { gdp, zcdp } = guarantee;
-  if (gdp) {
-    const beyond = tail((BigInt(Math.round(gdp.mu! * 2 ** 40)) * ONE) >> 41n);
-    return 1 - Number(beyond >> 448n) / 2 ** 64;
-  }
+  if (gdp) return 0.5 + centralMass(Math.min(gdp.mu! / 2, 10));
   if (zcdp) return (1 + Math.min(Math.sqrt(zcdp.rho! / 2), Math.sqrt(-Math.expm1(-zcdp.rho!)))) / 2;
   const { epsilon = 0, delta = 0 } = (guarantee.pure ?? guarantee.approx) as { epsilon?: number; delta?: number };
   return (1 + delta + (1 - delta) * Math.tanh(epsilon / 2)) / 2;

@@ -38,27 +38,26 @@ export interface Choice {
   readonly level: string;
   readonly chain: number;
   readonly model: Model;
-  /** Seconds since 1970. */
-  readonly now: number;
 }
 
 /** Choose the chain and check its model, before any record is read. Raises `Refused`. */
 export async function choose(
   { task, protocol }: Prepared,
   level: string,
-  now: number,
   words: Words,
   newest: (chain: number) => Promise<string | null>,
 ): Promise<Choice> {
   if (!task.guarantees.has(level)) throw new Refused("level", `the task has no level ${level}`);
   const chain = drawChain(task, words);
   const message = protocol.modelSize ? await newest(protocol.shared ? 0 : chain) : null;
-  return { level, chain, model: readModel(task, protocol, chain, message), now };
+  return { level, chain, model: readModel(task, protocol, chain, message) };
 }
 
-/** Randomize one record, once. Scratch memory that depends on the record is wiped. */
-export function randomize({ task, coding, protocol }: Prepared, choice: Choice, record: Record_, words: Words): string {
-  const { level, chain, model, now } = choice;
+/**
+ * Randomize one record, once; `now` is in seconds since 1970. Scratch memory that depends on the record is wiped.
+ */
+export function randomize({ task, coding, protocol }: Prepared, choice: Choice, now: number, record: Record_, words: Words): string {
+  const { level, chain, model } = choice;
   const question = protocol.ask(model.numbers, words);
   const coded = coding.code(record);
   const vector = protocol.vector(coded, model.numbers, question);

@@ -1,4 +1,5 @@
 /** Durable rows of text, changed by atomic transactions: IndexedDB in browsers, SQLite in Node. */
+import { within } from "./time.js";
 import { Refused } from "./words.js";
 
 /** Rows by key. */
@@ -22,66 +23,153 @@ export function storageFailed(error: unknown): Refused {
 }
 
 const TABLE = "rows";
+const LIMIT = 10_000; // milliseconds: browsers have opened databases and begun transactions that never answer
 
-/** Open the ledger's database of this origin. Raises `Refused` with the reason `storage`. */
-export async function indexedDbStore(name = "murk"): Promise<Store> {
-  const database = await new Promise<IDBDatabase>((resolve, reject) => {
-    const fail = (error: unknown): void => reject(storageFailed(error));
+const silent = (): Refused => new Refused("storage", `the device's storage has not answered for ${LIMIT / 1000} seconds`);
+
+/** The browser has closed the connection: nothing was written. */
+class Lost extends Error {}
+
+/** Open a database; without one, make it, or return undefined and leave nothing behind. */
+async function open(name: string, create: boolean): Promise<IDBDatabase | undefined> {
+  let late = false;
+  if (!create && typeof globalThis.indexedDB?.databases === "function") {
+    const listed = await within(indexedDB.databases(), LIMIT, silent).catch(() => undefined);
+    if (listed && !listed.some((each) => each.name === name)) return undefined;
+  }
+  const opening = new Promise<IDBDatabase | undefined>((resolve, reject) => {
+    let absent = false;
+    let request: IDBOpenDBRequest;
     try {
-      const request = indexedDB.open(name, 1);
-      request.onupgradeneeded = () => request.result.createObjectStore(TABLE);
-      request.onsuccess = () => resolve(request.result);
-      request.onerror = () => fail(request.error);
+      request = indexedDB.open(name, 1);
     } catch (error) {
-      fail(error);
+      reject(storageFailed(error));
+      return;
     }
+    request.onupgradeneeded = () => {
+      if (create && !late) {
+        request.result.createObjectStore(TABLE);
+        return;
+      }
+      absent = true;
+      request.transaction!.abort();
+      request.result.close();
+    };
+    request.onsuccess = () => (late ? request.result.close() : resolve(request.result));
+    request.onerror = (event) => {
+      event.preventDefault();
+      if (absent) resolve(undefined);
+      else reject(storageFailed(request.error));
+    };
   });
-  // A damaged database is never deleted: that would refill the budget.
-  database.onversionchange = () => database.close();
+  return within(opening, LIMIT, () => {
+    late = true;
+    return silent();
+  });
+}
+
+function transact<T>(database: IDBDatabase, prefixes: readonly string[], change: (rows: Rows) => readonly [T, Changes]): Promise<T> {
+  let transaction: IDBTransaction;
+  const work = new Promise<T>((resolve, reject) => {
+    let failure: unknown;
+    let result: T;
+    try {
+      transaction = database.transaction(TABLE, "readwrite", { durability: "strict" });
+    } catch {
+      throw new Lost();
+    }
+    const table = transaction.objectStore(TABLE);
+    const rows = new Map<string, string>();
+    // One request at least, so that the transaction begins.
+    const wanted = prefixes.length ? prefixes : ["identity"];
+    let waiting = wanted.length;
+    const write = (): void => {
+      try {
+        const [value, changes] = change(rows);
+        result = value;
+        for (const [key, text] of Object.entries(changes)) {
+          if (text === null) table.delete(key);
+          else table.put(text, key);
+        }
+      } catch (error) {
+        failure = error;
+        transaction.abort();
+      }
+    };
+    for (const prefix of wanted) {
+      const request = table.openCursor(IDBKeyRange.bound(prefix, `${prefix}\uffff`));
+      request.onsuccess = () => {
+        const cursor = request.result;
+        if (cursor) {
+          rows.set(cursor.key as string, cursor.value as string);
+          cursor.continue();
+        } else if (--waiting === 0) write();
+      };
+    }
+    transaction.oncomplete = () => resolve(result);
+    transaction.onabort = () => {
+      const lost = transaction.error === null || transaction.error.name === "AbortError";
+      reject(failure ?? (lost ? new Lost() : storageFailed(transaction.error)));
+    };
+  });
+  return within(work, LIMIT, () => {
+    try {
+      transaction.abort();
+    } catch {
+      // It is over, or never was one.
+    }
+    return silent();
+  });
+}
+
+/**
+ * Use the ledger's database of this origin. It is made, empty, when it is first read; with `traceless`, when something
+ * is first written. `update` raises `Refused` with the reason `storage`.
+ */
+export async function indexedDbStore(name = "murk", traceless = false): Promise<Store> {
+  let connection: Promise<IDBDatabase | undefined> | undefined;
+
+  const forget = (): void => {
+    void connection?.then((database) => database?.close()).catch(() => undefined);
+    connection = undefined;
+  };
+
+  const connected = async (create: boolean): Promise<IDBDatabase | undefined> => {
+    let database = await (connection ??= open(name, create));
+    if (!database && create) database = await (connection = open(name, true));
+    if (!database) connection = undefined;
+    else {
+      // A damaged database is never deleted: that would refill the budget.
+      database.onversionchange = forget;
+      database.onclose = () => (connection = undefined);
+    }
+    return database;
+  };
+
+  const attempt = async <T>(prefixes: readonly string[], change: (rows: Rows) => readonly [T, Changes]): Promise<T> => {
+    let database = await connected(!traceless);
+    if (!database) {
+      const [result, changes] = change(new Map());
+      if (Object.keys(changes).length === 0) return result;
+      database = await connected(true);
+    }
+    return transact(database!, prefixes, change);
+  };
+
   return {
-    update<T>(prefixes: readonly string[], change: (rows: Rows) => readonly [T, Changes]): Promise<T> {
-      return new Promise((resolve, reject) => {
-        let failure: unknown;
-        let result: T;
-        let transaction: IDBTransaction;
-        try {
-          transaction = database.transaction(TABLE, "readwrite", { durability: "strict" });
-        } catch (error) {
-          reject(storageFailed(error));
-          return;
-        }
-        const table = transaction.objectStore(TABLE);
-        const rows = new Map<string, string>();
-        // One request at least, so that the transaction begins.
-        const wanted = prefixes.length ? prefixes : ["identity"];
-        let waiting = wanted.length;
-        const write = (): void => {
-          try {
-            const [value, changes] = change(rows);
-            result = value;
-            for (const [key, text] of Object.entries(changes)) {
-              if (text === null) table.delete(key);
-              else table.put(text, key);
-            }
-          } catch (error) {
-            failure = error;
-            transaction.abort();
-          }
-        };
-        for (const prefix of wanted) {
-          const request = table.openCursor(IDBKeyRange.bound(prefix, `${prefix}\uffff`));
-          request.onsuccess = () => {
-            const cursor = request.result;
-            if (cursor) {
-              rows.set(cursor.key as string, cursor.value as string);
-              cursor.continue();
-            } else if (--waiting === 0) write();
-          };
-        }
-        transaction.oncomplete = () => resolve(result);
-        transaction.onabort = () => reject(failure ?? storageFailed(transaction.error));
-      });
+    async update(prefixes, change) {
+      try {
+        return await attempt(prefixes, change).catch((error: unknown) => {
+          if (!(error instanceof Lost)) throw error;
+          forget();
+          return attempt(prefixes, change);
+        });
+      } catch (error) {
+        const failed = error instanceof Lost ? storageFailed(error) : error;
+        if (failed instanceof Refused && failed.reason === "storage") forget();
+        throw failed;
+      }
     },
-    close: () => database.close(),
+    close: forget,
   };
 }

@@ -3,7 +3,15 @@ import { dayOf, type Value } from "./coding.js";
 import { capOf, type Guarantee } from "./mechanisms.js";
 import { Refused } from "./words.js";
 
-export interface Feature {
+/** What people are shown of a column. */
+interface Wording {
+  label?: string;
+  description?: string;
+  /** Of categories or classes. */
+  labels?: Record<string, string>;
+}
+
+export interface Feature extends Wording {
   name: string;
   low?: number | string | null;
   high?: number | string | null;
@@ -16,7 +24,7 @@ export interface Feature {
   typical?: unknown;
 }
 
-export interface Target {
+export interface Target extends Wording {
   name: string;
   kind: "binary" | "classes" | "real";
   positive?: string;
@@ -146,11 +154,11 @@ const OF_PROTOCOL: Record<string, string> = {
   univariate: "",
 };
 const OF_TARGET = {
-  binary: "kind name negative positive rate",
-  classes: "classes kind name rate",
-  real: "high kind low name typical",
+  binary: "description kind label labels name negative positive rate",
+  classes: "classes description kind label labels name rate",
+  real: "description high kind label low name typical",
 };
-const OF_FEATURE = "missing missing_share name typical unit";
+const OF_FEATURE = "description label missing missing_share name typical unit";
 const TINY = 2 ** -1074;
 const LARGEST = 1e12;
 /** Python's bounds of each number: least, most, and whether it is an integer. Null and absent ones are defaults. */
@@ -238,7 +246,7 @@ function texts(value: unknown): value is string[] {
 }
 
 function distinct(values: unknown[]): boolean {
-  return Array.isArray(values) && new Set(values).size === values.length;
+  return Array.isArray(values) && new Set(values.map((each) => (isText(each) ? each.normalize() : each))).size === values.length;
 }
 
 function isRange(typical: unknown, low: number, high: number, read = (value: unknown): unknown => value): boolean {
@@ -260,11 +268,17 @@ function checkNumbers(task: TaskDocument): void {
   if ((clip == null) === ((weights as unknown) === "clip") || scale_start! < scale_floor!) refuse("its learner is damaged");
 }
 
+/** Whether what people are shown of a column is text, of its own categories. */
+function isWorded({ label, description, labels }: Feature | Target, values: string[] = []): boolean {
+  const words = [label, description, ...Object.values(labels ?? {})].filter((each) => each != null);
+  return words.every(isText) && Object.keys(labels ?? {}).every((each) => values.includes(each));
+}
+
 function isFeature(feature: Feature): boolean {
   const { name, categories, kind, missing, missing_share, unit, typical } = feature;
   let [low, high] = [-Infinity, Infinity];
   let read = (value: unknown): unknown => value;
-  if (!isText(name) || (missing_share != null && !share(missing_share))) return false;
+  if (!isText(name) || (!categories && !isWorded(feature)) || (missing_share != null && !share(missing_share))) return false;
   if (kind === "date") {
     known(feature, `${OF_FEATURE} as high kind low`);
     const parts = feature.as ?? ["number"];
@@ -277,8 +291,8 @@ function isFeature(feature: Feature): boolean {
     if (!(low < high) || (unit != null && !["day", "week", "month", "year"].includes(unit as string))) return false;
   } else {
     if (categories !== undefined) {
-      known(feature, `${OF_FEATURE} categories`);
-      return texts(categories) && (missing == null || missing === "indicator" || categories.includes(missing as string));
+      known(feature, `${OF_FEATURE} categories labels`);
+      return isWorded(feature, categories) && texts(categories) && (missing == null || missing === "indicator" || categories.includes(missing as string));
     }
     known(feature, `${OF_FEATURE} high low`);
     if (!bounded(feature.low, feature.high) || (unit != null && !within(unit, TINY, Number.MAX_VALUE))) return false;
@@ -292,6 +306,7 @@ function isTarget(target: Target): boolean {
   known(target, `${OF_TARGET[target.kind]} missing_share`);
   if (target.missing_share != null && !within(target.missing_share, 0, 1 - 2 ** -53)) return false;
   const { kind, positive, negative, classes, low, high, rate, typical } = target;
+  if (!isWorded(target, classes ?? [positive, negative].filter(isText))) return false;
   if (kind === "binary") {
     const other = negative == null || (isText(negative) && negative !== positive);
     return isText(positive) && other && (rate == null || share(rate));

@@ -23,6 +23,7 @@ export class Gateway {
   requests = [];
   answer = () => ({ status: 202 });
   model = null;
+  now = 1_800_000_000; // seconds since 1970 of its `Date`; null for none
 
   constructor(text = document()) {
     this.text = text;
@@ -31,12 +32,13 @@ export class Gateway {
   fetch = async (address, init = {}) => {
     const { pathname } = new URL(address);
     this.requests.push({ pathname, init });
-    if (pathname.endsWith("/model")) return new Response(this.model, { status: this.model === null ? 204 : 200 });
-    if (!pathname.endsWith("/releases")) return new Response(this.text);
+    const date = this.now === null ? {} : { Date: new Date(this.now * 1000).toUTCString() };
+    if (pathname.endsWith("/model")) return new Response(this.model, { status: this.model === null ? 204 : 200, headers: date });
+    if (!pathname.endsWith("/releases")) return new Response(this.text, { headers: date });
     const { status, headers, body, taken = status === 202 } = this.answer(init.body);
     if (taken) this.accepted.push(init.body);
     if (status === undefined) throw new TypeError("network");
-    return new Response(body ?? null, { status, headers });
+    return new Response(body ?? null, { status, headers: { ...date, ...headers } });
   };
 
   get posts() {

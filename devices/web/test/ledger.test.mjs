@@ -90,6 +90,7 @@ for (const [kind, begin] of Object.entries(kinds)) {
       let time = NOW;
       const device = await connect(gateway, place, { clock: () => time });
       await new Promise((resolve) => setTimeout(resolve, 20));
+      t.mock.method(performance, "now", () => time * 1000);
       t.mock.timers.enable({ apis: ["setTimeout"] });
       gateway.answer = () => ({ status: 429, headers: { "Retry-After": "30" } });
       assert.equal((await device.release(record)).delivery, "queued");
@@ -209,6 +210,7 @@ for (const [kind, begin] of Object.entries(kinds)) {
       const away = async () => Promise.reject(new TypeError("network"));
       const fine = await connect(new Gateway(), place);
       const { hash } = fine.task;
+      await fine.release(record);
       fine.close();
       for (const text of ["{", document({ simulated: true }), document({ privacy: { guarantee: { gdp: { mu: 90 } }, levels: {}, mechanism: null, per_person: null } })])
         await assert.rejects(connect(new Gateway(text), place, { task: "third-child" }));
@@ -274,6 +276,7 @@ for (const [kind, begin] of Object.entries(kinds)) {
     test("only true admits a ledger", async () => {
       for (const said of [1, "no", {}, undefined]) {
         const device = await connect(new Gateway(), begin(), { first: async () => said });
+        assert.equal((await device.release(record)).reason, "new-ledger");
         assert.ok((await device.status()).silentFor > 0);
         device.close();
       }
@@ -293,14 +296,14 @@ for (const [kind, begin] of Object.entries(kinds)) {
       const away = async () => Promise.reject(new TypeError("network"));
       for (const first of [once, away, "wait"]) {
         const other = await connect(gateway, place, { clock, first });
-        assert.equal((await other.status()).silentFor, 7 * DAY);
         assert.equal((await other.release(record)).reason, "new-ledger");
+        assert.equal((await other.status()).silentFor, 7 * DAY);
         other.close();
       }
-      time += 7 * DAY - 1;
+      gateway.now = time += 7 * DAY - 1;
       const later = await connect(gateway, place, { clock, first: "wait" });
       assert.equal((await later.release(record)).reason, "new-ledger");
-      time += 1;
+      gateway.now = time += 1;
       assert.equal((await later.release(record)).outcome, "released");
       later.close();
       assert.equal(gateway.accepted.length, 2);
@@ -309,7 +312,8 @@ for (const [kind, begin] of Object.entries(kinds)) {
     test("storage that is wiped under an open page is noticed", async () => {
       const [gateway, place] = [new Gateway(), begin()];
       const store = await place.open();
-      const device = await connect(gateway, place, { store });
+      const device = await connect(gateway, place, { store, first: "wait" });
+      assert.equal((await device.release(record)).reason, "new-ledger");
       await store.update([""], (rows) => [null, Object.fromEntries([...rows.keys()].map((key) => [key, null]))]);
       assert.equal((await device.release(record)).reason, "wiped");
       assert.equal(gateway.posts.length, 0);
@@ -358,10 +362,132 @@ for (const [kind, begin] of Object.entries(kinds)) {
       gateway.answer = () => ({});
       const device = await connect(gateway, place, { clock: () => time });
       await device.release(record);
-      time += 7 * DAY;
+      gateway.now = time += 7 * DAY;
       gateway.answer = () => ({ status: 202 });
       await device.flush();
       assert.deepEqual([(await device.status()).waiting, gateway.accepted.length], [0, 0]);
+      device.close();
+    });
+
+    for (const [words, off] of [["years behind", -20 * 365 * DAY], ["nine days behind", -9 * DAY], ["nine days ahead", 9 * DAY], ["before 1970", -NOW - 1e6], ["years ahead", 900 * 365 * DAY], ["nowhere", NaN]])
+      test(`a clock that is ${words} costs nobody an answer`, async () => {
+        const [gateway, place] = [new Gateway(), begin()];
+        const device = await connect(gateway, place, { clock: () => NOW + off });
+        const { outcome, bytes } = await device.release(record);
+        assert.equal(outcome, "released");
+        assert.equal(JSON.parse(bytes).expires, Math.floor((NOW + 7 * DAY) / DAY) * DAY);
+        device.close();
+        // A gateway that tells no time, as one behind a proxy that removes it.
+        gateway.now = null;
+        const blind = await connect(gateway, begin(), { clock: () => NOW + off });
+        const answer = await blind.release(record);
+        if (!(off > -3 * 365 * DAY && off < 300 * 365 * DAY)) assert.deepEqual(answer, { outcome: "refused", reason: "clock" });
+        blind.close();
+      });
+
+    test("a clock that jumps while an answer waits deletes nothing unsent", async () => {
+      for (const jump of [10 * 365 * DAY, 8 * DAY, -8 * DAY, -60 * 365 * DAY]) {
+        const [gateway, place] = [new Gateway(), begin()];
+        let time = NOW;
+        gateway.answer = () => ({});
+        const device = await connect(gateway, place, { clock: () => time });
+        const { bytes } = await device.release(record);
+        time += jump;
+        const { fetch } = gateway;
+        gateway.answer = () => ({ status: 202 });
+        await device.flush();
+        assert.deepEqual(gateway.accepted, [bytes], `${jump}`);
+        assert.equal((await device.status()).waiting, 0);
+        gateway.fetch = fetch;
+        device.close();
+      }
+    });
+
+    test("a silence ends although the clock was decades ahead when it began", async () => {
+      for (const now of [NOW, null]) {
+        const [gateway, place] = [new Gateway(), begin()];
+        let time = NOW + 29 * 365 * DAY;
+        gateway.now = now;
+        const options = { clock: () => time, first: "wait" };
+        const device = await connect(gateway, place, options);
+        assert.equal((await device.release(record)).reason, "new-ledger");
+        device.close();
+        time = NOW;
+        const set = await connect(gateway, place, options);
+        assert.ok((await set.status()).silentFor <= 7 * DAY);
+        set.close();
+        time += 7 * DAY;
+        if (now) gateway.now += 7 * DAY;
+        const later = await connect(gateway, place, options);
+        assert.equal((await later.release(record)).outcome, "released");
+        later.close();
+      }
+    });
+
+    test("before the first release nothing is stored, and nobody is asked", async () => {
+      const [gateway, place] = [new Gateway(), begin()];
+      const rows = async () => {
+        const store = await place.open();
+        const keys = await store.update([""], (found) => [[...found.keys()], {}]);
+        store.close();
+        return keys;
+      };
+      let asked = 0;
+      const first = async () => ++asked > 0;
+      for (const optOut of [true, false]) {
+        const device = await connect(gateway, place, { first, optOut });
+        await device.status();
+        await device.prepare();
+        await device.flush();
+        if (optOut) await device.release(record);
+        await device.withdraw();
+        assert.equal((await device.status()).withdrawn, true);
+        assert.equal((await device.release(record)).outcome, "refused");
+        device.close();
+        assert.deepEqual([await rows(), asked, gateway.posts.length], [[], 0, 0]);
+      }
+      const device = await connect(gateway, place, { first });
+      assert.equal((await device.release(record, { key: "name" })).outcome, "released");
+      assert.equal(asked, 1);
+      await device.withdraw();
+      // What was spent stays, and which records are known does not.
+      assert.deepEqual((await rows()).filter((key) => /^(record|out):/.test(key)), []);
+      assert.ok((await rows()).some((key) => key.startsWith("task:")));
+      device.close();
+    });
+
+    test("an event follows every change of the account", async () => {
+      const [gateway, place] = [new Gateway(document({ privacy: { guarantee: { gdp: { mu: 1 } }, levels: {}, mechanism: null, per_person: { gdp: { mu: 3 } } } })), begin()];
+      const device = await connect(gateway, place);
+      let events = 0;
+      device.addEventListener("change", () => events++);
+      gateway.answer = () => ({});
+      await device.release(record);
+      assert.ok(events > 0);
+      events = 0;
+      gateway.answer = () => ({ status: 202 });
+      await device.flush();
+      assert.ok(events > 0);
+      events = 0;
+      await device.flush();
+      assert.equal(events, 0);
+      await device.withdraw();
+      assert.equal(events, 1);
+      device.close();
+    });
+
+    test("with a model from before, an answer waits for the connection", async () => {
+      const [gateway, place] = [new Gateway(), begin()];
+      let away = false;
+      const fetch = (...given) => (away ? Promise.reject(new TypeError("network")) : gateway.fetch(...given));
+      const device = await connect(gateway, place, { fetch });
+      await device.prepare();
+      away = true;
+      const { outcome, delivery, bytes } = await device.release(record);
+      assert.deepEqual([outcome, delivery], ["released", "queued"]);
+      away = false;
+      await device.flush();
+      assert.deepEqual(gateway.accepted, [bytes]);
       device.close();
     });
 
@@ -441,6 +567,61 @@ for (const [kind, begin] of Object.entries(kinds)) {
     });
   });
 }
+
+test("a database that the browser closes, or that does not answer, holds nobody up", async (t) => {
+  const gateway = new Gateway(document({ privacy: { guarantee: { gdp: { mu: 1 } }, levels: {}, mechanism: null, per_person: { gdp: { mu: 3 } } } }));
+  const options = { gateway: "https://gateway.test", task: "third-child", fetch: gateway.fetch, first: claimed, clock: () => NOW };
+  const later = globalThis.setTimeout;
+  // Limits of ten seconds and more are over at once.
+  const hurry = () => t.mock.method(globalThis, "setTimeout", (work, time, ...rest) => later(work, time >= 10_000 ? 20 : time, ...rest));
+  globalThis.indexedDB = new IDBFactory();
+  const open = indexedDB.open.bind(indexedDB);
+  let database;
+  indexedDB.open = (...given) => {
+    const request = open(...given);
+    request.addEventListener("success", () => (database = request.result));
+    return request;
+  };
+  const device = await murk.connecting(murk.ALL)(options);
+  assert.equal((await device.release(record)).outcome, "released");
+  database.close();
+  database.onclose?.(new Event("close"));
+  assert.equal((await device.release(record)).outcome, "released");
+  const { transaction } = database;
+  const hung = hurry();
+  database.transaction = () => ({ objectStore: () => ({ openCursor: () => ({}) }), abort() {} });
+  await assert.rejects(device.release(record), { reason: "storage" });
+  database.transaction = transaction;
+  assert.equal((await device.release(record)).outcome, "released");
+  device.close();
+  globalThis.indexedDB = { open: () => ({}) };
+  await assert.rejects(murk.connecting(murk.ALL)(options), { reason: "storage" });
+  hung.mock.restore();
+});
+
+test("the request to keep the storage is not waited for, and comes with the first release", async (t) => {
+  globalThis.indexedDB = new IDBFactory();
+  let asked = 0;
+  const persist = () => new Promise(() => asked++);
+  const before = Object.getOwnPropertyDescriptor(globalThis, "navigator");
+  Object.defineProperty(globalThis, "navigator", { configurable: true, value: { storage: { persist } } });
+  try {
+    const gateway = new Gateway();
+    const device = await murk.connecting(murk.ALL)({ gateway: "https://gateway.test", task: "third-child", fetch: gateway.fetch, first: claimed, clock: () => NOW });
+    assert.equal(asked, 0);
+    assert.equal((await device.release(record)).delivery, "sent");
+    assert.equal(asked, 1);
+    device.close();
+    globalThis.indexedDB = new IDBFactory();
+    const out = await murk.connecting(murk.ALL)({ gateway: "https://gateway.test", task: "third-child", fetch: gateway.fetch, optOut: true });
+    await out.status();
+    await out.withdraw();
+    assert.deepEqual(await indexedDB.databases(), []);
+    out.close();
+  } finally {
+    Object.defineProperty(globalThis, "navigator", before ?? { configurable: true, value: undefined });
+  }
+});
 
 test("a lattice maps every vector to integers within its bound", () => {
   for (const one of [false, true])

@@ -74,8 +74,8 @@ function record(line) {
   if (off === 0) {
     // The device's own way, in one go.
     const again = new murk.Philox(BigInt(line.seed), BigInt(line.index));
-    const choice = { level: line.level, chain: murk.drawChain(task, again), model, now: line.now };
-    same("release", line, murk.randomize(prepared, choice, raw, again), line.bytes);
+    const choice = { level: line.level, chain: murk.drawChain(task, again), model };
+    same("release", line, murk.randomize(prepared, choice, line.now, raw, again), line.bytes);
   }
 }
 
