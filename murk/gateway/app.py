@@ -4,10 +4,12 @@ import asyncio
 import hmac
 import logging
 import math
+import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
 from email.message import Message
+from email.utils import formatdate
 from functools import cache, cached_property, lru_cache
 from hashlib import sha256
 from ipaddress import IPv4Network, IPv6Network
@@ -43,7 +45,8 @@ STATUS_OF: Final[Mapping[Reason, int]] = {reason: status for status, of in _REAS
 _AWAY, _BUSY = 5, 1  # seconds after which to come again
 _KEYS_AGE = 3_600  # seconds for which a key configuration may be kept
 _ROUND = 2 * HEADER_BYTES  # what encapsulation, fields and padding may add to a body
-_EXPOSED = "ETag, Murk-Task-Hash, Retry-After"
+_EXPOSED = "Date, ETag, Murk-Task-Hash, Retry-After"
+_ALLOWED = ("Authorization", "Content-Type", "If-None-Match")
 _METHODS = {"GET": "GET, HEAD, OPTIONS", "POST": "POST, OPTIONS"}
 _JSON, _TEXT = "application/json", "text/plain"
 _log = logging.getLogger(__name__)
@@ -59,7 +62,9 @@ class Settings:
 
     origins: tuple[str, ...] = ()
     token: str | None = None
-    rate: int = 600  # most releases, and other requests, of an address prefix in a minute; 0 for no limit
+    rate: int = 3_000  # most releases of an address prefix in a minute; 0 for no limit
+    reads: int | None = None  # most other requests of it; 0 for no limit, None for ten times the rate
+    allowed_headers: tuple[str, ...] = ()  # further request headers of pages, such as those of tracing
     keys: ObliviousKeys | None = None  # of requests through relays
     relays: tuple[IPv4Network | IPv6Network, ...] = ()  # addresses without a limit
     each: int = 0  # most connections of an address; 0 for no limit
@@ -118,9 +123,11 @@ class Door:
         self.requests: Counter[int] = Counter()  # answers by status
         self._task, self._document, self._settings, self._pages, self._hosts = task, document, settings, pages, hosts
         self._base = f"/v1/tasks/{task.name}"
-        self._token = None if settings.token is None else f"Bearer {settings.token}".encode()
+        self._token = None if settings.token is None else settings.token.encode()
         self._limit = RateLimit(settings.rate, settings.relays)
         self._repeated = Repeated(lifetime_of(task.expiry))
+        reads = 10 * settings.rate if settings.reads is None else settings.reads
+        self._read_limit = RateLimit(reads, settings.relays)
         self._appending: Appending | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._held = 0
@@ -176,7 +183,7 @@ class Door:
     async def _answer(self, scope: Scope, headers: Mapping[bytes, bytes], receive: Receive) -> Answer:
         path = scope["path"]
         if path != "/healthz":
-            self._check_rate(scope)
+            self._check_rate(scope, self._limit if scope["method"] == "POST" else self._read_limit)
         if self._settings.keys is None or path not in ("/ohttp", "/ohttp-keys"):
             return await self._respond(scope, headers, receive)
         # Without a token: a device behind a relay sends it within its request.
@@ -194,7 +201,8 @@ class Door:
             if method == "OPTIONS":
                 # A browser asks without the token, and learns of no path whether it is there.
                 return Answer(204)
-            if not hmac.compare_digest(headers.get(b"authorization", b""), self._token):
+            scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
+            if scheme.lower() != b"bearer" or not hmac.compare_digest(token.strip(), self._token):
                 raise RefusedError(401, "unauthorized", **{"WWW-Authenticate": "Bearer", **_CLOSE})
         post = path == f"{self._base}/releases"
         route = None if post else self._route(path)
@@ -220,9 +228,10 @@ class Door:
         status, kind, body = self._pages[scope["path"]](Message())
         return Answer(status, body, kind, HEADERS)
 
-    def _check_rate(self, scope: Scope, number: int = 1, counted: int = 0) -> None:
+    @staticmethod
+    def _check_rate(scope: Scope, limit: RateLimit, number: int = 1, counted: int = 0) -> None:
         client = scope.get("client")
-        seconds = self._limit.wait(client[0] if client else "", number, counted)
+        seconds = limit.wait(client[0] if client else "", number, counted)
         if seconds:
             raise RefusedError(429, "too-many", **{"Retry-After": str(math.ceil(seconds))}, **_CLOSE)
 
@@ -288,7 +297,7 @@ class Door:
             "Access-Control-Allow-Origin": origin,
             "Access-Control-Expose-Headers": _EXPOSED,
             "Access-Control-Allow-Methods": "GET, POST",
-            "Access-Control-Allow-Headers": "Authorization, Content-Type, If-None-Match",
+            "Access-Control-Allow-Headers": ", ".join((*_ALLOWED, *self._settings.allowed_headers)),
             "Access-Control-Max-Age": "7200",
         }
 
@@ -311,7 +320,9 @@ class Door:
         models = {} if self._appending is None else self._appending.models
         longest = max(map(len, models.values()), default=0)
         # Every answer has the length of one with a model: it would tell a relay which requests are releases.
-        sealed = opened.seal(encode_response(answer.status, answer.fields, answer.body, longest + PADDING))
+        # Devices behind a relay need the gateway's time as well.
+        fields = {"Date": formatdate(usegmt=True), **answer.fields}
+        sealed = opened.seal(encode_response(answer.status, fields, answer.body, longest + PADDING))
         return Answer(200, sealed, RESPONSE, within=answer.status)
 
     async def _within(self, scope: Scope, message: bytes) -> Answer:
@@ -337,7 +348,7 @@ class Door:
         if releases is None:
             raise RefusedError(400, "malformed")
         if len(releases) > 1:
-            self._check_rate(scope, len(releases) - 1, counted=1)
+            self._check_rate(scope, self._limit, len(releases) - 1, counted=1)
         appending = self._ready()
         submission = Submission(releases, asyncio.get_running_loop().create_future())
         if not appending.submit(submission):
@@ -400,7 +411,19 @@ _SAFE: Final = {
     "X-Content-Type-Options": "nosniff",
 }
 _CLOSE: Final = {"Connection": "close"}
-_READ: Final = frozenset((b"authorization", b"content-length", b"content-type", b"host", b"if-none-match", b"origin"))
+_CHARSET: Final = re.compile(r'(?:^|;)\s*charset\s*=\s*"?([^\s";]*)')
+_READ: Final = frozenset(
+    (
+        b"authorization",
+        b"content-encoding",
+        b"content-length",
+        b"content-type",
+        b"host",
+        b"if-none-match",
+        b"origin",
+        b"transfer-encoding",
+    )
+)
 
 
 def _line(name: str, value: str) -> tuple[bytes, bytes]:
@@ -434,10 +457,15 @@ def _offered(method: str, offered: str) -> Answer | None:
 
 
 def _check_kind(headers: Mapping[bytes, bytes], *kinds: str) -> None:
-    """Refuse a body of another media type than these; without one it is the first."""
-    stated = headers.get(b"content-type", kinds[0].encode()).partition(b";")[0].strip().lower().decode("latin-1")
-    if stated not in kinds:
+    """Refuse a body of another media type, charset or coding: read as JSON it would be malformed, which is final."""
+    stated, _, parameters = headers.get(b"content-type", kinds[0].encode()).lower().decode("latin-1").partition(";")
+    charset = _CHARSET.search(parameters)
+    if stated.strip() not in kinds or (charset is not None and charset[1] not in ("utf-8", "utf8", "us-ascii")):
         raise RefusedError(415, "type", **_CLOSE)
+    coding = headers.get(b"content-encoding", b"").strip().lower()
+    framing = headers.get(b"transfer-encoding", b"").strip().lower()
+    if coding not in (b"", b"identity") or framing not in (b"", b"chunked"):
+        raise RefusedError(415, "encoding", **{"Accept-Encoding": "identity", **_CLOSE})
 
 
 def _away() -> RefusedError:

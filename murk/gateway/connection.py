@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from ipaddress import IPv4Network, IPv6Network, ip_address
 from typing import Any
 
+import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from murk.gateway.limits import HEADER_BYTES, address_of
@@ -54,11 +55,39 @@ class Connection(HttpToolsProtocol):
         if self._ended or self.transport.is_closing():
             return
         self._head += len(data)
-        super().data_received(data)
+        self._feed(data)
         if self._head > HEADER_BYTES and (self._waiting or self.cycle.more_body):
             self._refuse()
         if self.transport.is_closing():
             self._limit(ANSWER_SECONDS)
+
+    def _feed(self, data: bytes) -> None:
+        """Parse bytes; ignore an offer to change the protocol, as RFC 9110 (section 7.8) allows."""
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade as offer:
+            if self._ended or self.transport.is_closing():
+                return
+            if self.parser.get_method() == b"CONNECT":
+                self.send_400_response("CONNECT is not offered.")
+                return
+            head = self._without_offer()
+            # The parser takes what follows such headers for another protocol.
+            self.parser = httptools.HttpRequestParser(self)
+            self._feed(head + data[offer.args[0] :])
+        except httptools.HttpParserError:
+            self.send_400_response("Invalid HTTP request received.")
+
+    def _without_offer(self) -> bytes:
+        lines = [self.parser.get_method() + b" " + self.url + b" HTTP/" + self.parser.get_http_version().encode()]
+        for name, value in self.headers:
+            if name in (b"upgrade", b"http2-settings"):
+                continue
+            if name == b"connection":
+                named = [each.strip() for each in value.split(b",")]
+                value = b", ".join(each for each in named if each.lower() not in (b"upgrade", b"http2-settings"))
+            lines.append(name + b": " + value)
+        return b"\r\n".join(lines) + b"\r\n\r\n"
 
     def on_message_begin(self) -> None:
         """Start to read a request; refuse it if the one before it is not answered yet."""
@@ -76,7 +105,7 @@ class Connection(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         """Pass a request on."""
-        if self._ended or self.transport.is_closing():
+        if self._ended or self.transport.is_closing() or self.parser.should_upgrade():
             return
         line = len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
         if line > HEADER_BYTES:
@@ -96,7 +125,7 @@ class Connection(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         """Pass the end of the body on."""
-        if not (self._ended or self.transport.is_closing()):
+        if not (self._ended or self.transport.is_closing() or self.parser.should_upgrade()):
             super().on_message_complete()
 
     def on_response_complete(self) -> None:

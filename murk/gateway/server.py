@@ -2,9 +2,11 @@
 
 import asyncio
 import logging
+import os
 import socket
 import ssl
 import threading
+import time
 from collections.abc import Mapping
 from typing import Self
 
@@ -21,6 +23,7 @@ from murk.stream.worker.recovery import check_intake
 
 _ERROR_CODE = "MURK-LOG-001"
 
+LOOK = 1.0  # seconds between two looks at the files of a certificate
 GRACE = 12.0  # seconds at the end for requests that are being answered
 
 _BACKLOG = 1_024
@@ -47,6 +50,51 @@ class GatewayMetrics(Exporter):
             "murk_gateway_waiting_releases": self._appending.waiting,
             "murk_gateway_log_reachable": self._appending.trouble is None,
         }
+
+
+class Certificate:
+    """A certificate and its key in files, which are renewed while the server runs: new connections get the new ones."""
+
+    def __init__(self, certificate: str, key: str | None, context: ssl.SSLContext | None) -> None:
+        self._files, self._context = (certificate, key), context
+        self._seen = self._signature()
+        self._trouble = ""
+        self._due = 0.0
+
+    def follow(self, *, now: bool = False) -> str:
+        """Read changed files again, at most once in `LOOK` seconds, or any files ``now``; return what was done."""
+        if not now and time.monotonic() < self._due:
+            return ""
+        self._due = time.monotonic() + LOOK
+        signature = self._signature()
+        if signature == self._seen and not now:
+            return ""
+        certificate, key = self._files
+        try:
+            # First elsewhere: a certificate without its own key must not replace one that works.
+            for context in (ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), self._context):
+                if context is not None:
+                    context.load_cert_chain(certificate, key)
+        except (OSError, ssl.SSLError, ValueError) as error:
+            words = f"the renewed certificate or its key cannot be used ({reason_of(error)}): the former stays in use"
+            if words != self._trouble:
+                _log.warning("%s", words)
+            self._trouble = words
+            return words
+        self._seen, self._trouble = signature, ""
+        words = f"the certificate {certificate} was read again"
+        _log.info("%s", words)
+        return words
+
+    def _signature(self) -> tuple[tuple[int, int, int] | None, ...]:
+        def look(path: str | None) -> tuple[int, int, int] | None:
+            try:
+                status = os.stat(path or self._files[0])
+            except OSError:
+                return None
+            return status.st_mtime_ns, status.st_ino, status.st_size
+
+        return tuple(map(look, self._files))
 
 
 class Gateway:
@@ -111,6 +159,7 @@ class Gateway:
                 f"the certificate or its key cannot be used ({reason_of(error)}): name files in PEM that belong "
                 "together"
             ) from None
+        self._certificate = None if certificate is None else Certificate(certificate, key, config.ssl)
         self.appending = Appending(log, task, self._door.resolve)
         self._door.serve(self.appending)
         self.registry = GatewayMetrics(task, self.appending, self._door.requests).registry
@@ -138,7 +187,15 @@ class Gateway:
             check_intake(self._log, self._task)
         if not self._thread.is_alive():
             raise MurkError("the server of the gateway has ended unexpectedly: start it again")
+        if self._certificate is not None:
+            self._certificate.follow()
         return self.appending.step()
+
+    def reload(self) -> str:
+        """Read the certificate and its key again, and return what was done."""
+        if self._certificate is None:
+            return "nothing to read again: the gateway has no certificate"
+        return self._certificate.follow(now=True)
 
     def close(self) -> None:
         """Answer 503 to further releases, append those that wait, and end."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
@@ -29,6 +30,9 @@ _ERROR_CODE = "MURK-CLI-002"
 _SWITCH = 0.0005
 """Seconds after which one thread interrupts another. With Python's 5 ms, each request would wait that long at every
 call of the system while releases are checked."""
+_PORTS = {"http": 80, "https": 443}
+_HOST = re.compile(r"[a-z0-9._-]+|\[[0-9a-f:.]+\]")
+_FIELD = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # the name of a header (RFC 9110)
 _LEAST_TOKEN = 16  # least number of characters of a bearer token
 
 
@@ -47,11 +51,25 @@ _LEAST_TOKEN = 16  # least number of characters of a bearer token
 @click.option(
     "--rate",
     type=click.IntRange(0),
-    default=600,
+    default=3_000,
     show_default=True,
     metavar="N",
-    help="Largest number per minute of releases, and of other requests, of an address prefix (IPv4 /24, IPv6 "
-    "/48); 0: no limit, as behind a proxy that has one.",
+    help="Largest number of releases per minute of an address prefix (IPv4 /24, IPv6 /48), which a whole office may "
+    "share; 0: no limit, as behind a proxy that has one.",
+)
+@click.option(
+    "--read-rate",
+    type=click.IntRange(0),
+    metavar="N",
+    help="Largest number of other requests per minute of an address prefix, for the task and models; 0: no limit.  "
+    "[default: 10 times --rate]",
+)
+@click.option(
+    "--allow-header",
+    "allowed_headers",
+    multiple=True,
+    metavar="NAME",
+    help="Header that pages of --origin may send besides, such as traceparent. It is not read. May be repeated.",
 )
 @click.option(
     "--connections",
@@ -108,6 +126,8 @@ def command(
     tls_key: str | None,
     origins: tuple[str, ...],
     rate: int,
+    read_rate: int | None,
+    allowed_headers: tuple[str, ...],
     connections: int,
     each: int,
     token_file: str | None,
@@ -142,6 +162,11 @@ def command(
         raise UserError("--tls-cert and --tls-key belong together: give both or neither")
     for origin in origins:
         _check_origin(origin)
+    for header in allowed_headers:
+        if not _FIELD.fullmatch(header):
+            raise UserError(f"--allow-header {header}: write the name of one header, such as traceparent")
+    if allowed_headers and not origins:
+        raise UserError("--allow-header is for pages: give their --origin, too")
     token = None if token_file is None else _token(token_file)
     free = tuple(_network(relay) for relay in relays)
     if free and not ohttp_keys:
@@ -152,7 +177,16 @@ def command(
 
         def open_gateway(log: Log, task: Task) -> Gateway:
             keys = ObliviousKeys.load(ohttp_keys) if ohttp_keys else None
-            settings = Settings(origins=origins, token=token, rate=rate, keys=keys, relays=free, each=each)
+            settings = Settings(
+                origins=origins,
+                token=token,
+                rate=rate,
+                reads=read_rate,
+                allowed_headers=allowed_headers,
+                keys=keys,
+                relays=free,
+                each=each,
+            )
             return Gateway(
                 log, task, host, port, settings=settings, connections=connections, certificate=tls_cert, key=tls_key
             )
@@ -166,7 +200,7 @@ def command(
             shuffling, check = stack.enter_context(beside)
             steps.append(check)
         steps.append(stack.enter_context(gateway_metrics(metrics_port, metrics_host, task, gateway, shuffling)))
-        with between_steps() as asked, gateway:
+        with between_steps(gateway.reload) as asked, gateway:
             print_address(task.name, gateway, f"devices at {gateway.url}/v1/tasks/{task.name}", as_json)
             with suppress(KeyboardInterrupt):
                 while not asked():
@@ -176,11 +210,31 @@ def command(
 
 
 def _check_origin(origin: str) -> None:
+    """Refuse an origin that no browser sends: it could never match."""
+    if origin == "*":
+        return
+    usual = _serialized(origin)
+    if usual is None:
+        raise UserError(f"--origin {origin}: write an origin as https://app.example.org, without a path, or *")
+    if usual != origin:
+        raise UserError(f"--origin {origin}: browsers write this origin as {usual}, so write it like that")
+
+
+def _serialized(origin: str) -> str | None:
+    """Return an origin as browsers serialize it, or None if it is none."""
+    from ipaddress import ip_address
     from urllib.parse import urlsplit
 
-    parts = urlsplit(origin)
-    if origin != "*" and (parts.scheme not in ("http", "https") or f"{parts.scheme}://{parts.netloc}" != origin):
-        raise UserError(f"--origin {origin}: write an origin as https://app.example.org, without a path, or *")
+    try:
+        parts = urlsplit(origin)
+        host, port = parts.hostname or "", parts.port
+        named = host.encode("idna").decode("ascii").lower() if ":" not in host else f"[{ip_address(host).compressed}]"
+    except ValueError:
+        return None
+    more = (parts.path, parts.query, parts.fragment)
+    if parts.scheme not in _PORTS or any(more) or "@" in parts.netloc or not named or not _HOST.fullmatch(named):
+        return None
+    return f"{parts.scheme}://{named}" + ("" if port in (None, _PORTS[parts.scheme]) else f":{port}")
 
 
 def _network(text: str) -> IPv4Network | IPv6Network:
