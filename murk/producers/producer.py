@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import repeat
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast
 
 import numpy as np
 
@@ -102,6 +102,10 @@ class Policy:
     per_task: Guarantee | None = None
     mechanisms: tuple[str, ...] = (*MECHANISMS, *(each.kind for each in _FURTHER))
     public_sample: bool = False
+
+    def __post_init__(self) -> None:
+        if isinstance(cast(object, self.mechanisms), str):
+            raise UserError(f"mechanisms must be a list of names, as in mechanisms=({self.mechanisms!r},), not text")
 
     def admit(self, task: Task, mechanisms: Mapping[str, Costed], levels: Collection[str] | None = None) -> Admission:
         """Decide which levels of a task (by default all; of a grid the default, lowest and highest) may be used.
@@ -255,6 +259,9 @@ class NoModels:
         return PublishedModel(0, _NONE, self._log.cached_model(chain)[1])
 
 
+CLOCK_TOLERANCE = 3_600.0  # seconds by which a device's clock may differ from the log's
+LATEST_TIME = 253_402_300_800.0  # the year 10000
+
 FEW = 64  # number of records randomized in Python before a compiled kernel is loaded, which takes about 10 ms
 MOST_HELD = 16  # largest number of kernels in memory, one for each chain and level
 
@@ -405,8 +412,8 @@ class Receipt:
     and ``version`` (of the model) are None unless released.
     """
 
-    outcome: str
-    delivery: str
+    outcome: Literal["released", "refused", "known"]
+    delivery: Literal["sent", "queued", "none"]
     reason: str = ""
     level: str | None = None
     chain: int | None = None
@@ -423,8 +430,8 @@ class WindowReceipt:
     ``level`` and ``chain`` are None unless released.
     """
 
-    outcome: str
-    delivery: str
+    outcome: Literal["added", "released", "refused", "known", "left out"]
+    delivery: Literal["sent", "queued", "none"]
     records: int
     reason: str = ""
     level: str | None = None
@@ -636,6 +643,24 @@ class Releaser(ABC, Generic[P]):
         """Send the outbox in order, without stored or expired releases; raise MurkError if the log is unreachable."""
         return self._delivery.flush()
 
+    def _now(self) -> float:
+        """Return the time for a release, in seconds since 1970: the device's clock, bounded by the log's.
+
+        A release that is stamped with a wrong time may be expired before it is sent, and its budget would be lost.
+        Raises UserError if the time is still not one of a release.
+        """
+        own = self._clock()
+        if not self._noise.simulated:
+            earliest, latest = self._log.time_bounds()
+            if not earliest - CLOCK_TOLERANCE <= own <= latest + CLOCK_TOLERANCE:
+                own = earliest
+        if not 0 <= own < LATEST_TIME:
+            raise UserError(
+                "this device's clock is before 1970 or not a time, and the log tells none: nothing was released. Set "
+                "the clock"
+            )
+        return own
+
     @abstractmethod
     def _find_problem(self, task: Task) -> P:
         """Return the task's problem; raise a UserError if this class does not release to such a task."""
@@ -772,7 +797,7 @@ class Producer(Releaser["PersonProblem"]):
         with self._ledger.spending(self.task.hash, requests) as spend:
             if spend.granted:
                 # Before the record is read, so that no time on the wire depends on how long that takes.
-                now, coded = self._clock(), self.task.coding.encode_record(record)
+                now, coded = self._now(), self.task.coding.encode_record(record)
                 payload, question = self._answering.answer(coded.x, coded.y, chain, model.iterate, level, index)
                 questions = None if question is None else [question]
                 self._freeze(spend, now, index, [chain], {chain: model}, [payload], questions)
@@ -815,7 +840,7 @@ class Producer(Releaser["PersonProblem"]):
         with self._ledger.spending(self.task.hash, requests) as spend:
             granted = np.array(spend.granted, dtype=np.int64)
             if spend.granted:
-                now = self._clock()
+                now = self._now()
                 indices = rows[granted] if self._noise.simulated else granted
                 names, x, y = chains[granted].tolist(), keep(block.x[granted]), keep(block.y[granted])
                 iterates = {chain: model.iterate for chain, model in models.items()}

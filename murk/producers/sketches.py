@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 import numpy as np
 
@@ -57,7 +57,7 @@ class Window:
     index: int
     chain: int
     since: int
-    outcome: str = "added"
+    outcome: Literal["added", "refused", "known"] = "added"
     reason: str = ""
     accumulator: WindowAccumulator[Any] | None = field(default=None, repr=False)
     records: int = 0
@@ -278,7 +278,7 @@ class SketchProducer(Releaser["WindowProblem"]):
             return self._end_unreleased(window)
         with self._spending(window) as spend:
             if spend.granted:
-                now = self._clock()
+                now = self._now()
                 if window.message is None:
                     # Made once: a retry after a failed write sends the same bytes.
                     window.message = self._sketch(window, now)
@@ -291,8 +291,9 @@ class SketchProducer(Releaser["WindowProblem"]):
             self._set_refused(window, spend)
             return window.receipt()
         reason = self._delivery.try_send(spend)
-        delivery = "queued" if reason else "sent"
-        return WindowReceipt("released", delivery, window.records, reason, self.level, window.chain)
+        return WindowReceipt(
+            "released", "queued" if reason else "sent", window.records, reason, self.level, window.chain
+        )
 
     def leave_out(self) -> WindowReceipt:
         """Discard the open window: nothing of it is released or debited. Without one, raise a UserError."""
@@ -331,7 +332,7 @@ class SketchProducer(Releaser["WindowProblem"]):
             if spend.known or before == "refused" or spend.refusals:
                 self._set_refused(window, spend)
             if not spend.known and before != "refused":
-                today = truncate_time(self._clock(), self.task.granularity)
+                today = truncate_time(self._now(), self.task.granularity)
                 spend.windows.begin(key, self.organisation, today, "refused" if spend.refusals else "open")
             # An earlier process has counted the refusal of a window that it refused.
             if before == "refused" or not spend.refusals:

@@ -6,6 +6,7 @@ state with its offset, and dead letters. Offsets grow along a partition but need
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
@@ -333,6 +334,13 @@ class Log(ABC):
         They may be a moment old. The model is never newer than the end.
         """
         return self.model(chain), self.end(chain)
+
+    def time_bounds(self) -> tuple[float, float]:
+        """Return the earliest and the latest time that the log's own clock may show now, in seconds since 1970.
+
+        The log judges expiry by this clock. A log that cannot tell returns bounds that include every time.
+        """
+        return -math.inf, math.inf
 
     @property
     def takes_estimates(self) -> bool:

@@ -381,6 +381,10 @@ class SqliteLog(Log):
         rows = self._database.query("SELECT message FROM models WHERE chain = ?", (chain,), (bytes,))
         return bytes(rows[0][0]) if rows else None
 
+    def time_bounds(self) -> tuple[float, float]:
+        now = self._clock()
+        return now, now
+
     def cached_model(self, chain: int) -> tuple[bytes | None, int]:
         """Return a chain's newest model and the end of its partition, at most `HEARD` seconds old if not simulated."""
         now = time.monotonic()

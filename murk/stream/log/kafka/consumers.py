@@ -264,6 +264,7 @@ class Table:
         for place, offset in begin.items():
             self._consumer.seek(place, offset)
         self.values: dict[bytes, bytes] = {}
+        self.appended = 0.0  # the newest time that the broker has given a record
 
     def refresh(self, partition: int | None = None) -> dict[bytes, bytes]:
         """Read everything that is on the topic now, or (not to wait for dead writers) on one partition."""
@@ -285,6 +286,7 @@ class Table:
             for batch in self._consumer.poll(timeout_ms=wait, max_records=5000).values():
                 for record in batch:
                     count += 1
+                    self.appended = max(self.appended, record.timestamp / 1000)
                     if record.value is None:
                         self.values.pop(record.key, None)
                     elif record.key is not None:
@@ -328,6 +330,7 @@ class CachedModels:
 
     models: Mapping[bytes, bytes] = field(default_factory=dict)
     ends: Mapping[int, int] = field(default_factory=dict)
+    appended: float = 0.0  # when the broker appended the newest of them, in seconds since 1970
 
 
 class ModelCache:
@@ -347,6 +350,11 @@ class ModelCache:
             self._first.wait(2 * PATIENCE_MS / 1000)
             if self._cached is None:
                 raise self._error or UnreachableError(f"{self._clients.url} cannot be reached (reading models)")
+        return self._cached
+
+    @property
+    def latest(self) -> CachedModels | None:
+        """What was last read, if anything."""
         return self._cached
 
     def close(self) -> None:
@@ -375,6 +383,6 @@ class ModelCache:
             while not self._stop.is_set():
                 # After the models: no model may have more releases than its partition.
                 current = {place.partition: end for place, end in ends.end(*releases).items()}
-                self._cached = CachedModels(dict(models), current)
+                self._cached = CachedModels(dict(models), current, table.appended)
                 self._first.set()
                 table.poll(_WAIT_MS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -314,6 +315,11 @@ class KafkaLog(Log):
             self._cache = ModelCache(self._clients, self._names, self.partitions)
         cached = self._cache.cached()
         return cached.models.get(str(chain).encode()), cached.ends[chain]
+
+    def time_bounds(self) -> tuple[float, float]:
+        # The broker's clock has passed the time that it gave the newest model.
+        cached = None if self._cache is None else self._cache.latest
+        return (-math.inf if cached is None else cached.appended), math.inf
 
     def checkpoint(self, chain: int) -> Checkpoint:
         base.check_partition(self, chain)

@@ -85,7 +85,7 @@ def specs(names: Names, task: Task, *, estimates: bool = False) -> dict[str, Spe
     brief = {"segment.ms": str(1000 * segment_seconds(task.log.retention))}
     # With another setting the broker compresses messages, with codecs that a reader may not have.
     packing = {"compression.type": "producer"}
-    compacted = {"cleanup.policy": "compact", **packing}
+    compacted = {"cleanup.policy": "compact", "message.timestamp.type": "LogAppendTime", **packing}
     return {
         # Expiry is judged by the broker's clock, which a sender cannot set back.
         names.releases: Spec(
