@@ -38,10 +38,21 @@ _ROUNDED: Final = "floats distinguish ids of at most 15 digits, and this one has
 
 _NUMBER: Final = re.compile(r"(?P<sign>[-+]?)(?P<whole>[0-9]*)(?:\.(?P<part>[0-9]*))?(?:[eE](?P<power>[-+]?[0-9]+))?")
 _PLAIN: Final = rf"(?:0|[1-9][0-9]{{0,{DIGITS - 1}}})"
-# Matches a line made of number characters that is not a normalized whole number.
-_ODD_NUMBER: Final = re.compile(rf"^(?!{_PLAIN}$)[-+',.0-9][-+',.0-9eE]*$", re.MULTILINE)
-# A number with a comma or an apostrophe: decimal and thousands signs, and a spreadsheet's mark of text before a number.
-_UNCLEAR: Final = re.compile(r"(?=.*[,'])(?=.*[0-9])[-+]?[-+',.0-9]+([eE][-+]?[0-9',.]+)?")
+# Matches a line that may be a number and is not a normalized whole one.
+_ODD_NUMBER: Final = re.compile(
+    rf"^(?!{_PLAIN}$)(?:[-+',.0-9_`#=()\"][-+',.0-9_`()\"eEdD]*|0[xXoObB][0-9A-Fa-f_]+)$", re.MULTILINE
+)
+# What programs put between the digits of a number, after NFKC.
+_GROUPING: Final = (
+    r" .,'_`\u00b4\u00b7\u02b9\u02bc\u02d9\u2018\u2019\u201a\u201b\u2027\u2032\u22c5\u2396\u3001\u30fb\ufe50"
+)
+# Digits with thousands signs, a spreadsheet's mark of text, a number sign, brackets for a minus, a Fortran exponent, or
+# another base. Hyphens between digits and letters after them are left to other ids.
+_UNCLEAR: Final = re.compile(
+    rf"[(#=\"'`+-]*[{_GROUPING}]*[0-9](?:[{_GROUPING}]*[0-9])*(?:[eE][-+]?[0-9{_GROUPING}]+)?[{_GROUPING})\"+-]*"
+    r"|[-+]?[0-9]*\.[0-9]*[dD][-+]?[0-9]+"
+    r"|[-+]?0[xXoObB][0-9A-Fa-f_]+"
+)
 
 # Letters, marks, numbers, punctuation and symbols.
 _ALLOWED: Final = frozenset("LMNPS")
@@ -139,15 +150,23 @@ def is_unicode(text: str) -> bool:
     return True
 
 
+def _is_unclear(text: str) -> bool:
+    """Return whether a name is a number that is not written by its digits alone, and so is another's name as well."""
+    if not text.isascii():
+        # Signs around digits, such as an enclosing keycap.
+        text = "".join(one for one in text if unicodedata.category(one) not in ("Me", "Mn"))
+    return _UNCLEAR.fullmatch(text) is not None
+
+
 def _number(text: str) -> str:
     if text.isdigit() and len(text) <= DIGITS and text.isascii():
         return text.lstrip("0") or "0"
     match = _NUMBER.fullmatch(text if text.isascii() else text.translate(_SIGNS))
     if match is None:
-        if _UNCLEAR.fullmatch(text if text.isascii() else text.translate(_SIGNS)):
+        if _is_unclear(text if text.isascii() else text.translate(_SIGNS)):
             raise UserError(
-                "a person's name is a number with a comma or an apostrophe, which programs read in different ways: "
-                "write its digits only"
+                "a person's name is a number with more than its digits (grouped, marked, in another base or script), "
+                "which programs read in different ways: write its digits only"
             )
         return text
     sign, whole, part, written = match["sign"], match["whole"], match["part"] or "", match["power"] or ""
