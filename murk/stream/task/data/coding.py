@@ -9,10 +9,11 @@ or a month. The constant 1 comes last. Missing and undeclared values become 0 in
 import datetime
 import math
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Final, NamedTuple
+from unicodedata import normalize
 
 import numpy as np
 from numpy.typing import NDArray
@@ -249,7 +250,7 @@ class CategoryColumn:
         self._lookup: dict[Any, int] = {}
         self._booleans: dict[bool | None, int] = {}
         declared = {category: index for index, category in enumerate(categories) if category is not None}
-        self._lookup |= declared
+        self._lookup |= {normalize("NFC", category): index for category, index in declared.items()} | declared
         for category, index in declared.items():
             # After all categories as written, so that "1" does not shadow a declared "1.0".
             number = exact_number(category) if as_boolean(category) is None else None
@@ -277,8 +278,11 @@ class CategoryColumn:
 
     def _find(self, value: Any) -> int | None:
         text = value.strip() if isinstance(value, str) else value.isoformat() if type(value) is datetime.date else None
-        if text is not None and text in self._lookup:
-            return self._lookup[text]
+        if text is not None:
+            # Canonically equal texts are the same text.
+            index = self._lookup.get(text, self._lookup.get(normalize("NFC", text)))
+            if index is not None:
+                return index
         boolean = as_boolean(value)
         if boolean is not None:
             return self._booleans.get(boolean)
@@ -372,11 +376,15 @@ MONTHS: Final = (
 )
 PARTS: Final[dict[str, tuple[str, ...]]] = {"number": (), "weekday": WEEKDAYS, "month": MONTHS}
 """Parts of a date that can be coded, with their categories."""
-_TIME: Final = r"(?:[01]\d|2[0-3])(?::?[0-5]\d(?::?[0-5]\d(?:[.,]\d*)?)?)?"
+_TIME: Final = r"(?:[01]\d|2[0-3])(?::?[0-5]\d(?::?(?:[0-5]\d|60)(?:[.,]\d*)?)?)?|24(?::?00(?::?00(?:[.,]0*)?)?)?"
+_OFFSET: Final = r"[+-](?:[01]\d|2[0-3])(?::?[0-5]\d(?::?[0-5]\d(?:[.,]\d*)?)?)?"
 _WRITTEN: Final = re.compile(
-    rf"(?P<year>\d{{4}}|[+-]\d{{4,9}}|\d{{5,9}})(?P<day>-\d{{2}}-\d{{2}})(?:[T ]{_TIME} ?(?:Z|[+-]{_TIME})?)?", re.ASCII
+    r"(?P<year>\d{4}|[+-]\d{4,9}|\d{5,9})(?P<day>-\d{2}-\d{2})"
+    rf"(?:[T ](?:{_TIME}) ?(?:Z|UTC|GMT|{_OFFSET}|[A-Z][A-Z_]+(?:/[A-Z0-9_+-]+)+)?)?(?:\[!?[A-Z0-9_/=:+-]+\])*",
+    re.ASCII | re.IGNORECASE,
 )
-"""A day, optionally with a time and its UTC offset; `fromisoformat` differs between Python versions."""
+"""A day, optionally with a time and its zone, as in RFC 3339 (leap seconds too), RFC 9557 and databases' own texts;
+`fromisoformat` differs between Python versions."""
 _CYCLE: Final = 146_097  # number of days in 400 years, after which the calendar repeats
 _EPOCH: Final = datetime.date(1970, 1, 1).toordinal()
 _NO_DAY: Final = 0
@@ -397,6 +405,10 @@ def day_number(value: Any) -> tuple[int, Cell]:
         return _day_of_text(value.strip())
     if isinstance(value, np.datetime64):
         return _day_of_numpy(value)
+    if type(value).__name__ == "Period":
+        return _day_of_period(value)
+    if type(value) is np.ndarray and value.ndim == 0 and value.dtype.kind == "M":
+        return _day_of_numpy(np.datetime64(value.astype("datetime64[us]").item(), "us"))
     if not isinstance(value, datetime.date):
         return _NO_DAY, Cell.NOT_A_DATE
     try:
@@ -404,6 +416,29 @@ def day_number(value: Any) -> tuple[int, Cell]:
     except (NotImplementedError, OverflowError, ValueError):
         # A pandas time that Python cannot represent.
         return _day_of_numpy(np.datetime64(getattr(value, "to_datetime64", lambda: "NaT")()))
+
+
+def _by_canonical_name(record: Mapping[str, Any]) -> Callable[[str], Any]:
+    """Return a function that looks a column up by its name in any canonically equal spelling."""
+    normalized: dict[str, Any] = {}
+
+    def get(name: str) -> Any:
+        if name in record:
+            return record[name]
+        if not normalized:
+            normalized.update((normalize("NFC", key), value) for key, value in record.items() if isinstance(key, str))
+        return normalized.get(normalize("NFC", name))
+
+    return get
+
+
+def _day_of_period(period: Any) -> tuple[int, Cell]:
+    """Return the day of a period of pandas that is within one day."""
+    try:
+        first, last = (_day_of_numpy(time.to_datetime64()) for time in (period.start_time, period.end_time))
+    except (AttributeError, ArithmeticError, ValueError):
+        return _NO_DAY, Cell.NOT_A_DATE
+    return first if first == last else (_NO_DAY, Cell.NOT_A_DATE)
 
 
 def _day_of_text(text: str) -> tuple[int, Cell]:
@@ -590,6 +625,7 @@ class Coding:
             names.index(indicator_of(feature)) for feature in self._features if feature.missing == INDICATOR
         )
         self._fills = [self._fill(index) for index in range(len(self._features))]
+        self._has_ascii_names = all(name.isascii() for name in (self.target, *(each.name for each in self._features)))
         # Columns that are not numbers get bounds that contain no value, so that they are coded by `encode_one`.
         self._record_columns = [
             (name, column, column.low, column.high, column.range, column.start, fill)
@@ -684,7 +720,7 @@ class Coding:
         """Code one record, whatever it holds; absent keys count as missing. Without ``target``, y is NaN."""
         x = self._complete.copy()
         clamped = missing = 0
-        get = record.get
+        get = record.get if self._has_ascii_names else _by_canonical_name(record)
         for name, column, low, high, width, place, fill in self._record_columns:
             value = get(name)
             if type(value) is float and low <= value <= high:

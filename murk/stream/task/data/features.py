@@ -3,7 +3,9 @@
 import datetime
 import re
 from collections import Counter
+from collections.abc import Sequence
 from typing import Annotated, Any, Final, Literal
+from unicodedata import normalize
 
 from pydantic import (
     AfterValidator,
@@ -38,12 +40,12 @@ def _words(value: object) -> object:
 
 
 ADDED: Final[dict[str, tuple[str, ...]]] = {
-    "NumberFeature": ("unit", "typical", "missing", "missing_share"),
-    "CategoryFeature": ("missing", "missing_share"),
-    "DateFeature": ("typical", "missing", "missing_share"),
-    "BinaryTarget": ("rate", "missing_share"),
-    "ClassTarget": ("rate", "missing_share"),
-    "RealTarget": ("typical", "missing_share"),
+    "NumberFeature": ("unit", "typical", "missing", "missing_share", "label", "description"),
+    "CategoryFeature": ("missing", "missing_share", "label", "description", "labels"),
+    "DateFeature": ("typical", "missing", "missing_share", "label", "description"),
+    "BinaryTarget": ("rate", "missing_share", "label", "description", "labels"),
+    "ClassTarget": ("rate", "missing_share", "label", "description", "labels"),
+    "RealTarget": ("typical", "missing_share", "label", "description"),
 }
 """Keys that are in a document only if a task file gives them, so that older hashes stay valid."""
 Date = Annotated[datetime.date, BeforeValidator(_date)]
@@ -82,6 +84,23 @@ _AS_FOR_A_NUMBER: Final = "as for a number"
 _AS_FOR_BINARY: Final = "as for a binary target"
 
 
+_LABEL: Final = (
+    "what people are shown instead of the name, before they consent and in reports; part of the task's hash, so that "
+    "nobody else can reword it; `null`: the name"
+)
+_DESCRIPTION: Final = "what people are told about the column before they consent; `null`: nothing"
+_LABELS: Final = "what people are shown instead of the values, as in `labels: {f: female, m: male}`; `null`: the values"
+Words = Annotated[str, Field(min_length=1, max_length=1_000)]
+
+
+def _check_labels(labels: dict[str, str] | None, values: Sequence[str | None]) -> None:
+    for value in labels or ():
+        if value not in values:
+            raise task_error(
+                f"{shown(value)} is not one of the values; {nearest(value, [v for v in values if v])}", "labels"
+            )
+
+
 def _bounds(block: "NumberFeature | RealTarget") -> None:
     if not block.low < block.high:
         raise task_error(f"low {block.low:g} is not below high {block.high:g}; give low < high", "low")
@@ -102,7 +121,8 @@ def _check_fill(low: Any, high: Any, fill: Any) -> None:
 
 
 def _unique(values: tuple[str, ...]) -> tuple[str, ...]:
-    twice = [value for value, count in Counter(values).items() if count > 1]
+    # Canonically equal texts look the same to everybody.
+    twice = [value for value, count in Counter(normalize("NFC", value) for value in values).items() if count > 1]
     if twice:
         raise task_error(f"{shown(twice[0])} is given twice; remove one of them")
     return values
@@ -123,6 +143,8 @@ class NumberFeature(Block):
     typical: tuple[Number, Number] | None = Field(default=None, description=_TYPICAL)
     missing: NumberFill | None = Field(default=None, description=_MISSING)
     missing_share: Share | None = Field(default=None, description=_MISSING_SHARE)
+    label: Words | None = Field(default=None, description=_LABEL)
+    description: Words | None = Field(default=None, description=_DESCRIPTION)
 
     @model_validator(mode="after")
     def _check(self) -> "NumberFeature":
@@ -141,6 +163,9 @@ class CategoryFeature(Block):
     )
     missing: Text | None = Field(default=None, description="as for a number, or a category, as in `missing: unknown`")
     missing_share: Share | None = Field(default=None, description=_AS_FOR_A_NUMBER)
+    label: Words | None = Field(default=None, description=_LABEL)
+    description: Words | None = Field(default=None, description=_DESCRIPTION)
+    labels: dict[str, Words] | None = Field(default=None, description=_LABELS)
 
     @model_validator(mode="before")
     @classmethod
@@ -152,6 +177,7 @@ class CategoryFeature(Block):
 
     @model_validator(mode="after")
     def _check_missing(self) -> "CategoryFeature":
+        _check_labels(self.labels, self.categories)
         if self.missing is not None and self.missing not in (*self.categories, INDICATOR):
             words = f"{shown(self.missing)} is not one of the categories; {nearest(self.missing, self.categories)}"
             raise task_error(words, "missing")
@@ -182,6 +208,8 @@ class DateFeature(Block):
 
     missing: DateFill | None = Field(default=None, description="as for a number, or a date: `missing: 2024-05-31`")
     missing_share: Share | None = Field(default=None, description=_AS_FOR_A_NUMBER)
+    label: Words | None = Field(default=None, description=_LABEL)
+    description: Words | None = Field(default=None, description=_DESCRIPTION)
 
     @model_validator(mode="after")
     def _check(self) -> "DateFeature":
@@ -217,9 +245,13 @@ class BinaryTarget(Block):
         "records; `null`: unknown",
     )
     missing_share: ShareOrZero | None = Field(default=None, description=_MISSING_TARGETS)
+    label: Words | None = Field(default=None, description=_LABEL)
+    description: Words | None = Field(default=None, description=_DESCRIPTION)
+    labels: dict[str, Words] | None = Field(default=None, description=_LABELS)
 
     @model_validator(mode="after")
     def _check(self) -> "BinaryTarget":
+        _check_labels(self.labels, (self.positive, self.negative))
         if self.positive == self.negative:
             raise task_error(f"{shown(self.negative)} is the positive value too; give the other one", "negative")
         return self
@@ -237,6 +269,9 @@ class ClassTarget(Block):
         "in the order of `classes`, for forecasts only; never from people's records; `null`: unknown",
     )
     missing_share: ShareOrZero | None = Field(default=None, description=_AS_FOR_BINARY)
+    label: Words | None = Field(default=None, description=_LABEL)
+    description: Words | None = Field(default=None, description=_DESCRIPTION)
+    labels: dict[str, Words] | None = Field(default=None, description=_LABELS)
 
     @field_validator("rate", mode="before")
     @classmethod
@@ -254,6 +289,7 @@ class ClassTarget(Block):
 
     @model_validator(mode="after")
     def _check_rate(self) -> "ClassTarget":
+        _check_labels(self.labels, self.classes)
         if self.rate is None:
             return self
         if len(self.rate) != len(self.classes):
@@ -277,6 +313,8 @@ class RealTarget(Block):
     high: Number = Field(description="public upper bound; larger values are clamped to it")
     typical: tuple[Number, Number] | None = Field(default=None, description=_AS_FOR_A_NUMBER)
     missing_share: ShareOrZero | None = Field(default=None, description=_AS_FOR_BINARY)
+    label: Words | None = Field(default=None, description=_LABEL)
+    description: Words | None = Field(default=None, description=_DESCRIPTION)
 
     @model_validator(mode="after")
     def _check(self) -> "RealTarget":
