@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from functools import partial
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Self
@@ -67,6 +67,7 @@ class StreamEstimator(base.Estimator):
                 "ApproxDP(epsilon=1.0, delta=1e-6)"
             )
         if self.features is not None:
+            check_ordered("features", self.features, "names, as in features=['age', 'dose']")
             self._begin(tuple(self.features))
         elif self.seed is None and not getattr(self.noise, "simulated", False):
             raise UserError(
@@ -285,7 +286,7 @@ class StreamEstimator(base.Estimator):
     def _engines(self, others: Sequence[Self]) -> list[Any]:
         """Return the engines of this learner and ``others``; raise UserError if their settings differ."""
         engine = self._require()
-        engines = [engine]
+        engines, own_classes = [engine], self._stated_classes()
         for other in others:
             if type(other) is not type(self):
                 raise UserError(
@@ -293,7 +294,7 @@ class StreamEstimator(base.Estimator):
                 )
             theirs = other._require()
             same = theirs.settings.digest == engine.settings.digest and other._names == self._names
-            if not same or other._stated_bounds() != self._stated_bounds():
+            if not same or other._stated_bounds() != self._stated_bounds() or other._stated_classes() != own_classes:
                 raise UserError("only learners with the same features and settings can be merged")
             engines.append(theirs)
         return engines
@@ -301,7 +302,18 @@ class StreamEstimator(base.Estimator):
     def state_dict(self) -> dict[str, Any]:
         """Return the state as plain data (JSON), exact: a learner that loads it continues bit for bit."""
         names = [name if isinstance(name, str | int) else str(name) for name in self._names]
-        return {"features": names, "fold": self._require().state_dict()}
+        classes = self._stated_classes()
+        return {"features": names, "fold": self._require().state_dict()} | (
+            {} if classes is None else {"classes": classes}
+        )
+
+    def _stated_classes(self) -> list[Any] | None:
+        """Return the classes in their order, on which the meaning of a state depends; None without classes."""
+        classes = getattr(self, "classes", None)
+        if classes is None:
+            return None
+        labels = [label.item() if isinstance(label, np.generic) else label for label in classes]
+        return [label if isinstance(label, str | int | float) else repr(label) for label in labels]
 
     def _stated_bounds(self) -> list[float] | None:
         """Return the target's bounds, on which the meaning of a state depends; None if targets are not rescaled."""
@@ -319,6 +331,9 @@ class StreamEstimator(base.Estimator):
         known = tuple(name if isinstance(name, str | int) else str(name) for name in self._names or names)
         if names != known:
             raise MurkError(f"the state has the features {names!r}, but this learner has {known!r}")
+        classes, stated = self._stated_classes(), state.get("classes")
+        if stated != classes:
+            raise MurkError(f"the state has the classes {stated!r}, but this learner has {classes!r}")
         own, found = self._stated_bounds(), state.get("target_bounds")
         if found != own:
             raise MurkError(f"the state has other settings: target bounds {found!r}, not {own!r}")
@@ -572,6 +587,7 @@ def _labels(classes: Sequence[Any]) -> NDArray[Any]:
 
 def two_labels(classes: Sequence[Any], codes: tuple[float, float] = (0.0, 1.0)) -> dict[Any, float]:
     """Return the code of each of two classes, or raise UserError if they are not two distinct labels."""
+    check_ordered("classes", classes, "labels, as in classes=['no', 'yes']")
     _check_labels(classes)
     if len(classes) != 2 or classes[0] == classes[1]:
         raise UserError(f"classes must be two distinct labels, got {classes!r}; for more use LDPSGDClassifier")
@@ -580,11 +596,18 @@ def two_labels(classes: Sequence[Any], codes: tuple[float, float] = (0.0, 1.0)) 
 
 def several_labels(classes: Sequence[Any]) -> dict[Any, float]:
     """Return each class's index as its code, or raise UserError unless there are at least two distinct labels."""
+    check_ordered("classes", classes, "labels, as in classes=['no', 'yes']")
     codes = {label: float(index) for index, label in enumerate(classes)}
     if len(codes) != len(classes) or len(classes) < 2:
         raise UserError(f"classes must be at least two distinct labels, got {classes!r}")
     _check_labels(classes)
     return codes
+
+
+def check_ordered(name: str, values: Any, example: str) -> None:
+    """Raise UserError unless an argument has an order of its own that a second look repeats."""
+    if isinstance(values, str | bytes | Set | Mapping | Iterator):
+        raise UserError(f"{name} must be a list of {example}, not a {type(values).__name__}")
 
 
 def _check_labels(classes: Sequence[Any]) -> None:
