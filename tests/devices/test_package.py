@@ -51,7 +51,8 @@ TSC = web.FOLDER / "node_modules" / ".bin" / "tsc"
 WRONG = (
     'import { connect } from "murk-device"; await connect({ gateway: 1, task: "t" });',
     'import type { Device } from "murk-device"; export const f = (d: Device) => d.release({ a: [1] });',
-    'import type { Device } from "murk-device"; interface A { a: Date[] } export const f = (d: Device, a: A) => d.release(a);',
+    'import type { Device } from "murk-device"; interface A { a: Date[] } '
+    "export const f = (d: Device, a: A) => d.release(a);",
 )
 
 

@@ -149,6 +149,15 @@ def test_what_is_wrong_is_refused(tmp_path):
     for options, word in (
         (["--origin", "app.example.org"], "write an origin as"),
         (["--origin", "https://app.example.org/page"], "write an origin as"),
+        (["--origin", "https://*.example.org"], "write an origin as"),
+        (["--origin", "null"], "write an origin as"),
+        (["--origin", "https://me@app.example.org"], "write an origin as"),
+        (["--origin", "https://app.example.org:99999"], "write an origin as"),
+        (["--origin", "HTTPS://App.Example.org"], "write this origin as https://app.example.org"),
+        (["--origin", "https://app.example.org:443"], "write this origin as https://app.example.org"),
+        (["--origin", "https://bücher.example"], "write this origin as https://xn--bcher-kva.example"),
+        (["--allow-header", "traceparent"], "give their --origin"),
+        (["--origin", "*", "--allow-header", "a: b"], "write the name of one header"),
         (["--tls-cert", "cert.pem"], "belong together"),
         (["--tls-cert", "cert.pem", "--tls-key", "key.pem"], "the certificate or its key cannot be used"),
         (["--token-file", "nowhere"], "cannot be read"),
@@ -169,3 +178,19 @@ def test_a_token_is_read_from_its_file(tmp_path):
         assert client.get(BASE, Authorization="Bearer 0123456789abcdef0123").status == 200
     process.terminate()
     assert finish(process).status == 0
+
+
+def test_a_hang_up_does_not_end_it(tmp_path):
+    of = task()
+    process, address = begun(announced(tmp_path, of), tmp_path, "-v")
+    try:
+        for _ in range(3):
+            process.send_signal(signal.SIGHUP)
+        with Client(address) as client:
+            assert client.post(wire(release(of))).status == 202
+        process.send_signal(signal.SIGTERM)
+        done = finish(process)
+        assert done.status == 0
+        assert "SIGHUP: nothing to read again: the gateway has no certificate" in done.err
+    finally:
+        process.kill()

@@ -243,7 +243,7 @@ def test_a_relay_has_no_limit_and_others_have(tmp_path):
     url = announced(tmp_path, of)
     batch = b"[" + b",".join(wire(release(of)) for _ in range(7)) + b"]"
     with serving(url, settings=Settings(rate=10, keys=keys(1))) as gateway, Client(gateway.url) as client:
-        # One for the keys, one for the request, and the further six of its releases.
+        # One for the request, and the further six of its releases.
         assert ask(client, "POST", RELEASES, JSON, batch).status == 202
         # The further releases are counted within, to the address outside.
         assert ask(client, "POST", RELEASES, JSON, batch).json == {"error": "too-many"}

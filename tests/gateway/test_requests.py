@@ -3,6 +3,7 @@
 import contextlib
 import json
 import secrets
+import shutil
 import socket
 import ssl
 import subprocess
@@ -12,6 +13,7 @@ import time
 import urllib.request
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
+from pathlib import Path
 
 import jsonschema
 import pytest
@@ -30,6 +32,7 @@ from murk.stream.log.base import UnreachableError
 from murk.stream.log.sqlite import SqliteLog
 from murk.stream.messages.codec import REASONS
 from tests.gateway.devices import TASK, Client, announced, honest, raw, release, serving, stored, task, wire
+from tests.services import services
 
 BASE = "/v1/tasks/third-child"
 OPEN = Settings(rate=0)
@@ -244,9 +247,11 @@ def test_the_description_is_of_the_wires_schemas(door):
 
 def test_a_prefix_may_ask_for_so_much_in_a_minute(tmp_path):
     of = task()
-    with serving(announced(tmp_path, of), settings=Settings(rate=10)) as gateway, Client(gateway.url) as client:
+    settings = Settings(rate=10, reads=3)
+    with serving(announced(tmp_path, of), settings=settings) as gateway, Client(gateway.url) as client:
+        assert client.post(*[wire(release(of)) for _ in range(10)]).status == 202
+        # Pages that are opened do not use up what answers may.
         assert [client.get("/v1/tasks").status for _ in range(3)] == [200] * 3
-        assert client.post(*[wire(release(of)) for _ in range(7)]).status == 202
         answer = client.post(wire(release(of)))
         assert (answer.status, answer.json) == (429, {"error": "too-many"})
         assert 0 < int(answer.headers["retry-after"]) <= 60
@@ -266,7 +271,7 @@ def test_a_full_batch_is_taken_under_a_small_rate(tmp_path):
 
 def test_whatever_is_asked_for_is_counted(tmp_path):
     paths = ["/v1/tasks", "/other", "/v1/tasks/other", "/openapi.json", "/metrics"]
-    settings = Settings(rate=len(paths), token="0123456789abcdef")
+    settings = Settings(rate=2, reads=len(paths), token="0123456789abcdef")
     with serving(announced(tmp_path, task()), settings=settings) as gateway:
 
         def status(method, path):
@@ -274,7 +279,8 @@ def test_whatever_is_asked_for_is_counted(tmp_path):
                 return client.ask(method, path).status
 
         assert [status("GET", path) for path in paths] == [401] * len(paths)
-        assert [status(method, "/v1/tasks") for method in ("GET", "OPTIONS", "POST")] == [429] * 3
+        assert [status(method, "/v1/tasks") for method in ("GET", "OPTIONS")] == [429] * 2
+        assert [status("POST", path) for path in paths[:3]] == [401, 401, 429]
         assert status("GET", "/healthz") == 200
 
 
@@ -376,7 +382,7 @@ def test_pages_of_declared_origins_may_read(tmp_path):
         assert answer.headers["access-control-allow-origin"] == page
         assert answer.headers["vary"] == "Origin"
         assert "access-control-allow-credentials" not in answer.headers
-        assert {"ETag", "Murk-Task-Hash"} <= {*answer.headers["access-control-expose-headers"].split(", ")}
+        assert {"Date", "ETag", "Murk-Task-Hash"} <= {*answer.headers["access-control-expose-headers"].split(", ")}
         answer = client.ask("OPTIONS", f"{BASE}/releases", Origin=page, Access_Control_Request_Method="POST")
         assert (answer.status, answer.headers["access-control-allow-methods"]) == (204, "GET, POST")
         # Refusals, too: otherwise the page could not tell them from a broken network.
@@ -398,6 +404,44 @@ def test_pages_of_declared_origins_may_read(tmp_path):
         assert app._kept_line.cache_info().currsize == kept
 
 
+def test_pages_may_send_the_headers_that_are_allowed(tmp_path):
+    page = "https://app.example.org"
+    settings = Settings(origins=(page,), rate=0, allowed_headers=("traceparent", "baggage"))
+    with serving(announced(tmp_path, task()), settings=settings) as gateway, Client(gateway.url) as client:
+        answer = client.ask("OPTIONS", f"{BASE}/releases", Origin=page, Access_Control_Request_Method="POST")
+        allowed = answer.headers["access-control-allow-headers"].split(", ")
+        assert allowed == ["Authorization", "Content-Type", "If-None-Match", "traceparent", "baggage"]
+
+
+def test_what_the_server_does_not_do_is_no_final_refusal(tmp_path):
+    of = task()
+    url = announced(tmp_path, of)
+    with serving(url, settings=OPEN) as gateway, Client(gateway.url) as client:
+        messages = [wire(release(of)) for _ in range(6)]
+        offers = [b"Upgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\nConnection: Upgrade, HTTP2-Settings\r\n",
+                  b"Connection: upgrade, close\r\nUpgrade: TLS/1.2\r\n",
+                  b"Upgrade: websocket\r\nConnection: Upgrade\r\n"]  # fmt: skip
+        for offer, body in zip(offers, messages, strict=False):
+            head = b"POST /v1/tasks/third-child/releases HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
+            for parts in ([head + offer + b"Content-Length: %d\r\n\r\n" % len(body) + body],
+                          [head + offer + b"Content-Length: %d\r\n\r\n" % len(body), body[:9], body[9:]]):  # fmt: skip
+                last = b"GET /healthz HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n" * (b"close" not in offer)
+                found = raw(gateway.url, *parts, last, pause=0.05)
+                assert found.startswith(b"HTTP/1.1 202"), (offer, found)
+                assert found.count(b"HTTP/1.1 200") == bool(last)
+        assert sorted(stored(url)) == sorted(messages[:3])
+        assert raw(gateway.url, b"CONNECT a:1 HTTP/1.1\r\nHost: a\r\n\r\n").startswith(b"HTTP/1.1 400")
+        body = messages[3]
+        for headers in (
+            {"Content-Encoding": "gzip"},
+            {"Content-Encoding": "br"},
+            {"Content-Type": "application/json; charset=utf-16"},
+        ):
+            assert client.post(body, **headers).status == 415
+        for headers in ({"Content-Encoding": "identity"}, {"Content-Type": 'application/json; Charset="UTF-8"'}):
+            assert client.post(body, **headers).status == 202
+
+
 def test_a_token_is_needed_where_one_is_set(tmp_path):
     of, token = task(), secrets.token_hex(16)
     settings = Settings(token=token, rate=0)
@@ -417,6 +461,8 @@ def test_a_token_is_needed_where_one_is_set(tmp_path):
         del known.headers["date"], other.headers["date"]
         assert known == other
         assert known.status == 204
+        # The name of a scheme has no case (RFC 9110, section 11.1).
+        assert client.get(BASE, Authorization=f"bearer {token}").status == 200
         right = {"Authorization": f"Bearer {token}"}
         assert client.get("/v1/tasks/other", **right).status == 404
         assert client.get("/healthz").status == 200
@@ -626,6 +672,25 @@ def certificate(folder):
         key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
     )
     return str(folder / "cert.pem"), str(folder / "key.pem")
+
+
+def test_a_renewed_certificate_is_served_without_a_restart(tmp_path):
+    cert, key = certificate(tmp_path)
+    (tmp_path / "new").mkdir()
+    with serving(announced(tmp_path, task()), certificate=cert, key=key) as gateway:
+
+        def served():
+            return ssl.get_server_certificate((gateway.host, gateway.port))
+
+        before = served()
+        # A certificate whose key is still the former one's changes nothing.
+        new_cert, new_key = certificate(tmp_path / "new")
+        shutil.copy(new_cert, cert)
+        assert "the former stays in use" in gateway.reload()
+        assert served() == before
+        shutil.copy(new_key, key)
+        services.eventually(lambda: served() != before)
+        assert served().split() == Path(new_cert).read_text().split()
 
 
 def test_tls(tmp_path):
