@@ -160,13 +160,40 @@ def test_numbers_have_one_spelling_and_other_texts_stay(one: str, name: str | No
         "\u20197",
         "\uff17\uff0c\uff10",
         "7\u066c0",
+        "1 234 567",
+        "1\u00a0234",
+        "1\u202f234\u202f567",
+        "1.234.567",
+        "1_234_567",
+        "1`234",
+        "1\u00b4234",
+        "1\u00b7234",
+        "1\u02d9234",
+        "1\u2396234",
+        "1\u3001234",
+        "1\ufe50234",
+        "1234-",
+        "(1234)",
+        "#1234",
+        "=1234",
+        '"1234"',
+        "0x4d2",
+        "1.234d3",
+        "1234\u20e3",
     ],
 )
 def test_numbers_that_programs_read_in_different_ways_are_refused(one: str) -> None:
-    """A decimal comma, thousands signs, and a spreadsheet's mark of text would give a person a second account."""
+    """Thousands signs, marks and other bases would give a person a second account."""
     assert not are_plain([one])
-    with pytest.raises(UserError, match="a number with a comma or an apostrophe"):
+    with pytest.raises(UserError, match="a number with more than its digits"):
         person_name(one)
+
+
+@pytest.mark.parametrize(
+    "one", ["12345678L", "079-123", "a1 234", "2024-05-31", "4d2f", "12d4", "0xyz", "Room 12", "\u4e00\u4e8c"]
+)
+def test_ids_with_letters_or_hyphens_stay_as_they_are(one: str) -> None:
+    assert person_name(one) == one
 
 
 @settings(max_examples=50, deadline=None)

@@ -13,7 +13,7 @@ from murk.audit.neighbours import Box
 from murk.errors import UserError
 from murk.producers import FileSource
 from murk.stream import Task
-from murk.stream.task.data.coding import MONTHS, WEEKDAYS, Cell
+from murk.stream.task.data.coding import MONTHS, WEEKDAYS, Cell, day_number
 
 HEAD = "name: visits\nfeatures:\n  - {name: asked, kind: date, "
 TAIL = "}\ntarget: {name: came, kind: binary, positive: yes, negative: no}\nprivacy: {guarantee: {gdp: {mu: 1.0}}}\n"
@@ -182,3 +182,41 @@ class TestUnit:
     def test_refusals(self, unit: str) -> None:
         with pytest.raises(UserError, match="unit"):
             Task.parse(self.TEXT + f", unit: {unit}" + TAIL)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "2024-06-15T23:30:00Z",
+        "2024-06-15t23:30:00z",
+        "2024-06-15 23:30:00 UTC",
+        "2024-06-15 23:30:00.123456 UTC",
+        "2024-06-15 23:30:00.000 Europe/Berlin",
+        "2024-06-15T23:59:60Z",
+        "2024-06-15T24:00:00",
+        "2024-06-15T23:30:00+02:00[Europe/Berlin]",
+        "2024-06-15T23:30:00-03:00[America/Argentina/Buenos_Aires][u-ca=gregory]",
+        "2024-06-15[u-ca=hebrew]",
+        pd.Period("2024-06-15", "D"),
+        pd.Period("2024-06-15 13:00", "h"),
+        np.array("2024-06-15T13", dtype="datetime64[h]"),
+    ],
+    ids=str,
+)
+def test_days_in_forms_that_tools_write(value: object) -> None:
+    assert day_number(value) == (datetime.date(2024, 6, 15).toordinal(), Cell.FINE)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "2024-06-15T24:30:00",
+        "2024-06-15T23:59:61Z",
+        "2024-06-15 utc+2",
+        "2024-06-15T10[a b]",
+        pd.Period("2024-06", "M"),
+    ],
+    ids=str,
+)
+def test_what_names_no_single_day(value: object) -> None:
+    assert day_number(value)[1] == Cell.NOT_A_DATE

@@ -230,7 +230,7 @@ REFUSED = [
     (
         "name: age,",
         "name: age, first,",
-        "known here: name, low, high, unit, typical, missing, missing_share If it belongs to a name, quote",
+        "known here: name, low, high, unit, typical, missing, missing_share, label, description If it belongs to",
     ),
     ("privacy:", "log: \x07\nprivacy:", "line 7: not readable as YAML"),
     ("privacy:", "---\nprivacy:", "not readable as YAML"),

@@ -150,7 +150,6 @@ def test_far_days_are_clamped_and_have_a_weekday_and_a_month() -> None:
     assert far.cells[0, 0] == near.cells[0, 0] == Cell.CLAMPED
 
 
-@pytest.mark.parametrize("text", ["2024-05-31T24:00:00", "2024-05-31 23:60", "2024-05-31T", "2024-05-31 noon"])
 def test_times_are_read_alike_by_all_versions_of_python(text: str) -> None:
     assert day_number(text) == (0, Cell.NOT_A_DATE)
 
@@ -242,3 +241,34 @@ def test_coefficients_of_several_classes_have_different_names() -> None:
     ):
         Task.parse(text + "  - {name: x, low: 0, high: 1}\n  - {name: 'b:x', low: 0, high: 1}")
     Task.parse(text + "  - {name: x, low: 0, high: 1}\n  - {name: 'c:x', low: 0, high: 1}")
+
+
+def test_canonically_equal_texts_are_the_same_category_and_column() -> None:
+    composed, taken_apart = "Zo\u00eb", "Zoe\u0308"
+    text = """
+    name: t
+    features: [{name: %s, categories: [%s, Max]}, {name: b, low: 0, high: 1}]
+    target: {name: y, kind: binary, positive: %s, negative: Max}
+    privacy: {guarantee: {gdp: {mu: 1.0}}}
+    """
+    for declared, written in ((composed, taken_apart), (taken_apart, composed)):
+        coding = Task.parse(text % (declared, declared, declared)).coding
+        coded = coding.encode_record({written: written, "b": 1, "y": written})
+        assert (coded.x.tolist(), coded.y, coded.missing) == ([-1.0, 1.0, 1.0], 1.0, 0)
+    with pytest.raises(UserError, match="given twice"):
+        Task.parse((text % ("a", f"{composed}, {taken_apart}", "Max")).replace("negative: Max", "negative: no"))
+
+
+def test_labels_are_part_of_the_task_and_of_its_own_values() -> None:
+    text = """
+    name: t
+    features: [{name: a, low: 0, high: 1, label: Age, description: In years.}, {name: s, categories: [f, m]%s}]
+    target: {name: y, kind: binary, positive: "yes", negative: "no"}
+    privacy: {guarantee: {gdp: {mu: 1.0}}}
+    """
+    plain, worded = Task.parse(text % ""), Task.parse(text % ", labels: {f: female}")
+    # Who rewords what people are asked makes another task.
+    assert plain.hash != worded.hash
+    assert Task.from_document(worded.document()).features[1].labels == {"f": "female"}
+    with pytest.raises(UserError, match="is not one of the values"):
+        Task.parse(text % ", labels: {w: woman}")
