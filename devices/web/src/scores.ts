@@ -213,7 +213,7 @@ export function scores(task: Task, p: number, once = false): Protocol {
   const block = (task[task.protocol] ?? {}) as { exponent?: number | null; models?: string };
   const matrices = !once || matrixSize(p) <= MOST_NUMBERS;
   const moment = secondMoment(task, p);
-  const asksFirst = !once && !moment && !alone;
+  const asksFirst = !once && !moment && p > 1;
   const mechanisms = levelsOf(task, (cap: Loss) => {
     const score = calibrate(kindFor(task, cap), cap, c * p, 1);
     const bit = asksFirst ? calibrate(score.kind, cap, 1, 1) : score;
