@@ -604,7 +604,7 @@ class Releaser(ABC, Generic[P]):
         self._book(admission)
         # Cache of the fields that all releases of one second share.
         self._moment: tuple[int | None, dict[str, Any]] = None, {}
-        self._delivery = Delivery(log, ledger, task.hash, clock)
+        self._delivery = Delivery(log, ledger, task.hash, self._now)
         self._set_up()
 
     def _book(self, admission: Admission) -> None:
