@@ -655,8 +655,8 @@ test("questions are drawn at every probability", async () => {
   const { protocol } = murk.prepare(await murk.readTask(document()), murk.ALL);
   for (const share of [0, 5e-324, 1e-30, 1 / 3, 1]) {
     const model = protocol.initial.slice();
-    model[model.length - 2] = share;
-    model[model.length - 1] = 0;
+    // Beside the reach and the exponent: shares of scatters, curvatures and single bits.
+    model.set([share, 0, 0], model.length - 5);
     const question = protocol.ask(model, new murk.Philox(7n, 1n));
     if (share === 0 || share === 1) assert.equal(question, share ? "scatter" : "score");
   }
