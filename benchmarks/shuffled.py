@@ -21,15 +21,13 @@ from murk.stream import Task
 
 PLAIN = TASK.read_text().split("privacy:")[0]
 PEOPLE = (10_000, 100_000, 254_654, 1_000_000)
-GOALS = {"published": 0.70, "blanket": 0.65}
-"""Points, with all of the demonstration's people, all of them honest."""
-SHUFFLED = "shuffle: {{crowd: {crowd}, honest: {honest}, bound: {bound}, promise: {{epsilon: 0.5, delta: 1.0e-6}}}}"
+GOAL = 0.65  # points, with all of the demonstration's people, all of them honest
+SHUFFLED = "shuffle: {{crowd: {crowd}, honest: {honest}, promise: {{epsilon: 0.5, delta: 1.0e-6}}}}"
 WAYS = {
     "local mu = 1": "privacy: {guarantee: {gdp: {mu: 1.0}}}",
     "local epsilon = 0.5": "privacy: {guarantee: {pure: {epsilon: 0.5}}}",
-    "shuffled, published, 90% honest": SHUFFLED.replace("{honest}", "0.9").replace("{bound}", "published"),
-    "shuffled, published, all honest": SHUFFLED.replace("{honest}", "1.0").replace("{bound}", "published"),
-    "shuffled, blanket, all honest": SHUFFLED.replace("{honest}", "1.0").replace("{bound}", "blanket"),
+    "shuffled, 90% honest": SHUFFLED.replace("{honest}", "0.9"),
+    "shuffled, all honest": SHUFFLED.replace("{honest}", "1.0"),
 }
 
 
@@ -85,10 +83,9 @@ def main(argv=None):
             task, half, held = measured(way, people, chosen.replications, chosen.seed, every)
             local = task.privacy.guarantee
             figures = f"{crowd_of(people):,} | {local.epsilon:.3g}" if task.shuffle else "- | -"
-            bound = next((key for key in GOALS if f"{key}, all" in way), None)
             goal = ""
-            if people == len(every[0]) and bound is not None:
-                goal = f"{GOALS[bound]:.2f}: {'yes' if half <= GOALS[bound] else 'no'}"
+            if people == len(every[0]) and "all honest" in way:
+                goal = f"{GOAL:.2f}: {'yes' if half <= GOAL else 'no'}"
             print(f"| {people:,} | {way} | {figures} | {half:.2f} | {held:.0%} | {goal} |", flush=True)
         rng = np.random.default_rng([chosen.seed, people])
         X, y = every

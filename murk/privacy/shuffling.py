@@ -8,14 +8,11 @@ record. The crowd is (epsilon, delta)-DP at
     \delta_c = \max_k\, (a - b\, e^\epsilon)\, P(A = k - 1) - (e^\epsilon - 1)\, P(A \ge k), \qquad
     A \sim \mathrm{Bin}(c, 1/2)
 
-with a = e^epsilon0 / (e^epsilon0 + 1) and b = 1 - a. Two bounds differ in q, the probability that another person's
-release is a clone, as likely from either of the two records:
-
-- ``"published"``: q = e^-epsilon0. Feldman, McMillan, Talwar, "Hiding among the clones", FOCS 2021 (arXiv 2012.12803),
-  section 3.
-- ``"blanket"``: q = 2 / (e^epsilon0 + 1), the privacy blanket of Balle, Bell, Gascon, Nissim, CRYPTO 2019 (arXiv
-  1903.02837), at its worst randomizer, which Murk derives (docs/mathematics.md). Its epsilon is smaller by a sixth to a
-  third, and by more in small crowds.
+with a = e^epsilon0 / (e^epsilon0 + 1), b = 1 - a, and q = 2 / (e^epsilon0 + 1): the probability that another person's
+release is a clone, as likely from either of the two records. This is the privacy blanket of Balle, Bell, Gascon,
+Nissim, "The privacy blanket of the shuffle model", CRYPTO 2019 (arXiv 1903.02837), at its worst randomizer
+(docs/mathematics.md has the proof). Su, Cheng, Wang, "Decomposition-based optimal bounds for privacy amplification via
+shuffling", 2025 (arXiv 2504.07414) show that no decomposition of the randomizer gives a smaller bound.
 
 ``people`` is the number of honest people (not of releases), the protected one included: a release whose randomness an
 attacker knows hides nobody. Every figure is rounded against the claim: delta and epsilon up, local budgets down.
@@ -26,14 +23,14 @@ from collections.abc import Callable, Iterable
 from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any, Literal, get_args
+from typing import Any
 
 import numpy as np
 
 from murk._arrays import Floats
 from murk.errors import UserError
 from murk.privacy.conversions import pure_delta, pure_epsilon
-from murk.privacy.guarantees import ApproxDP, Guarantee, PureDP, check_kind, nearest
+from murk.privacy.guarantees import ApproxDP, Guarantee, PureDP, check_kind
 from murk.privacy.rounding import decimal, float_up, precise, rational, require
 
 _ERROR_CODE = "MURK-PRIVACY-001"
@@ -141,8 +138,6 @@ def fair_tail_ratio_below(least: Floats, trials: Floats, depth: int) -> Floats:
     return b / (2 * value) * (1 - _FRACTION_MARGIN)
 
 
-Bound = Literal["published", "blanket"]
-
 # From this local epsilon on, clones are so rare, even in the largest crowd, that shuffling gains nothing.
 _NO_CLONES = 60.0
 _NO_LOSS = 1e-100  # below this local epsilon, floats underflow
@@ -157,7 +152,7 @@ _LEAST_DELTA = 1e-300  # below this, floats underflow; no delta is claimed to be
 _MAX_CROWDS = 10_000  # optimal composition takes time in proportion to the number of crowds
 
 
-def shuffled_delta(local: Any, people: int, epsilon: float, *, bound: Bound = "published") -> float:
+def shuffled_delta(local: Any, people: int, epsilon: float) -> float:
     """Return a delta for which a shuffled crowd is (epsilon, delta)-DP.
 
     It is never below the exact sum, at most 1% above it down to 1e-40, and never above the delta without a shuffler.
@@ -169,26 +164,24 @@ def shuffled_delta(local: Any, people: int, epsilon: float, *, bound: Bound = "p
         The randomizer: its pure epsilon, a `PureDP`, or a mechanism that claims one.
     people
         Honest people in the crowd, the person included: from 1 to 10^12.
-    epsilon, bound
-        At least 0; ``"published"`` or ``"blanket"``.
+    epsilon
+        At least 0.
 
     References
     ----------
-    Feldman, McMillan, Talwar 2021, section 3; Balle, Bell, Gascon, Nissim 2019.
+    Balle, Bell, Gascon, Nissim 2019.
 
     Examples
     --------
     >>> from murk.privacy import shuffled_delta
     >>> f"{shuffled_delta(4.0, 10_000, 0.6):.2e}"
-    '1.03e-06'
-    >>> f"{shuffled_delta(4.0, 10_000, 0.6, bound='blanket'):.2e}"
     '1.32e-10'
     """
     require("epsilon", epsilon)
-    return _delta(_pure_epsilon(local), _count(people), float(epsilon), _checked(bound))
+    return _delta(_pure_epsilon(local), _count(people), float(epsilon))
 
 
-def shuffled_epsilon(local: Any, people: int, delta: float, *, bound: Bound = "published") -> float:
+def shuffled_epsilon(local: Any, people: int, delta: float) -> float:
     """Return the smallest epsilon for which a crowd is (epsilon, delta)-DP, to nine digits of `shuffled_delta`.
 
     The inverse of `shuffled_delta` in epsilon. Without a delta shuffling gains nothing: at 0 it is the local epsilon.
@@ -200,31 +193,29 @@ def shuffled_epsilon(local: Any, people: int, delta: float, *, bound: Bound = "p
         The randomizer: its pure epsilon, a `PureDP`, or a mechanism that claims one.
     people
         Honest people in the crowd, the person included: from 1 to 10^12.
-    delta, bound
-        From 0 to 1, excluded; ``"published"`` or ``"blanket"``.
+    delta
+        From 0 to 1, excluded.
 
     Examples
     --------
     >>> from murk.privacy import shuffled_epsilon
     >>> round(shuffled_epsilon(4.0, 100_000, 1e-6), 3)
-    0.17
-    >>> round(shuffled_epsilon(4.0, 100_000, 1e-6, bound="blanket"), 3)
     0.118
     """
     require("delta", delta, below=1.0)
-    local_epsilon, count, kind = _pure_epsilon(local), _count(people), _checked(bound)
+    local_epsilon, count = _pure_epsilon(local), _count(people)
     without_shuffler = pure_epsilon(local_epsilon, delta)
     if delta == 0 or without_shuffler == 0:
         return without_shuffler
 
     def fails(epsilon: float) -> bool:
-        return _delta(local_epsilon, count, epsilon, kind) > delta
+        return _delta(local_epsilon, count, epsilon) > delta
 
     return _edge(fails, 0.0, without_shuffler)[1] if fails(0.0) else 0.0
 
 
 def shuffled_guarantee(
-    local: Any, people: int, *, delta: float | None = None, epsilon: float | None = None, bound: Bound = "published"
+    local: Any, people: int, *, delta: float | None = None, epsilon: float | None = None
 ) -> ApproxDP:
     """Return the guarantee of each person of a shuffled crowd, towards everybody but the shuffler.
 
@@ -238,31 +229,29 @@ def shuffled_guarantee(
         The randomizer: its pure epsilon, a `PureDP`, or a mechanism that claims one.
     people
         Honest people in the crowd, the person included: from 1 to 10^12.
-    delta, epsilon, bound
-        Exactly one of delta and epsilon, from which the other is computed; ``"published"`` or ``"blanket"``.
+    delta, epsilon
+        Exactly one of them, from which the other is computed.
 
     Examples
     --------
     >>> from murk.privacy import PureDP, shuffled_guarantee
     >>> shuffled_guarantee(PureDP(6.0), 1_000, delta=1e-6)
     ApproxDP(epsilon=6.0, delta=0.0)
-    >>> shuffled_guarantee(PureDP(4.0), 20_000, delta=1e-6).epsilon < 0.41
+    >>> shuffled_guarantee(PureDP(4.0), 20_000, delta=1e-6).epsilon < 0.29
     True
     """
     check_kind("approx", delta, epsilon)
     local_epsilon = _pure_epsilon(local)
     if epsilon is None:
         assert delta is not None
-        reached = shuffled_epsilon(local_epsilon, people, delta, bound=bound)
+        reached = shuffled_epsilon(local_epsilon, people, delta)
         useful = reached < (1 - _USEFUL) * local_epsilon
         return ApproxDP(reached, delta) if useful else ApproxDP(local_epsilon, 0.0)
-    reached = shuffled_delta(local_epsilon, people, epsilon, bound=bound)
+    reached = shuffled_delta(local_epsilon, people, epsilon)
     return _approx(epsilon, reached) if epsilon < local_epsilon else ApproxDP(local_epsilon, 0.0)
 
 
-def shuffled_curve(
-    local: Any, people: int, epsilons: Iterable[float] | None = None, *, bound: Bound = "published"
-) -> tuple[ApproxDP, ...]:
+def shuffled_curve(local: Any, people: int, epsilons: Iterable[float] | None = None) -> tuple[ApproxDP, ...]:
     """Return the guarantees of a shuffled crowd along its curve: all of them hold simultaneously.
 
     Raises `UserError` if ``local`` has no pure epsilon, or a number is out of range.
@@ -275,32 +264,30 @@ def shuffled_curve(
         Honest people in the crowd, the person included: from 1 to 10^12.
     epsilons
         Where to evaluate the curve; by default 33 values between those at which delta is 0.99 (or 0) and 1e-12.
-    bound
-        ``"published"`` or ``"blanket"``.
 
     Examples
     --------
     >>> from murk.privacy import shuffled_curve
     >>> [f"{point.delta:.0e}" for point in shuffled_curve(4.0, 10_000, [0.0, 0.2, 0.4, 0.6])]
-    ['6e-02', '6e-03', '2e-04', '1e-06']
+    ['4e-02', '1e-03', '2e-06', '1e-10']
     """
     local_epsilon = _pure_epsilon(local)
     if epsilons is None:
-        end = shuffled_epsilon(local_epsilon, people, 1e-12, bound=bound)
-        start = shuffled_epsilon(local_epsilon, people, 0.99, bound=bound)
+        end = shuffled_epsilon(local_epsilon, people, 1e-12)
+        start = shuffled_epsilon(local_epsilon, people, 0.99)
         epsilons = [start + (end - start) * step / 32 for step in range(33)]
-    return tuple(_approx(at, shuffled_delta(local_epsilon, people, at, bound=bound)) for at in epsilons)
+    return tuple(_approx(at, shuffled_delta(local_epsilon, people, at)) for at in epsilons)
 
 
-def largest_local_epsilon(people: int, epsilon: float, delta: float, *, bound: Bound = "published") -> float:
+def largest_local_epsilon(people: int, epsilon: float, delta: float) -> float:
     """Return the largest local epsilon, to nine digits of `shuffled_delta`, whose crowd is (epsilon, delta)-DP.
 
     At least ``epsilon``, for which no shuffler is needed. Raises `UserError` if a number is out of range.
 
     Parameters
     ----------
-    people, bound
-        Honest people in the crowd, the person included: from 1 to 10^12; ``"published"`` or ``"blanket"``.
+    people
+        Honest people in the crowd, the person included: from 1 to 10^12.
     epsilon, delta
         Guarantee towards everybody but the shuffler: epsilon at least 0; delta from 0 to 1, excluded.
 
@@ -308,18 +295,16 @@ def largest_local_epsilon(people: int, epsilon: float, delta: float, *, bound: B
     --------
     >>> from murk.privacy import largest_local_epsilon
     >>> round(largest_local_epsilon(20_000, 0.5, 1e-6), 2)
-    4.35
-    >>> round(largest_local_epsilon(20_000, 0.5, 1e-6, bound="blanket"), 2)
     5.01
     """
-    count, kind = _count(people), _checked(bound)
+    count = _count(people)
     require("epsilon", epsilon, below=_LARGEST)
     require("delta", delta, below=1.0)
     if delta == 0:
         return float(epsilon)
 
     def holds(local_epsilon: float) -> bool:
-        return _delta(local_epsilon, count, float(epsilon), kind) <= delta
+        return _delta(local_epsilon, count, float(epsilon)) <= delta
 
     high = max(2.0 * epsilon, 1.0)
     while holds(high):
@@ -327,7 +312,7 @@ def largest_local_epsilon(people: int, epsilon: float, delta: float, *, bound: B
     return min(_edge(holds, float(epsilon), high)[0], _LARGEST)
 
 
-def smallest_crowd(local: Any, epsilon: float, delta: float, *, bound: Bound = "published") -> int:
+def smallest_crowd(local: Any, epsilon: float, delta: float) -> int:
     """Return the smallest number of honest people whose shuffled crowd is (epsilon, delta)-DP.
 
     Exact within 1% if delta is at least 1e-40; 1 if the local guarantee is enough. Every larger crowd has the
@@ -336,8 +321,8 @@ def smallest_crowd(local: Any, epsilon: float, delta: float, *, bound: Bound = "
 
     Parameters
     ----------
-    local, bound
-        The randomizer (its pure epsilon, a `PureDP`, or a mechanism that claims one); ``"published"`` or ``"blanket"``.
+    local
+        The randomizer: its pure epsilon, a `PureDP`, or a mechanism that claims one.
     epsilon, delta
         Guarantee towards everybody but the shuffler: epsilon at least 0; delta from 0 to 1, excluded.
 
@@ -346,15 +331,15 @@ def smallest_crowd(local: Any, epsilon: float, delta: float, *, bound: Bound = "
     >>> from murk.privacy import smallest_crowd
     >>> smallest_crowd(1.0, 1.0, 1e-6)
     1
-    >>> 13_700 < smallest_crowd(4.0, 0.5, 1e-6) < 13_900
+    >>> 7_000 < smallest_crowd(4.0, 0.5, 1e-6) < 7_100
     True
     """
-    local_epsilon, kind = _pure_epsilon(local), _checked(bound)
+    local_epsilon = _pure_epsilon(local)
     require("epsilon", epsilon)
     require("delta", delta, below=1.0)
 
     def holds(people: int) -> bool:
-        return _delta(local_epsilon, people, float(epsilon), kind) <= delta
+        return _delta(local_epsilon, people, float(epsilon)) <= delta
 
     high = 1
     while not holds(high):
@@ -451,12 +436,6 @@ def _count(people: int) -> int:
     return int(people)
 
 
-def _checked(bound: str) -> Bound:
-    if bound not in (known := get_args(Bound)):
-        raise UserError(f"unknown bound {bound!r}{nearest(bound, known)}; use one of {', '.join(known)}")
-    return bound  # type: ignore[return-value]
-
-
 def _approx(epsilon: float, delta: float) -> ApproxDP:
     if delta >= 1:
         raise UserError(f"at epsilon={epsilon:g} this crowd has no guarantee (delta is 1); give a larger epsilon")
@@ -473,12 +452,9 @@ def _edge(holds: Callable[[float], bool], low: float, high: float) -> tuple[floa
     return low, high
 
 
-def _clone_odds(local_epsilon: float, bound: Bound) -> tuple[float, float]:
+def _clone_odds(local_epsilon: float) -> tuple[float, float]:
     """Return a lower bound on the probability that another person's release is a clone, and its complement."""
-    if bound == "published":
-        clone, other = math.exp(-local_epsilon), -math.expm1(-local_epsilon)
-    else:
-        clone, other = 2 / (math.exp(local_epsilon) + 1), math.tanh(local_epsilon / 2)
+    clone, other = 2 / (math.exp(local_epsilon) + 1), math.tanh(local_epsilon / 2)
     # Rounding is 1e-14 of the smaller one; fewer clones give a larger delta.
     if clone <= 0.5:
         clone *= 1 - 3e-14
@@ -488,13 +464,13 @@ def _clone_odds(local_epsilon: float, bound: Bound) -> tuple[float, float]:
 
 
 @lru_cache(maxsize=16)
-def _groups(local_epsilon: float, people: int, bound: Bound) -> tuple[Floats, Floats]:
+def _groups(local_epsilon: float, people: int) -> tuple[Floats, Floats]:
     """Return numbers of clones that begin groups, and an upper bound on each group's probability.
 
     All numbers within 9 standard deviations, if there are not many, are groups of their own.
     """
     others = people - 1
-    odds = _clone_odds(local_epsilon, bound)
+    odds = _clone_odds(local_epsilon)
     mean, deviation = others * odds[0], math.sqrt(others * odds[0] * odds[1])
     # Tiny deltas come from the rare crowds with few clones.
     lowest = max(0, math.floor(mean - 40 * deviation - 200))
@@ -515,11 +491,11 @@ def _groups(local_epsilon: float, people: int, bound: Bound) -> tuple[Floats, Fl
 
 
 @lru_cache(maxsize=1024)
-def _delta(local_epsilon: float, people: int, epsilon: float, bound: Bound) -> float:
+def _delta(local_epsilon: float, people: int, epsilon: float) -> float:
     without_shuffler = pure_delta(local_epsilon, epsilon)
     if without_shuffler == 0 or people == 1 or not _NO_LOSS < local_epsilon < _NO_CLONES:
         return without_shuffler
-    clones, mass = _groups(local_epsilon, people, bound)
+    clones, mass = _groups(local_epsilon, people)
     # A further clone never makes the two inputs easier to tell apart: delta does not increase in the number of clones,
     # so each group counts as its smallest number.
     inner = np.minimum(_delta_of_clones(local_epsilon, epsilon, clones), without_shuffler)

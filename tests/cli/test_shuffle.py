@@ -69,7 +69,7 @@ def both_in_order(text):
     assert KEEPING in flat
     assert flat.index(COLLUDING) < flat.index(KEEPING)
     # The local epsilon of the promise, and the promised one.
-    assert "epsilon = 1.397" in flat
+    assert "epsilon = 1.671" in flat
     assert "epsilon = 0.5, delta = 1e-06" in flat
 
 
@@ -135,9 +135,9 @@ def test_an_account_states_both(folder):
     assert "the shuffler may recognise it" in screen
     [task] = json.loads(murk(*whose, "--json", folder=folder).out)["tasks"]
     [level] = task["levels"]
-    assert level["guarantee"] == {"pure": {"epsilon": 1.397}}
+    assert level["guarantee"] == {"pure": {"epsilon": 1.671}}
     assert level["central"] == {
-        "guarantee": {"approx": {"epsilon": 0.5, "delta": 1e-6}}, "crowd": 500, "honest": 400, "bound": "published",
+        "guarantee": {"approx": {"epsilon": 0.5, "delta": 1e-6}}, "crowd": 500, "honest": 400,
     }  # fmt: skip
 
 

@@ -157,7 +157,7 @@ CHANGES: dict[str, tuple[str, Callable[[], Facts], list[str]]] = {
     "both promises": (
         "guarantee",
         lambda: facts(TASKS["shuffled"]),
-        ["If everybody colludes", "epsilon = 4.248", "18,000 of the 20,000 releases of each crowd", "epsilon = 0.5"],
+        ["If everybody colludes", "epsilon = 4.907", "18,000 of the 20,000 releases of each crowd", "epsilon = 0.5"],
     ),
     "expiry": ("retention", lambda: facts(TASKS["scores"] + "expiry: 2d\n"), ["2 days at most, then deleted"]),
     "retention at the broker": (

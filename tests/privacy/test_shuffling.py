@@ -35,22 +35,16 @@ from murk.privacy import (
 )
 from murk.privacy.conversions import pure_delta, pure_epsilon
 
-BOUNDS = ("published", "blanket")
-
 
 def meaning(value):
     """A float as its shortest decimal, in mpmath."""
     return mpmath.mpf(repr(float(value)))
 
 
-def clone_probability(local, bound):
-    return mpmath.exp(-local) if bound == "published" else 2 / (mpmath.exp(local) + 1)
-
-
-def delta_by_definition(local, people, epsilon, bound):
+def delta_by_definition(local, people, epsilon):
     """The hockey-stick divergence of (C, A + D) from (C, A + 1 - D), summed over all outcomes."""
     local, epsilon = meaning(local), meaning(epsilon)
-    clone = clone_probability(local, bound)
+    clone = 2 / (mpmath.exp(local) + 1)
     often, growth = mpmath.exp(local) / (mpmath.exp(local) + 1), mpmath.exp(epsilon)
     # Integers, in units of 2^-400.
     first, second = (int(mpmath.ldexp(x, 400)) for x in (often - (1 - often) * growth, often * growth - (1 - often)))
@@ -78,14 +72,14 @@ def delta_of_the_worst_sum(local, people, epsilon):
     return total / people
 
 
-# delta at (people, local epsilon, epsilon) by the blanket, to eight digits.
+# delta at (people, local epsilon, epsilon), to eight digits.
 EIGHT_DIGITS = {
     (10**3, 2.0, 0.3971): 9.9945044e-7,
     (10**3, 4.0, 1.8529): 1.0000406e-6,
     (10**4, 4.0, 0.4): 1.5483589e-6,
     (10**4, 4.0, 0.4108): 1.0005012e-6,
 }
-# epsilon at delta = 1e-6 and 1e-8 by the blanket, for local epsilons 1, 2, 4, 6, 8.
+# epsilon at delta = 1e-6 and 1e-8, for local epsilons 1, 2, 4, 6, 8.
 EPSILONS = {
     10**3: (0.1487, 0.1886, 0.3971, 0.4971, 1.8529, 2.8497, 6, 6, 8, 8),
     10**4: (0.0432, 0.0564, 0.1144, 0.1460, 0.4108, 0.5145, 1.4724, 2.0424, 8, 8),
@@ -93,7 +87,7 @@ EPSILONS = {
     10**6: (0.0035, 0.0050, 0.0095, 0.0130, 0.0343, 0.0451, 0.1031, 0.1318, 0.3037, 0.3811),
     10**7: (0.0010, 0.0015, 0.0027, 0.0039, 0.0098, 0.0135, 0.0299, 0.0394, 0.0879, 0.1128),
 }
-# Local epsilon at (delta, epsilon) by the blanket, for 10^3, ..., 10^7 people.
+# Local epsilon at (delta, epsilon), for 10^3, ..., 10^7 people.
 LOCAL = {
     (1e-6, 0.5): (2.302, 4.336, 6.604, 8.903, 11.205),
     (1e-6, 1.0): (3.271, 5.470, 7.761, 10.063, 12.365),
@@ -105,13 +99,13 @@ LOCAL = {
 @pytest.mark.parametrize(("case", "delta"), EIGHT_DIGITS.items())
 def test_delta_to_eight_digits(case, delta):
     people, local, epsilon = case
-    assert shuffled_delta(local, people, epsilon, bound="blanket") == pytest.approx(delta, rel=1e-7)
+    assert shuffled_delta(local, people, epsilon) == pytest.approx(delta, rel=1e-7)
 
 
 @pytest.mark.parametrize("people", EPSILONS)
 def test_table_of_epsilons(people):
     found = [
-        round(shuffled_epsilon(local, people, delta, bound="blanket"), 4)
+        round(shuffled_epsilon(local, people, delta), 4)
         for local in (1.0, 2.0, 4.0, 6.0, 8.0)
         for delta in (1e-6, 1e-8)
     ]
@@ -122,24 +116,36 @@ def test_table_of_epsilons(people):
 @pytest.mark.parametrize(("target", "table"), LOCAL.items())
 def test_table_of_local_epsilons(target, table):
     delta, epsilon = target
-    found = [round(largest_local_epsilon(10**k, epsilon, delta, bound="blanket"), 3) for k in range(3, 8)]
+    found = [round(largest_local_epsilon(10**k, epsilon, delta), 3) for k in range(3, 8)]
     assert found == list(table)
 
 
-def test_the_published_bound_is_half_as_large_again():
-    assert round(shuffled_epsilon(4.0, 10_000, 1e-6), 3) == 0.601
-    assert round(largest_local_epsilon(20_000, 0.5, 1e-6), 2) == 4.35
-    assert round(largest_local_epsilon(20_000, 0.5, 1e-6, bound="blanket"), 1) == 5.0
+def test_no_decomposition_by_clones_of_either_record_is_tighter():
+    """The bound of Feldman, McMillan, Talwar 2021 has clones with probability e^-epsilon0."""
+
+    def of_clones(local, people, epsilon):
+        clone = math.exp(-local)
+        mass = [math.comb(people - 1, c) * clone**c * (1 - clone) ** (people - 1 - c) for c in range(people)]
+        return float(mass @ shuffling._delta_of_clones(local, epsilon, np.arange(people, dtype=float)))
+
+    for local, people in ((1.0, 40), (2.0, 100), (4.0, 400)):
+        for share in (0.1, 0.4, 0.8):
+            assert shuffled_delta(local, people, share * local) <= of_clones(local, people, share * local)
 
 
-def violations(accountant, people, local, epsilons, bound):
+def test_the_local_epsilon_of_a_crowd():
+    assert round(largest_local_epsilon(18_000, 0.5, 1e-6), 3) == 4.907
+    assert round(largest_local_epsilon(20_000, 0.5, 1e-6), 2) == 5.01
+
+
+def violations(accountant, people, local, epsilons):
     """Return by which factors an accountant is below the exact delta, or more than 1% above it."""
     with mpmath.workdps(80):
         found = []
         for epsilon in epsilons:
-            exact = delta_by_definition(local, people, epsilon, bound)
+            exact = delta_by_definition(local, people, epsilon)
             if exact > 1e-60:
-                share = meaning(accountant(local, people, epsilon, bound=bound)) / exact
+                share = meaning(accountant(local, people, epsilon)) / exact
                 found += [] if 1 <= share <= 1.01 else [float(share)]
         return found
 
@@ -149,13 +155,12 @@ def violations(accountant, people, local, epsilons, bound):
     people=st.integers(1, 120),
     local=st.floats(-3.0, 1.0).map(lambda power: 10.0**power),
     share=st.one_of(st.just(0.0), st.floats(0.0, 1.0), st.floats(-6.0, 0.0).map(lambda power: 10.0**power)),
-    bound=st.sampled_from(BOUNDS),
 )
-@example(people=250, local=1.0, share=0.5, bound="published")
-@example(people=250, local=0.1, share=0.01, bound="blanket")
-@example(people=2, local=1e-9, share=0.5, bound="blanket")
-def test_never_below_high_precision_and_within_a_hundredth(people, local, share, bound):
-    assert not violations(shuffled_delta, people, local, [min(share * local, local)], bound)
+@example(people=250, local=1.0, share=0.5)
+@example(people=250, local=0.1, share=0.01)
+@example(people=2, local=1e-9, share=0.5)
+def test_never_below_high_precision_and_within_a_hundredth(people, local, share):
+    assert not violations(shuffled_delta, people, local, [min(share * local, local)])
 
 
 @pytest.mark.parametrize(("local", "people"), [(0.5, 12), (2.0, 25), (4.0, 40)])
@@ -163,30 +168,29 @@ def test_the_blanket_is_the_worst_sum(local, people):
     with mpmath.workdps(50):
         for share in (0.0, 0.1, 0.3, 0.6, 0.9):
             exact = delta_of_the_worst_sum(local, people, share * local)
-            found = meaning(shuffled_delta(local, people, share * local, bound="blanket"))
+            found = meaning(shuffled_delta(local, people, share * local))
             assert exact <= found <= exact * (1 + mpmath.mpf(1e-9))
 
 
 @settings(max_examples=25)
 @given(st.integers(0, 60), st.floats(0.1, 8.0), st.floats(0.0, 0.99))
 def test_a_clone_more_is_never_worse(clones, local, share):
-    """Grouping counts on it, and the inner value is the same for both bounds."""
+    """Grouping counts on it."""
     found = shuffling._delta_of_clones(local, share * local, np.array([clones, clones + 1.0]))
     assert found[1] <= found[0] * (1 + 1e-9)
     assert found[0] <= pure_delta(local, share * local) * (1 + 1e-9)
 
 
 @pytest.mark.parametrize(("people", "local", "delta"), [(30_000, 0.5, 1e-12), (10**6, 2.0, 1e-6), (10**7, 8.0, 1e-6)])
-@pytest.mark.parametrize("bound", BOUNDS)
-def test_grouping_costs_little(people, local, delta, bound, monkeypatch):
-    epsilon = shuffled_epsilon(local, people, delta, bound=bound)
-    grouped = shuffling._delta.__wrapped__(local, people, epsilon, bound)
-    begins, _ = shuffling._groups(local, people, bound)
+def test_grouping_costs_little(people, local, delta, monkeypatch):
+    epsilon = shuffled_epsilon(local, people, delta)
+    grouped = shuffling._delta.__wrapped__(local, people, epsilon)
+    begins, _ = shuffling._groups(local, people)
     assert len(begins) < 2_000
     # Every number of clones within nine deviations by itself.
     monkeypatch.setattr(shuffling, "_groups", shuffling._groups.__wrapped__)
     monkeypatch.setattr(shuffling, "_FINE", 10**8)
-    single = shuffling._delta.__wrapped__(local, people, epsilon, bound)
+    single = shuffling._delta.__wrapped__(local, people, epsilon)
     assert single <= grouped <= 1.002 * single
 
 
@@ -238,16 +242,13 @@ def disclosed(count=100):
     return found
 
 
-def broken(accountant, bound):
+def broken(accountant):
     """Return how many of the crowds disclose more than an accountant says."""
-    return sum(
-        exact > accountant(local, people, epsilon, bound=bound) + 1e-12 for local, people, epsilon, exact in disclosed()
-    )
+    return sum(exact > accountant(local, people, epsilon) + 1e-12 for local, people, epsilon, exact in disclosed())
 
 
-@pytest.mark.parametrize("bound", BOUNDS)
-def test_no_small_crowd_discloses_more(bound):
-    assert broken(shuffled_delta, bound) == 0
+def test_no_small_crowd_discloses_more():
+    assert broken(shuffled_delta) == 0
 
 
 @pytest.mark.parametrize("local", [0.5, 1.0, 2.0, 4.0])
@@ -257,18 +258,17 @@ def test_randomized_response_attains_the_blanket(local, people):
     keep = 1 / (1 + math.exp(-local))
     yes, no = (keep, 1 - keep), (1 - keep, keep)
     exact = exact_delta(yes, no, [yes] * (people - 1), 0.95 * local)
-    assert exact == pytest.approx(shuffled_delta(local, people, 0.95 * local, bound="blanket"), rel=1e-9)
+    assert exact == pytest.approx(shuffled_delta(local, people, 0.95 * local), rel=1e-9)
     # Never above it, for any mixture and epsilon.
     for share in (0.0, 0.25, 0.5, 0.75):
         for number in range(people):
             others = [yes] * number + [no] * (people - 1 - number)
-            claimed = shuffled_delta(local, people, share * local, bound="blanket")
+            claimed = shuffled_delta(local, people, share * local)
             assert exact_delta(yes, no, others, share * local) <= claimed
 
 
-@pytest.mark.parametrize("bound", BOUNDS)
-def test_releases_that_depend_on_others_are_not_covered(bound):
-    """The last person appends the first one's release to their own: what the module excludes breaks either bound."""
+def test_releases_that_depend_on_others_are_not_covered():
+    """The last person appends the first one's release to their own: what the module excludes breaks the bound."""
     people, local, epsilon = 5, 1.0, 0.5
     truth = math.exp(local) / (math.exp(local) + 1)
 
@@ -283,7 +283,7 @@ def test_releases_that_depend_on_others_are_not_covered(bound):
     one, other = crowd(0), crowd(1)
     exact = sum(max(chance - math.exp(epsilon) * other[seen], 0.0) for seen, chance in one.items())
     assert exact == pytest.approx(pure_delta(local, epsilon), rel=1e-9)
-    assert exact > 2 * shuffled_delta(local, people, epsilon, bound=bound)
+    assert exact > 2 * shuffled_delta(local, people, epsilon)
 
 
 def test_a_curve_of_a_crowd_without_use_starts_where_it_says_something():
@@ -293,60 +293,44 @@ def test_a_curve_of_a_crowd_without_use_starts_where_it_says_something():
         assert all(point.delta < 1 for point in curve)
 
 
-def twice_as_many_clones(local, people, epsilon, *, bound):
-    clone = min(2 * shuffling._clone_odds(local, bound)[0], 1 - 1e-9)
+def twice_as_many_clones(local, people, epsilon):
+    clone = min(2 * shuffling._clone_odds(local)[0], 1 - 1e-9)
     begins = np.arange(people, dtype=float)
     mass = np.array([math.comb(people - 1, c) * clone**c * (1 - clone) ** (people - 1 - c) for c in range(people)])
     return float(mass @ shuffling._delta_of_clones(local, epsilon, begins))
 
 
-def a_hundredth_less_local(local, people, epsilon, *, bound):
-    return shuffled_delta(0.99 * local, people, epsilon, bound=bound)
+def a_hundredth_less_local(local, people, epsilon):
+    return shuffled_delta(0.99 * local, people, epsilon)
 
 
-def a_hundredth_more_epsilon(local, people, epsilon, *, bound):
-    return shuffled_delta(local, people, epsilon * 1.01, bound=bound)
+def a_hundredth_more_epsilon(local, people, epsilon):
+    return shuffled_delta(local, people, epsilon * 1.01)
 
 
 @pytest.mark.parametrize("twin", [twice_as_many_clones, a_hundredth_less_local, a_hundredth_more_epsilon])
-@pytest.mark.parametrize("bound", BOUNDS)
-def test_wrong_accountants_are_found_out(twin, bound):
-    assert violations(twin, 40, 1.0, [0.1, 0.5, 0.9], bound)
+def test_wrong_accountants_are_found_out(twin):
+    assert violations(twin, 40, 1.0, [0.1, 0.5, 0.9])
 
 
-@pytest.mark.parametrize("bound", BOUNDS)
-def test_twice_as_many_clones_are_found_out_by_small_crowds(bound):
+def test_twice_as_many_clones_are_found_out_by_small_crowds():
     keep = 1 / (1 + math.exp(-1.0))
     yes, no = (keep, 1 - keep), (1 - keep, keep)
-    assert exact_delta(yes, no, [yes] * 4, 0.9) > 1.5 * twice_as_many_clones(1.0, 5, 0.9, bound=bound)
-    assert broken(twice_as_many_clones, bound) > 0
+    assert exact_delta(yes, no, [yes] * 4, 0.9) > 1.5 * twice_as_many_clones(1.0, 5, 0.9)
+    assert broken(twice_as_many_clones) > 0
 
 
-@pytest.mark.parametrize("bound", BOUNDS)
-def test_more_people_more_noise_and_more_delta_are_better(bound):
-    by_people = [
-        shuffled_epsilon(3.0, people, 1e-6, bound=bound) for people in (1, 10, 100, 10**3, 10**4, 10**5, 10**6)
-    ]
+def test_more_people_more_noise_and_more_delta_are_better():
+    by_people = [shuffled_epsilon(3.0, people, 1e-6) for people in (1, 10, 100, 10**3, 10**4, 10**5, 10**6)]
     assert by_people == sorted(by_people, reverse=True)
-    by_local = [shuffled_epsilon(local, 10**4, 1e-6, bound=bound) for local in (0.1, 0.5, 1.0, 2.0, 4.0, 8.0, 12.0)]
+    by_local = [shuffled_epsilon(local, 10**4, 1e-6) for local in (0.1, 0.5, 1.0, 2.0, 4.0, 8.0, 12.0)]
     assert by_local == sorted(by_local)
-    by_delta = [shuffled_epsilon(3.0, 10**4, delta, bound=bound) for delta in (0.5, 1e-2, 1e-6, 1e-12, 1e-100, 0.0)]
+    by_delta = [shuffled_epsilon(3.0, 10**4, delta) for delta in (0.5, 1e-2, 1e-6, 1e-12, 1e-100, 0.0)]
     assert by_delta == sorted(by_delta)
-    curve = shuffled_curve(3.0, 10**4, bound=bound)
+    curve = shuffled_curve(3.0, 10**4)
     assert [point.delta for point in curve] == sorted((point.delta for point in curve), reverse=True)
     assert len(curve) == 33
     assert curve[-1].delta <= 1e-12 < curve[-2].delta
-
-
-@settings(max_examples=25)
-@given(st.integers(1, 10**9), st.floats(0.01, 12.0), st.floats(0.0, 1.0))
-def test_the_published_bound_is_at_least_the_blanket_and_at_most_the_local_one(people, local, share):
-    blanket, published = (
-        shuffled_delta(local, people, share * local, bound=bound) for bound in ("blanket", "published")
-    )
-    # Both are within a hundredth of what they bound, where that is not tiny.
-    assert blanket <= max(1.01 * published, 1e-40)
-    assert published <= pure_delta(local, share * local)
 
 
 @settings(max_examples=12)
@@ -354,33 +338,31 @@ def test_the_published_bound_is_at_least_the_blanket_and_at_most_the_local_one(p
     people=st.floats(1.0, 10.0).map(lambda power: round(10**power)),
     epsilon=st.floats(0.02, 3.0),
     delta=st.floats(-12.0, -2.0).map(lambda power: 10.0**power),
-    bound=st.sampled_from(BOUNDS),
 )
-def test_inverses_agree_with_the_curve(people, epsilon, delta, bound):
-    local = largest_local_epsilon(people, epsilon, delta, bound=bound)
+def test_inverses_agree_with_the_curve(people, epsilon, delta):
+    local = largest_local_epsilon(people, epsilon, delta)
     assert local >= epsilon
-    assert shuffled_delta(local, people, epsilon, bound=bound) <= delta
-    assert shuffled_delta(local * (1 + 1e-8), people, epsilon, bound=bound) > delta
-    reached = shuffled_epsilon(local, people, delta, bound=bound)
-    assert reached == pytest.approx(epsilon, rel=1e-6)
-    assert shuffled_delta(local, people, reached, bound=bound) <= delta
-    least = smallest_crowd(local, epsilon, delta, bound=bound)
-    assert shuffled_delta(local, least, epsilon, bound=bound) <= delta
+    assert shuffled_delta(local, people, epsilon) <= delta
+    assert shuffled_delta(local * (1 + 1e-8), people, epsilon) > delta
+    reached = shuffled_epsilon(local, people, delta)
+    assert reached == pytest.approx(epsilon, rel=1e-5)
+    assert shuffled_delta(local, people, reached) <= delta
+    least = smallest_crowd(local, epsilon, delta)
+    assert shuffled_delta(local, least, epsilon) <= delta
     assert least <= people * 1.01 + 1
     if least > 1:
-        assert shuffled_delta(local, least - max(1, least // 50), epsilon, bound=bound) > delta
+        assert shuffled_delta(local, least - max(1, least // 50), epsilon) > delta
 
 
 def test_a_hundred_million_people():
-    for bound in BOUNDS:
-        local = largest_local_epsilon(10**8, 0.5, 1e-6, bound=bound)
-        assert 12.5 < local < 14
-        assert shuffled_epsilon(local, 10**8, 1e-6, bound=bound) == pytest.approx(0.5, rel=1e-6)
+    local = largest_local_epsilon(10**8, 0.5, 1e-6)
+    assert 13.4 < local < 13.6
+    assert shuffled_epsilon(local, 10**8, 1e-6) == pytest.approx(0.5, rel=1e-6)
     assert shuffled_epsilon(4.0, 10**12, 1e-6) < shuffled_epsilon(4.0, 10**8, 1e-6) / 50
 
 
 def test_never_worse_than_without_a_shuffler():
-    assert shuffled_guarantee(6.0, 1_000, delta=1e-6, bound="blanket") == ApproxDP(6.0, 0.0)
+    assert shuffled_guarantee(6.0, 1_000, delta=1e-6) == ApproxDP(6.0, 0.0)
     assert shuffled_guarantee(PureDP(8.0), 1, delta=1e-6) == ApproxDP(8.0, 0.0)
     assert shuffled_guarantee(1.0, 10**6, epsilon=1.5) == ApproxDP(1.0, 0.0)
     assert shuffled_guarantee(0.0, 10**6, delta=1e-6) == ApproxDP(0.0, 0.0)
@@ -453,8 +435,6 @@ def test_figures_out_of_range_are_named(arguments, message):
 
 
 def test_questions_that_make_no_sense():
-    with pytest.raises(UserError, match="did you mean 'blanket'"):
-        shuffled_delta(4.0, 10, 0.5, bound="blankets")
     with pytest.raises(UserError, match="needs one of epsilon and delta"):
         shuffled_guarantee(4.0, 10)
     with pytest.raises(UserError, match="needs one of epsilon and delta"):
@@ -475,12 +455,11 @@ def test_questions_that_make_no_sense():
     people=st.one_of(st.sampled_from([1, 2, 3, 10**12]), st.integers(1, 10**12)),
     share=st.one_of(st.sampled_from([0.0, 1e-300, 1 - 1e-16, 1.0]), st.floats(0.0, 1.0)),
     delta=st.sampled_from([5e-324, 1e-300, 1e-6, 0.5, 1 - 1e-16]),
-    bound=st.sampled_from(BOUNDS),
 )
-def test_no_figure_ends_in_an_error_of_arithmetic(local, people, share, delta, bound):
-    found = shuffled_delta(local, people, share * local, bound=bound)
+def test_no_figure_ends_in_an_error_of_arithmetic(local, people, share, delta):
+    found = shuffled_delta(local, people, share * local)
     assert 0.0 <= found <= pure_delta(local, share * local)
-    assert 0.0 <= shuffled_epsilon(local, people, delta, bound=bound) <= local
+    assert 0.0 <= shuffled_epsilon(local, people, delta) <= local
 
 
 def test_nothing_is_learned_from_nothing():

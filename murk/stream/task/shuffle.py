@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Annotated, Any, Final, Literal, Self
+from typing import Annotated, Any, Final, Self
 
 from pydantic import Field
 
@@ -26,7 +26,6 @@ class CentralGuarantee:
     guarantee: ApproxDP
     crowd: int
     honest: int  # number of honest people in each crowd that the guarantee assumes
-    bound: str
 
     @property
     def condition(self) -> str:
@@ -42,14 +41,14 @@ class CentralGuarantee:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data."""
-        return {"guarantee": self.guarantee.to_dict(), "crowd": self.crowd, "honest": self.honest, "bound": self.bound}
+        return {"guarantee": self.guarantee.to_dict(), "crowd": self.crowd, "honest": self.honest}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
         """Return the guarantee that `to_dict` returned as data."""
         guarantee = guarantee_from_dict(data["guarantee"])
         assert isinstance(guarantee, ApproxDP)
-        return cls(guarantee, int(data["crowd"]), int(data["honest"]), str(data["bound"]))
+        return cls(guarantee, int(data["crowd"]), int(data["honest"]))
 
 
 class PromiseBlock(Block):
@@ -74,11 +73,6 @@ class ShuffleBlock(Block):
         description="assumed share of honest people in each crowd, so at each level and version of the model: forged "
         "releases hide nobody",
     )
-    bound: Literal["published", "blanket"] = Field(
-        default="published",
-        description="bound of the central guarantee: `published` (Feldman, McMillan, Talwar 2021), or `blanket`, "
-        "smaller by up to a third, with Murk's own proof",
-    )
     promise: PromiseBlock = Field(default=PromiseBlock(), description="the central guarantee")
     patience: Duration = Field(
         default=7 * 86_400, description="how long a release waits for its crowd before the shuffler drops it"
@@ -95,16 +89,16 @@ class ShuffleBlock(Block):
         Epsilon is rounded up to thousandths.
 
         >>> ShuffleBlock(crowd=20_000, honest=1.0).central(PureDP(4.0))
-        ApproxDP(epsilon=0.407, delta=1e-06)
+        ApproxDP(epsilon=0.282, delta=1e-06)
         """
         assert isinstance(local, PureDP)
-        epsilon = shuffled_epsilon(local.epsilon, self.honest_people, self.promise.delta, bound=self.bound)
+        epsilon = shuffled_epsilon(local.epsilon, self.honest_people, self.promise.delta)
         reached = math.ceil(epsilon * _DIGITS) / _DIGITS
         return ApproxDP(reached, self.promise.delta) if reached < local.epsilon else ApproxDP(local.epsilon, 0.0)
 
     def promised(self, local: Guarantee) -> CentralGuarantee:
         """Return the central guarantee of a level, with its assumptions."""
-        return CentralGuarantee(self.central(local), self.crowd, self.honest_people, self.bound)
+        return CentralGuarantee(self.central(local), self.crowd, self.honest_people)
 
     def check_level(self, guarantee: Guarantee, *at: str) -> None:
         """Raise `PydanticCustomError` if a level's guarantee gains nothing from its crowd."""
@@ -127,7 +121,7 @@ class ShuffleBlock(Block):
     def _instead(self) -> str:
         if self.promise.epsilon is None:
             return "Write privacy: {guarantee: {pure: {epsilon: 4.0}}}"
-        most = _local(self.crowd, self.honest, self.promise.epsilon, self.promise.delta, self.bound)
+        most = _local(self.crowd, self.honest, self.promise.epsilon, self.promise.delta)
         promise = f"a promise of ({self.promise.epsilon:g}, {self.promise.delta:g})"
         local = f"{{pure: {{epsilon: {most:g}}}}}"
         return f"The largest local guarantee for {promise} is {local}; leave privacy.guarantee out to have it"
@@ -150,11 +144,11 @@ def _honest(share: float, crowd: int) -> int:
     return max(1, math.floor(Fraction(repr(share)) * crowd))
 
 
-def _local(crowd: int, honest: float, epsilon: float, delta: float, bound: Any) -> float:
+def _local(crowd: int, honest: float, epsilon: float, delta: float) -> float:
     """Return the largest local epsilon for a central guarantee; both epsilons are rounded down to thousandths."""
     # Exactly, as the central epsilon that follows from the result is rounded up to thousandths.
     thousandths = math.floor(Fraction(repr(epsilon)) * _DIGITS) / _DIGITS
-    most = largest_local_epsilon(_honest(honest, crowd), thousandths, delta, bound=bound)
+    most = largest_local_epsilon(_honest(honest, crowd), thousandths, delta)
     return math.floor(most * _DIGITS) / _DIGITS
 
 
@@ -172,7 +166,7 @@ def with_promises(data: dict[str, Any]) -> dict[str, Any]:
     if stated is None:
         if promise.epsilon is None or not (privacy is None or isinstance(privacy, Mapping)):
             return data
-        local = _local(shuffle.crowd, shuffle.honest, promise.epsilon, promise.delta, shuffle.bound)
+        local = _local(shuffle.crowd, shuffle.honest, promise.epsilon, promise.delta)
         return {**data, "privacy": {**(privacy or {}), "guarantee": {"pure": {"epsilon": local}}}}
     if promise.epsilon is None:
         pure = stated.get("pure") if isinstance(stated, Mapping) else None

@@ -306,7 +306,6 @@ OTHERS: dict[type[Block], dict[str, Any]] = {
     ShuffleBlock: {
         "crowd": 30_000,
         "honest": 0.95,
-        "bound": "blanket",
         "promise": {"epsilon": 0.7, "delta": 1e-6},
         "patience": "2d",
     },
