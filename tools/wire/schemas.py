@@ -80,7 +80,7 @@ def schemas() -> dict[str, Schema]:
     Examples
     --------
     >>> " ".join(schemas())
-    'gradient score example moment sketch gram newton iterate state task estimate dead letter'
+    'gradient score example moment target sketch gram newton iterate state task estimate dead letter'
     """
     codec = json_schema()
     state = _written(StateMessage.model_json_schema(by_alias=True, mode="serialization"))

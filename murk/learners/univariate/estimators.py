@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -45,10 +46,8 @@ class Univariate(PersonEstimator):
         guarantees = {"default": self.budget, **(self.levels or {})}
         family = settings.family(guarantees.values())
         self._default = "default"
-
-        def make(guarantee: Guarantee) -> TargetMechanism:
-            return settings.mechanism(guarantee, family)
-
+        # Not a local function, which cannot be pickled.
+        make = partial(settings.mechanism, family=family)
         mechanisms = {level: make(guarantee) for level, guarantee in guarantees.items()}
         engine = TargetEngine(settings, mechanisms, noise=chosen_noise(self.seed, self.noise), make=make)
         self._fix((), engine)

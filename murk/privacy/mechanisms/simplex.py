@@ -39,7 +39,7 @@ class SimplexGaussian(Wrapped):
     Examples
     --------
     >>> from murk.privacy import GaussianDP
-    >>> round(SimplexGaussian.calibrate(GaussianDP(1.0), vertices=3).variance, 6)
+    >>> round(SimplexGaussian.calibrate(GaussianDP(1.0), vertices=3).variance, 3)
     2.0
     """
 

@@ -156,7 +156,7 @@ def json_schema() -> dict[str, Any]:
     """Return the JSON Schema of each kind of message.
 
     >>> sorted(json_schema())
-    ['example', 'gradient', 'gram', 'iterate', 'moment', 'newton', 'score', 'sketch']
+    ['example', 'gradient', 'gram', 'iterate', 'moment', 'newton', 'score', 'sketch', 'target']
     """
     kinds: dict[str, type[BaseModel]] = {**KINDS, "iterate": IterateMessage}
     # As serialized: on the wire every field is written.
