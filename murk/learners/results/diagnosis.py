@@ -40,7 +40,7 @@ QUARTER: Final = 0.25  # share of the target's possible change to both sides of 
 _SIGMAS: Final = 2.0
 # Largest reported share of the public range, share of people with a category, and eigenvalue of the correlation.
 _FILLED, _RARE, _APART = 0.5, 0.1, 0.2
-_MISSING = 0.15
+_MISSING, _MOST_MISSING = 0.15, 0.5  # shares of missing targets that are reported, and that forecasts do not cover
 
 
 @dataclass(frozen=True)
@@ -114,8 +114,8 @@ def diagnose(
     mixed = stream is not None and stream.widened > 1.0
     if mixed:
         reasons.insert(0, Reason("stream", useless, "answers of different times disagree", REMEDY))
-    # Forecasts are of people who do not change.
-    advice = () if mixed else advise()
+    # Forecasts are of people who do not change, and who have a target.
+    advice = () if mixed or share >= _MOST_MISSING else advise()
     helps = advice[0].words if advice else reasons[0].cure
     head = f"Too wide to say anything: {', '.join(wide)}. " if wide else ""
     why = "; ".join(reason.words for reason in reasons)

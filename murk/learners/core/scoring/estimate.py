@@ -65,6 +65,7 @@ class Need:
     seen: bool = True  # whether enough stood out from noise for a forecast
     # whether a statement of the feature's spread would suffice, where noise hides that spread; else None
     stated: bool | None = None
+    told: bool = True  # whether anything tells the feature's spread from zero
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data, including the words."""
@@ -89,6 +90,11 @@ class Need:
         >>> Need(stated=True).words
         'a statement of its spread: `typical` values, tighter bounds or public rows. With it, it would be learned now'
         """
+        if not self.told:
+            return (
+                "values that differ: nothing tells them from a single one. If they differ, `typical` values, tighter "
+                "bounds or public rows would tell"
+            )
         if self.stated is not None:
             words = "a statement of its spread: `typical` values, tighter bounds or public rows"
             return f"{words}. With it, it would be learned now" if self.stated else f"{words}, and more people"
@@ -152,7 +158,8 @@ class Outlook:
         unknown &= ~np.isin(names, list(statements))
         if not unknown.any():
             return statements
-        visible = self._visible()
+        targetless = isinstance(self.solution, Solution) and self.solution.targetless
+        visible = None if targetless else self._visible()
         if visible is None:
             return statements | {name: Need(seen=False) for name, each in zip(names, unknown, strict=True) if each}
         model = self.settings.first_model(self.mechanisms)
@@ -172,11 +179,16 @@ class Outlook:
         solution, coordinates = self.solution, self.settings.coordinates
         if coordinates is None or not isinstance(solution, Solution) or not solution.moments.unseen.any():
             return {}
+        if solution.targetless:
+            return {}
         unseen, errors = solution.moments.unseen, coordinates.log_spread_error
         told = replace(coordinates, log_spread_error=np.where(unseen & (errors > 0.0), _STATED, errors))
         learned = replace(self.settings, coordinates=told).solution(self.found).half_widths(quantile) <= limits
-        names = self.settings.names
-        return {names[j]: Need(stated=bool(learned[j])) for j in np.flatnonzero(unseen & unknown[:-1]).tolist()}
+        names, told = self.settings.names, solution.moments.frame.told
+        return {
+            names[j]: Need(stated=bool(learned[j]), told=bool(told[j]))
+            for j in np.flatnonzero(unseen & unknown[:-1]).tolist()
+        }
 
     def _times(self, model: Model, quantile: float, unknown: NDArray[np.bool_], limits: Floats) -> Floats:
         """Return the multiple of the people that each coefficient needs, (p,): a power of two, or infinite."""
@@ -393,6 +405,7 @@ class Forgery:
 
 METHOD = "scores"
 _SURELY = 2.0  # standard errors from which missing targets are reported without public rows
+_UNLIKE_NORMAL = 2.0  # factor by which no features' curvature is lower than that of normal ones
 _OF_CLASSES = (
     "slopes of the least-squares line through each class's indicator (the linear probability model); log odds and odds "
     "ratios are not learned without public covariates"
@@ -402,6 +415,7 @@ _RARE = (
     "the outcome is too rare for log odds at this privacy, which would depend on the shape of the features: average "
     "effects are learned instead"
 )
+_TARGETLESS = "the answers do not show that anybody has a target: all or nearly all of the targets are missing"
 _WEIGHTED = "if the model is wrong, coefficients are those of a weighted fit"
 _BY_LINE = (
     "slopes of the least-squares line through the labels (the linear probability model): the curvature that log odds "
@@ -537,6 +551,9 @@ class ScoreEstimate(Estimate):
         """
         if not isinstance(self.solution, Solution):
             return 0.0 if self.solution is None else self.solution.missing
+        if self.solution.targetless:
+            # Whatever the features' shape, their curvature is not that much lower than of normal ones.
+            return max(1.0 - _UNLIKE_NORMAL * (self.solution.targets[0] + _SURELY * self.solution.targets[1]), 0.0)
         line = self.line
         if line is None:
             return 0.0
@@ -589,6 +606,8 @@ def _note(solution: AnySolution, settings: Settings) -> str:
         return f"{note}; {_LINES}"
     if settings.binary or isinstance(solution, ClassSolution):
         note += f"; {_WEIGHTED}"
-    if isinstance(solution, Solution) and solution.rare:
+    if isinstance(solution, Solution) and solution.targetless:
+        note += f"; {_TARGETLESS}"
+    elif isinstance(solution, Solution) and solution.rare:
         note += f"; {_RARE}"
     return f"{note}; {_UNMEASURED}" if isinstance(solution, ClassSolution) else note

@@ -26,7 +26,15 @@ import numpy as np
 
 from murk._arrays import Floats
 from murk.learners.core.scoring.model import Model, Response, Rows, directions, inverse, mean_matrix, probability
-from murk.learners.core.scoring.moments import Moments, carried_errors, drawn, pooled, remaining_error, shrunk_towards
+from murk.learners.core.scoring.moments import (
+    Moments,
+    carried_errors,
+    drawn,
+    may_be_none,
+    pooled,
+    remaining_error,
+    shrunk_towards,
+)
 from murk.learners.core.scoring.solve import Solution, even_coordinates, far_from, first_rejected, lengthened
 from murk.learners.core.scoring.sums import Answer, Summaries, Summary
 
@@ -39,6 +47,7 @@ _DOUBTED = 0.5  # relative error of the change of A between two epochs' coordina
 _LEAST, _FLAT = 0.02, 0.02  # least share of labels present, and least eigenvalue of A relative to the mean one
 _SAME = 0.01  # difference allowed between curvatures and scatters of the same people where all labels are present
 _WIDEST = 1.0  # a half-width of 1 or more says nothing about a probability: not learned
+_LABELS = 0.25  # largest variance of a label
 _FITS = 3
 # Standard deviations by which the curvature must exceed its noise for models at the fitted coefficients, and the power
 # of the rate: the rarer an outcome, the better the line compared with log odds.
@@ -79,6 +88,8 @@ class ProbabilityLine:
         curvatures = self._answers(centred, "curvature", 1.0 / self._share)
         self._matrix, self._error = self._second_moments(scatters + curvatures, moments)
         self._constant = self._back.T[:, -1]
+        # A slope that noise hides is no larger than the standard deviation of labels.
+        self._hidden = self._transform @ moments.hidden @ self._transform.T / _LABELS
         self._rows, self._means = rows, moments.moment[-1]
         self._fit(found)
 
@@ -182,7 +193,7 @@ class ProbabilityLine:
         p = len(self._matrix)
         self._whitened = self.rate * self._constant
         for _ in range(_FITS):
-            information, right = np.zeros((p, p)), np.zeros(p)
+            information, right = self._hidden.copy(), np.zeros(p)
             self._designs = []
             for one in self._equations:
                 design = self._share * (one.change @ self._matrix + one.shift)
@@ -209,7 +220,7 @@ class ProbabilityLine:
     def _covariance(self, values: Floats) -> Floats:
         """Return covariances of the line, (..., p, p), if each of ``values``, (..., p), were the truth."""
         whitened = values @ self._back
-        middle = np.zeros((*values.shape, values.shape[-1]))
+        middle = np.zeros((*values.shape, values.shape[-1])) + self._hidden
         for one, (design, weighed) in zip(self._equations, self._designs, strict=True):
             middle += weighed.T @ self._noise(one, design, whitened)[0] @ weighed
         pull = self._error_effects(whitened)
@@ -281,10 +292,14 @@ class ProbabilityLine:
 
     def half_widths(self, quantile: float) -> Floats:
         """Return half-widths of the slopes' intervals, (p,); infinite where a slope was not learned."""
+        if may_be_none(*self.share):
+            return np.full(len(self.values), math.inf)
         test = far_from(self.values, self._covariance, quantile)
         scales = self._moments.frame.scales
         halves = first_rejected(self.values, self.covariance, quantile, test, scales)
-        return np.where(halves < _WIDEST * scales, halves, math.inf)
+        unseen = self._moments.unseen
+        known = (halves < _WIDEST * scales) & ~np.append(unseen, unseen.any())
+        return np.where(known, halves, math.inf)
 
 
 def next_model(solution: Solution, found: Summaries, fitted: Model, people: int, noise: tuple[float, float]) -> Model:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from murk._arrays import Floats
 from murk.learners.core.scoring.model import Model, Response, Rows, inverse, mean_matrix, power
 from murk.learners.core.scoring.sums import Answer, Summaries, Summary
-from murk.learners.core.survey.coordinates import Coordinates
+from murk.learners.core.survey.coordinates import UNTOLD, Coordinates
 from murk.learners.estimates.estimate import Extent
 
 _SIGNIFICANT = 2.0  # standard errors from which a mean square's excess over its noise counts
@@ -31,6 +31,7 @@ class Frame:
     transform: Floats  # T, (p, p)
     moment: Floats  # expected second moment of x', (p, p)
     doubts: Floats  # standard deviations of its numbers, (p, p); NaN where only released matrices can tell
+    told: NDArray[np.bool_]  # whether anything tells each feature's spread from zero, (p - 1,)
     # published centres of columns that take the values -1 and 1 alone, (p - 1,), NaN of others; None without a survey
     coins: Floats | None
 
@@ -51,7 +52,13 @@ class Frame:
         moment[:-1, -1] = moment[-1, :-1] = mean
         np.fill_diagonal(doubts, np.append(np.hypot(wrong, _SPREAD * variance), 0.0))
         doubts[:-1, -1] = doubts[-1, :-1] = np.hypot(error / coordinates.spread, _MEAN * np.sqrt(variance))
-        return cls(coordinates.transform, moment, doubts, np.where(coded, centre, np.nan))
+        return cls(
+            coordinates.transform,
+            moment,
+            doubts,
+            coordinates.log_spread_error < UNTOLD,
+            np.where(coded, centre, np.nan),
+        )
 
     @classmethod
     def isotropic(cls, base: Floats) -> Frame:
@@ -59,7 +66,9 @@ class Frame:
         doubts = np.full(base.shape, np.nan)
         doubts[-1, -1] = _CONSTANT
         # The last coordinate is that of the constant.
-        return cls(facing(base[:, -1])[::-1] @ base, np.eye(len(base)), doubts, None)
+        return cls(
+            facing(base[:, -1])[::-1] @ base, np.eye(len(base)), doubts, np.ones(len(base) - 1, dtype=bool), None
+        )
 
     @property
     def surveyed(self) -> bool:
@@ -97,6 +106,7 @@ class Moments:
     kept: float = 0.0  # share kept of the matrices' differences from the expected moments, and of their noise
     # standard deviations of the remaining errors of the moments of x', (p, p)
     errors: Floats = field(default_factory=lambda: np.zeros((0, 0)))
+    estimated: Floats = field(default_factory=lambda: np.zeros((0, 0)))  # moments of x', perhaps not definite, (p, p)
 
     @classmethod
     def of(cls, found: Summaries, response: Response, coordinates: Coordinates | None = None) -> Moments:
@@ -106,12 +116,13 @@ class Moments:
         frame = Frame.isotropic(base) if coordinates is None else Frame.of(coordinates)
         p, back = len(base), inverse(frame.transform)
         moment, kept, errors, ratio = frame.moment, 0.0, np.nan_to_num(frame.doubts), 1.0
+        estimated = moment
         for _ in range(_ROUNDS):
             rows = frame.rows(_of_constant(back @ moment @ back.T), np.array(newest.origin))
             together = _scatters(found, response, rows, frame.transform)
             if together is None:
                 break
-            moment, kept, errors, ratio = _posterior(frame, together, moment)
+            moment, estimated, kept, errors, ratio = _posterior(frame, together, moment)
         into = base @ back
         shape = into @ moment @ into.T
         shape *= p / float(np.trace(shape))
@@ -120,7 +131,7 @@ class Moments:
         plain = Model(np.zeros(len(newest.origin)), base, newest.reach, 1.0, 0.0, 0.0)
         length = 2.0 * ratio * float(np.trace(mean_matrix(plain, frame.rows(moment), response, flat=True)))
         settled = len(found) > 1 and rough < _EVEN
-        return cls(moment, shape, math.sqrt(p) / length, settled, base, frame, kept, errors)
+        return cls(moment, shape, math.sqrt(p) / length, settled, base, frame, kept, errors, estimated)
 
     def doubts(self, onto: Floats, expected: Floats) -> Floats:
         """Return variances by which a matrix ``expected``, (p, p), predicted in coordinates ``onto``, may be wrong."""
@@ -132,14 +143,24 @@ class Moments:
 
     @cached_property
     def unseen(self) -> NDArray[np.bool_]:
-        """Whether each feature's spread stands less than two standard errors from zero, (p - 1,)."""
-        at = self.frame.transform @ self.moment @ self.frame.transform.T
-        variance = np.diag(at)[:-1] - at[:-1, -1] ** 2
-        if not self.frame.surveyed:
+        """Whether each feature's spread, or a category's share, is under two standard errors from zero, (p - 1,)."""
+        at = self.estimated
+        means = at[:-1, -1]
+        variance = np.diag(at)[:-1] - means**2
+        if self.frame.coins is None:
             return np.zeros(len(variance), dtype=bool)
-        # The standard error of a spread is that of the variance over twice the spread.
-        least = np.maximum(np.diag(self.errors), 2.0 * _SMALLEST * np.diag(self.frame.moment))
-        return np.asarray(variance < least[:-1])
+        own, coins = np.diag(self.errors)[:-1], np.isfinite(self.frame.coins)
+        # The standard error of a spread is that of the variance over twice the spread; a share is linear in it.
+        error = np.where(coins, 2.0 * own, np.hypot(own, 2.0 * means * self.errors[:-1, -1]))
+        least = np.where(coins, 1.0 - _WHOLE**2, 0.0) + error
+        hidden = variance < np.maximum(least, 2.0 * _SMALLEST * np.diag(self.frame.moment)[:-1])
+        return np.asarray(hidden | ~self.frame.told)
+
+    @cached_property
+    def hidden(self) -> Floats:
+        """Matrix H, (p, p): ``theta'H theta`` is the variance of the unseen features' part, if spread as expected."""
+        weights = np.append(self.unseen * np.diag(self.frame.moment)[:-1], 0.0)
+        return np.asarray((self.frame.transform.T * weights) @ self.frame.transform)
 
 
 def _of_constant(moment: Floats) -> Floats:
@@ -147,9 +168,10 @@ def _of_constant(moment: Floats) -> Floats:
     return np.asarray(moment / moment[-1, -1])
 
 
-def _posterior(frame: Frame, together: Pooled, at: Floats) -> tuple[Floats, float, Floats, float]:
-    """Return moments of x', the mean share kept of differences, standard deviations, and the ratio to normal rows.
+def _posterior(frame: Frame, together: Pooled, at: Floats) -> tuple[Floats, Floats, float, Floats, float]:
+    """Return moments of x', once made definite and once not, and what goes with them.
 
+    That are the mean share kept of differences, standard deviations, and the ratio to normal rows.
     Released matrices are linear in the moments near ``at``, by the factor of their traces.
     """
     free = np.isnan(frame.doubts)
@@ -178,7 +200,7 @@ def _posterior(frame: Frame, together: Pooled, at: Floats) -> tuple[Floats, floa
     values, vectors = np.linalg.eigh(out @ posterior @ out)
     values = np.maximum(values, max(0.5 * math.sqrt(float(np.mean(variances))), _SMALLEST if frame.surveyed else 1e-3))
     moment = root @ (vectors * values) @ vectors.T @ root
-    return moment, float(np.mean(shares)), errors, ratio
+    return moment, posterior, float(np.mean(shares)), errors, ratio
 
 
 def _set_coins(frame: Frame, raw: Floats, variances: Floats, posterior: Floats, errors: Floats) -> None:
@@ -318,7 +340,7 @@ CAREFUL = 1.0  # standard errors added to an estimated error, as noise may hide 
 # where the rows' moments are made of them.
 _HIDDEN = 0.16
 _LEAST = 0.02  # least share of people with a target
-_LEAST = 0.02  # least share of people with a target
+_SURE, _FEW = 3.0, 0.5  # standard errors of a share of targets, and the share, below which there may be none
 _COIN = 0.1  # possible error of a variance that follows from a mean, relative to it
 _WHOLE = 0.98  # largest mean of a column of -1 and 1
 _SMALLEST = 0.1  # least second moment of a surveyed direction, relative to the expected one
@@ -471,6 +493,11 @@ def _moved(model: Model, newest: Model, rows: Rows, response: Response) -> Float
         return np.zeros_like(model.transform)
     there = mean_matrix(replace(model, origin=newest.origin), rows, response)
     return there - mean_matrix(model, rows, response)
+
+
+def may_be_none(share: float, error: float) -> bool:
+    """Return whether it may be that nobody has a target, from the posterior share of those who do."""
+    return share < min(_SURE * error, _FEW)
 
 
 def drawn(ratio: float, variance: float, uneven: float = UNEVEN) -> tuple[float, float]:

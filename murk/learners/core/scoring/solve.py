@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from murk._arrays import Floats, Integers
 from murk.errors import MurkError
 from murk.learners.core.scoring.model import Expected, Model, Response, Rows, inverse, power
-from murk.learners.core.scoring.moments import UNEVEN, Curvature, Moments, carried_errors, stretched
+from murk.learners.core.scoring.moments import UNEVEN, Curvature, Moments, carried_errors, may_be_none, stretched
 from murk.learners.core.scoring.sums import Summaries
 from murk.learners.core.survey.coordinates import Coordinates
 
@@ -113,7 +113,9 @@ class Solution:
         self._metric = self.moments.frame.metric
         mean = self.rows.shares @ self.rows.points
         self._spread = self.rows.second_moment - np.outer(mean, mean)
-        self._fixed = np.outer(mean, mean) / LOGIT_SQUARE + self._metric / ORIGIN_VARIANCE
+        # Coefficients of features whose spread noise hides are hardly determined: usual ones, lest they spoil others.
+        self._hidden = self.moments.hidden * p / LOGIT_USUAL
+        self._fixed = np.outer(mean, mean) / LOGIT_SQUARE + self._metric / ORIGIN_VARIANCE + self._hidden
         self._pull = self._pull_of(LOGIT_SQUARE)
         self._solution = np.concatenate([self.newest.origin, np.zeros(2)])
         if self._asked:
@@ -212,7 +214,7 @@ class Solution:
     def _covariance(self, theta: Floats) -> Floats:
         """Return covariances ``H^-1 M H^-1``, (..., p, p), if each ``theta``, (..., p), were the truth."""
         p, curvature, stacked = self.features, self.curvature, self._stacked
-        prior, h = _with_unknowns(self._metric / PRIOR_VARIANCE), stacked.displacements(theta)[1]
+        prior, h = _with_unknowns(self._metric / PRIOR_VARIANCE + self._hidden), stacked.displacements(theta)[1]
         scores = stacked.scores(self.response.level(theta @ self.rows.points.T))
         own, shared = self._noise(theta, scores, self._spreads)
         along = np.sum(stacked.along * h, axis=-1, keepdims=True) * stacked.along
@@ -259,10 +261,11 @@ class Solution:
     def half_widths(self, quantile: float) -> Floats:
         """Return the half-widths of all intervals, (p,); infinite where a coefficient was not learned.
 
-        A feature of unknown spread has no bounded interval, nor then has the constant; and there are none while all
-        scores are centred at the rate of a rare outcome: its log odds would depend on the shape of the features.
+        A feature of unknown spread has no bounded interval, nor then has the constant; and there are none while it may
+        be that nobody has a target, or while all scores are centred at the rate of a rare outcome: its log odds would
+        depend on the shape of the features.
         """
-        if self.rare:
+        if self.rare or self.targetless:
             return np.full(self.features, math.inf)
         test = far_from(self.values, self._variances, quantile)
         halves = first_rejected(self.values, self.covariance, quantile, test, self.moments.frame.scales)
@@ -270,13 +273,21 @@ class Solution:
         halves[np.append(unseen, unseen.any())] = math.inf
         return halves
 
+    @property
+    def targetless(self) -> bool:
+        """Whether it may be that nobody has a target."""
+        return may_be_none(self.curvature.ratio, float(self.curvature.root[0, 0]))
+
     @cached_property
     def rare(self) -> bool:
         """Whether the outcome is too rare for log odds by scores that are all centred at one probability."""
         if not self.response.binary or any(np.any(each.model.origin[:-1]) for each in self._asked):
             return False
-        rate = float(self.rows.shares @ self.response.level(self.rows.points @ self.values))
-        return min(rate, 1.0 - rate) < _RARE
+        # By the solution, and as published for the newest epoch: both are noisy.
+        constant = np.append(np.zeros(self.features - 1), self.newest.origin[-1])
+        logits = self.rows.points @ np.column_stack([self.values, constant])
+        rates = self.rows.shares @ self.response.level(logits)
+        return bool(np.min(np.minimum(rates, 1.0 - rates)) < _RARE)
 
     def next_model(self, reach: float, exponent: float, shares: tuple[float, float]) -> Model:
         """Return the next epoch's model: its origin is the solution, and its transform makes curvature isotropic."""

@@ -10,6 +10,7 @@ import numpy as np
 
 from murk._arrays import Floats
 
+UNTOLD = 2.0  # standard error of log s if nothing tells s from zero
 _LEAST = 1e-6  # standard error that counts as none
 
 
@@ -28,7 +29,7 @@ class Coordinates:
     centre: Floats  # m, (p - 1,)
     spread: Floats  # s, (p - 1,), positive
     centre_error: Floats  # standard errors of m, (p - 1,)
-    log_spread_error: Floats  # standard errors of log s, (p - 1,); 0 where the spread is a convention, as of categories
+    log_spread_error: Floats  # standard errors of log s, (p - 1,); 0 if s is a convention, as of categories
     target: tuple[float, float] = (0.0, 1.0)  # middle and half width of a real target, beyond which it is cut
 
     def in_target(self, coefficients: Floats) -> Floats:

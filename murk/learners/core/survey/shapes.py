@@ -15,6 +15,7 @@ from typing import Final
 import numpy as np
 
 from murk._arrays import Floats
+from murk.learners.core.survey.coordinates import UNTOLD
 
 _SLACK: Final = 0.05  # standard deviation of the misfit of the best candidate in an answer's mean
 _CENTRES, _SPREADS = np.linspace(-1.0, 1.0, 101), np.geomspace(0.004, 1.2, 48)
@@ -100,6 +101,8 @@ class Location:
 
 
 _SETTLED: Final = 0.3  # standard errors of log s, and of m in units of s, at which a survey ends
+# Spread up to which nothing tells it from zero, and the probability of such a spread from which it is reported so.
+_NARROWEST, _LIKELY = 0.008, 0.05
 CAREFUL: Final = 0.25  # standard errors of log s that are subtracted from it
 
 
@@ -122,7 +125,10 @@ def location_of(replies: list[Reply]) -> Location:
     log_spread, log_error = _moments(weights, shapes.log_spread)
     square = float(np.sum(weights * np.exp(2.0 * shapes.log_spread)))
     extent = math.sqrt(square + centre_error**2)
-    return Location(centre, math.exp(log_spread - CAREFUL * log_error), centre_error, log_error, extent)
+    spread = math.exp(log_spread - CAREFUL * log_error)
+    if float(np.sum(weights[shapes.log_spread < math.log(_NARROWEST)])) > _LIKELY:
+        log_error = max(log_error, UNTOLD)
+    return Location(centre, spread, centre_error, log_error, extent)
 
 
 def share_of(replies: list[Reply]) -> tuple[float, float]:
