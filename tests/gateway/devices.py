@@ -40,13 +40,13 @@ def announced(folder: Path, announced_task: Task) -> str:
 
 
 def release(of: Task, **changes: Any) -> dict[str, Any]:
-    """A release to a task of scores as a device sends it, of made-up numbers."""
+    """A release to a task of scores as a device sends it to begin with, of a made-up number."""
     now = int(time.time())
     fields = {
         "schema": 1, "kind": "score", "id": secrets.token_hex(16), "task": of.hash, "level": "default", "chain": 0,
-        "payload": [secrets.randbelow(2**20) - 2**19 for _ in range(3)], "time": now - now % of.granularity,
+        "payload": [secrets.randbelow(2**20) - 2**19], "time": now - now % of.granularity,
         "expires": now + of.expiry - (now + of.expiry) % of.granularity, "simulated": False, "version": 0,
-        "question": "score",
+        "question": "above", "item": 0,
     }  # fmt: skip
     return fields | changes
 
