@@ -12,7 +12,7 @@ from selenium.common.exceptions import WebDriverException
 from deploy.broker.ports import number, reserve
 from murk.demo.web import TASK, TRUTH, coded_truth, crowd
 from murk.errors import UserError
-from murk.learners.estimates.units import units
+from murk.learners.estimates.units import POINTS, units
 from murk.stream import Task
 from tests.cli.harness import finish, murk, refused, start
 from tests.gateway.devices import stored
@@ -201,4 +201,4 @@ def test_the_truth_in_coded_units():
     task = Task.load(TASK)
     for name, value in coded_truth(task).items():
         unit = units(task)[name]
-        assert value * unit.factor + unit.shift == pytest.approx(TRUTH[name])
+        assert value * unit.factor + unit.shift == pytest.approx(POINTS * TRUTH[name])

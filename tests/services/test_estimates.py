@@ -10,7 +10,7 @@ from contextlib import closing
 from kafka import TopicPartition
 
 from murk.stream import open_log
-from murk.stream.log.kafka.topics import Names
+from murk.stream.log.kafka.topics import Names, topics_command
 from tests.cli.harness import ANY_PROTOCOL, ROOT, murk, world
 from tests.services.clients import KafkaAdminClient, KafkaConsumer, KafkaProducer
 from tests.services.test_topics import configs
@@ -43,7 +43,8 @@ def test_a_neighbour_reads_what_learners_publish(broker, tmp_path):
         assert not log.takes_estimates
         assert log.estimate() is None
     missing = murk("topics", "task.yaml", "--log", url, "--simulated", "--check", "--estimates", folder=folder)
-    assert (missing.status, missing.err) == (1, f"{topic} is missing: create it with `murk topics --estimates`\n")
+    told = f"{topic} is missing: create it with `{topics_command(url)} --estimates`\n"
+    assert (missing.status, missing.err) == (1, told)
 
     # On a log that has been learned from it may come later.
     made = murk("topics", "task.yaml", "--log", url, "--simulated", "--estimates", "--json", folder=folder).json

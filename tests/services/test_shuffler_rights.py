@@ -21,7 +21,7 @@ from tests.services.clients import KafkaProducer
 from tests.services.fixtures import *  # noqa: F403
 from tests.services.secure import PASSWORDS, RIGHTS, SHUFFLER_RIGHTS, right_names
 from tests.services.test_security import Run, admin_sends, reads, writes
-from tests.shuffler.crowds import drain, make_task, message, model, shuffler
+from tests.shuffler.crowds import drain, make_task, message, model, second, shuffler
 
 CROWD, PEOPLE = 50, 120
 TASK = """
@@ -163,7 +163,7 @@ def lacking(secure_broker, folder, users):
         def without(right, operation):
             [resource] = right_names(right, name, 1, intake)
             if (right.resource, operation) == ("murk-INTAKE-models", "WRITE"):
-                log.publish(0, model(task, 3000))
+                log.publish(0, model(task, second(task)))
             secure_broker.forbid("shuffler", right.kind, resource, operation)
             try:
                 with pytest.raises(MurkError) as refused:

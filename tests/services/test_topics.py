@@ -11,7 +11,7 @@ from kafka.admin import ConfigResource, ConfigResourceType
 from deploy.broker import Broker
 from murk.stream import Task, open_log
 from murk.stream.log.base import truncate_time
-from murk.stream.log.kafka.topics import Names
+from murk.stream.log.kafka.topics import Names, topics_command
 from murk.stream.messages.codec import MAX_MESSAGE
 from tests.cli import harness
 from tests.services.clients import KafkaAdminClient, KafkaConsumer
@@ -138,7 +138,7 @@ def test_settings_that_do_not_fit_are_named_and_mended(broker, standing, misfit)
         found = topics(folder, url, "--check")
         assert (found.status, found.out) == (1, "")
         assert found.err.startswith(f"{topic} has {told}")
-        assert found.err.endswith(": `murk topics` sets it\n")
+        assert found.err.endswith(f": `{topics_command(url)}` sets it\n")
         assert found.err.count("\n") == 1
         assert {one: configs(client, one) for one in names.all} == before
         if misfit == "size":
@@ -169,7 +169,8 @@ def test_a_missing_topic_is_named_and_made_again(broker, folder, place):
     url, names = place
     missing = topics(folder, url, "--check")
     assert (missing.status, missing.out) == (1, "")
-    assert missing.err.splitlines() == [f"{topic} is missing: create it with `murk topics`" for topic in names.all]
+    create = topics_command(url)
+    assert missing.err.splitlines() == [f"{topic} is missing: create it with `{create}`" for topic in names.all]
     with admin(broker) as client:
         assert not set(names.all) & set(client.list_topics())
 

@@ -1,5 +1,7 @@
 """The shuffle block: either guarantee from the other, and what would break the claim is refused."""
 
+from itertools import pairwise
+
 import pytest
 
 from murk.errors import UserError
@@ -81,9 +83,13 @@ def test_honest_people_are_counted_exactly():
 
 def test_epochs_are_no_smaller_than_a_crowd():
     settings = problem_for(parse(CROWD)).settings
-    assert [settings.epoch_end(count) for count in (0, 19_999, 20_000, 40_000)] == [20_000, 20_000, 40_000, 80_000]
+    # Rounds of the survey are no smaller either.
+    rounds = settings.survey.starts
+    assert all(stop - start >= 20_000 for start, stop in pairwise(rounds))
+    ends = [settings.epoch_end(rounds[-1] + count) - rounds[-1] for count in (0, 19_999, 20_000, 40_000)]
+    assert ends == [20_000, 20_000, 40_000, 80_000]
     small = problem_for(parse("shuffle: {crowd: 1000, promise: {epsilon: 0.5}}")).settings
-    assert small.epoch_end(0) == 3_000
+    assert small.epoch_end(small.survey.end) == small.survey.end + 3_000
     assert settings.digest != small.digest
 
 
