@@ -312,7 +312,7 @@ def test_reasons_are_the_vocabulary() -> None:
     assert all(name == name.lower() and name.isascii() for name in REASONS)
 
 
-SCORE = {**FIELDS, "kind": "score", "question": "score"}
+SCORE = {**FIELDS, "kind": "score", "question": "score", "item": 0}
 
 
 @pytest.mark.parametrize(
