@@ -36,7 +36,7 @@ def message(kind, payload):
     fields = {"schema": 1, "kind": kind, "id": "0" * 32, "task": "f" * 64, "level": "default", "chain": 0,
               "time": 0, "expires": 9, "simulated": False}  # fmt: skip
     fields |= {"version": 0} if kind in ("gradient", "score") else {}
-    fields |= {"question": "score"} if kind == "score" else {}
+    fields |= {"question": "score", "item": 0} if kind == "score" else {}
     fields |= {"records": 9} if kind in ("sketch", "gram", "newton") else {}
     fields |= {"rows": 1, "spread": 1.0} if kind == "sketch" else {}
     fields |= {"model": []} if kind == "newton" else {}
