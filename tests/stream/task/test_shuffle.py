@@ -115,7 +115,6 @@ def test_epochs_are_no_smaller_than_a_crowd():
         ("shuffle: {crowd: 20000, promise: {epsilon: 1, mu: 1}}", "shuffle.promise.mu: unknown key"),
         ("shuffle: {crowd: 20000, promise: {epsilon: 1}, patience: 7}", "7 has no unit"),
         ("shuffle: {crowd: 20000, promise: {epsilon: 0.0004}}", "shuffle.promise.epsilon: 0.0004 is too small"),
-        (CROWD + "duplicates: 19999", "duplicates: 19,999 is less than a crowd of 20,000"),
     ],
 )
 def test_what_breaks_the_claim_is_refused_with_the_remedy(more, words):
