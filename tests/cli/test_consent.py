@@ -100,13 +100,3 @@ def test_where_nothing_becomes_public_nobody_is_asked(folder: Path) -> None:
     with open_log(f"sqlite:///{folder}/third-child.db", create=False) as log:
         document = json.loads(log.document() or b"")
     assert (document["public"], document["covariates"]) == (None, None)
-
-
-def test_a_log_of_before_goes_on_with_the_sample_that_it_was_begun_with(folder: Path) -> None:
-    """Up to 0.3 a task of moments without `public` set 1,000 records aside; that is in the log for good."""
-    rows = 1040
-    world(folder, rows, MOMENTS + "moments: {release: joint}\npublic: {set_aside: 1000}\n")
-    assert murk("produce", *REAL, "--seed", 1, folder=folder).json["releases"] == 40
-    (folder / "task.yaml").write_text(MOMENTS)
-    found = run(folder).json
-    assert (found["releases"], found["set_aside"], found["public_sample"]["people"]) == (40, 1000, 1000)
