@@ -53,11 +53,13 @@ def shown(found):
 @pytest.fixture(scope="module")
 def engines():
     """One whose people go on as they were, and one whose people have changed half-way."""
-    rng, n = np.random.default_rng(1), 56_000
+    surveyed = problem_for(TASK).settings.survey.end
+    rng, n = np.random.default_rng(1), 56_000 + surveyed
     X = np.c_[rng.uniform(-1, 1, size=n), np.ones(n)]
     before, after = np.array([1.0, -0.2]), np.array([0.0, -0.2])
     still, changed = outcomes(rng, X, before), outcomes(rng, X, before)
-    changed[n // 2 :] = outcomes(rng, X[n // 2 :], after)
+    half = surveyed + 28_000
+    changed[half:] = outcomes(rng, X[half:], after)
     return {name: learn_sums(problem_for(TASK), X, y, 2) for name, y in (("still", still), ("changed", changed))}
 
 

@@ -51,14 +51,19 @@ def public(X):
 
 
 def learn_sums(problem, X, y, seed) -> ScoreEngine:
-    """The same at once: Gaussian noise on an epoch's sums, of the same distribution but for the lattice."""
-    engine, rng = problem.engine(), np.random.default_rng(seed + 10_000)
+    """The same at once: Gaussian noise on an epoch's sums, of the same distribution but for the lattice.
+
+    A survey's rounds are few people, who answer one by one.
+    """
+    survey = problem.settings.survey
+    engine = problem.engine() if survey is None else learn(problem, X[: survey.end], y[: survey.end], seed)
+    rng = np.random.default_rng(seed + 10_000)
     while engine.n_releases < len(X):
         start, model = engine.n_releases, engine.model
         size = min(len(X), problem.settings.epoch_end(start)) - start
         shares = [1.0 - model.scatter - model.curvature, model.scatter, model.curvature]
         asked, sums = rng.choice(3, size=size, p=shares), {}
-        for question in problem.questions:
+        for question in QUESTIONS[: 3 if problem.settings.matrices else 1]:
             own = start + np.flatnonzero(asked == QUESTIONS.index(question))
             if len(own):
                 mechanism = problem.mechanism("default", question)
