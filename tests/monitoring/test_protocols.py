@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from murk.learners.core.scoring.estimate import ScoreEstimate
+from murk.learners.core.scoring.problem import ScoreProblem
 from murk.learners.estimates.estimate import RANDOM_SCALING, Estimate
 from murk.learners.problem import problem_for
 from murk.monitoring import Monitor
@@ -167,7 +168,10 @@ def test_what_it_would_take_is_forecast_now_and_then(monkeypatch, tmp_path):
     asked = []
     forecast = ScoreEstimate.needs
     monkeypatch.setattr(ScoreEstimate, "needs", lambda self, level: asked.append(1) or forecast(self, level))
-    engine, rng = problem_for(task).engine(), np.random.default_rng(1)
+    problem = problem_for(task)
+    # As if no survey preceded the scores, so that a few releases are enough.
+    problem = ScoreProblem(replace(problem.settings, survey=None), problem.mechanisms)
+    engine, rng = problem.engine(), np.random.default_rng(1)
     before = None
 
     def learned(count):
@@ -177,9 +181,9 @@ def test_what_it_would_take_is_forecast_now_and_then(monkeypatch, tmp_path):
             task=task.hash, identity="x", chain=0, offset=count, last_id=None,
             counters=Counters(learned=engine.n_releases), learner=engine.state_dict(),
         )  # fmt: skip
-        return figures(task, problem_for(task), [message], [Place(count, count)], before=before)
+        return figures(task, problem, [message], [Place(count, count)], before=before)
 
-    assert figures(task, problem_for(task), [None], [Place(0, 0)]).needed.of == {}
+    assert figures(task, problem, [None], [Place(0, 0)]).needed.of == {}
     before = learned(400)
     assert before.needed.of.keys() == {"same_sex", "age", "intercept"}
     assert (before.needed.releases, len(asked)) == (400, 1)
