@@ -166,9 +166,9 @@ def test_one_at_a_time(begun):
     before = os.umask(0o022)
     close = hold(log, first, ledger, "task")
     os.umask(before)
-    # Whoever else may write to the folder may wait here, too; there is nothing in it, and nothing to run.
+    # It is its owner's; there is nothing in it, and nothing to run.
     [lock] = ledger.parent.glob("*.lock")
-    assert (stat.S_IMODE(lock.stat().st_mode), lock.stat().st_size) == (0o644, 0)
+    assert (stat.S_IMODE(lock.stat().st_mode), lock.stat().st_size) == (0o600, 0)
     with pytest.raises(UserError, match="another `murk run` or `murk produce` is working on"):
         hold(log, second, ledger, "task")
     close()

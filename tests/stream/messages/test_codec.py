@@ -403,7 +403,7 @@ def test_times_are_truncated_to_the_granularity() -> None:
 
 def test_json_schema_describes_every_message() -> None:
     schemas = json_schema()
-    assert set(schemas) == {"gradient", "score", "example", "moment", "sketch", "gram", "newton", "iterate"}
+    assert set(schemas) == {"gradient", "score", "example", "moment", "target", "sketch", "gram", "newton", "iterate"}
     gradient = schemas["gradient"]
     assert set(gradient["required"]) == set(gradient["properties"]) == set(FIELDS)
     assert gradient["additionalProperties"] is False

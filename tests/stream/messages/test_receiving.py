@@ -19,7 +19,7 @@ TASK = "0123456789abcdef" * 4
 LEVELS = {"default": 1_000, "open": 10}
 MORE: dict[str, dict[str, Any]] = {
     "gradient": {"version": 7},
-    "score": {"version": 7, "question": "scatter"},
+    "score": {"version": 7, "question": "scatter", "item": 0},
     "sketch": {"rows": 1, "records": 9, "spread": 0.5},
     "gram": {"records": 9},
     "newton": {"records": 9, "model": [0.25]},

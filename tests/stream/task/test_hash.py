@@ -168,6 +168,7 @@ BLOCKS: dict[type[Block], tuple[dict[str, Any], tuple[str | int, ...]]] = {
 # For every key another value; a mapping of None and values where the change takes others along.
 FIXED = "no other value is possible here, or none that is independent of the other keys"
 SEVERAL = "several"
+WORDS = {"label": "Another", "description": "Other words."}
 OTHERS: dict[type[Block], dict[str, Any]] = {
     Task: {
         "name": "other",
@@ -204,6 +205,7 @@ OTHERS: dict[type[Block], dict[str, Any]] = {
         "typical": [25, 30],
         "missing": 24,
         "missing_share": 0.1,
+        **WORDS,
     },
     DateFeature: {
         "name": "z",
@@ -215,8 +217,16 @@ OTHERS: dict[type[Block], dict[str, Any]] = {
         "typical": ["1960-01-01", "1999-12-31"],
         "missing": "1960-01-01",
         "missing_share": 0.1,
+        **WORDS,
     },
-    CategoryFeature: {"name": "z", "categories": ["yes", "no"], "missing": "no", "missing_share": 0.1},
+    CategoryFeature: {
+        "name": "z",
+        "categories": ["yes", "no"],
+        "missing": "no",
+        "missing_share": 0.1,
+        "labels": {"yes": "Yes!"},
+        **WORDS,
+    },
     BinaryTarget: {
         "name": "z",
         "kind": FIXED,
@@ -224,6 +234,8 @@ OTHERS: dict[type[Block], dict[str, Any]] = {
         "negative": None,
         "rate": 0.06,
         "missing_share": 0.1,
+        "labels": {"yes": "Yes!"},
+        **WORDS,
     },
     ClassTarget: {
         "name": "z",
@@ -231,8 +243,18 @@ OTHERS: dict[type[Block], dict[str, Any]] = {
         "classes": ["none", "more", "one"],
         "rate": [0.5, 0.3, 0.2],
         "missing_share": 0.1,
+        "labels": {"none": "No child"},
+        **WORDS,
     },
-    RealTarget: {"name": "z", "kind": FIXED, "low": 1, "high": 53, "typical": [10, 50], "missing_share": 0.1},
+    RealTarget: {
+        "name": "z",
+        "kind": FIXED,
+        "low": 1,
+        "high": 53,
+        "typical": [10, 50],
+        "missing_share": 0.1,
+        **WORDS,
+    },
     PrivacyBlock: {
         "guarantee": {"gdp": {"mu": 1.5}},
         "levels": {"open": {"gdp": {"mu": 2.0}}},

@@ -150,6 +150,7 @@ def test_far_days_are_clamped_and_have_a_weekday_and_a_month() -> None:
     assert far.cells[0, 0] == near.cells[0, 0] == Cell.CLAMPED
 
 
+@pytest.mark.parametrize("text", ["2024-05-31 23:60", "2024-05-31T", "2024-05-31 noon"])
 def test_times_are_read_alike_by_all_versions_of_python(text: str) -> None:
     assert day_number(text) == (0, Cell.NOT_A_DATE)
 
