@@ -105,13 +105,6 @@ def test_second_moments_from_file_to_estimate(folder: Path) -> None:
     assert (level["mechanism"], level["released"]) == ("gram", 3)
     words = murk("ledger", LEDGER, "--person", "organisation", folder=folder).out
     assert "had the record been blank" in words
-    # A log that was begun with mixing by such a file goes on with it.
-    world(folder / "before", task=MOMENTS.replace("window: 500", "window: 500, method: linear-mixing"))
-    before = run(folder / "before")
-    (folder / "before" / "task.yaml").write_text(MOMENTS)
-    again = run(folder / "before")
-    assert {**again, "seconds": 0} == {**before, "seconds": 0}
-    assert again["sketch_rows"] is not None
 
 
 def test_second_moments_under_gdp(folder: Path) -> None:
