@@ -152,7 +152,9 @@ def world(folder):
         text = TASK.replace("third-child", name).replace("learner: {radius: 1.5, intervals: random-scaling}", protocol)
         (folder / f"{name}.yaml").write_text(text)
     shuffled = TASK.partition("privacy:")[0].replace("name: third-child", f"name: {SHUFFLED}")
-    (folder / f"{SHUFFLED}.yaml").write_text(f"{shuffled}shuffle: {{crowd: 500, promise: {{epsilon: 0.5}}}}\n")
+    # Its protocol has no models, for which people would wait.
+    shuffled = f"{shuffled}protocol: examples\nshuffle: {{crowd: 500, promise: {{epsilon: 0.5}}}}\n"
+    (folder / f"{SHUFFLED}.yaml").write_text(shuffled)
     (folder / "few.csv").write_text("\n".join([",".join(HEADER), *ROWS[1:1_201]]) + "\n")
     (folder / "reference.json").write_text(json.dumps(REFERENCE))
     rows = [f"p{row - (row % 4 == 3)},{ROWS[row + 1]}" for row in range(RECORDS)]
