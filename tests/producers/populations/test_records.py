@@ -192,9 +192,8 @@ class TestRefusals:
         assert "Unpack it" in self.refused(tmp_path / "people.parquet.gz")
 
     def test_empty(self, tmp_path: Path) -> None:
-        for nobody in (pd.DataFrame(RECORDS)[:0], parquet(tmp_path, pa.Table.from_pylist(RECORDS)[:0])):
+        for nobody in (pd.DataFrame(RECORDS)[:0], parquet(tmp_path, pa.Table.from_pylist(RECORDS)[:0]), []):
             assert "has no rows: give a source with at least one record" in self.refused(nobody)
-        assert "no column" in self.refused([])
 
     @pytest.mark.parametrize(
         ("source", "words"),

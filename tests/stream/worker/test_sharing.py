@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from murk.errors import MurkError
 from murk.learners.estimates.drift import merged_curve
 from murk.learners.problem import problem_for
+from murk.learners.scores import problem as scores
 from murk.stream.log.base import Checkpoint, UnreachableError
 from murk.stream.log.sqlite import SqliteLog
 from murk.stream.messages.codec import encode
@@ -18,10 +20,23 @@ from murk.stream.messages.releases import IterateMessage
 from murk.stream.worker.sharing import CommittedLearners, Making, Told, sharing_of
 from murk.stream.worker.worker import Worker
 from tests.producers.world import Wrapped
-from tests.protocols import OWN_MODELS, SCORES
+from tests.protocols import OWN_MODELS, SCORES, contents
 from tests.stream.harness import drain, fault_task, learner_for, message, put, state_of
 
-TASK = fault_task(SCORES)
+TASK = fault_task(SCORES, duplicates=51)
+"""Of no other tests, which know it with its survey."""
+
+
+@pytest.fixture(autouse=True)
+def unsurveyed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Models of scores from the beginning, at versions that are easy to count."""
+    monkeypatch.setattr(scores, "_survey", lambda *_: None)
+
+
+@cache
+def answers() -> tuple[dict[str, Any], ...]:
+    """What honest releases hold, at the first model."""
+    return contents.__wrapped__(SCORES.name)
 
 
 @pytest.fixture
@@ -32,7 +47,9 @@ def log(tmp_path: Path) -> Iterator[SqliteLog]:
 
 
 def arrive(log: SqliteLog, chain: int, start: int, stop: int, **fields: Any) -> None:
-    put(log, [message(TASK, number, chain=chain, **fields) for number in range(start, stop)], chain)
+    made = answers()
+    numbers = range(start, stop)
+    put(log, [message(TASK, one, **made[one % len(made)] | {"chain": chain} | fields) for one in numbers], chain)
 
 
 def worker(log: Any, chain: int, **settings: Any) -> Worker:
@@ -414,7 +431,7 @@ def test_a_worker_looks_at_others_now_and_then(log: SqliteLog) -> None:
 
 
 def test_who_makes_models_and_who_is_told_of_them(log: SqliteLog) -> None:
-    shared, own = learner_for(TASK), learner_for(fault_task(OWN_MODELS))
+    shared, own = learner_for(TASK), learner_for(fault_task(OWN_MODELS, duplicates=51))
     kinds = [type(sharing_of(log, TASK, learner, chain, 0.2)) for learner in (shared, own) for chain in range(2)]
     assert kinds == [Making, Told, type(None), type(None)]
 
