@@ -80,8 +80,8 @@ FIELDS = {"schema", "kind", "id", "task", "level", "chain", "payload", "time", "
 @pytest.mark.parametrize(
     ("name", "more"),
     [
-        ("scores", {"version", "question"}), ("gradients", {"version"}), ("examples", set()), ("moments", set()),
-        ("sketch", {"records"}), ("sketch by mixing", {"rows", "records", "spread"}),
+        ("scores", {"version", "question", "item"}), ("gradients", {"version"}), ("examples", set()),
+        ("moments", set()), ("sketch", {"records"}), ("sketch by mixing", {"rows", "records", "spread"}),
     ],
 )  # fmt: skip
 def test_its_fields_are_those_that_are_documented_and_no_others(name: str, more: set[str]) -> None:

@@ -15,7 +15,7 @@ from murk.privacy import GaussianDP, PureDP
 from murk.privacy.noise import SecureNoise
 from murk.stream.messages.codec import RejectedError
 from murk.stream.messages.releases import GradientRelease
-from tests.learners.catalogue import NAMES, made, target_of
+from tests.learners.catalogue import FEATURED, made, target_of
 
 SECRETS = [0.314159265, -0.718281828]
 
@@ -173,7 +173,7 @@ def test_an_empty_batch_learns_nothing():
     assert model.n_releases == 0
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", FEATURED)
 def test_names_of_features_are_declared_where_noise_is_real(name):
     """After an encoder the first record's keys are one person's values, and coefficients would show them."""
     with pytest.raises(UserError, match=r"features= is required with real noise.*features=\['age', 'dose'\]"):
