@@ -112,7 +112,7 @@ class Senders:
                 while people or not self._ended.is_set():
                     if not people:
                         people = [next(self._numbers) for _ in range(8)]
-                        messages = [wire(release(self.of, payload=[one, 0])) for one in people]
+                        messages = [wire(release(self.of, payload=[one], item=one % 16)) for one in people]
                         self.sent.update(people)
                     status = client.post(*messages, name=self.of.name).status
                     if status == 202:
