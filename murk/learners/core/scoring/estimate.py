@@ -483,7 +483,9 @@ class ScoreEstimate(Estimate):
     def _feature_change(self) -> FeatureChange | None:
         if self.outlook is None:
             return None
-        return feature_change(self.outlook.found, self.outlook.settings.response, self.outlook.solution.rows)
+        solution, response = self.outlook.solution, self.outlook.settings.response
+        contradicted = solution.moments.contradicted if isinstance(solution, Solution) else np.zeros(0)
+        return feature_change(self.outlook.found, response, solution.rows, tuple(np.flatnonzero(contradicted).tolist()))
 
     def needs(self, level: float = 0.95, within: Mapping[str, float] | None = None) -> dict[str, Need]:
         """Return by name what it would take to learn each coefficient without a bounded interval at ``level``.

@@ -297,8 +297,8 @@ class ProbabilityLine:
         test = far_from(self.values, self._covariance, quantile)
         scales = self._moments.frame.scales
         halves = first_rejected(self.values, self.covariance, quantile, test, scales)
-        unseen = self._moments.unseen
-        known = (halves < _WIDEST * scales) & ~np.append(unseen, unseen.any())
+        withheld = self._moments.withheld
+        known = (halves < _WIDEST * scales) & ~np.append(withheld, withheld.any())
         return np.where(known, halves, math.inf)
 
 

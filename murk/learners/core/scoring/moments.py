@@ -16,6 +16,9 @@ from murk.learners.core.scoring.sums import Answer, Summaries, Summary
 from murk.learners.core.survey.coordinates import UNTOLD, Coordinates
 from murk.learners.estimates.estimate import Extent
 
+# Second moment in surveyed coordinates beyond which the spread was that of others: three times as large as published.
+_CONTRADICTED = 9.0
+UNLIKELY = 4.75  # standard deviations with one false alarm in a million
 _SIGNIFICANT = 2.0  # standard errors from which a mean square's excess over its noise counts
 _EVEN = 0.5  # features count as isotropic where their moments' numbers differ by less than this part of the mean
 _ROUNDS = 1
@@ -155,6 +158,24 @@ class Moments:
         least = np.where(coins, 1.0 - _WHOLE**2, 0.0) + error
         hidden = variance < np.maximum(least, 2.0 * _SMALLEST * np.diag(self.frame.moment)[:-1])
         return np.asarray(hidden | ~self.frame.told)
+
+    @cached_property
+    def contradicted(self) -> NDArray[np.bool_]:
+        """Whether released matrices contradict each feature's surveyed spread, (p - 1,).
+
+        They do where the first people were alike in a feature in which later ones differ. Answers at such coordinates
+        tell little of any feature.
+        """
+        if self.frame.coins is None:
+            return np.zeros(len(self.moment) - 1, dtype=bool)
+        square, error = np.diag(self.estimated)[:-1], np.diag(self.errors)[:-1]
+        numbers = ~np.isfinite(self.frame.coins)
+        return np.asarray(numbers & (square > _CONTRADICTED) & (square - 1.0 > UNLIKELY * error))
+
+    @cached_property
+    def withheld(self) -> NDArray[np.bool_]:
+        """Whether nothing backs an interval of each feature's coefficient, (p - 1,)."""
+        return np.asarray(self.unseen | self.contradicted.any())
 
     @cached_property
     def hidden(self) -> Floats:

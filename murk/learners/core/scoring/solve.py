@@ -269,8 +269,8 @@ class Solution:
             return np.full(self.features, math.inf)
         test = far_from(self.values, self._variances, quantile)
         halves = first_rejected(self.values, self.covariance, quantile, test, self.moments.frame.scales)
-        unseen = self.moments.unseen
-        halves[np.append(unseen, unseen.any())] = math.inf
+        withheld = self.moments.withheld
+        halves[np.append(withheld, withheld.any())] = math.inf
         return halves
 
     @property

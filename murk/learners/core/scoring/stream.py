@@ -19,15 +19,14 @@ from typing import Final
 import numpy as np
 
 from murk._arrays import Floats
-from murk.learners.core.coordinates import flattened, matrix_size
+from murk.learners.core.coordinates import flattened, matrix_size, symmetric
 from murk.learners.core.scoring.model import Model, Question, Response, Rows, inverse, mean_matrix
-from murk.learners.core.scoring.moments import own_variance
+from murk.learners.core.scoring.moments import UNLIKELY, own_variance
 from murk.learners.core.scoring.settings import largest_square
 from murk.learners.core.scoring.sums import Answer, Summaries
 from murk.learners.estimates.misfit import MOST_NUMBERS, excess
 
 _TOLERATED: Final = 0.03
-UNLIKELY: Final = 4.75  # standard deviations with one false alarm in a million
 _NAMED: Final = 3.72  # standard deviations from which a feature is named; one in 10,000 is named falsely
 
 
@@ -39,8 +38,15 @@ class FeatureChange:
     features: tuple[int, ...]  # positions of the features whose means changed, the clearest first
 
 
-def feature_change(found: Summaries, response: Response, rows: Rows) -> FeatureChange | None:
-    """Return how people's features changed over the epochs; None if they did not, or nothing shows it."""
+def feature_change(
+    found: Summaries, response: Response, rows: Rows, contradicted: Sequence[int] = ()
+) -> FeatureChange | None:
+    """Return how people's features changed over the epochs; None if they did not, or nothing shows it.
+
+    ``contradicted`` are features whose spread later answers contradict: they changed after the survey.
+    """
+    if contradicted:
+        return FeatureChange(math.inf, tuple(contradicted))
     released = _released(found, response)
     p = rows.points.shape[1]
     size = matrix_size(p)
@@ -52,6 +58,7 @@ def feature_change(found: Summaries, response: Response, rows: Rows) -> FeatureC
     basis[np.arange(size), upper[0], upper[1]] += 0.5
     basis[np.arange(size), upper[1], upper[0]] += 0.5
     information, weighed, squares = np.zeros((size, size)), np.zeros(size), 0.0
+    residuals: list[tuple[Floats, Floats]] = []  # each epoch's differences, and their slopes in the common ones
     predictions = [mean_matrix(model, rows, plain, flat=True) for model, _ in released]
     for (model, answer), predicted in zip(released, predictions, strict=True):
         into = model.transform @ back
@@ -59,12 +66,16 @@ def feature_change(found: Summaries, response: Response, rows: Rows) -> FeatureC
         slopes = weight * flattened(into @ basis @ into.T).T
         precision = 1.0 / (own_variance(answer, p) + (_TOLERATED * float(np.trace(predicted)) / p) ** 2)
         off = flattened(answer.mean - predicted)
+        residuals.append((off, slopes))
         information += precision * slopes.T @ slopes
         weighed += precision * slopes.T @ off
         squares += precision * float(off @ off)
-    square = squares - float(weighed @ np.linalg.lstsq(information, weighed, rcond=1e-12)[0])
-    far = excess(max(square, 0.0), (len(released) - 1) * size)
-    return FeatureChange(far, _changed(released, predictions)) if far > UNLIKELY else None
+    common = np.linalg.lstsq(information, weighed, rcond=1e-12)[0]
+    far = excess(max(squares - float(weighed @ common), 0.0), (len(released) - 1) * size)
+    if far <= UNLIKELY:
+        return None
+    names = _changed(released, predictions)
+    return FeatureChange(far, names or _spread_otherwise(released, residuals, common))
 
 
 def _released(found: Summaries, response: Response) -> list[tuple[Model, Answer]]:
@@ -88,6 +99,22 @@ def _changed(released: Sequence[tuple[Model, Answer]], predictions: Sequence[Flo
     squares = np.sum((means - centre) ** 2 / variances, axis=0)
     far = [excess(float(each), len(released) - 1) for each in squares]
     # Features of people who differ in another have slightly other weights.
+    least = max(_NAMED, max(far, default=0.0) / 2.0)
+    return tuple(index for index in sorted(range(p - 1), key=lambda index: -far[index]) if far[index] > least)
+
+
+def _spread_otherwise(
+    released: Sequence[tuple[Model, Answer]], residuals: Sequence[tuple[Floats, Floats]], common: Floats
+) -> tuple[int, ...]:
+    """Return the features along whose coordinates second moments differ between epochs by more than noise."""
+    p = len(released[0][0].transform)
+    squares = np.zeros(p - 1)
+    for (model, answer), (off, slopes) in zip(released, residuals, strict=True):
+        differences = np.diag(symmetric(off - slopes @ common, p)) ** 2 / own_variance(answer, p)
+        # A coordinate is that of the feature that changes most along it.
+        for feature, square in zip(np.argmax(np.abs(model.back[:-1]), axis=0).tolist(), differences, strict=True):
+            squares[feature] += square
+    far = [excess(float(each), len(released)) for each in squares]
     least = max(_NAMED, max(far, default=0.0) / 2.0)
     return tuple(index for index in sorted(range(p - 1), key=lambda index: -far[index]) if far[index] > least)
 
