@@ -182,8 +182,8 @@ class Outlook:
         if solution.targetless:
             return {}
         unseen, errors = solution.moments.unseen, coordinates.log_spread_error
-        told = replace(coordinates, log_spread_error=np.where(unseen & (errors > 0.0), _STATED, errors))
-        learned = replace(self.settings, coordinates=told).solution(self.found).half_widths(quantile) <= limits
+        stated = replace(coordinates, log_spread_error=np.where(unseen & (errors > 0.0), _STATED, errors))
+        learned = replace(self.settings, coordinates=stated).solution(self.found).half_widths(quantile) <= limits
         names, told = self.settings.names, solution.moments.frame.told
         return {
             names[j]: Need(stated=bool(learned[j]), told=bool(told[j]))

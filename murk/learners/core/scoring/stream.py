@@ -70,7 +70,7 @@ def feature_change(
         information += precision * slopes.T @ slopes
         weighed += precision * slopes.T @ off
         squares += precision * float(off @ off)
-    common = np.linalg.lstsq(information, weighed, rcond=1e-12)[0]
+    common: Floats = np.linalg.lstsq(information, weighed, rcond=1e-12)[0].astype(np.float64)
     far = excess(max(squares - float(weighed @ common), 0.0), (len(released) - 1) * size)
     if far <= UNLIKELY:
         return None
