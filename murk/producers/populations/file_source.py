@@ -318,8 +318,8 @@ class FileSource:
         """Yield blocks like `blocks`, from the position ``start`` of the order under a key; None for the file's order.
 
         The file is read from its beginning, and the coded records of the next positions are kept in memory, up to
-        `WINDOW_BYTES` or `ROW_BYTES` for each row; then it is read again. How it is cut into blocks does not depend on
-        that. Nothing is written to disk, and the memory is wiped at the end.
+        ``WINDOW_BYTES`` or ``ROW_BYTES`` for each row; then it is read again. How it is cut into blocks does not depend
+        on that. Nothing is written to disk, and the memory is wiped at the end.
         """
         if key is None:
             yield from self.blocks(start, size, excluded=excluded)

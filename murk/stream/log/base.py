@@ -269,7 +269,7 @@ class Log(ABC):
             yield from (message for message in page if message.offset < end)
 
     def exposed(self) -> str:
-        """Return a clause that says who else can read the log's file, as far as that is known; see `exposure`."""
+        """Return a clause that says who else can read the log's file, as far as that is known; see ``exposure``."""
         return ""
 
     def first_since(self, partition: int, time: float) -> int:
