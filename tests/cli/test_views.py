@@ -49,8 +49,9 @@ def test_a_row_of_a_file(folder: Path) -> None:
     assert "third-child, a simulation: its noise can be recomputed and protects nobody" in plain.out
     assert "Kept private" not in plain.out
     assert f"on {today()}" in plain.out
-    assert "No. 50 in this ledger" in plain.out
-    assert level["receipts"] == [50]
+    [receipt] = level["receipts"]
+    assert 1 <= receipt <= 50
+    assert f"No. {receipt} in this ledger" in plain.out
     details = murk("ledger", LEDGER, "--person", 50, "--source", "people.csv", "--details", folder=folder)
     assert "1 released (1 sent, 0 waiting" in details.out
     assert (level["first"], level["last"]) == (today(), today())
@@ -184,7 +185,9 @@ def test_withdrawing(folder: Path) -> None:
 def test_withdrawing_what_waits(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     world(folder, task=PAID_TWICE)
     named(folder, records=400, names=200)
-    command = ["task.yaml", "--source", "people.csv", "--seed", "1", "--person", "who", "--patience", "0"]
+    # So that w0 is the first.
+    order = ["--person", "who", "--order", "file"]
+    command = ["task.yaml", "--source", "people.csv", "--seed", "1", *order, "--patience", "0"]
 
     def killed(*arguments: object) -> None:
         raise SystemExit(137)
@@ -205,7 +208,7 @@ def test_withdrawing_what_waits(folder: Path, monkeypatch: pytest.MonkeyPatch) -
     assert "a release that was just being sent may have arrived" in " ".join(done.out.split())
     assert "1 deleted before the log confirmed it, which may have been sent" in " ".join(done.out.split())
     assert f"On {today()}. You no longer take part in this task." in done.out
-    found = run(folder, "--person", "who").json
+    found = run(folder, *order).json
     # The log had it all the same: what was sent cannot be taken back, and is not sent again.
     assert (found["releases"], found["refusals"], found["duplicates"]) == (399, 1, 0)
 
