@@ -24,7 +24,7 @@ OLD = "max_staleness: {releases: 1000000}\n"
 PARTITIONS = 2
 NAMES = (
     "schema", "kind", "id", "task", "level", "chain", "payload", "time", "expires", "simulated", "version", "rows",
-    "records", "spread", "iterate", "state", "offset", "question",
+    "records", "spread", "iterate", "state", "offset", "question", "item",
     "model",
 )  # fmt: skip
 
@@ -136,10 +136,16 @@ def models() -> Target:
     """Any bytes where a chain's newest model belongs: what a device checks before it looks at a record."""
     log, rng, honest = _OneModel(), np.random.default_rng(1), []
     gradients, scores = ((task, problem_for(task)) for task in map(task_of, ("gradient", "score")))
-    for (task, problem), versions in ((gradients, (0, 1, 2, 8, 64, 512, 4096)), (scores, (0, 3000, 6000))):
+    after = (0, *map(scores[1].next_published, (0, 3000, 6000)))
+    for (task, problem), versions in ((gradients, (0, 1, 2, 8, 64, 512, 4096)), (scores, after)):
         for version in versions:
-            iterate = (problem.initial + 0.1 * rng.random(len(problem.initial))).tolist()
-            honest.append(encode(IterateMessage(task=task.hash, chain=0, version=version, iterate=iterate)))
+            iterate = problem.initial + 0.1 * rng.random(len(problem.initial))
+            if problem is scores[1]:
+                # What is asked is no real number: first a survey, later scores.
+                iterate[-7:] = problem.initial[-7:]
+                if version >= 3000:
+                    iterate[-3:] = 0.0, 0.0, 1.0
+            honest.append(encode(IterateMessage(task=task.hash, chain=0, version=version, iterate=iterate.tolist())))
 
     def take(data: bytes) -> str:
         log.message = data
