@@ -298,10 +298,7 @@ class PublicMoments(PersonEstimator):
         """Names of a release's entries in order: ``"a*b"``, then ``"a*target"``; raises UserError for directions."""
         self._require()
         if self._directions is not None:
-            raise UserError(
-                "release='directions' does not accept raw records here: use release='observed', or give the devices' "
-                "releases to learn_release"
-            )
+            raise UserError("directions have no moments: only release='observed', 'joint' and 'separate' do")
         labels = self._layout.labels
         twice = next((label for place, label in enumerate(labels) if label in labels[:place]), None)
         if twice is not None:

@@ -47,12 +47,12 @@ def test_counts_have_log_means_in_their_own_unit() -> None:
 @pytest.mark.filterwarnings("ignore")
 def test_classes_are_learned_from_one_release_each(tmp_path: Path) -> None:
     rng = np.random.default_rng(2)
-    X = rng.uniform(-1.0, 1.0, (900, 2)).round(3)
-    logits = np.column_stack([1.5 * X[:, 0], 1.5 * X[:, 1], np.zeros(900)])
+    X = rng.uniform(-1.0, 1.0, (4_000, 2)).round(3)
+    logits = np.column_stack([1.5 * X[:, 0], 1.5 * X[:, 1], np.zeros(4_000)])
     labels = np.array(["u", "v", "w"])[np.argmax(logits + rng.gumbel(size=logits.shape), axis=1)]
     pd.DataFrame(X, columns=["a", "b"]).assign(y=labels).to_csv(tmp_path / "people.csv", index=False)
     result = murk.run(Task.parse(TEXT + CLASSES), tmp_path / "people.csv", seed=1)
-    whole = np.column_stack([X, np.ones(900)])
+    whole = np.column_stack([X, np.ones(4_000)])
     lines = {label: 2.0 * np.linalg.lstsq(whole, (labels == label).astype(float), rcond=None)[0][:2] for label in "uvw"}
     found = {label: [result.coefficients[f"{label}:{name}"] for name in "ab"] for label in "uvw"}
 
