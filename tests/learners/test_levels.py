@@ -220,6 +220,12 @@ def test_exactly_the_points_of_the_grid_are_accepted(protocol: str) -> None:
 # Learning
 
 
+@pytest.fixture
+def unsurveyed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """People of tasks of scores answer scores from the first on, as they do after a survey."""
+    monkeypatch.setattr("murk.learners.scores.problem._survey", lambda task, classes: None)
+
+
 def released(task: Task, protocol: str, budgets: np.ndarray[Any, Any], seed: int = 3) -> tuple[Any, list[Any]]:
     """An engine's problem, and a release of each of so many people at the level of their budget."""
     rng, problem = np.random.default_rng(seed), problem_for(task)
@@ -247,6 +253,7 @@ def released(task: Task, protocol: str, budgets: np.ndarray[Any, Any], seed: int
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("guarantee", ["gdp: {mu: 1.0}", "approx: {epsilon: 1.0, delta: 1.0e-6}"])
+@pytest.mark.usefixtures("unsurveyed")
 def test_learns_to_the_bit_what_named_levels_learn(protocol: str, more: str, guarantee: str) -> None:
     grid = task_of("{from: 0.9, to: 1.1}", protocol, guarantee, more)
     named = {level: each.to_dict() for level, each in grid.privacy.levels.items() if level != "default"}
@@ -302,6 +309,7 @@ def learned(folder: Path, people: Path, level: str, levels: str = "{}", mu: floa
         return means(run)
 
 
+@pytest.mark.usefixtures("unsurveyed")
 def test_errors_of_own_budgets_are_between_those_of_their_ends(tmp_path: Path) -> None:
     # Shi, Xie, Jiang, Kong and He, figure 2: budgets drawn from Unif(1, 2). A row's noise is z_i / mu_i, with the same
     # z_i in all runs, and weights are nearly mu_i^2: so the errors are e_1 = mean z, e_2 = e_1 / 2 and
