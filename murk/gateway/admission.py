@@ -14,6 +14,7 @@ from murk.stream.worker.sharing import SharingLearner, Told
 from murk.stream.worker.worker import admit, check_expiry
 
 _ERROR_CODE = "MURK-LOG-001"
+_JUDGED = "chain", "version", "question", "item"
 
 
 class Admission:
@@ -68,8 +69,8 @@ class Admission:
         expires = [release.expires for release in releases]
         if min(expires) < now or max(expires) > now + self.rules.lifetime or not self._fit(releases):
             return False
-        # Past its payload, a release is judged by its chain and version alone.
-        kinds = {(release.chain, getattr(release, "version", 0)): release for release in releases}
+        # Past its payload, a release is judged by these alone.
+        kinds = {tuple(getattr(release, name, None) for name in _JUDGED): release for release in releases}
         try:
             for release in kinds.values():
                 self.check(b"", now, release)

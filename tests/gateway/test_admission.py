@@ -6,12 +6,15 @@ import secrets
 import time
 from collections import Counter
 
+import numpy as np
 import pytest
 
 from murk.gateway.admission import Admission
+from murk.learners.core.scoring.model import Model
 from murk.learners.problem import problem_for
 from murk.stream import Worker, open_log
 from murk.stream.messages.codec import RejectedError
+from murk.stream.messages.releases import MOST_ITEMS
 from tests.gateway.devices import announced, honest, release, task, wire
 
 SPOILED = {
@@ -25,6 +28,9 @@ SPOILED = {
     "chain": lambda fields: fields | {"chain": 7},
 }
 AHEAD = {"future": lambda fields: fields | {"version": 3_000_000}}
+LONG = {"max_staleness": {"releases": 1_000}}
+"""Of scores, epochs after the survey are shorter than what is offered together."""
+ASKED = {"question": lambda fields: fields | {"item": MOST_ITEMS - 1}}
 PROTOCOLS = ("scores", "gradients", "examples")
 
 
@@ -40,6 +46,19 @@ def judged(log, of, messages):
     return [refused.get(offset) for offset in range(len(messages))]
 
 
+def answering(draw, problem, message):
+    """Fields of a release that answers a model, None for that of version 0; none for gradients."""
+    if problem.kind != "score":
+        return {}
+    iterate = problem.initial if message is None else np.array(json.loads(message)["iterate"])
+    model = Model.of(iterate, 3)
+    if model.survey:
+        return {"question": "above", "item": draw.randrange(model.items), "payload": [draw.randrange(-9, 10)]}
+    name = draw.choice([question for question, share in model.shares.items() if share])
+    size = 3 if name == "score" else 6
+    return {"question": name, "item": 0, "payload": [draw.randrange(-9, 10) for _ in range(size)]}
+
+
 def chains(door, values, now):
     """The chain of each release, or why it is refused."""
     return [each if isinstance(each, str) else each.chain for each in door.judged(values, now)]
@@ -49,7 +68,7 @@ def chains(door, values, now):
 def test_door_and_worker_agree(tmp_path, protocol):
     of = task(protocol=protocol)
     messages = [json.loads(one) for one in honest(of, 20)]
-    kinds = SPOILED | (AHEAD if protocol != "examples" else {})
+    kinds = SPOILED | (AHEAD if protocol != "examples" else {}) | (ASKED if protocol == "scores" else {})
     # With ids of their own: duplicates are left to the worker.
     spoiled = [wire(change(messages[0] | {"id": secrets.token_hex(16)})) for change in kinds.values()]
     junk = [b"", b"{", b"null", b"[]", b"1e999", b'{"schema":1,"schema":1}', b"\xff", b"x" * 5_000]
@@ -78,7 +97,7 @@ def test_door_and_worker_agree(tmp_path, protocol):
 
 
 @pytest.mark.parametrize(
-    ("keys", "together"), [({}, 400), ({"log": {"partitions": 2}}, 400), ({"protocol": "gradients"}, 40)]
+    ("keys", "together"), [(LONG, 400), (LONG | {"log": {"partitions": 2}}, 400), ({"protocol": "gradients"}, 40)]
 )
 def test_versions_are_judged_as_the_worker_does(tmp_path, monkeypatch, keys, together):
     """Over a chain's life: whatever the door accepts of honest and of random versions, the worker learns, and more."""
@@ -86,7 +105,7 @@ def test_versions_are_judged_as_the_worker_does(tmp_path, monkeypatch, keys, tog
     monkeypatch.setattr("murk.stream.log.sqlite.HEARD", 0.0)
     of = task(**keys)
     base = json.loads(honest(of, 1)[0])
-    draw, reasons, ahead, blocks = random.Random(1), {}, set(), 0
+    problem, draw, reasons, ahead, blocks = problem_for(of), random.Random(1), {}, set(), 0
     with open_log(announced(tmp_path, of)) as log:
         door = Admission(log, of)
         workers = [Worker(log, of, problem_for(of).engine(), chain, look=0.0) for chain in range(log.partitions)]
@@ -100,6 +119,7 @@ def test_versions_are_judged_as_the_worker_does(tmp_path, monkeypatch, keys, tog
                 known = newest[chain]
                 version = draw.choice((known, known, known, known, known + 1, 3_000, draw.randrange(20_000)))
                 fields = base | {"id": f"{draw.getrandbits(128):032x}", "chain": chain, "version": version}
+                fields |= answering(draw, problem, models[chain])
                 offered.append((chain, message := wire(fields)))
                 if version > known:
                     ahead.add(message)
