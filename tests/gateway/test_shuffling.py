@@ -41,7 +41,7 @@ class Devices:
 
     def message(self) -> tuple[int, bytes]:
         number = next(self._numbers)
-        self.sent[number] = wire(release(self.of, payload=[number, 0]))
+        self.sent[number] = wire(release(self.of, payload=[number], item=number % 16))
         return number, self.sent[number]
 
     def send(self, client: Client, *people: tuple[int, bytes]) -> int:
