@@ -55,9 +55,24 @@ def _at_once():
         yield
 
 
-def learner(key, **more):
+def young(key, **more):
     name, settings = LEARNERS[key]
     return made(name, **{"budget": GaussianDP(1.0), **settings, **more})
+
+
+def surveyed(model):
+    """The number of releases of the survey that a learner begins with, if it does."""
+    survey = getattr(getattr(model._engine, "settings", None), "survey", None)
+    return 0 if survey is None else survey.end
+
+
+def learner(key, **more):
+    """A learner that asks for what kernels answer: after its survey, if there is one."""
+    model, rng = young(key, **more), np.random.default_rng(9)
+    count = surveyed(model)
+    if count:
+        model.learn_many(rng.uniform(-1, 1, (count, 2)), targets(key, count, rng))
+    return model
 
 
 def targets(key, count, rng):
@@ -126,7 +141,7 @@ def test_the_kernel_is_what_learns(key, monkeypatch):
             patch.setattr(kernels, "learn_record", called)
             learn(model, *records(key, 40))
         assert calls.count(in_place.LEARNED) >= 25
-        assert model.n_releases == 40
+        assert model.n_releases == 40 + surveyed(model)
 
 
 @pytest.mark.parametrize("key", LEARNERS)
@@ -157,10 +172,11 @@ def test_what_comes_between_records_changes_nothing(key):
 @pytest.mark.parametrize("key", ["scores", "scores of targets", "scores with public rows", "directed moments"])
 def test_epochs_end_where_they_do_in_blocks(key):
     """Models, too, and what predictions are by, at every thousandth record."""
-    rng = np.random.default_rng(1)
-    X = rng.uniform(-1, 1, (7000, 2))
+    rng, one, many = np.random.default_rng(1), young(key, seed=3), young(key, seed=3)
+    # Of the survey, too.
+    ends = [1, 8, *(surveyed(one) + more for more in (9, 2999, 3000, 3001, 5999, 6000, 7000))]
+    X = rng.uniform(-1, 1, (ends[-1], 2))
     y = targets(key, len(X), rng)
-    one, many, ends = learner(key, seed=3), learner(key, seed=3), (1, 8, 2999, 3000, 3001, 5999, 6000, 7000)
     for start, stop in zip((0, *ends), ends, strict=False):
         learn(one, [dict(zip(FEATURES, row, strict=True)) for row in X[start:stop].tolist()], y[start:stop])
         many.learn_many(X[start:stop], y[start:stop])
@@ -225,7 +241,7 @@ def test_nothing_of_rows_is_left(key, broken, monkeypatch):
             model.learn_many(X, y)
     else:
         model.learn_many(X, y)
-    assert model.n_releases == (0 if broken else 50)
+    assert model.n_releases == surveyed(model) + (0 if broken else 50)
     assert made_of, "the kernel is not used"
     for held in made_of:
         assert not left(held)
@@ -271,7 +287,7 @@ def test_randomness_that_comes_late_is_waited_for(key, missing, monkeypatch):
         if isinstance(memory, in_place.KernelMemory):
             assert not memory.words.any(), "words are left, of which the noise was made"
             assert not memory.noise.any()
-    assert model.n_releases == 20
+    assert model.n_releases == 20 + surveyed(model)
     assert len(asked) >= 15
     assert np.all(np.isfinite(model.estimate().values))
 
@@ -324,8 +340,9 @@ def test_what_the_kernel_does_not_draw_is_left_to_blocks():
 
     for more in ({"noise": Other()}, {"budget": PureDP(1.0)}):
         model = learner("scores", **more)
+        before = model.n_releases
         learn(model, *records("scores", 10))
-        assert model.n_releases == 10
+        assert model.n_releases == before + 10
         assert not model._engine._in_place
 
 
