@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -38,8 +39,9 @@ class Univariate(PersonEstimator):
     missing: bool
     features: Sequence[Any] = ()
 
+    @abstractmethod
     def _settings(self) -> Settings:
-        raise NotImplementedError
+        """Return the settings of the target."""
 
     def _begin(self, names: tuple[Any, ...]) -> TargetEngine:
         settings = self._settings()

@@ -69,6 +69,13 @@ def test_changed_features_are_named_before_anything_else(order, mu, feature):
         assert remedy in words
 
 
+def test_nothing_is_stated_where_later_answers_contradict_the_survey():
+    """The first people have nearly one age, so that its surveyed spread is that of few."""
+    assert np.isinf(estimate_of("feature", 2.0).half_widths()).all()
+    # The twin: the same people in a random order.
+    assert np.isfinite(estimate_of("random", 2.0).half_widths()).all()
+
+
 def test_a_change_that_features_do_not_show_is_said_to_be_one():
     change = estimate_of("outcome", 2.0).stream_change()
     assert change is not None
