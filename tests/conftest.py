@@ -44,6 +44,26 @@ def loggers_as_they_were():
         one.handlers[:] = handlers
 
 
+# The longest test takes a minute on a busy machine.
+LONGEST = 300.0
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item):
+    """A test that waits for ever fails, and is named: a whole run would wait with it."""
+
+    def late(*_):
+        raise TimeoutError(f"{item.nodeid} was not done after {LONGEST:g} s")
+
+    before = signal.signal(signal.SIGALRM, late)
+    signal.setitimer(signal.ITIMER_REAL, LONGEST)
+    try:
+        return (yield)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        signal.signal(signal.SIGALRM, before)
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_setupnodes(config, specs):
     """Processes of tests are forked from one that has imported all of them, and commands that they run from another."""

@@ -15,6 +15,8 @@ from murk.privacy import ApproxDP, GaussianDP, PureDP
 from murk.privacy.noise import SecureNoise, SimulatedNoise
 from murk.producers import Ledger, Producer
 from murk.stream import Task, open_log
+from murk.stream.messages.codec import encode
+from murk.stream.messages.releases import IterateMessage
 from tests.kernels import impatient
 
 BUDGETS = {"gdp": GaussianDP(2.0), "pure": PureDP(3.0), "approx": ApproxDP(4.0, 1e-6)}
@@ -69,9 +71,18 @@ class Interrupting:
 
 
 def released(
-    document: str, records: list[Any], seed: int | None, many: int, compiled: bool, interrupted: bool = False
+    document: str,
+    records: list[Any],
+    seed: int | None,
+    many: int,
+    compiled: bool,
+    interrupted: bool = False,
+    model: list[float] | None = None,
 ) -> Any:
-    """A device releases records, one by one; or the last ``many`` as a block. What is public is what the log has."""
+    """A device releases records, one by one; or the last ``many`` as a block. What is public is what the log has.
+
+    With a ``model``, the log has it from the start.
+    """
     if compiled:
         impatient()
     task = Task.parse(document)
@@ -80,6 +91,8 @@ def released(
     folder = tempfile.mkdtemp()
     log, ledger = open_log(f"sqlite:///{folder}/log.db"), Ledger(f"{folder}/ledger.db")
     log.register_task(task.document())
+    if model is not None:
+        log.publish(0, encode(IterateMessage(task=task.hash, chain=0, version=0, iterate=model)))
     noise: Any = Interrupting(seed) if interrupted else None if seed is None else SimulatedNoise(seed)
     producer = Producer(task, log, ledger, noise=noise)
     ledger.begin_run(task.hash, "a source", people="row")
@@ -96,9 +109,18 @@ def released(
         people = [f"another {number}" for number in range(many)]
         numbers = np.arange(many, dtype=np.int64)
         block = Block(
-            "a source", numbers, coded.x, coded.y, people, ["default"] * many, coded.cells, int(coded.clamped.sum()), 0,
-            many,
-        )  # fmt: skip
+            "a source",
+            numbers,
+            coded.x,
+            coded.y,
+            people,
+            ["default"] * many,
+            coded.cells,
+            clamped=int(coded.clamped.sum()),
+            missing=0,
+            positions=numbers,
+            next_position=many,
+        )
         with contextlib.suppress(KeyboardInterrupt):
             producer.release_block(block)
         # The block is the program's own.

@@ -87,7 +87,7 @@ class Protocol:
 GRADIENTS = Protocol("gradients", "protocol: gradients\n")
 SCORES = Protocol("scores", "protocol: scores\n")
 OWN_MODELS = Protocol("scores", "protocol: scores\nscores: {models: own}\n")
-"""Scores of chains that each make their own models, as all did up to 0.3: a function of its partition alone."""
+"""Scores of chains that each make their own models: a function of its partition alone."""
 AGES = ("33", "34", "35")
 CLASSES = Protocol(
     "scores",

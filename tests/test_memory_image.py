@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 import murk.learners
+from murk.learners.core.scoring.model import Model
 from murk.learners.core.target_range import TargetRange
 from murk.learners.problem import problem_for
 from murk.privacy.noise import SimulatedNoise
@@ -224,7 +226,19 @@ def device_records(count: int, seed: int = 9) -> list[dict[str, Any]]:
     ]
 
 
-def device_secrets(document: str, rows: list[dict[str, Any]], messages: list[Any]) -> list[int]:
+def after_survey(document: str) -> list[float] | None:
+    """A model that asks three questions; None where a protocol has none."""
+    task = Task.parse(document)
+    if task.protocol != "scores":
+        return None
+    problem: Any = problem_for(task)
+    first = Model.of(problem.initial, problem.settings.features)
+    return replace(first, survey=0, width=1.0, exponent=1.0, scatter=0.3, curvature=0.3).flat.tolist()
+
+
+def device_secrets(
+    document: str, rows: list[dict[str, Any]], messages: list[Any], model: list[float] | None
+) -> list[int]:
     """Numbers that a device computes of records: coded values, vectors, lattice steps, and noise as it came out."""
     problem: Any = problem_for(Task.parse(document))
     needles: list[int] = []
@@ -234,7 +248,10 @@ def device_secrets(document: str, rows: list[dict[str, Any]], messages: list[Any
         coded = Task.parse(document).coding.encode_record(row)
         needles += complements(telling(coded.x), "f8")
         X, y, theta = coded.x[None, :], np.array([coded.y]), getattr(problem, "initial", None)
+        theta = theta if model is None else np.array(model)
         for question in getattr(problem, "questions", (None,)):
+            if question is not None and question.startswith("above") is not (model is None):
+                continue
             about = () if question is None else (question,)
             mechanism = problem.mechanism("default", question) if about else problem.mechanisms["default"]
             vectors = problem.vectors(X, y, theta, *about)
@@ -250,30 +267,42 @@ def device_secrets(document: str, rows: list[dict[str, Any]], messages: list[Any
     return needles
 
 
-@pytest.mark.parametrize(("protocol", "seed"), [*((protocol, SEED) for protocol in TASKS), (TASKS[3], None)])
-def test_nothing_of_a_record_stays_on_a_device(interpreted, protocol, seed):
+# A survey's first model, and the models after it.
+FIRST = [(protocol, False) for protocol in TASKS]
+LATER = [(protocol, True) for protocol in TASKS[4:]]
+
+
+@pytest.mark.parametrize(
+    ("protocol", "later", "seed"), [*((*case, SEED) for case in FIRST + LATER), (TASKS[3], False, None)]
+)
+def test_nothing_of_a_record_stays_on_a_device(interpreted, protocol, later, seed):
     rows, document = device_records(4), TASK + protocol
-    messages = interpreted.run("released", document=document, records=rows, seed=seed, many=3, compiled=False)
+    model = after_survey(document) if later else None
+    arguments = {"seed": seed, "many": 3, "compiled": False, "model": model}
+    messages = interpreted.run("released", document=document, records=rows, **arguments)
     assert len(messages) == 4
     # Blocks of real releases are sent in no order: which row a release of them is of, only a simulation tells.
     told = rows if seed is not None else rows[:1]
-    assert interpreted.found(device_secrets(document, told, messages)) == 0
+    assert interpreted.found(device_secrets(document, told, messages, model)) == 0
 
 
-@pytest.mark.parametrize("protocol", TASKS[3:5])
-def test_nothing_of_a_record_stays_on_a_device_with_compiled_kernels(compiled, protocol):
+@pytest.mark.parametrize(("protocol", "later"), [*FIRST[3:5], LATER[0]])
+def test_nothing_of_a_record_stays_on_a_device_with_compiled_kernels(compiled, protocol, later):
     rows, document = device_records(4), TASK + protocol
-    messages = compiled.run("released", document=document, records=rows, seed=SEED, many=3, compiled=True)
-    assert compiled.found(device_secrets(document, rows, messages)) == 0
+    model = after_survey(document) if later else None
+    arguments = {"seed": SEED, "many": 3, "compiled": True, "model": model}
+    messages = compiled.run("released", document=document, records=rows, **arguments)
+    assert compiled.found(device_secrets(document, rows, messages, model)) == 0
 
 
-@pytest.mark.parametrize("protocol", TASKS[3:])
-def test_nothing_of_a_record_stays_of_a_release_that_is_interrupted(interpreted, protocol):
+@pytest.mark.parametrize(("protocol", "later"), FIRST[3:] + LATER)
+def test_nothing_of_a_record_stays_of_a_release_that_is_interrupted(interpreted, protocol, later):
     rows, document = device_records(2, seed=21), TASK + protocol
-    arguments = {"records": rows, "seed": SEED, "many": 0, "compiled": False, "interrupted": True}
-    messages = interpreted.run("released", document=document, **arguments)
+    model = after_survey(document) if later else None
+    arguments = {"seed": SEED, "many": 0, "compiled": False, "interrupted": True, "model": model}
+    messages = interpreted.run("released", document=document, records=rows, **arguments)
     assert len(messages) == 1
-    assert interpreted.found(device_secrets(document, rows, [*messages, '{"question": "none"}'])) == 0
+    assert interpreted.found(device_secrets(document, rows, [*messages, '{"question": "none"}'], model)) == 0
 
 
 SKETCHES = [
@@ -307,4 +336,4 @@ def test_what_is_left_in_memory_is_found(interpreted):
     document = TASK + TASKS[3]
     rows = device_records(8, seed=33)
     interpreted.run("careless", document=document, records=rows)
-    assert interpreted.found(device_secrets(document, rows, ["{}"] * 8)[:400]) > 0
+    assert interpreted.found(device_secrets(document, rows, ["{}"] * 8, None)[:400]) > 0

@@ -20,7 +20,7 @@ target: {{name: y, kind: binary, positive: "yes", negative: "no"}}
 protocol: {}
 privacy: {{guarantee: {{gdp: {{mu: 1.0}}}}}}
 """
-RELEASE, STEP = 20, 14
+RELEASE, STEP = 20, 16
 RECORD = {"age": 29, "y": "yes"}
 
 

@@ -104,7 +104,7 @@ def learned(case: Case, folder: Path, rows: int = ROWS, **more: Any) -> Any:
     task = copy.copy(case.task(**more))
     task._path = folder / "task.yaml"
     place = {"log": f"sqlite:///{folder / 'log.db'}", "ledger": folder / "ledger.db"}
-    return murk.run(task, folder / "people.csv", seed=SEED, publish=True, **place)
+    return murk.run(task, folder / "people.csv", seed=SEED, publish=True, order="file", **place)
 
 
 def coefficients(case: Case, model: Any) -> dict[str, float]:

@@ -62,11 +62,12 @@ def problem_of(kind: str = "binary") -> Any:
 
 
 def model_of(problem: Any, **changes: Any) -> Any:
-    """A model of three questions, as devices share it; of directions there is none."""
+    """A model of three questions, as devices share it once a survey is over; of directions there is none."""
     if not problem.interactive:
         return NONE
     first = Model.of(problem.initial, problem.settings.features)
-    flat = Model(**{**first.__dict__, "scatter": 0.2, "curvature": 0.3, **changes}).flat
+    asks = {"survey": 0, "width": 1.0, "exponent": 1.0, "scatter": 0.2, "curvature": 0.3}
+    flat = Model(**{**first.__dict__, **asks, **changes}).flat
     flat.setflags(write=False)
     return flat
 
@@ -128,7 +129,7 @@ def test_a_producer_releases_the_same_with_the_kernel_and_without(kind: str, tmp
 
 def test_a_kernel_is_compiled_before_an_account_is_held(tmp_path: Path, monkeypatch: Any) -> None:
     held, real = [], OneAnswer.give
-    with World(tmp_path, task_of("binary")) as world:
+    with World(tmp_path, task_of("directions")) as world:
         database = world.ledger._file._connection
 
         def give(*given: Any) -> Any:

@@ -3,7 +3,6 @@
 import numpy as np
 
 from murk.learners.core.design import Population
-from murk.learners.core.scoring.model import QUESTIONS
 from murk.learners.core.scoring.problem import ScoreProblem
 from murk.learners.estimates.links import logistic
 from murk.learners.examples.problem import CellProblem
@@ -89,9 +88,8 @@ def _answer(problem, engine, X, y, noise):
         stop = min(len(X), start + problem.block(start))
         index = np.arange(start, stop)
         asked, payloads = np.array(problem.ask(noise, index, model)), {}
-        for question in QUESTIONS:
+        for question in np.unique(asked).tolist():
             own = index[asked == question]
-            if len(own):
-                V = problem.vectors(X[own], y[own], model, question)
-                payloads["default", question] = problem.mechanism("default", question).randomize(V, noise, own)
+            V = problem.vectors(X[own], y[own], model, question)
+            payloads["default", question] = problem.mechanism("default", question).randomize(V, noise, own)
         engine.learn_payloads(payloads)

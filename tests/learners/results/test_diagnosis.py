@@ -200,7 +200,7 @@ def test_only_what_was_forecast_is_advised():
     where = extent(((1 / 300, 0.0), (0.0, 1 / 3)))
     assert "help" not in told(where, gone=0.5)["words"]
     advice = [Advice("protocol: moments", math.inf, 3.0), Advice("4 times the people", 8.0, 4.0)]
-    found = told(where, gone=0.5, advise=lambda: advice)
+    found = told(where, gone=0.2, advise=lambda: advice)
     assert found["helps_most"] == (
         "protocol: moments (forecast: a half-width of 3 points per standard deviation where now most are not learned)"
     )

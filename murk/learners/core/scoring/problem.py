@@ -172,11 +172,14 @@ def check_size(settings: Settings, levels: int, interactive: bool) -> None:
     release = longest_release(ScoreProblem.kind, max(lengths))
     model = 512 + _MODEL_NUMBER * size if interactive else 0
     sums = levels * (settings.dimension + 2 * sum(lengths[1:]))
-    rounds = 0 if settings.survey is None else len(settings.survey.starts)
-    surveyed = 2 * levels * rounds * p * len(THRESHOLDS[1])
     trail = trail_bytes(len(settings.reported))
-    epochs = 1 if settings.once else REMEMBERED
-    state = epochs * (_STATE_NUMBER * size + _STATE_SUM * sums) + _SURVEY_SUM * surveyed + trail + 4096
+    # Rounds of a survey are epochs, too: of those remembered, so many fewer hold other sums.
+    rounds = 0 if settings.survey is None else len(settings.survey.starts) - 1
+    others = max(1 if settings.once else REMEMBERED, rounds) - rounds
+    surveyed = _SURVEY_SUM * 2 * levels * (p + 1) * max(map(len, THRESHOLDS))
+    sums *= _STATE_SUM
+    epochs = _STATE_NUMBER * size * (rounds + others) + rounds * max(surveyed, sums) + others * sums
+    state = epochs + trail + 4096
     if max(release, model) > MAX_MESSAGE or state > MAX_STATE:
         instead = "" if settings.dimension <= _MANY_NUMBERS else " with max_staleness: {releases: 20}"
         if instead and not settings.labels:
