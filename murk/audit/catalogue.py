@@ -10,6 +10,7 @@ import numpy as np
 from murk._lazy import of_each_kind
 from murk.audit.trials import Trial, mechanism_trial, task_trial
 from murk.errors import UserError
+from murk.learners.core.scoring.model import above
 from murk.learners.problem import AskingProblem, Problem, SingleQuestionProblem, problem_for
 from murk.privacy.guarantees import GaussianDP, PureDP
 from murk.privacy.mechanisms import KINDS, Mechanism, RandomizedResponse, calibrate
@@ -148,6 +149,7 @@ def _scores() -> Iterator[tuple[str, str, str]]:
         # At zero logits, where curvatures are largest, a curvature is a scatter.
         for question in ("score", "scatter", "curvature") if mechanism == "gaussian" else ("score", "scatter"):
             yield f"scores {question}, {mechanism}", question, _people("scores", _BINARY, guarantee, mechanism)
+        yield f"scores above, {mechanism}", above(0), _people("scores", _BINARY, guarantee, mechanism)
     for mechanism, guarantee in (("gaussian", _MU), ("privunit", _PURE)):
         text = f"{_people('moments', _BINARY, guarantee, mechanism)}public: {{set_aside: 100}}\n"
         yield f"moments directions, {mechanism}", "score", text

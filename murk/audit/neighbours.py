@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from murk._arrays import Floats
 from murk.audit.release_distributions import ReleaseDistribution, distribution_of
-from murk.learners.core.scoring.model import Model
+from murk.learners.core.scoring.model import ABOVE, Model
 from murk.learners.problem import HostileModelError, Releasing, SingleQuestionProblem
 from murk.stream.task.data.features import BinaryTarget, CategoryFeature, ClassTarget, DateFeature
 from murk.stream.task.task import Task
@@ -190,14 +190,23 @@ def _iterates(
 
 
 def _models(problem: SingleQuestionProblem, rng: np.random.Generator) -> Iterator[Floats]:
-    """Yield initial models that a device accepts: the first one, and others of several scales."""
-    initial = problem.problem.initial
+    """Yield initial models that a device accepts: the first that asks the question, and others of several scales."""
+    initial = _first_asking(problem)
     yield initial
     for scale in (1.0, 2.0, 10.0):
         for _ in range(MODELS):
             model = _moved(problem, initial, 1.0, scale, rng)
             if _allowed(problem, model):
                 yield model
+
+
+def _first_asking(problem: SingleQuestionProblem) -> Floats:
+    """Return the first model that asks the question: of all but a survey's, one after the survey."""
+    asked: Any = problem.problem
+    if asked.settings.survey is None or problem.name.startswith(ABOVE):
+        return np.asarray(asked.initial)
+    model: Model = replace(asked.settings, survey=None).first_model(asked.mechanisms)
+    return model.flat
 
 
 def _moved(problem: SingleQuestionProblem, flat: Floats, step: float, scale: float, rng: np.random.Generator) -> Floats:
