@@ -95,7 +95,7 @@ function showCrowd({ releases, estimate, reference }) {
   estimate.names.forEach((name, at) => {
     const shown = rows.get(name);
     if (!shown) return;
-    const factor = 100 * estimate.units[name].factor;
+    const { factor } = estimate.units[name];
     const [value, half] = [estimate.values[at], estimate.half_widths[at]];
     const known = value !== null && half !== null;
     const [low, mid, high, truth] = [value - half, value, value + half, reference[name]].map((each) => each * factor);
