@@ -86,14 +86,15 @@ class ShuffleBlock(Block):
     def central(self, local: Guarantee) -> ApproxDP:
         """Return what everybody but the shuffler may learn from a release under the local guarantee, a `PureDP`.
 
-        Epsilon is rounded up to thousandths.
+        Epsilon is rounded up to thousandths, and at least one of them.
 
         >>> ShuffleBlock(crowd=20_000, honest=1.0).central(PureDP(4.0))
         ApproxDP(epsilon=0.282, delta=1e-06)
         """
         assert isinstance(local, PureDP)
         epsilon = shuffled_epsilon(local.epsilon, self.honest_people, self.promise.delta)
-        reached = math.ceil(epsilon * _DIGITS) / _DIGITS
+        # A large crowd may reach an epsilon of 0, of which a task states a thousandth, its least.
+        reached = max(math.ceil(epsilon * _DIGITS), 1) / _DIGITS
         return ApproxDP(reached, self.promise.delta) if reached < local.epsilon else ApproxDP(local.epsilon, 0.0)
 
     def promised(self, local: Guarantee) -> CentralGuarantee:
