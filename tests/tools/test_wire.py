@@ -15,6 +15,7 @@ import pytest
 from pydantic import ValidationError
 
 from murk.errors import MurkError, UserError
+from murk.learners.core.scoring.model import Model
 from murk.learners.gradients.problem import GradientProblem
 from murk.learners.problem import problem_for
 from murk.privacy import GaussianDP, ZeroConcentratedDP, calibrate
@@ -24,6 +25,7 @@ from murk.stream.messages.state import Counters, EstimateMessage, decode_state
 from murk.stream.task.task import Task
 from murk.stream.worker.learner import payload_lengths
 from murk.stream.worker.worker import DEAD_BYTES, Worker
+from tests.learners.scores.people import learn
 from tests.stream.by_hand import PAGE, code, release
 from tests.stream.harness import drain
 from tools.wire import examples as wire_examples
@@ -236,7 +238,7 @@ def test_a_spoiled_message_is_refused_by_schema_and_code(kind: str, path: str, v
 
 
 PUBLISHED = json.loads((Path(__file__).parent / "published-schemas.json").read_text())
-"""What the schemas of each name took when they were published: add names, and never change a digest."""
+"""What the schemas of each name take: add names, and once Murk is published never change a digest."""
 
 
 def test_what_a_published_name_means_never_changes() -> None:
@@ -434,25 +436,66 @@ def test_each_way_of_spoiling_a_release_gives_the_reason_that_the_page_says(tmp_
             drain(worker)
             assert (worker.counters.learned, worker.counters.duplicates) == (450, 2)
             assert worker.counters.dead == dict.fromkeys([*spoiled, "version", "stale"], 1)
-            assert set(worker.counters.dead) | {"duplicate"} == set(REASONS)
+    # Only scores have several questions: at version 0 those of a survey, by number.
+    task = wire_examples.SCORES
+    score = json.loads(EXAMPLES["score"].value) | {"version": 0}
+    first = Model.of(problem_for(task).initial, 3)
+    asked = {"question": "above", "item": first.items - 1, "payload": [7]}
+    offered = [asked, asked | {"item": first.items}, {"question": "score", "item": 0}]
+    with SqliteLog(tmp_path / "scores.db", clock=lambda: score["time"]) as log:
+        log.register_task(task.document())
+        log.append([(0, json.dumps(score | each | {"id": f"{i:032x}"}).encode()) for i, each in enumerate(offered)])
+        with Worker(log, task, problem_for(task).engine(), clock=lambda: score["time"]) as other:
+            drain(other)
+            assert (other.counters.learned, other.counters.dead) == (1, {"question": 2})
+    assert {*worker.counters.dead, *other.counters.dead, "duplicate"} == set(REASONS)
 
 
 def test_the_counters_on_the_page_are_all_there_are() -> None:
     assert set(SHOWN["state"]["counters"]) == set(Counters.model_fields)
 
 
-@pytest.mark.parametrize(
-    ("target", "written"),
-    [("kind: binary, positive: x", "0, 1/2;"), ("kind: classes, classes: [x, y, z]", "classes 3/8, 1/8;")],
-)
-def test_shares_at_version_0_are_those_of_the_code(target, written):
-    task = Task.parse(
-        f"name: t\nfeatures: [{{name: a, low: 0, high: 1}}]\ntarget: {{name: y, {target}}}\n"
-        "privacy: {guarantee: {gdp: {mu: 1}}}\n"
+Y = {"binary": "kind: binary, positive: x", "classes": "kind: classes, classes: [x, y, z]"}
+
+
+def scores_task(target: str, more: str = "") -> Task:
+    return Task.parse(
+        f"name: t\nfeatures: [{{name: a, low: 0, high: 1}}]\ntarget: {{name: y, {Y[target]}}}\n"
+        f"privacy: {{guarantee: {{gdp: {{mu: 1}}}}}}\n{more}"
     )
+
+
+def first_model_in(row: str) -> list[str]:
+    """What the page's table of a model's numbers says of the first model, by its parts."""
+    [line] = [line for line in PAGE.read_text("utf-8").splitlines() if row in line and line.startswith("|")]
+    return line.strip("| ").split(" | ")[-1].split("; ")
+
+
+@pytest.mark.parametrize(
+    ("target", "public", "written"),
+    [
+        ("binary", False, "0, 1/2"),
+        ("classes", False, "classes 3/8, 1/8"),
+        ("binary", True, "`covariates` 0, 1/10"),
+        ("classes", True, "`covariates` 0, 1/10"),
+    ],
+)
+def test_shares_of_the_first_model_are_those_of_the_code(target: str, public: bool, written: str) -> None:
+    """At version 0 with public covariates, and otherwise after the survey, which people answer here."""
+    task = scores_task(target, "public: {set_aside: 2}\n" if public else "")
+    if public:
+        task = task.with_public(np.array([[-1.0, 1.0], [0.5, 1.0]]), np.array([1, 1]))
     problem = problem_for(task)
-    model = problem.settings.first_model(problem.mechanisms)
-    [row] = [line for line in PAGE.read_text().splitlines() if "shares of `scatter`" in line]
-    shares = [float(Fraction(each)) for each in written.removeprefix("classes ").rstrip(";").split(", ")]
-    assert written in row
-    assert [model.scatter, model.curvature] == shares
+    engine = problem.engine()
+    assert (problem.settings.survey is None) == (engine.model.survey == 0) == public
+    if not public:
+        # A survey's own.
+        assert (engine.model.survey, engine.model.scatter, engine.model.curvature) == (1, 0.0, 0.0)
+        rng, people = np.random.default_rng(9), problem.settings.survey.end
+        X = np.column_stack([rng.uniform(-1, 1, people), np.ones(people)])
+        engine = learn(problem, X, rng.integers(2, size=people).astype(float), 9)
+    model = engine.model
+    assert written in first_model_in("shares of `scatter`")
+    shares = written.removeprefix("classes ").removeprefix("`covariates` ").split(", ")
+    assert [model.scatter, model.curvature] == [float(Fraction(each)) for each in shares]
+    assert [f"{model.survey}"] == first_model_in("list of a [survey]")

@@ -18,8 +18,9 @@ WORDS = """
 were made under each guarantee, and sums over many people of what they have spent. No figure has a person in it.
 
 **What is not.** No record, no exact loss, no gradient before noise, nobody's account. A device's own figures stay on
-the device; a *gateway* knows how many releases came at each level. The folded row fills only where a *simulated
-population*, or a *file of at least 20 people*, exports sums. A person sees their own account with `murk ledger`.
+the device. Of the folded rows, the first fills only where there is a *gateway*, which knows how many releases came at
+each level; the other only where a *simulated population*, or a *file of at least 20 people*, exports sums. A person
+sees their own account with `murk ledger`.
 
 **How to read it.** A smaller epsilon or mu is a stronger promise. The figures are those of *one release*; what all
 a person's releases come to is kept by their own ledger, under their own cap. That they take part, and when, is not
@@ -39,7 +40,9 @@ def privacy() -> Json:
                      (12, 4, 4, 4)),
             ]),
             Section("Guarantee of each release", [Line(_totals(), 8), Line(_over_time(), 8)]),
-            Section("Devices: what a gateway may know of budgets", [Line([_by_level(), _refused_by_gateway()], 8)]),
+            Section("Devices: what a gateway may know of budgets", [
+                Line([_by_level(), _refused_by_gateway()], 8),
+            ], folded=True),
             Section("People's accounts (a population or a file: sums over at least 20 people)", [
                 Line([_spent(), _quantiles()], 8),
                 Line([_refusals(), _refused_share()], 7),

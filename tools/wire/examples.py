@@ -106,7 +106,7 @@ def examples(magnitude: int) -> dict[str, Example]:
     )
     when: Any = {"time": 20_778 * _DAY, "expires": 20_785 * _DAY}
     score = ScoreRelease(
-        id=_LAST, task=SCORES.hash, level="default", chain=0, version=3000, question="score", item=0,
+        id=_LAST, task=SCORES.hash, level="default", chain=0, version=3706, question="score", item=0,
         payload=[-1_040_221, 733_019, 288_450], **when,
     )  # fmt: skip
     example = ExampleRelease(

@@ -256,20 +256,20 @@ another task, chain or log (`identity`), or has a `last_id` other than the last 
 Epochs begin at the versions 0, 3000, 6000, 12000, ... after a [survey](#survey), each with a new model. With
 `"models": "shared"` in the task, all chains use the models of chain 0, versions count the releases of all chains, and
 epochs may be skipped. With p coded features (the constant included) a model has p + p^2 + 7 numbers, for K classes (K -
-1) p + p^2 + 7:
+1) p + p^2 + 7. The first model is that of version 0 or, where that is a survey's, the first one after the survey:
 
-| numbers | meaning | allowed | version 0 |
+| numbers | meaning | allowed | first model |
 |---|---|---|---|
 | p or (K - 1) p | origin a | within 1e4 | 0 |
-| p^2 | transform W, row by row | within 1e8 | identity; with `covariates` M^-1/2 |
+| p^2 | transform W, row by row | within 1e8 | identity; with `covariates` M^-1/2; after a survey by its answers |
 | 1 | length R | above 0, to 1e4 | see below |
 | 1 | exponent g | 0 to 1 | the task's `exponent`; `null` is 1 |
 | 2 | shares of `scatter` and `curvature` | at least 0, sum at most 1 | 0, 1/2; classes 3/8, 1/8; `covariates` 0, 1/10 |
-| 1 | list of a [survey](#survey) | 0 (no survey) to 3 | 0, or 1 |
-| 1 | middle m of a real target | within 1 | 0 |
-| 1 | half width w of a real target | 1e-6 to 1; with a survey from 0 | 1 |
+| 1 | list of a [survey](#survey) | 0 (no survey) to 3 | 0 |
+| 1 | middle m of a real target | within 1 | 0; after a survey by its answers |
+| 1 | half width w of a real target | 1e-6 to 1; with a survey from 0 | 1; after a survey by its answers |
 
-At version 0 without a survey, R is 1.3 sqrt(p) for classes, else 1e4 with `covariates`, else 32 / (p s), at least 1.3
+In the first model R is 1e4 with `covariates`, for classes then 1.3 sqrt(p); without them 32 / (p s), at least 1.3
 sqrt(p) and at most 2 sqrt(p). Here s^2 is the noise variance of a matrix number at level `default`. Numbers of version
 0 have 9 significant digits. A device draws 64 random bits before it reads its record. An integer below floor(2^64 share
 of scatter) selects a scatter, below floor(2^64 both shares) a curvature, otherwise a score. With z = W x, t = a'x and c
@@ -309,13 +309,13 @@ Of n questions, the device answers the one of number floor(u n / 2^32), u being 
 writes the number as `item`. The answer is one number with C = 1: 1 if W_jj x_j + W_jp > c (each product and sum rounded
 to float64), for the target if (y - m) / w > c, else -1; 0 without a target.
 
-Version 0 asks about numbers at 1, about categories at 3 (the diagonal entries of W; other entries are 0, the constant's
-is 1, R and g are 1), and about a real target at m = 0 and w = 1 unless there are `predictions` or several chains with
-models of their own. Let v be the noise variance of an answer at level `default`, and e = 20 (1 + v). The first round
-ends at version ceil(e times the number of columns asked), each of five more ceil(e times that of numbers) later, none
-without numbers; with `shuffle` no round is shorter than a crowd. With `people` in the task, e is smaller where all
-rounds would take more than a tenth of them. Rounds that the survey does not need have models without one. The epochs
-above begin at the end of the last round.
+Version 0 has list 1. It asks about numbers at 1, about categories at 3 (the diagonal entries of W; other entries are 0,
+the constant's is 1, R and g are 1), and about a real target at m = 0 and w = 1 unless there are `predictions` or
+several chains with models of their own; otherwise w is 0. Let v be the noise variance of an answer at level `default`,
+and e = 20 (1 + v). The first round ends at version ceil(e times the number of columns asked), each of five more ceil(e
+times that of numbers) later, none without numbers; with `shuffle` no round is shorter than a crowd. With `people` in
+the task, e is smaller where all rounds would take more than a tenth of them. Rounds that the survey does not need have
+models without one. The epochs above begin at the end of the last round.
 
 **Directions** (`protocol: moments`, `moments: {release: directions}`) are scores of version 0; no model is read. One
 person in ten answers a `curvature`, or nobody if p (p + 1) / 2 exceeds 600.
