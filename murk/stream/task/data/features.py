@@ -77,8 +77,8 @@ _MISSING_TARGETS: Final = (
     "assume it, and intervals of `gradients` with public covariates allow for it; `null`: these allow for 0.5"
 )
 _TYPICAL: Final = (
-    "public knowledge, as in `typical: [0, 2]`: the range of about nine of ten values, for forecasts only; never from "
-    "people's records. A wrong guess makes forecasts inaccurate, but no result invalid; `null`: unknown"
+    "public knowledge, as in `typical: [0, 2]`: the range of about nine of ten values, for forecasts and as the "
+    "start of the survey of `scores`, whose answers outweigh a wrong guess; never from people's records; `null`: unknown"
 )
 _AS_FOR_A_NUMBER: Final = "as for a number"
 _AS_FOR_BINARY: Final = "as for a binary target"
