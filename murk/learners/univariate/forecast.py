@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -46,7 +48,25 @@ def estimate(
     return estimated(problem.settings, totals, known, chains)
 
 
-estimates = design.one_by_one(estimate)
+def _likely(problem: TargetProblem, records: Records, *more: Any) -> Estimate:
+    return estimate(problem, _normal(records) if problem.settings.quantiles else records, *more)
+
+
+estimates = design.one_by_one(_likely)
+
+
+def _normal(records: Records) -> Records:
+    """Return records whose targets have a normal distribution with the same mean and variance, cut at the bounds.
+
+    Means depend on no more than mean and variance, which two values have, too; quantiles depend on the density.
+    """
+    y, known = records.y.copy(), np.isfinite(records.y)
+    shares = records.shares[known] / records.shares[known].sum()
+    mean = float(shares @ y[known])
+    spread = math.sqrt(float(shares @ (y[known] - mean) ** 2))
+    levels = np.cumsum(shares) - shares / 2.0
+    y[known] = np.clip([NormalDist(mean, spread).inv_cdf(level) for level in levels.tolist()], -1.0, 1.0)
+    return replace(records, y=y)
 
 
 def _sums(statistics: Any, places: Floats, drawn: Floats, rng: Generator) -> Floats:
@@ -126,5 +146,5 @@ def effect_variance(problem: TargetProblem, task: Task, people: int) -> float:
     variance = statistics_of(problem.settings, problem.mechanisms[DEFAULT_LEVEL]).variance
     if problem.settings.quantiles:
         share = (2.0 * critical_value(0.95) * math.sqrt(variance / people)) ** (2.0 / 3.0)
-        return (2.0 * share / 1.96) ** 2
+        return float((2.0 * share / 1.96) ** 2)
     return float((4.0 if problem.settings.classes else 1.0) * variance / people)

@@ -116,7 +116,7 @@ def test_a_survey_without_answers_has_coordinates_too():
 
 def test_a_true_statement_saves_rounds():
     told, rounds = surveyed([column(0.3, 0.05)], stated=[(0.3, 0.05)])
-    assert rounds == 1 < surveyed([column(0.3, 0.05)])[1]
+    assert rounds <= 3 < surveyed([column(0.3, 0.05)])[1]
     assert 0.025 < told.spread[0] < 0.08
     assert abs(told.centre[0] - 0.3) < 0.05
 
