@@ -174,6 +174,8 @@ def _task(draw: random.Random, protocol: str, number: int) -> Task:
                 target["classes"] = [f"c{place}" for place in range(draw.choice([5, 16, 52]))]
             if number % 3 == 0:
                 target["missing_share"] = draw.choice([0, 0, 0.05])
+            if target["kind"] == "real" and number % 2:
+                target["quantiles"] = [[0.5], [0.1, 0.5, 0.9]][number % 4 // 2]
         if protocol == "gradients" and number % 3:
             target["missing_share"] = number % 3 - 1 and 0.05
         if number % 40 == 30:

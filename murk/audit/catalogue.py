@@ -121,7 +121,8 @@ def _tasks() -> Iterator[tuple[str, str]]:
     text = _people("moments", _BINARY, _MU)
     for release in ("joint", "separate"):
         yield f"moments {release}", f"{text}moments: {{release: {release}}}\n"
-    for name, target in (("two", _BINARY), ("several", _CLASSES), ("real", _REAL)):
+    quantiles = _REAL.replace("}", ", quantiles: [0.5]}")
+    for name, target in (("two", _BINARY), ("several", _CLASSES), ("real", _REAL), ("quantiles", quantiles)):
         for guarantee in (_MU, _PURE):
             text = _people("univariate", target, guarantee).replace(_FEATURES, "[]")
             yield f"univariate, {name}, {guarantee[1:4]}", text

@@ -22,11 +22,19 @@ from murk.errors import UserError
 from murk.learners.core.scoring.mechanism import OuterMechanism, outer
 from murk.learners.examples.cells import CellMechanism
 from murk.privacy.guarantees import ApproxDP, GaussianDP, PureDP
-from murk.privacy.mechanisms import CompositeMechanism, Costed, RandomizedResponse, SubsetSelection, WindowSelection
+from murk.privacy.mechanisms import (
+    CompositeMechanism,
+    Costed,
+    RandomizedResponse,
+    SubsetSelection,
+    ThresholdMechanism,
+    WindowSelection,
+)
 from murk.privacy.mechanisms.base import WIDTH
 from murk.privacy.mechanisms.lattice import GAUSSIAN, L2BALL, LAPLACE, PRIVUNIT
 from murk.privacy.mechanisms.privunit import closest_share
 from murk.privacy.mechanisms.selection import LEVELS
+from murk.privacy.mechanisms.thresholds import THRESHOLDS
 from murk.privacy.noise import Purpose
 
 _ERROR_CODE = "MURK-AUDIT-001"
@@ -67,6 +75,8 @@ def yardsticks(mechanism: Costed) -> tuple[Yardstick, ...]:
 
 def distribution_of(mechanism: Any) -> ReleaseDistribution:
     """Return the distribution of a mechanism's releases; raise `UserError` if none is known for its kernel code."""
+    if isinstance(mechanism, ThresholdMechanism):
+        return _Thresholds(mechanism, mechanism.noise)
     noise = mechanism
     while not hasattr(noise, "code") and hasattr(noise, "noise"):
         noise = noise.noise
@@ -217,6 +227,46 @@ class _Subsets(ReleaseDistribution):
 
     def losses(self, payloads: Points, one: Points, other: Points) -> Floats:
         return np.asarray(self._odds * (np.asarray(payloads) @ (np.asarray(one) - other)))
+
+
+class _Thresholds(ReleaseDistribution):
+    """Distribution of answers at random thresholds; centres are those of the answers at all thresholds."""
+
+    @cached_property
+    def _answers(self) -> ReleaseDistribution:
+        return distribution_of(self.noise)
+
+    def centres(self, vectors: Points) -> Points:
+        places = np.asarray(vectors, dtype=np.float64)[:, 0]
+        answers = [self.mechanism.categories(places, np.array(each)) for each in range(THRESHOLDS)]
+        return np.hstack([self._answers.centres(each[:, None]) for each in answers])
+
+    def _by_threshold(self, centres: Points) -> Points:
+        centres = np.asarray(centres)
+        return centres.reshape(*centres.shape[:-1], THRESHOLDS, -1)
+
+    def distances(self, points: Points, other: Points) -> Floats:
+        each = [
+            self._answers.distances(self._by_threshold(points)[..., place, :], self._by_threshold(other)[..., place, :])
+            for place in range(THRESHOLDS)
+        ]
+        return np.asarray(np.max(each, axis=0))
+
+    def exact(self, one: Points, other: Points, yardstick: Yardstick) -> float | None:
+        first, second = self._by_threshold(one), self._by_threshold(other)
+        exact = [self._answers.exact(*pair, yardstick) for pair in zip(first, second, strict=True)]
+        # Between values whose answers differ at some thresholds only, the guarantee is stronger.
+        if any(each is None or each != exact[0] for each in exact):
+            return None
+        return exact[0]
+
+    def losses(self, payloads: Points, one: Points, other: Points) -> Floats:
+        first, second = self._by_threshold(one), self._by_threshold(other)
+        losses = np.zeros(len(payloads))
+        for place in np.unique(payloads[:, 0]):
+            asked = payloads[:, 0] == place
+            losses[asked] = self._answers.losses(payloads[asked, 1:], first[place], second[place])
+        return losses
 
 
 class _Composite(ReleaseDistribution):

@@ -27,6 +27,7 @@ from murk.privacy.mechanisms import (
     RandomizedResponse,
     SimplexGaussian,
     SubsetSelection,
+    ThresholdMechanism,
     WindowSelection,
     calibrate,
     cap_of,
@@ -53,7 +54,7 @@ __all__ += ["ApproxDP", "GaussianDP", "Guarantee", "PureDP", "TruncatedCDP", "Ze
 __all__ += ["guarantee_from_dict", "guarantee_from_text"]
 __all__ += ["Amount", "CompositeMechanism", "Currency", "GaussianMechanism", "L2BallMechanism", "LaplaceMechanism"]
 __all__ += ["Mechanism", "PrivUnitMechanism", "PrivacyLoss", "RandomizedResponse", "calibrate", "cap_of", "cost_in"]
-__all__ += ["SimplexGaussian", "SubsetSelection", "WindowSelection", "truncated_cap"]
+__all__ += ["SimplexGaussian", "SubsetSelection", "ThresholdMechanism", "WindowSelection", "truncated_cap"]
 __all__ += ["NoiseSource", "OpenDPNoise", "SecureNoise", "SimulatedNoise"]
 __all__ += ["GaussMixMechanism", "Gram", "GramAccumulator", "GramMechanism", "Newton", "NewtonAccumulator"]
 __all__ += ["NewtonMechanism", "Sketch", "SketchAccumulator"]

@@ -165,7 +165,9 @@ MESSAGES: Final[dict[str, tuple[str, str]]] = {
         "| Gaussian | classes | for each class, and then a missing target, an integer: the height at the person's own, "
         "0 elsewhere, and noise |\n"
         "| Gaussian | a number | for the lower and the upper bound, and then a missing target, an integer: of a number "
-        "at share t of the range (1 - t) and t heights, 0 elsewhere, and noise |",
+        "at share t of the range (1 - t) and t heights, 0 elsewhere, and noise |\n\n"
+        "With [quantiles](scores.md#quantiles) the first integer is the number j of a threshold, from 0 to 63, at "
+        "j / 64 of the range. The others are those of two classes: at or below the threshold, and above it.",
     ),
     "sketch": (
         "A mixture",

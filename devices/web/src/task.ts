@@ -35,6 +35,7 @@ export interface Target extends Wording {
   rate?: unknown;
   typical?: unknown;
   missing_share?: unknown;
+  quantiles?: number[] | null;
 }
 
 /** A geometric grid of budgets: each point is a level, and its number is the level's name. */
@@ -156,7 +157,7 @@ const OF_PROTOCOL: Record<string, string> = {
 const OF_TARGET = {
   binary: "description kind label labels name negative positive rate",
   classes: "classes description kind label labels name rate",
-  real: "description high kind label low name typical",
+  real: "description high kind label low name quantiles typical",
 };
 const OF_FEATURE = "description label missing missing_share name typical unit";
 const TINY = 2 ** -1074;
@@ -301,17 +302,23 @@ function isFeature(feature: Feature): boolean {
   return (missing == null || missing === "indicator" || within(read(missing), low, high)) && isRange(typical, low, high, read);
 }
 
+function areQuantiles(quantiles: number[] | null | undefined): boolean {
+  if (quantiles == null) return true;
+  const rises = (each: number, place: number): boolean => within(each, 0.001, 0.999) && !(each <= quantiles[place - 1]!);
+  return Array.isArray(quantiles) && within(quantiles.length, 1, 16) && quantiles.every(rises);
+}
+
 function isTarget(target: Target): boolean {
   if (!isText(target.name) || !Object.hasOwn(OF_TARGET, target.kind)) return false;
   known(target, `${OF_TARGET[target.kind]} missing_share`);
   if (target.missing_share != null && !within(target.missing_share, 0, 1 - 2 ** -53)) return false;
-  const { kind, positive, negative, classes, low, high, rate, typical } = target;
+  const { kind, positive, negative, classes, low, high, rate, typical, quantiles } = target;
   if (!isWorded(target, classes ?? [positive, negative].filter(isText))) return false;
   if (kind === "binary") {
     const other = negative == null || (isText(negative) && negative !== positive);
     return isText(positive) && other && (rate == null || share(rate));
   }
-  if (kind === "real") return bounded(low, high) && isRange(typical, low!, high!);
+  if (kind === "real") return bounded(low, high) && isRange(typical, low!, high!) && areQuantiles(quantiles);
   const rates = rate == null || ((rate as unknown[]).length === classes!.length && (rate as unknown[]).every(share));
   return texts(classes) && rates;
 }
@@ -329,6 +336,7 @@ function check(task: TaskDocument): void {
   if (!within((features as unknown[] | null)?.length, 0, 10_000)) refuse("it has no list of features");
   if (!features.length !== (protocol === "univariate") || (!features.length && task.public != null))
     refuse("its features do not fit its protocol");
+  if (features.length && target?.quantiles != null) refuse("quantiles are learned without features only");
   for (const feature of features) if (!isFeature(feature)) refuse("a feature has neither bounds nor categories, or is damaged");
   if (!isTarget(target)) refuse("its target is damaged");
   if (!distinct([target, ...features].map(({ name }) => name))) refuse("two of its columns have one name");

@@ -1,4 +1,4 @@
-/** The target alone, randomized once (`protocol: univariate`): for shares of classes, or a mean. */
+/** The target alone, randomized once (`protocol: univariate`): for shares of classes, a mean or quantiles. */
 import { exp, logRatio, ONE, pureFits, root, standardNormal, UNITS } from "./exact.js";
 import { added, type Vector } from "./lattice.js";
 import { calibrate, type Currency, epsilonUnits, type Guarantee, isPure, type Loss, pureCost } from "./mechanisms.js";
@@ -244,6 +244,22 @@ function simplex(k: number, cap: Loss): Randomizer & { readonly variance: number
   };
 }
 
+/** A threshold drawn at random, and an answer to whether the number exceeds it. */
+function atThreshold(answer: Randomizer): Randomizer {
+  return {
+    ...answer,
+    dimension: 1 + answer.dimension,
+    quantise: () => null,
+    randomize(v, words) {
+      words.next(Purpose.QUESTION);
+      const threshold = words.hi >>> 26;
+      const place = v[0]!;
+      const category = place > 1 ? 2 : Number(place > threshold / 64);
+      return Float64Array.of(threshold, ...answer.randomize(Float64Array.of(category), words));
+    },
+  };
+}
+
 /** The pure guarantee by which selection has an (epsilon, delta) guarantee. */
 function pureOf(cap: Loss): Loss {
   return cap.currency === "approx" ? { currency: "epsilon", units: cap.units, delta: 0n } : cap;
@@ -254,6 +270,7 @@ export function univariate(task: Task, p: number): Protocol {
   if (p !== 1) throw new Refused("task", "a univariate task has no features");
   const missing = target.missing_share !== 0;
   const classes = target.kind === "real" ? 0 : (target.classes?.length ?? 2);
+  const quantiles = target.kind === "real" && target.quantiles != null;
   const k = (classes || 2) + Number(missing);
   if (k >= 2 ** 15) throw new Refused("task", "the task has too many classes");
 
@@ -261,7 +278,7 @@ export function univariate(task: Task, p: number): Protocol {
     if (isPure(cap)) return false;
     if (cap.currency === "approx") return cap.units === 0n;
     if (classes === 2) return true;
-    if (!classes) return cap.units * (cap.currency === "gdp" ? 1n : 2n) < WINDOWS_FROM;
+    if (!classes && !quantiles) return cap.units * (cap.currency === "gdp" ? 1n : 2n) < WINDOWS_FROM;
     const subset = bestSubset(k, cap).variance * k;
     return !(subset < 0.99 * (simplex(k, cap).variance * (k - 1) + 1 - 1 / k));
   };
@@ -272,6 +289,7 @@ export function univariate(task: Task, p: number): Protocol {
       family = prefersGaussian(cap);
       for (const each of task.guarantees.values()) if ("pure" in each || each.approx?.["delta"] === 0) family = false;
     }
+    if (quantiles) return atThreshold(family ? simplex(k, cap) : subsets(k, bestSubset(k, pureOf(cap))));
     if (family) return simplex(k, cap);
     return classes ? subsets(k, bestSubset(k, pureOf(cap))) : windows(missing, pureOf(cap));
   };

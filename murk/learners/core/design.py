@@ -176,7 +176,7 @@ def designs(task: Task, effects: Effects) -> tuple[Population, ...]:
         points, counts = task.covariates
         return (Population.of("public", points, counts / counts.sum(), task, effects),)
     even, target = np.full(ROWS, 1.0 / ROWS), task.target
-    stated = _typical(target)[1] if isinstance(target, RealTarget) and target.typical is not None else None
+    stated = stated_location(target)[1] if isinstance(target, RealTarget) and target.typical is not None else None
     return tuple(
         Population.of(
             name, _drawn(task, spread, rare, common), even, task, effects, residual if stated is None else stated
@@ -210,7 +210,7 @@ def _drawn(task: Task, spread: float, rare: float | None, common: float) -> Floa
             if isinstance(feature, DateFeature):
                 sizes = [{"weekday": _WEEKDAYS, "month": _MONTHS}.get(part, 0) for part in feature.parts]
             if feature.typical is not None:
-                middle, deviation = _typical(feature)
+                middle, deviation = stated_location(feature)
         for size in sizes:
             rank = ranks()
             if not size:
@@ -232,7 +232,7 @@ def _drawn(task: Task, spread: float, rare: float | None, common: float) -> Floa
     return rows
 
 
-def _typical(block: NumberFeature | DateFeature | RealTarget) -> tuple[float, float]:
+def stated_location(block: NumberFeature | DateFeature | RealTarget) -> tuple[float, float]:
     """Return the coded mean and standard deviation of a normal distribution with 90% in the stated range."""
     ends = (block.low, *(block.typical or ()), block.high)
     low, first, last, high = (

@@ -176,6 +176,11 @@ class Estimate:
             return np.asarray(scaling_quantile(level, self.chains) * self.spread)
         return np.asarray(NormalDist().inv_cdf(0.5 + level / 2.0) * self.spread)
 
+    def ends(self, level: float = 0.95) -> tuple[Floats, Floats]:
+        """Return the lower and upper ends of the intervals at ``level``."""
+        halves = self.half_widths(level)
+        return self.values - halves, self.values + halves
+
     @property
     def standard_error(self) -> float:
         """Root of the summed squared standard errors; infinite if one is unknown."""
@@ -246,8 +251,7 @@ class Estimate:
 
     def intervals(self, level: float = 0.95) -> Intervals:
         """Return intervals by name."""
-        rows = zip(self.names, self.values, self.half_widths(level), strict=True)
-        items = {name: (float(value - half), float(value + half)) for name, value, half in rows}
+        items = {name: (float(low), float(high)) for name, low, high in zip(self.names, *self.ends(level), strict=True)}
         return Intervals(items, method=self.method, level=level, note=self.note)
 
 

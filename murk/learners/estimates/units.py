@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from murk.stream.task.data.coding import is_constant
-from murk.stream.task.data.features import CategoryFeature, ClassTarget, RealTarget
+from murk.stream.task.data.features import CategoryFeature, ClassTarget, RealTarget, quantile_name
 from murk.stream.task.protocol import Scale
 from murk.stream.task.registry import PROTOCOLS
 from murk.stream.task.task import Task
@@ -91,6 +91,15 @@ def coded_unit(task: Task) -> float:
     return (task.target.high - task.target.low) / 2.0 if isinstance(task.target, RealTarget) else 1.0
 
 
+def quantile_words(quantile: float) -> str:
+    """Return a quantile's name in words.
+
+    >>> quantile_words(0.5), quantile_words(0.9)
+    ('median', '90% quantile')
+    """
+    return "median" if quantile == 0.5 else f"{100.0 * quantile:.10g}% quantile"
+
+
 def _units(task: Task, scale: Scale, factor: float, *, of_learner: bool = False) -> dict[str, Unit]:
     coding, target = task.coding, task.target
     if isinstance(target, ClassTarget) and scale != "probability":
@@ -124,6 +133,12 @@ def _units(task: Task, scale: Scale, factor: float, *, of_learner: bool = False)
             continue
         most = high - low if name in categories else math.inf
         by_name[name] = Unit(label, factor * each, 0.0, of_change, -most, most)
+    if isinstance(target, RealTarget) and target.quantiles is not None:
+        (constant,) = by_name
+        return {
+            quantile_name(each, constant): replace(by_name[constant], label=f"{quantile_words(each)} of {target.name}")
+            for each in target.quantiles
+        }
     if not isinstance(target, ClassTarget):
         return by_name
     return {

@@ -25,6 +25,7 @@ _LEAST = 1e-6  # least probability of a class by a line through labels
 
 def predict(task: Task, coefficients: Mapping[str, float], records: Any) -> Floats:
     """Return predictions for raw records, coded like on a device; raise UserError as `Result.predict` does."""
+    _refuse_quantiles(task)
     X = _coded(task, records)
     # A class without coefficients has zeros.
     by_label = [[coefficients.get(f"{label}{name}", 0.0) for name in task.coding.names] for label in _labels(task)]
@@ -45,6 +46,7 @@ def predicted_intervals(task: Task, estimate: Estimate, records: Any, level: flo
 
     Source: Oehlert, "A note on the delta method", American Statistician 46(1), 1992.
     """
+    _refuse_quantiles(task)
     if estimate.method == RANDOM_SCALING:
         raise UserError(
             "random scaling knows no covariance, so predictions have no intervals: see the task's "
@@ -82,6 +84,13 @@ def predicted_intervals(task: Task, estimate: Estimate, records: Any, level: flo
             else:
                 found[:, k, end] = logistic(np.log(np.maximum(share, 1e-12) / rest[:, 0]) + sign * half)
     return found
+
+
+def _refuse_quantiles(task: Task) -> None:
+    if isinstance(task.target, RealTarget) and task.target.quantiles is not None:
+        raise UserError(
+            "a task of quantiles predicts no mean: read its quantiles from the result, or leave target.quantiles out"
+        )
 
 
 def predicted_sets(task: Task, estimate: Estimate, records: Any) -> NDArray[Any]:

@@ -180,21 +180,21 @@ def per_unit(units: Units, estimate: Estimate, level: float) -> dict[str, dict[s
 
     Effects are cut to what is possible. Log odds have their odds ratios beside them.
     """
-    columns = estimate.values, estimate.half_widths(level), estimate.standard_errors
+    columns = estimate.values, *estimate.ends(level), estimate.standard_errors
     return {
         name: {
-            **_in_unit(unit, float(value), float(half), shift=unit.shift),
+            **_in_unit(unit, float(value), (float(low), float(high)), shift=unit.shift),
             "std_error": float(error) * abs(unit.factor),
             "factor": unit.factor,
             "shift": unit.shift,
         }
-        for name, value, half, error in zip(estimate.names, *columns, strict=True)
+        for name, value, low, high, error in zip(estimate.names, *columns, strict=True)
         if (unit := units.get(name)) is not None
     }
 
 
-def _in_unit(unit: Unit, value: float, half: float, *, shift: float = 0.0) -> dict[str, Any]:
-    effect, low, high = (unit.possible(each * unit.factor + shift) for each in (value, value - half, value + half))
+def _in_unit(unit: Unit, value: float, ends: tuple[float, float], *, shift: float = 0.0) -> dict[str, Any]:
+    effect, low, high = (unit.possible(each * unit.factor + shift) for each in (value, *ends))
     found: dict[str, Any] = {"unit": unit.label, "scale": unit.scale, "value": effect, "interval": [low, high]}
     if unit.scale == "log odds":
         found |= {"odds_ratio": odds_ratio(effect), "odds_ratio_interval": [odds_ratio(low), odds_ratio(high)]}
@@ -220,7 +220,7 @@ def average_effects(scale: Scale, units: Units, estimate: Estimate, level: float
     if pair is None:
         return None
     return {
-        name: _in_unit(unit, float(value), float(half))
+        name: _in_unit(unit, float(value), (float(value - half), float(value + half)))
         for name, value, half in zip(estimate.names, *pair, strict=True)
         if (unit := units.get(name)) is not None and not is_constant(name)
     }

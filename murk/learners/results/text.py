@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from murk.learners.estimates.estimate import RANDOM_SCALING
 from murk.learners.results.numbers import NOT_LEARNED, many, number, span
-from murk.stream.task.data.coding import MIDDLE, is_constant, without_features
+from murk.stream.task.data.coding import INTERCEPT, MIDDLE, is_constant, without_features
 from murk.stream.task.shuffle import COLLUDING
 
 SIMULATED: Final = "SIMULATED: the noise was drawn from a seed, so nobody's privacy was protected."
@@ -53,7 +53,8 @@ def effect_word(report: Mapping[str, Any]) -> str:
     The level of a share is in percent.
     """
     if report.get("coefficients") and without_features(report["coefficients"]):
-        return "percent" if report["chances"] else "mean"
+        level = "mean" if INTERCEPT in report["coefficients"] else "quantile"
+        return "percent" if report["chances"] else level
     return "odds ratio" if report["odds_ratios"] else "points" if report["chances"] else "effect"
 
 

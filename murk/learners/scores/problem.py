@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from murk.learners.core.design import stated_location
 from murk.learners.core.scoring.problem import (
     ScoreProblem,
     check_size,
@@ -12,7 +13,7 @@ from murk.learners.core.scoring.problem import (
 from murk.learners.core.scoring.settings import FIRST, Settings
 from murk.learners.core.survey.rounds import Survey
 from murk.learners.estimates.sets import Wanted
-from murk.stream.task.data.features import ClassTarget, RealTarget
+from murk.stream.task.data.features import CategoryFeature, ClassTarget, RealTarget
 from murk.stream.task.privacy import DEFAULT_LEVEL
 from murk.stream.task.task import Task
 
@@ -45,13 +46,22 @@ def _survey(task: Task, classes: int) -> Survey | None:
     guarantee = privacy.levels[DEFAULT_LEVEL]
     separate = task.log.partitions if task.block.models == "own" else 1
     # Chains with targets in different units could not be joined; nor is there a unit for prediction sets.
-    target = isinstance(task.target, RealTarget) and separate == 1 and task.predictions is None
+    own = task.target if isinstance(task.target, RealTarget) and separate == 1 and task.predictions is None else None
+    numbers = (*coding.numbers, *([] if own is None else [True]))
+    stated: list[tuple[float, float] | None] = [None] * len(numbers)
+    for feature in task.features:
+        if not isinstance(feature, CategoryFeature) and feature.typical is not None:
+            # Among the columns of a date, its number has the feature's own name.
+            stated[coding.names.index(feature.name)] = stated_location(feature)
+    if own is not None and own.typical is not None:
+        stated[-1] = stated_location(own)
     return survey_of(
         privacy.kind_for(guarantee),
         guarantee,
         max(classes - 1, 1) * coding.size,
-        (*coding.numbers, *([True] if target else [])),
-        target=target,
+        numbers,
+        stated=stated,
+        target=own is not None,
         crowd=1 if task.shuffle is None else task.shuffle.crowd,
         people=None if task.people is None else task.people // separate,
     )

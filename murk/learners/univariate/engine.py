@@ -14,12 +14,12 @@ from murk._turns import Turns, in_turn
 from murk.errors import MurkError, UserError
 from murk.learners.core.engine import NeverPublished
 from murk.learners.estimates.estimate import Estimate
-from murk.learners.univariate.estimate import estimate_of
+from murk.learners.univariate.estimate import Totals, estimate_of
+from murk.learners.univariate.quantiles import quantiles_of
 from murk.learners.univariate.settings import Settings, TargetMechanism
 from murk.learners.univariate.statistics import Statistics, statistics_of
 from murk.privacy.guarantees import Guarantee, guarantee_from_dict
 from murk.privacy.mechanisms.payload_limits import FORGED
-from murk.privacy.mechanisms.simplex import SimplexGaussian
 from murk.privacy.noise import NoiseSource, SecureNoise
 from murk.stream.messages.codec import RejectedError
 from murk.stream.messages.releases import TargetRelease
@@ -62,7 +62,7 @@ class TargetEngine(NeverPublished):
 
     @property
     def coefficients(self) -> int:
-        """Number of reported shares or means."""
+        """Number of reported shares, means or quantiles."""
         return len(self.settings.names)
 
     def figures(self) -> dict[str, float]:
@@ -70,7 +70,7 @@ class TargetEngine(NeverPublished):
         return {}
 
     def estimate(self) -> Estimate:
-        """Return the shares or the mean in coded units, with intervals."""
+        """Return the shares, the mean or the quantiles in coded units, with intervals."""
         return merged([self])
 
     # Records, randomized here
@@ -126,9 +126,7 @@ class TargetEngine(NeverPublished):
 
     def _holds(self, level: str, rows: Integers) -> bool:
         mechanism = self.mechanisms[level]
-        if rows.shape[1] != mechanism.dimension:
-            return False
-        return mechanism.reach.holds_all(rows) if isinstance(mechanism, SimplexGaussian) else mechanism.holds(rows)
+        return rows.shape[1] == mechanism.dimension and mechanism.holds(rows)
 
     @in_turn
     def learn_releases(self, releases: Sequence[TargetRelease]) -> None:
@@ -186,4 +184,10 @@ def merged(engines: Sequence[TargetEngine]) -> Estimate:
             known, before = totals.get(level, (0, [0] * len(sums)))
             totals[level] = known + count, [old + new for old, new in zip(before, sums, strict=True)]
             statistics[level] = engine.statistics[level]
-    return estimate_of(first.settings, totals, statistics, len(engines))
+    return estimated(first.settings, totals, statistics, len(engines))
+
+
+def estimated(settings: Settings, totals: Totals, statistics: Mapping[str, Statistics], chains: int) -> Estimate:
+    """Return shares, a mean or quantiles from the sums of all chains."""
+    function = quantiles_of if settings.quantiles else estimate_of
+    return function(settings, totals, statistics, chains)

@@ -1,8 +1,11 @@
-"""Forecasts of shares and means, from simulated sums."""
+"""Forecasts of shares, means and quantiles, from simulated sums."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
+from dataclasses import replace
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -12,10 +15,21 @@ from murk._arrays import Floats
 from murk.learners.core import design
 from murk.learners.core.design import Records
 from murk.learners.estimates.estimate import Estimate
-from murk.learners.univariate.estimate import estimate_of
+from murk.learners.univariate.engine import estimated
 from murk.learners.univariate.problem import TargetProblem
-from murk.learners.univariate.statistics import Grid, Numbers, Points, Statistics, Subsets, Windows, statistics_of
+from murk.learners.univariate.quantiles import critical_value
+from murk.learners.univariate.statistics import (
+    Grid,
+    Numbers,
+    Points,
+    Statistics,
+    Subsets,
+    Thresholds,
+    Windows,
+    statistics_of,
+)
 from murk.privacy.mechanisms.selection import LEVELS
+from murk.privacy.mechanisms.thresholds import THRESHOLDS
 from murk.stream.task.privacy import DEFAULT_LEVEL
 from murk.stream.task.task import Task
 
@@ -31,15 +45,35 @@ def estimate(
         known[level] = statistics_of(problem.settings, problem.mechanisms[level])
         drawn = records.drawn(size, rng)
         totals[level] = size, np.rint(_sums(known[level], places, drawn, rng)).astype(np.int64).tolist()
-    return estimate_of(problem.settings, totals, known, chains)
+    return estimated(problem.settings, totals, known, chains)
 
 
-estimates = design.one_by_one(estimate)
+def _likely(problem: TargetProblem, records: Records, *more: Any) -> Estimate:
+    return estimate(problem, _normal(records) if problem.settings.quantiles else records, *more)
+
+
+estimates = design.one_by_one(_likely)
+
+
+def _normal(records: Records) -> Records:
+    """Return records whose targets have a normal distribution with the same mean and variance, cut at the bounds.
+
+    Means depend on no more than mean and variance, which two values have, too; quantiles depend on the density.
+    """
+    y, known = records.y.copy(), np.isfinite(records.y)
+    shares = records.shares[known] / records.shares[known].sum()
+    mean = float(shares @ y[known])
+    spread = math.sqrt(float(shares @ (y[known] - mean) ** 2))
+    levels = np.cumsum(shares) - shares / 2.0
+    y[known] = np.clip([NormalDist(mean, spread).inv_cdf(level) for level in levels.tolist()], -1.0, 1.0)
+    return replace(records, y=y)
 
 
 def _sums(statistics: Any, places: Floats, drawn: Floats, rng: Generator) -> Floats:
     """Draw the sums of people's releases, of which ``drawn[i]`` are of the position ``places[i]``."""
     mechanism = statistics.mechanism
+    if isinstance(statistics, Thresholds):
+        return _answers(statistics, places, drawn, rng)
     if isinstance(statistics, Grid | Windows):
         return _counts(statistics, places, drawn, rng)
     whole = np.floor(places).astype(np.int64)
@@ -68,6 +102,22 @@ def _sums(statistics: Any, places: Floats, drawn: Floats, rng: Generator) -> Flo
     return np.concatenate([into @ sums, coarse])
 
 
+def _answers(statistics: Thresholds, places: Floats, drawn: Floats, rng: Generator) -> Floats:
+    """Draw how many people answer at each threshold, and the sums of their answers."""
+    sums = np.zeros((THRESHOLDS, statistics.mechanism.dimension))
+    # People between two thresholds answer alike; missing targets are the last of all.
+    cells = np.where(places > 1.0, THRESHOLDS + 1.0, np.ceil(places * THRESHOLDS)).astype(np.int64)
+    people = np.bincount(cells, weights=drawn, minlength=THRESHOLDS + 2).astype(np.int64)
+    asked = rng.multinomial(people, np.full(THRESHOLDS, 1.0 / THRESHOLDS))
+    for threshold, numbers in enumerate(asked.T):
+        answers = np.array([numbers[: threshold + 1].sum(), numbers[threshold + 1 : -1].sum(), numbers[-1]])
+        answers = answers[: statistics.mechanism.dimension - 1]
+        sums[threshold, 0] = numbers.sum()
+        if numbers.any():
+            sums[threshold, 1:] = _sums(statistics.inner, np.arange(float(len(answers))), answers, rng)
+    return sums.ravel()
+
+
 def _counts(statistics: Grid | Windows, places: Floats, drawn: Floats, rng: Generator) -> Floats:
     """Draw how many releases have each outcome."""
     chances = statistics.mechanism.chances if isinstance(statistics, Windows) else statistics.chances
@@ -88,6 +138,13 @@ def _counts(statistics: Grid | Windows, places: Floats, drawn: Floats, rng: Gene
 
 
 def effect_variance(problem: TargetProblem, task: Task, people: int) -> float:
-    """Return the variance of a mean, or of a share's 2 s - 1, of a target coded to -1 and +1."""
+    """Return the variance of a mean, of a share's 2 s - 1, or of a quantile, of a target coded to -1 and +1.
+
+    A quantile's is that of a normal interval as wide as the one for even targets: where a run of a share d of the
+    thresholds ends at the quantile, the mean of F is d / 2 away, and its variance is that of d n answers.
+    """
     variance = statistics_of(problem.settings, problem.mechanisms[DEFAULT_LEVEL]).variance
+    if problem.settings.quantiles:
+        share = (2.0 * critical_value(0.95) * math.sqrt(variance / people)) ** (2.0 / 3.0)
+        return float((2.0 * share / 1.96) ** 2)
     return float((4.0 if problem.settings.classes else 1.0) * variance / people)

@@ -14,7 +14,7 @@ from murk.errors import UserError
 from murk.learners.univariate.settings import Settings, TargetMechanism
 from murk.stream.messages.codec import MAX_MESSAGE, MAX_STATE
 from murk.stream.messages.state import trail_bytes
-from murk.stream.task.data.features import ClassTarget
+from murk.stream.task.data.features import ClassTarget, RealTarget, quantile_name
 
 if TYPE_CHECKING:
     from murk.learners.estimates.estimate import Estimate
@@ -75,7 +75,10 @@ def problem_for(task: Task) -> TargetProblem:
     names: tuple[str, ...] = (name,)
     if isinstance(target, ClassTarget):
         classes, names = len(target.classes), tuple(f"{label}:{name}" for label in target.classes)
+    quantiles: tuple[float, ...] = ()
+    if isinstance(target, RealTarget) and target.quantiles is not None:
+        quantiles, names = target.quantiles, tuple(quantile_name(each, name) for each in target.quantiles)
     # Zero states that every person has a target.
-    settings = Settings(names, classes, target.missing_share != 0.0)
+    settings = Settings(names, classes, target.missing_share != 0.0, quantiles)
     family = settings.family(bounding(task.privacy.levels).values())
     return TargetProblem(settings, task.privacy.by_level(lambda guarantee: settings.mechanism(guarantee, family)))

@@ -17,10 +17,12 @@ from murk.privacy.guarantees import ApproxDP, Guarantee, PureDP
 from murk.privacy.mechanisms.privacy_loss import UNITS, budget_of, epsilon_units, is_pure
 from murk.privacy.mechanisms.selection import SubsetSelection, WindowSelection
 from murk.privacy.mechanisms.simplex import SimplexGaussian
+from murk.privacy.mechanisms.thresholds import ThresholdMechanism
 
 _ERROR_CODE = "MURK-LEARN-001"
 
-TargetMechanism = SubsetSelection | WindowSelection | SimplexGaussian
+BareMechanism = SubsetSelection | WindowSelection | SimplexGaussian
+TargetMechanism = BareMechanism | ThresholdMechanism
 
 GAUSSIAN, SELECTION = "gaussian", "selection"  # families of mechanisms
 # From this mu on, windows have a smaller mean variance over the range of a number than Gaussian noise.
@@ -32,9 +34,10 @@ _BETTER: Final = 0.99
 class Settings:
     """The public settings of a target alone."""
 
-    names: tuple[str, ...]  # of the shares of all classes, of the positive class alone, or of the mean
+    names: tuple[str, ...]  # of the shares of all classes, of the positive class alone, of the mean or of quantiles
     classes: int  # K; 0 for a real target
     missing: bool = True  # whether targets may be missing
+    quantiles: tuple[float, ...] = ()  # asked of a real target instead of its mean
 
     @property
     def categories(self) -> int:
@@ -44,7 +47,7 @@ class Settings:
     @cached_property
     def digest(self) -> str:
         """Fingerprint of the settings: states load, and chains merge, only between equal ones."""
-        return hashlib.sha256(repr((self.names, self.classes, self.missing)).encode()).hexdigest()[:16]
+        return hashlib.sha256(repr((self.names, self.classes, self.missing, *self.quantiles)).encode()).hexdigest()[:16]
 
     def positions(self, y: Floats) -> Floats:
         """Return the mechanism's input for coded targets (m,): numbers of classes, or positions in the range, (m, 1).
@@ -71,12 +74,18 @@ class Settings:
 
     def mechanism(self, guarantee: Guarantee, family: str | None = None) -> TargetMechanism:
         """Return the mechanism of a family, by default the better one, that has ``guarantee`` with least variance."""
-        return _mechanism(
-            self.categories, bool(self.classes), self.missing, guarantee, family or self._best_family(guarantee)
-        )
+        family = family or self._best_family(guarantee)
+        labelled = bool(self.classes or self.quantiles)
+        bare = _mechanism(self.categories, labelled, self.missing, guarantee, family)
+        if not self.quantiles:
+            return bare
+        assert not isinstance(bare, WindowSelection)
+        return ThresholdMechanism(bare)
 
     def _best_family(self, guarantee: Guarantee) -> str:
-        return _best_family(self.categories, self.classes, self.missing, guarantee)
+        # Whether a target exceeds a threshold is one of one class or, as their likelihood is not used, of several.
+        classes = self.categories + 1 if self.quantiles else self.classes
+        return _best_family(self.categories, classes, self.missing, guarantee)
 
 
 def _allows_gaussian(guarantee: Guarantee) -> bool:
@@ -105,7 +114,7 @@ def _best_family(categories: int, classes: int, missing: bool, guarantee: Guaran
 
 
 @lru_cache(maxsize=1024)
-def _mechanism(categories: int, labelled: bool, missing: bool, guarantee: Guarantee, family: str) -> TargetMechanism:
+def _mechanism(categories: int, labelled: bool, missing: bool, guarantee: Guarantee, family: str) -> BareMechanism:
     if family == GAUSSIAN:
         return SimplexGaussian.calibrate(guarantee, vertices=categories)
     if isinstance(guarantee, ApproxDP):

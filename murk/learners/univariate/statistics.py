@@ -5,7 +5,8 @@ the mean of the coded number, 0 for a missing one, and the share of missing ones
 
 *Subsets*: sums of each category's indicator. *Windows*: numbers of each outcome. *Gaussian noise*: of more than two
 classes sums of the payloads, of a number also sums of their products; of two classes numbers of the releases in each
-cell of a grid, since the likelihood needs fewer people than the mean if one class is rare.
+cell of a grid, since the likelihood needs fewer people than the mean if one class is rare. *Thresholds*: of each
+threshold the number of releases and the sums of payloads.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from murk.learners.univariate.settings import Settings, TargetMechanism
 from murk.privacy.mechanisms.base import WIDTH
 from murk.privacy.mechanisms.selection import SubsetSelection, WindowSelection
 from murk.privacy.mechanisms.simplex import SimplexGaussian
+from murk.privacy.mechanisms.thresholds import THRESHOLDS, ThresholdMechanism
 
 _STEPS: Final = 4  # iterations of the likelihood's weights
 _PSEUDO: Final = 2.0  # pseudo-releases of each class in variances, so that no class seems certain to be empty
@@ -61,6 +63,8 @@ class Statistics(Protocol):
 
 def statistics_of(settings: Settings, mechanism: TargetMechanism) -> Statistics:
     """Return what is summed of a mechanism's releases."""
+    if isinstance(mechanism, ThresholdMechanism):
+        return Thresholds(mechanism)
     if isinstance(mechanism, SubsetSelection):
         return Subsets(mechanism)
     if isinstance(mechanism, WindowSelection):
@@ -310,3 +314,49 @@ class Grid:
             at = np.maximum(shares, error)
             at /= at.sum()
         return Summary(shares, (covariance + covariance.T) / 2.0)
+
+
+@dataclass(frozen=True)
+class Thresholds:
+    """Number of releases at each threshold, and the sums of their payloads."""
+
+    mechanism: ThresholdMechanism
+
+    @cached_property
+    def inner(self) -> Subsets | Points:
+        """The statistics of one threshold: shares of people at or below it, of those above, and of missing targets."""
+        noise = self.mechanism.noise
+        return Points(noise) if isinstance(noise, SimplexGaussian) else Subsets(noise)
+
+    @property
+    def size(self) -> int:
+        """Number of integers."""
+        return THRESHOLDS * self.mechanism.dimension
+
+    @property
+    def longest(self) -> float:
+        """Largest change of a share by one release, times their number."""
+        return self.inner.longest
+
+    @property
+    def variance(self) -> float:
+        """Variance of a share at a threshold that is estimated from one release there."""
+        return self.inner.variance
+
+    def add(self, payloads: Integers) -> Integers:
+        """Return the numbers and sums by threshold."""
+        sums = np.zeros((THRESHOLDS, self.mechanism.dimension), dtype=np.int64)
+        ones = np.ones((len(payloads), 1), dtype=np.int64)
+        np.add.at(sums, payloads[:, 0], np.hstack([ones, payloads[:, 1:]]))
+        return sums.ravel()
+
+    def summary(self, sums: Floats, count: int) -> Summary:
+        """Return the shares of people, averaged over the thresholds."""
+        return self.inner.summary(sums.reshape(THRESHOLDS, -1)[:, 1:].sum(axis=0), count)
+
+    def shares(self, sums: Floats) -> tuple[Floats, Floats]:
+        """Return the number of releases at each threshold (t,) and, times it, the estimated shares (t, k)."""
+        by_threshold = sums.reshape(THRESHOLDS, -1)
+        counts = by_threshold[:, 0]
+        used = np.maximum(counts, 1.0)
+        return counts, counts[:, None] * self.inner.mechanism.decode(by_threshold[:, 1:] / used[:, None])

@@ -12,6 +12,7 @@ from murk.privacy.mechanisms.randomized_response import RandomizedResponse
 from murk.privacy.mechanisms.registry import BEST, KINDS, VECTOR_MECHANISMS, calibrate, plain_kind
 from murk.privacy.mechanisms.selection import SubsetSelection, WindowSelection
 from murk.privacy.mechanisms.simplex import SimplexGaussian
+from murk.privacy.mechanisms.thresholds import ThresholdMechanism
 
 __all__ = [
     "BEST",
@@ -32,6 +33,7 @@ __all__ = [
     "Randomizer",
     "SimplexGaussian",
     "SubsetSelection",
+    "ThresholdMechanism",
     "WindowSelection",
     "calibrate",
     "cap_of",

@@ -109,6 +109,10 @@ class SimplexGaussian(Wrapped):
         noise = self.variance * (np.eye(self.vertices) - 1.0 / self.vertices)
         return np.asarray(noise + np.diag(shares) - np.outer(shares, shares))
 
+    def holds(self, payload: Integers) -> bool:
+        """Return whether no payload (m, k) is longer than a vertex and honest noise can make it."""
+        return self.reach.holds_all(payload)
+
     def to_dict(self) -> dict[str, Any]:
         """Return the public parameters, including derived ones, as plain data."""
         data = {"kind": self.kind, "vertices": self.vertices, "height": self.height, "variance": self.variance}

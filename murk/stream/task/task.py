@@ -20,7 +20,7 @@ from murk.privacy.mechanisms import BEST
 from murk.stream.task import registry
 from murk.stream.task.block import Block, Duration, Integer, Text, format_duration
 from murk.stream.task.data.coding import INTERCEPT, Coding, class_clash
-from murk.stream.task.data.features import CategoryFeature, ClassTarget, Feature, Target, without_defaults
+from murk.stream.task.data.features import CategoryFeature, ClassTarget, Feature, RealTarget, Target, without_defaults
 from murk.stream.task.errors import Path as KeyPath
 from murk.stream.task.errors import mistake, nearest, shown, task_error, user_error
 from murk.stream.task.learner import (
@@ -297,13 +297,21 @@ class Task(_ProtocolBlocks):
 
     def _check_protocol(self) -> None:
         name, protocol, target = self.protocol, PROTOCOLS[self.protocol], self.target
+        quantiles = target.quantiles if isinstance(target, RealTarget) else None
         if not self.features:
             if self.public is not None:
                 words = "a task without features has no covariates that could be public; remove it"
                 raise task_error(words, "public")
             protocol.check_without_features(self.block, target.kind)
+            if quantiles is not None and name != "univariate":
+                raise task_error(
+                    f"{name} cannot learn quantiles; say protocol: univariate, or leave it out", "protocol"
+                )
         else:
             protocol.check_features()
+            if quantiles is not None:
+                words = "has no effect in a task with features; remove it, or say features: []"
+                raise task_error(words, "target", "quantiles")
         idle = f"has no effect with protocol: {name}"
         for other in BLOCKS:
             if other != name and getattr(self, other) is not None:
@@ -446,7 +454,8 @@ class Task(_ProtocolBlocks):
     def fitted_model(self) -> str:
         """Name of the fitted model."""
         if not self.features:
-            return "mean" if self.target.kind == "real" else "shares"
+            asks_quantiles = isinstance(self.target, RealTarget) and self.target.quantiles is not None
+            return "quantiles" if asks_quantiles else "mean" if self.target.kind == "real" else "shares"
         # The balanced loss fits the same model.
         objective = None if self.objective == "balanced" else self.objective
         return objective or PROTOCOLS[self.protocol].model(self.block, self.target.kind)

@@ -207,9 +207,7 @@ def covariates_of(task: Task) -> PublicCovariates | None:
     return covariates
 
 
-def survey_of(
-    kind: str | None, guarantee: Guarantee, dimension: int, numbers: Sequence[bool], **more: Any
-) -> Survey | None:
+def survey_of(kind: str | None, guarantee: Guarantee, dimension: int, numbers: Sequence[bool], **more: Any) -> Survey:
     """Return a survey whose people answer by the mechanism that goes with scores of a dimension; see `Survey.of`."""
     score = calibrate(kind, guarantee, dimension=dimension, radius=1.0)
     bit = calibrate(score.kind, guarantee, dimension=1, radius=1.0)

@@ -25,10 +25,6 @@ _SHARE: Final = 0.1  # largest share of the people expected
 _NARROWEST: Final = 0.01  # least spread around which later thresholds lie
 _CATEGORY: Final = 1.0 / 3.0  # scale of a category: its codes -1 and +1 lie beyond all thresholds
 _REACH: Final = 3.0  # spreads of a real target beyond which it is cut
-_STATED_CENTRE, _STATED_SPREAD = (
-    0.25,
-    0.35,
-)  # errors of stated centres, in units of the spread, and of stated log spreads
 
 
 @dataclass(frozen=True)
@@ -38,7 +34,7 @@ class Survey:
     numbers: tuple[bool, ...]  # whether each column (features, perhaps the target) is a number; else it is a category
     first: int  # releases of the first round
     later: int  # releases of each later round, which asks about numbers only
-    stated: tuple[tuple[float, float] | None, ...] = ()  # centre and spread of each column that are known already
+    stated: tuple[tuple[float, float] | None, ...] = ()  # likely centre and spread of each column, if publicly stated
     target: bool = False  # whether the last column is a real target
 
     @classmethod
@@ -51,21 +47,18 @@ class Survey:
         target: bool = False,
         crowd: int = 1,
         people: int | None = None,
-    ) -> Survey | None:
-        """Return the survey at a noise variance of one answer; None if everything is stated.
+    ) -> Survey:
+        """Return the survey at a noise variance of one answer.
 
-        A round has no fewer releases than a ``crowd``. ``people`` is the number expected, if known.
+        Columns with a ``stated`` centre and spread are asked about once, and again only if the answers contradict the
+        statement. A round has no fewer releases than a ``crowd``. ``people`` is the number expected, if known.
         """
-        known = tuple(stated) or (None,) * len(numbers)
-        asked = sum(each is None for each in known)
-        if not asked:
-            return None
-        counted = sum(number and each is None for number, each in zip(numbers, known, strict=True))
+        asked, counted = len(numbers), sum(numbers)
         each = _PEOPLE * (1.0 + variance)
         if people is not None:
             each *= min(1.0, _SHARE * people / (each * (asked + (_MOST - 1) * counted)))
         first, later = (max(math.ceil(each * columns), crowd) for columns in (asked, counted))
-        return cls(tuple(numbers), first, later if counted else 0, known, target)
+        return cls(tuple(numbers), first, later if counted else 0, tuple(stated) or (None,) * asked, target)
 
     @cached_property
     def starts(self) -> tuple[int, ...]:
@@ -82,19 +75,14 @@ class Survey:
     def opening(self) -> Round:
         """Return the first round."""
         columns = len(self.numbers)
-        scale = [0.0 if known else 1.0 if number else _CATEGORY for number, known in self._columns]
-        return Round(1, np.zeros(columns), np.array(scale))
-
-    @property
-    def _columns(self) -> list[tuple[bool, bool]]:
-        return [(number, known is not None) for number, known in zip(self.numbers, self.stated, strict=True)]
+        return Round(1, np.zeros(columns), np.where(self.numbers, 1.0, _CATEGORY))
 
     def concluded(self, replies: Sequence[list[Reply]], rounds: int) -> Coordinates | Round:
         """Return the coordinates, or the next round if ``rounds`` do not suffice; ``replies`` are by column."""
         found = [self._location(column, own) for column, own in enumerate(replies)]
         unsettled = [
-            number and not known and (rounds < _LEAST or not location.settled)
-            for (number, known), location in zip(self._columns, found, strict=True)
+            number and ((stated is None and rounds < _LEAST) or not location.settled)
+            for number, stated, location in zip(self.numbers, self.stated, found, strict=True)
         ]
         if rounds < _MOST and any(unsettled):
             scale = [
@@ -112,12 +100,8 @@ class Survey:
         return Coordinates(column("centre"), column("spread"), *errors, target)
 
     def _location(self, column: int, replies: list[Reply]) -> Location:
-        known = self.stated[column]
-        if known is not None:
-            centre, spread = known
-            return Location(centre, spread, _STATED_CENTRE * spread, _STATED_SPREAD, spread)
         if self.numbers[column]:
-            return location_of(replies)
+            return location_of(replies, self.stated[column])
         mean, error = share_of(replies)
         return Location(mean, 1.0, error, 0.0, 1.0)
 

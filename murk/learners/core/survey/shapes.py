@@ -21,6 +21,8 @@ _SLACK: Final = 0.05  # standard deviation of the misfit of the best candidate i
 _CENTRES, _SPREADS = np.linspace(-1.0, 1.0, 101), np.geomspace(0.004, 1.2, 48)
 _GAPS, _SHARES = np.geomspace(0.03, 1.9, 12), (0.05, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 0.95)
 _WIDTHS = (0.05, 0.3)  # of a lump, relative to the gap
+# Probability of a wrong statement; else, standard errors of a stated centre, in units of the spread, and of its log.
+_WRONG, _STATED_CENTRE, _STATED_SPREAD = 0.1, 0.25, 0.35
 
 
 @dataclass(frozen=True)
@@ -106,8 +108,10 @@ _NARROWEST, _LIKELY = 0.008, 0.05
 CAREFUL: Final = 0.25  # standard errors of log s that are subtracted from it
 
 
-def location_of(replies: list[Reply]) -> Location:
+def location_of(replies: list[Reply], stated: tuple[float, float] | None = None) -> Location:
     """Return the posterior centre and spread of a number, given in coded units of [-1, 1].
+
+    ``stated`` are a publicly stated centre and spread: likely ones, which clear answers outweigh.
 
     >>> from math import erf, sqrt
     >>> exact = lambda t: erf((0.5 - t) / 0.1 / sqrt(2.0))
@@ -116,7 +120,7 @@ def location_of(replies: list[Reply]) -> Location:
     (0.5, True)
     """
     shapes = _shapes()
-    log_weights = shapes.log_prior.copy()
+    log_weights = shapes.log_prior.copy() if stated is None else _informed(shapes, *stated)
     for reply in replies:
         log_weights += reply.log_likelihood(_expected(reply.threshold), _SLACK)
     weights = np.exp(log_weights - log_weights.max())
@@ -129,6 +133,16 @@ def location_of(replies: list[Reply]) -> Location:
     if float(np.sum(weights[shapes.log_spread < math.log(_NARROWEST)])) > _LIKELY:
         log_error = max(log_error, UNTOLD)
     return Location(centre, spread, centre_error, log_error, extent)
+
+
+def _informed(shapes: _Shapes, centre: float, spread: float) -> Floats:
+    """Return the log prior of the candidates given a stated centre and spread, which may be wrong."""
+    prior = np.exp(shapes.log_prior)
+    far = ((shapes.mean - centre) / (_STATED_CENTRE * spread)) ** 2
+    likely = prior * np.exp(-(far + ((shapes.log_spread - math.log(spread)) / _STATED_SPREAD) ** 2) / 2.0)
+    # A statement that no candidate is near to says nothing.
+    right = (1.0 - _WRONG) / max(float(np.sum(likely)), 1e-12)
+    return np.asarray(np.log(_WRONG * prior + right * likely))
 
 
 def share_of(replies: list[Reply]) -> tuple[float, float]:

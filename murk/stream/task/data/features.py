@@ -45,7 +45,7 @@ ADDED: Final[dict[str, tuple[str, ...]]] = {
     "DateFeature": ("typical", "missing", "missing_share", "label", "description"),
     "BinaryTarget": ("rate", "missing_share", "label", "description", "labels"),
     "ClassTarget": ("rate", "missing_share", "label", "description", "labels"),
-    "RealTarget": ("typical", "missing_share", "label", "description"),
+    "RealTarget": ("typical", "missing_share", "quantiles", "label", "description"),
 }
 """Keys that are in a document only if a task file gives them, so that older hashes stay valid."""
 Date = Annotated[datetime.date, BeforeValidator(_date)]
@@ -77,8 +77,13 @@ _MISSING_TARGETS: Final = (
     "assume it, and intervals of `gradients` with public covariates allow for it; `null`: these allow for 0.5"
 )
 _TYPICAL: Final = (
-    "public knowledge, as in `typical: [0, 2]`: the range of about nine of ten values, for forecasts only; never from "
-    "people's records. A wrong guess makes forecasts inaccurate, but no result invalid; `null`: unknown"
+    "public knowledge, as in `typical: [0, 2]`: the range of about nine of ten values, for forecasts and as the "
+    "start of the survey of `scores`, whose answers outweigh a wrong guess; never from people's records; `null`: unknown"
+)
+MOST_QUANTILES: Final = 16
+_QUANTILES: Final = (
+    "quantiles to learn instead of the mean, as in `quantiles: [0.5, 0.9]` for the median and the 90% quantile, of a "
+    "task with `features: []`; `null`: the mean"
 )
 _AS_FOR_A_NUMBER: Final = "as for a number"
 _AS_FOR_BINARY: Final = "as for a binary target"
@@ -118,6 +123,21 @@ def _check_fill(low: Any, high: Any, fill: Any) -> None:
     if not (fill is None or fill == INDICATOR or low <= fill <= high):
         words = f"{fill} is outside the bounds {low} to {high}; give a value within them, or indicator"
         raise task_error(words, "missing")
+
+
+def _check_quantiles(quantiles: tuple[float, ...] | None) -> None:
+    if quantiles is None:
+        return
+    if not 0 < len(quantiles) <= MOST_QUANTILES:
+        words = f"{len(quantiles)} quantiles; give 1 to {MOST_QUANTILES}, or leave the key out for the mean"
+        raise task_error(words, "quantiles")
+    for place, quantile in enumerate(quantiles):
+        if not 0.001 <= quantile <= 0.999:
+            remedy = "give shares from 0.001 to 0.999, as in [0.5, 0.9]"
+            raise task_error(f"{quantile:g} is not the share of people below a quantile; {remedy}", "quantiles", place)
+        if place and not quantiles[place - 1] < quantile:
+            words = f"{quantile:g} does not exceed the one before it; give each quantile once, in ascending order"
+            raise task_error(words, "quantiles", place)
 
 
 def _unique(values: tuple[str, ...]) -> tuple[str, ...]:
@@ -313,12 +333,14 @@ class RealTarget(Block):
     high: Number = Field(description="public upper bound; larger values are clamped to it")
     typical: tuple[Number, Number] | None = Field(default=None, description=_AS_FOR_A_NUMBER)
     missing_share: ShareOrZero | None = Field(default=None, description=_AS_FOR_BINARY)
+    quantiles: tuple[Number, ...] | None = Field(default=None, description=_QUANTILES)
     label: Words | None = Field(default=None, description=_LABEL)
     description: Words | None = Field(default=None, description=_DESCRIPTION)
 
     @model_validator(mode="after")
     def _check(self) -> "RealTarget":
         _bounds(self)
+        _check_quantiles(self.quantiles)
         _check_typical(self.low, self.high, self.typical)
         return self
 
@@ -355,6 +377,15 @@ def _check_feature_kind(value: Any) -> Any:
         remedy = "write kind: date for dates, and for numbers (low, high) and categories nothing"
         raise task_error(f"{shown(value['kind'])} is not a kind of feature; {remedy}", "kind")
     return value
+
+
+def quantile_name(quantile: float, constant: str) -> str:
+    """Return the name of a quantile's coefficient, as for the constant of one of several classes.
+
+    >>> quantile_name(0.5, "intercept")
+    '0.5:intercept'
+    """
+    return f"{quantile:.12g}:{constant}"
 
 
 def without_defaults(block: "Feature | Target", content: dict[str, Any]) -> dict[str, Any]:
