@@ -252,6 +252,7 @@ OTHERS: dict[type[Block], dict[str, Any]] = {
         "low": 1,
         "high": 53,
         "typical": [10, 50],
+        "quantiles": FIXED,
         "missing_share": 0.1,
         **WORDS,
     },
