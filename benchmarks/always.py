@@ -31,21 +31,21 @@ from benchmarks.mothers import raw
 from benchmarks.pipe import learn
 from benchmarks.score_people import answer
 from benchmarks.scores import bare, weeks, weighted_fit
+from murk import Task
 from murk.demo import TASK as DEMO
-from murk.learners.core.design import Effects, Records, designs, released_sum, split
-from murk.learners.estimates.contrasts import contrasts
-from murk.learners.estimates.effects import combined_half_widths
-from murk.learners.estimates.exact import difference_evidence, difference_sequence, mean_evidence
-from murk.learners.estimates.looks import Looks, critical_values
-from murk.learners.examples.engine import engine_of
-from murk.learners.examples.losses import LOGIT_WIDTH
-from murk.learners.moments import kernels
-from murk.learners.moments.mechanism import Level
-from murk.learners.moments.sums import MomentSums
-from murk.learners.problem import problem_for
+from murk.inference.average_effects import combined_half_widths
+from murk.inference.confidence_sequences import Looks, critical_values
+from murk.inference.contrasts import contrasts
+from murk.inference.exact_sequences import difference_evidence, difference_sequence, mean_evidence
 from murk.privacy import SimulatedNoise
-from murk.stream import Task
-from murk.stream.task.registry import part
+from murk.protocols.device import problem_for
+from murk.protocols.examples.engine import engine_of
+from murk.protocols.examples.losses import LOGIT_WIDTH
+from murk.protocols.moments import kernels
+from murk.protocols.moments.mechanisms import Level
+from murk.protocols.moments.sums import MomentSums
+from murk.protocols.population import Effects, Records, designs, released_sum, split
+from murk.task.protocols.registry import part
 
 Look = tuple[int, np.ndarray, np.ndarray, np.ndarray]  # releases, |estimate - truth|, sequence's and fixed half-widths
 

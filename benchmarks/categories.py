@@ -13,9 +13,9 @@ import math
 import numpy as np
 from scipy.optimize import brentq
 
-from murk.learners.examples.cell_engine import CellLoss, CellSums
-from murk.learners.problem import problem_for
-from murk.stream import Task
+from murk import Task
+from murk.protocols.device import problem_for
+from murk.protocols.examples.cells_engine import CellLoss, CellSums
 
 FACTORS = 0.8, 1.0, 1.3, 3.0
 LEAST, SHARP = 0.15, 10**13

@@ -18,19 +18,19 @@ import math
 
 import numpy as np
 
-from murk.learners.core.coordinates import flattened
-from murk.learners.core.scoring.engine import Chain, ScoreEngine, SharedScoreEngine, merged, merged_of
-from murk.learners.core.scoring.mechanism import score_mechanisms
-from murk.learners.core.scoring.model import vectors
-from murk.learners.core.scoring.settings import Settings
-from murk.learners.core.scoring.sums import Epoch, Tally, step_of
-from murk.learners.estimates.estimate import PublicCovariates
-from murk.learners.estimates.links import logistic
-from murk.learners.gradients.engine import SGDEngine
-from murk.learners.gradients.losses import Logistic
-from murk.learners.gradients.settings import Settings as GradientSettings
+from murk._internal.links import logistic
+from murk.inference.estimate import PublicCovariates
 from murk.privacy import GaussianDP
 from murk.privacy.mechanisms import calibrate
+from murk.protocols.gradients.engine import SGDEngine
+from murk.protocols.gradients.objectives import Logistic
+from murk.protocols.gradients.settings import Settings as GradientSettings
+from murk.protocols.linear_algebra import flattened
+from murk.protocols.scores.engine import Chain, ScoreEngine, SharedScoreEngine, merged, merged_of
+from murk.protocols.scores.mechanisms import score_mechanisms
+from murk.protocols.scores.model import vectors
+from murk.protocols.scores.settings import Settings
+from murk.protocols.scores.sums import Epoch, Tally, step_of
 
 P = 5
 CHUNK = 1_000_000

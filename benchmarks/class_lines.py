@@ -10,15 +10,15 @@ from dataclasses import replace
 
 import numpy as np
 
-from murk.learners.core.design import Records
-from murk.learners.core.scoring import forecasting as planned
-from murk.learners.core.scoring.mechanism import score_mechanisms
-from murk.learners.core.scoring.model import directions
-from murk.learners.core.scoring.problem import ScoreProblem
-from murk.learners.core.scoring.settings import Settings
-from murk.learners.estimates.estimate import PublicCovariates
-from murk.learners.estimates.links import class_probabilities
+from murk._internal.links import class_probabilities
+from murk.inference.estimate import PublicCovariates
 from murk.privacy import GaussianDP
+from murk.protocols.population import Records
+from murk.protocols.scores import forecasting as planned
+from murk.protocols.scores.device import ScoreProblem
+from murk.protocols.scores.mechanisms import score_mechanisms
+from murk.protocols.scores.model import directions
+from murk.protocols.scores.settings import Settings
 
 SIZE, ROWS, RARE = 4_000, 4_000, 0.05
 

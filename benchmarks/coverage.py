@@ -13,12 +13,12 @@ from dataclasses import replace
 import numpy as np
 
 from benchmarks.pipe import learn
+from murk import Task
 from murk.demo import DATA, TASK
-from murk.learners.gradients import inference
-from murk.learners.gradients.losses import Balanced
-from murk.learners.problem import problem_for
-from murk.producers.populations.file_source import FileSource
-from murk.stream import Task
+from murk.populations.file_source import FileSource
+from murk.protocols.device import problem_for
+from murk.protocols.gradients import estimate as inference
+from murk.protocols.gradients.objectives import Balanced
 
 WEEKS = """
 name: weeks

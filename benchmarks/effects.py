@@ -11,8 +11,8 @@ import argparse
 import numpy as np
 
 from benchmarks.score_people import WRONG, features, learned, unlike
-from murk.learners.estimates.effects import marginal_effects
-from murk.learners.estimates.links import logistic
+from murk._internal.links import logistic
+from murk.inference.average_effects import marginal_effects
 from murk.privacy import GaussianDP
 
 SHAPES = ("normal", "uniform", "correlated", "rare", "skewed", "one-hot", "mixed")

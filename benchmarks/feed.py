@@ -4,11 +4,11 @@ import time
 
 import numpy as np
 
-from murk.learners.problem import problem_for
+from murk import Task
 from murk.privacy.noise import SimulatedNoise, identifiers
-from murk.stream import Task
-from murk.stream.messages.codec import encode
-from murk.stream.messages.releases import KINDS
+from murk.protocols.device import problem_for
+from murk.stream.wire.codec import encode
+from murk.stream.wire.releases import KINDS
 
 NUMBERS = 9
 """Features, beside the constant."""

@@ -19,16 +19,16 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from murk.errors import DataWarning
+from murk.inference.poisoning import longest
 from murk.learners import IWPSGDClassifier, LDPSGDClassifier, PublicGLMRegressor, ScoreClassifier
-from murk.learners.core.coordinates import flattened
-from murk.learners.core.scoring.engine import merged_of
-from murk.learners.core.scoring.sums import Tally, step_of
-from murk.learners.estimates.forgers import longest
-from murk.learners.problem import problem_for
 from murk.privacy import GaussianDP
 from murk.privacy.noise import SimulatedNoise
-from murk.stream.messages.releases import ExampleRelease, GradientRelease
-from murk.stream.task.task import Task
+from murk.protocols.device import problem_for
+from murk.protocols.linear_algebra import flattened
+from murk.protocols.scores.engine import merged_of
+from murk.protocols.scores.sums import Tally, step_of
+from murk.stream.wire.releases import ExampleRelease, GradientRelease
+from murk.task.task import Task
 
 SHARES = (0.001, 0.01)
 NAMES = ["a", "b"]

@@ -23,8 +23,9 @@ from collections import Counter
 from contextlib import ExitStack
 from pathlib import Path
 
-from murk.learners.problem import problem_for
-from murk.stream import Task, Worker, open_log
+from murk import Task
+from murk.protocols.device import problem_for
+from murk.stream import Worker, open_log
 
 TASK = """
 name: third-child

@@ -17,11 +17,11 @@ from pathlib import Path
 
 import numpy as np
 
-from murk.learners.sketches.engine import SketchEngine
-from murk.learners.sketches.settings import SketchSettings, default_rows, largest_rows
 from murk.privacy import ApproxDP, SimulatedNoise
+from murk.privacy.central import GaussMixMechanism, Sketch
 from murk.privacy.mechanisms.base import WIDTH
-from murk.privacy.sketches import GaussMixMechanism, Sketch
+from murk.protocols.summaries.engine import SketchEngine
+from murk.protocols.summaries.settings import SketchSettings, default_rows, largest_rows
 from reproductions.gaussmix.baselines import AdaSSP, Draws, ObjectivePerturbation, Sheffet
 
 DELTA = 1e-5

@@ -22,17 +22,17 @@ from scipy.stats import chi2
 
 from benchmarks.score_people import learned
 from benchmarks.timing import compare
-from murk._jit import jit
+from murk._internal.jit import jit
 from murk.learners import PublicGLMClassifier, PublicGLMRegressor
-from murk.learners.core.covariates import Covariates
-from murk.learners.core.curves import LOSSES
-from murk.learners.moments.fit import MomentModel, Response
-from murk.learners.moments.kernels import moments
-from murk.learners.moments.mechanism import calibrated
-from murk.learners.moments.statistics import Statistics, balanced
-from murk.learners.moments.sums import MomentSums
 from murk.privacy import ApproxDP, GaussianDP
 from murk.privacy.noise.kernels import simulated_gaussian
+from murk.protocols.covariates import Covariates
+from murk.protocols.mean_functions import LOSSES
+from murk.protocols.moments.estimate import MomentModel, Response
+from murk.protocols.moments.kernels import moments
+from murk.protocols.moments.mechanisms import calibrated
+from murk.protocols.moments.statistics import Statistics, balanced
+from murk.protocols.moments.sums import MomentSums
 
 CLASSIC = {"calibration": "classic", "covariance": "pooled"}
 

@@ -24,14 +24,14 @@ from benchmarks.gaussmix import (
     records,
     synthetic,
 )
-from murk.learners.estimates.line import around_biased
-from murk.learners.sketches.estimates import estimate_grams
-from murk.learners.sketches.problem import NewtonProblem
-from murk.learners.sketches.settings import GramSettings, NewtonSettings, default_rows
-from murk.learners.sketches.sums import GramSums
+from murk.inference.linear_probability import around_biased
 from murk.privacy import ApproxDP, SimulatedNoise
+from murk.privacy.central import GaussMixMechanism, NewtonMechanism
 from murk.privacy.mechanisms import calibrate
-from murk.privacy.sketches import GaussMixMechanism, NewtonMechanism
+from murk.protocols.summaries.device import NewtonProblem
+from murk.protocols.summaries.estimate import estimate_grams
+from murk.protocols.summaries.settings import GramSettings, NewtonSettings, default_rows
+from murk.protocols.summaries.sums import GramSums
 from reproductions.gaussmix.baselines import AdaSSP, Draws, ObjectivePerturbation
 from reproductions.gaussmix.draws import released
 

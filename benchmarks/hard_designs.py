@@ -14,8 +14,8 @@ import numpy as np
 
 from benchmarks.gram import designs
 from benchmarks.protocol_people import estimate_of
-from murk.learners.estimates.links import logistic
-from murk.stream import Task
+from murk import Task
+from murk._internal.links import logistic
 
 WAYS = {
     "people, line": ("moments", "real", 0),

@@ -14,15 +14,15 @@ from scipy.special import expit
 
 from benchmarks.protocol_people import estimate_of
 from benchmarks.timing import compare
+from murk import Task
 from murk.learners import IWPSGDClassifier, IWPSGDRegressor
-from murk.learners.core.coordinates import flattened, symmetric
-from murk.learners.core.design import released_sum
-from murk.learners.examples import layout
-from murk.learners.examples.cells import MOST_CELLS, Cells, cell_vectors
-from murk.learners.examples.engine import engine_of
-from murk.learners.examples.settings import ExampleSettings, settle
 from murk.privacy import ApproxDP, GaussianDP, PureDP, calibrate
-from murk.stream import Task
+from murk.protocols.examples import layout
+from murk.protocols.examples.cells import MOST_CELLS, Cells, cell_vectors
+from murk.protocols.examples.engine import engine_of
+from murk.protocols.examples.settings import ExampleSettings, settle
+from murk.protocols.linear_algebra import flattened, symmetric
+from murk.protocols.population import released_sum
 from reproductions.iwp_sgd.plain import EXPONENTIAL, QUADRATIC, minimiser
 
 N = 1_000_000

@@ -18,8 +18,8 @@ from deploy.broker import Broker
 from murk.cli.commands.learn import COLLECT
 from murk.stream import Worker
 from murk.stream.log.kafka.topics import Names
-from murk.stream.messages.codec import WireRules
-from murk.stream.messages.wire import receiver
+from murk.stream.wire.blocks import receiver
+from murk.stream.wire.codec import WireRules
 
 WARM = 20_000
 KINDS = ("wall", "cpu")

@@ -7,14 +7,14 @@ import numpy as np
 from kafka import KafkaProducer
 
 from benchmarks.on_kafka import Clock, Learner, feed_for, filled, releases
-from murk.learners.problem import problem_for
+from murk.populations.file_source import FileSource
+from murk.populations.people import wait_for_models
 from murk.privacy.noise import SimulatedNoise
 from murk.producers import Ledger, Producer
-from murk.producers.populations.file_source import FileSource
-from murk.producers.populations.people import wait_for_models
+from murk.protocols.device import problem_for
 from murk.stream.log.kafka.topics import Names
-from murk.stream.messages.codec import encode
-from murk.stream.messages.releases import IterateMessage
+from murk.stream.wire.codec import encode
+from murk.stream.wire.releases import IterateMessage
 
 median = statistics.median
 BLOCK, EACH, WARM = 1000, 100, 50_000

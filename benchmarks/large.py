@@ -15,12 +15,12 @@ import time
 
 import numpy as np
 
+from murk import Task
 from murk.errors import MurkError
-from murk.learners.problem import problem_for
 from murk.privacy.noise import SimulatedNoise, identifiers
-from murk.stream import Task
-from murk.stream.messages.codec import encode
-from murk.stream.messages.releases import KINDS
+from murk.protocols.device import problem_for
+from murk.stream.wire.codec import encode
+from murk.stream.wire.releases import KINDS
 
 SIZES = (100, 1_000, 10_000)
 CASES = {

@@ -17,14 +17,14 @@ import numpy as np
 from benchmarks.pipe import learn
 from benchmarks.protocol_people import Setting, estimate_of, outcome
 from benchmarks.score_people import features
+from murk._internal.links import logistic
 from murk.errors import MurkError
-from murk.learners.core.design import Effects, designs
-from murk.learners.estimates.links import logistic
-from murk.learners.examples.engine import engine_of
-from murk.learners.examples.inference import estimate as estimate_examples
-from murk.learners.problem import problem_for
-from murk.learners.sketches.problem import WindowProblem
 from murk.planning.forecast import forecast
+from murk.protocols.device import problem_for
+from murk.protocols.examples.engine import engine_of
+from murk.protocols.examples.estimate import estimate as estimate_examples
+from murk.protocols.population import Effects, designs
+from murk.protocols.summaries.device import WindowProblem
 
 POOL = {100: 100_000, 1_000: 50_000, 10_000: 5_000}
 """People to draw from, by coded features."""

@@ -13,11 +13,11 @@ from numba import njit
 from benchmarks.speed import NAMES, D, bare_loop
 from benchmarks.timing import compare
 from murk.learners import IWPSGDClassifier, LDPSGDClassifier, PublicGLMClassifier, ScoreClassifier
-from murk.learners.moments.kernels import moments
 from murk.privacy import GaussianDP
 from murk.privacy.mechanisms.lattice import quantise_l2
 from murk.privacy.noise.kernels import simulated_gaussian
 from murk.privacy.noise.philox import Purpose, block
+from murk.protocols.moments.kernels import moments
 
 ROWS = 1_000_000
 QUESTION = np.uint64(Purpose.QUESTION)

@@ -15,8 +15,8 @@ import numpy as np
 
 from murk.errors import DataWarning
 from murk.learners import LDPSGDClassifier, LDPSGDRegressor
-from murk.learners.gradients.inference import estimate
 from murk.privacy import GaussianDP
+from murk.protocols.gradients.estimate import estimate
 
 LOSSES = ("balanced", "logistic", "softmax", "huber")
 PUBLIC = 4_000

@@ -20,8 +20,9 @@ import numpy as np
 
 from benchmarks.feed import Feed
 from benchmarks.memory import monitored, seconds_of
+from murk import Task
 from murk.monitoring import Monitor
-from murk.stream import Task, Worker, open_log
+from murk.stream import Worker, open_log
 
 BLOCK = 16
 """Releases of a chain at a time, at most the age that the task allows."""

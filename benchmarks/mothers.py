@@ -3,7 +3,7 @@
 import numpy as np
 
 from murk.demo import DATA as FILE
-from murk.producers.populations.file_source import FileSource
+from murk.populations.file_source import FileSource
 
 __all__ = ["FILE", "raw"]
 

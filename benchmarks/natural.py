@@ -13,9 +13,9 @@ import math
 import numpy as np
 
 from benchmarks.protocol_people import estimate_of
-from murk.learners.estimates.links import logistic
-from murk.producers.populations.public_sample import left_out
-from murk.stream import Task
+from murk import Task
+from murk._internal.links import logistic
+from murk.populations.public_sample import left_out
 
 NAMES = ("age", "emergency", "prior_visits")
 SHARES = (0.015, 0.03, 0.04)

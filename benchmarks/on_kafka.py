@@ -10,8 +10,9 @@ from kafka import KafkaProducer
 
 from benchmarks.feed import Feed
 from deploy.broker.process import end, spawn
-from murk.learners.gradients.kernels import newest_published
-from murk.stream import Task, open_log
+from murk import Task
+from murk.protocols.gradients.kernels import newest_published
+from murk.stream import open_log
 from murk.stream.log.kafka.topics import Names
 
 TICK = os.sysconf("SC_CLK_TCK")

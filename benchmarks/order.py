@@ -45,9 +45,9 @@ def write(path: Path, people: int) -> None:
 def once(path: Path, order: str, what: str) -> None:
     """Work through a file and print seconds and the peak of memory, in MB."""
     import murk
-    from murk.producers.populations.file_source import FileSource
-    from murk.producers.populations.order import key_of_seed
-    from murk.stream import Task
+    from murk import Task
+    from murk.populations.file_source import FileSource
+    from murk.populations.order import key_of_seed
 
     task = Task.parse(TASK)
     start = resource.getrusage(resource.RUSAGE_SELF)

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from murk.learners.gradients import kernels as k
 from murk.privacy.noise import SimulatedNoise
+from murk.protocols.gradients import kernels as k
 
 
 def learn(problem, x, y, levels, seed, share=100, engine=None):

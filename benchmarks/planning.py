@@ -24,11 +24,11 @@ import numpy as np
 from benchmarks.mothers import raw
 from benchmarks.protocol_people import Setting, drawn, estimate_of
 from benchmarks.protocols import WOMEN
+from murk import Task
+from murk._internal.links import logistic
 from murk.errors import UserError
-from murk.learners.core.design import Effects, Population, designs
-from murk.learners.estimates.links import logistic
 from murk.planning.forecast import DRAWS, forecast
-from murk.stream import Task
+from murk.protocols.population import Effects, Population, designs
 
 PROTOCOLS = ("scores", "moments", "examples", "gradients", "sketch")
 ROWS = 10_000

@@ -17,10 +17,10 @@ import numpy as np
 from sklearn import datasets
 
 from benchmarks.mothers import raw
+from murk import Task
+from murk._internal.links import class_probabilities, logistic
 from murk.learners import ScoreClassifier, ScoreRegressor
-from murk.learners.estimates.links import class_probabilities, logistic
 from murk.privacy import GaussianDP
-from murk.stream import Task
 
 HELD_OUT, COVERAGE = 20_000, 0.9
 MOTHERS = """

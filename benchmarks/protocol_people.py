@@ -10,29 +10,29 @@ import numpy as np
 
 from benchmarks.pipe import learn
 from benchmarks.score_people import answer, covariates_of, features
-from murk.learners.core.coordinates import symmetric
-from murk.learners.core.design import released_sum
-from murk.learners.core.scoring.problem import ScoreProblem
-from murk.learners.core.scoring.sums import direction_spread
-from murk.learners.estimates.links import logistic
-from murk.learners.estimates.units import effect_units, fits_probabilities, on_logit_scale
-from murk.learners.examples import layout as k
-from murk.learners.examples.covariate_fit import acting
-from murk.learners.examples.engine import engine_of
-from murk.learners.examples.inference import estimate as estimate_examples
-from murk.learners.examples.problem import ExampleProblem
-from murk.learners.gradients.problem import GradientProblem
-from murk.learners.moments import kernels
-from murk.learners.moments.mechanism import Level
-from murk.learners.moments.sums import MomentSums
-from murk.learners.problem import problem_for
-from murk.learners.results.report import average_effects
-from murk.learners.sketches.forecast import noise_of
-from murk.learners.sketches.newton import model_of
-from murk.learners.sketches.problem import GramProblem, NewtonProblem
-from murk.privacy.sketches.accumulators import at_model
-from murk.privacy.sketches.newton import EDGE
-from murk.stream import Task
+from murk import Task
+from murk._internal.links import logistic
+from murk.inference.units import effect_units, fits_probabilities, on_logit_scale
+from murk.privacy.central.accumulators import at_model
+from murk.privacy.central.newton_step import EDGE
+from murk.protocols.device import problem_for
+from murk.protocols.examples import layout as k
+from murk.protocols.examples.device import ExampleProblem
+from murk.protocols.examples.engine import engine_of
+from murk.protocols.examples.estimate import estimate as estimate_examples
+from murk.protocols.examples.public_fit import acting
+from murk.protocols.gradients.device import GradientProblem
+from murk.protocols.linear_algebra import symmetric
+from murk.protocols.moments import kernels
+from murk.protocols.moments.mechanisms import Level
+from murk.protocols.moments.sums import MomentSums
+from murk.protocols.population import released_sum
+from murk.protocols.scores.device import ScoreProblem
+from murk.protocols.scores.sums import direction_spread
+from murk.protocols.summaries.device import GramProblem, NewtonProblem
+from murk.protocols.summaries.forecast import noise_of
+from murk.protocols.summaries.newton_fit import model_of
+from murk.results.report import average_effects
 
 TEST = 20_000
 # An organisation hides which record it was, as local guarantees do.

@@ -25,10 +25,10 @@ import numpy as np
 
 from benchmarks.mothers import raw
 from benchmarks.protocol_people import SKETCHES, Setting, drawn, estimate_of, outcome, predictions
-from murk.learners.estimates.units import effect_units
-from murk.learners.results.report import average_effects
+from murk import Task
+from murk.inference.units import effect_units
 from murk.planning.choice import recommend
-from murk.stream import Task
+from murk.results.report import average_effects
 
 PROTOCOLS = ("scores", "gradients", "examples", "moments", "sketch", "newton")
 KINDS, FEATURES, PEOPLE, BUDGETS = ("binary", "real"), (2, 10, 50), (10**4, 10**5, 10**6), (0.25, 1.0, 4.0)

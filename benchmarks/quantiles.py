@@ -9,10 +9,10 @@ import argparse
 
 import numpy as np
 
-from murk.learners.core.design import Records
-from murk.learners.problem import problem_for
-from murk.learners.univariate import forecast
-from murk.stream import Task
+from murk import Task
+from murk.protocols.device import problem_for
+from murk.protocols.population import Records
+from murk.protocols.univariate import forecast
 
 QUANTILES = (0.1, 0.5, 0.9)
 GUARANTEES = ("pure: {epsilon: 1}", "pure: {epsilon: 4}", "gdp: {mu: 0.5}", "gdp: {mu: 2}")

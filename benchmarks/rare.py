@@ -15,11 +15,11 @@ import math
 import numpy as np
 
 from benchmarks.score_people import learned
-from murk.learners.core.scoring.mechanism import score_mechanisms
-from murk.learners.core.scoring.model import directions
-from murk.learners.estimates.effects import marginal_effects
-from murk.learners.estimates.links import logistic
+from murk._internal.links import logistic
+from murk.inference.average_effects import marginal_effects
 from murk.privacy import GaussianDP
+from murk.protocols.scores.mechanisms import score_mechanisms
+from murk.protocols.scores.model import directions
 
 RATES, BUDGETS, ROWS = (0.46, 0.17, 0.06, 0.02), (1.0, 2.0, 4.0), 4_000
 

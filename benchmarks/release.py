@@ -8,8 +8,9 @@ import time
 from pathlib import Path
 
 from benchmarks.speed import Deaf
+from murk import Task
 from murk.producers import Ledger, Producer
-from murk.stream import Task, open_log
+from murk.stream import open_log
 
 WARM, EACH = 300, 300
 """Releases before the first turn, and of each."""

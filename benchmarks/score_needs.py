@@ -13,11 +13,11 @@ from collections import defaultdict
 import numpy as np
 
 from benchmarks.score_people import SHAPES, answer, covariates_of, features, learned
-from murk.learners.core.scoring.engine import ScoreEngine
-from murk.learners.core.scoring.mechanism import score_mechanisms
-from murk.learners.core.scoring.settings import Settings
-from murk.learners.estimates.links import logistic
+from murk._internal.links import logistic
 from murk.privacy import GaussianDP
+from murk.protocols.scores.engine import ScoreEngine
+from murk.protocols.scores.mechanisms import score_mechanisms
+from murk.protocols.scores.settings import Settings
 
 FEATURES, BUDGETS, PEOPLE = (2, 3, 5, 8, 12), (0.25, 0.5, 1.0, 2.0), (6_000, 20_000, 60_000)
 # Numbers of all features of all people: more would take too long.

@@ -8,15 +8,15 @@ import math
 
 import numpy as np
 
-from murk.learners.core.coordinates import flattened
-from murk.learners.core.scoring.engine import ScoreEngine
-from murk.learners.core.scoring.mechanism import score_mechanisms
-from murk.learners.core.scoring.model import QUESTIONS, vectors
-from murk.learners.core.scoring.settings import Settings
-from murk.learners.core.scoring.sums import Tally, direction_spread, step_of
-from murk.learners.core.survey.coordinates import Coordinates
-from murk.learners.estimates.estimate import PublicCovariates
-from murk.learners.estimates.links import logistic
+from murk._internal.links import logistic
+from murk.inference.estimate import PublicCovariates
+from murk.protocols.linear_algebra import flattened
+from murk.protocols.scores.engine import ScoreEngine
+from murk.protocols.scores.mechanisms import score_mechanisms
+from murk.protocols.scores.model import QUESTIONS, vectors
+from murk.protocols.scores.settings import Settings
+from murk.protocols.scores.sums import Tally, direction_spread, step_of
+from murk.protocols.scores.survey.coordinates import Coordinates
 
 SHAPES = ("normal", "uniform", "correlated", "rare", "skewed", "one-hot", "mixed")
 # Shapes that the method was not made with.

@@ -17,12 +17,12 @@ import numpy as np
 
 from benchmarks.mothers import raw
 from benchmarks.score_people import OTHERS, SHAPES, WRONG, exact, features, learned, surveyed, unlike
+from murk import Task
+from murk._internal.links import logistic
 from murk.demo import TASK
-from murk.learners.core.scoring.mechanism import score_mechanisms
-from murk.learners.core.scoring.model import directions
-from murk.learners.estimates.links import logistic
 from murk.privacy import ApproxDP, GaussianDP
-from murk.stream import Task
+from murk.protocols.scores.mechanisms import score_mechanisms
+from murk.protocols.scores.model import directions
 
 # What differs from a binary target that all people have, Gaussian noise and right public rows, or none.
 KINDS = (

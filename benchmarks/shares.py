@@ -14,14 +14,14 @@ import math
 
 import numpy as np
 
-from murk.learners.core.design import Records
-from murk.learners.problem import problem_for
-from murk.learners.univariate import forecast
-from murk.learners.univariate.estimate import estimate_of
-from murk.learners.univariate.statistics import Subsets, Windows, statistics_of
+from murk import Task
 from murk.privacy import GaussianDP
 from murk.privacy.mechanisms.privacy_loss import UNITS, epsilon_units
-from murk.stream import Task
+from murk.protocols.device import problem_for
+from murk.protocols.population import Records
+from murk.protocols.univariate import forecast
+from murk.protocols.univariate.estimate import estimate_of
+from murk.protocols.univariate.statistics import Subsets, Windows, statistics_of
 
 MANY = 10**12
 EPSILONS, MUS = (0.5, 1.0, 2.0, 3.0, 4.0, 6.0), (0.5, 1.0, 2.0, 3.0, 4.0)

@@ -13,11 +13,11 @@ import numpy as np
 
 from benchmarks.mothers import raw
 from benchmarks.score_people import answer
+from murk import Task
+from murk._internal.links import logistic
 from murk.demo import TASK
-from murk.learners.estimates.effects import marginal_effects
-from murk.learners.estimates.links import logistic
-from murk.learners.problem import problem_for
-from murk.stream import Task
+from murk.inference.average_effects import marginal_effects
+from murk.protocols.device import problem_for
 
 PLAIN = TASK.read_text().split("privacy:")[0]
 PEOPLE = (10_000, 100_000, 254_654, 1_000_000)

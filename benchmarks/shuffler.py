@@ -17,14 +17,15 @@ from pathlib import Path
 
 from benchmarks.on_kafka import Clock
 from deploy.broker import Broker
+from murk import Task
 from murk.cli.commands.learn import COLLECT
-from murk.learners.problem import problem_for
+from murk.protocols.device import problem_for
 from murk.shuffler.shuffler import Shuffler
 from murk.shuffler.store import Store
-from murk.stream import Task, Worker, open_log
-from murk.stream.log.base import truncate_time
-from murk.stream.messages.codec import encode
-from murk.stream.messages.releases import ScoreRelease
+from murk.stream import Worker, open_log
+from murk.stream.log.interface import truncate_time
+from murk.stream.wire.codec import encode
+from murk.stream.wire.releases import ScoreRelease
 
 TASK = """
 name: throughput

@@ -13,11 +13,11 @@ import numpy as np
 
 from benchmarks.memory import resident
 from benchmarks.timing import compare
-from murk._jit import jit
+from murk._internal.jit import jit
 from murk.privacy import ApproxDP, GaussMixMechanism, SketchAccumulator
+from murk.privacy.central import joint_settings, sheffet_threshold, smallest_threshold
+from murk.privacy.central.kernels import ROWS, Room, normals
 from murk.privacy.noise import SecureNoise
-from murk.privacy.sketches import joint_settings, sheffet_threshold, smallest_threshold
-from murk.privacy.sketches.kernels import ROWS, Room, normals
 
 
 @jit

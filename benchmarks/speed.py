@@ -174,8 +174,9 @@ class Deaf:
 
 def producer(deaf: bool, rounds: int = 9, each: int = 200) -> tuple[float, float, float]:
     """Median wall seconds of one release, of one bare commit with FULL on the same disk in turns, and their ratio."""
+    from murk import Task
     from murk.producers import Ledger, Producer
-    from murk.stream import Task, open_log
+    from murk.stream import open_log
 
     text = """
     name: speed

@@ -19,20 +19,20 @@ import numpy as np
 
 from benchmarks.coverage import weighted_fit
 from benchmarks.pipe import learn
-from murk._jit import jit
+from murk import Task
+from murk._internal.jit import jit
 from murk.demo import DATA, TASK
-from murk.learners.gradients import inference
-from murk.learners.gradients import kernels as k
-from murk.learners.gradients.engine import Memory, level_rows
-from murk.learners.gradients.kernels import newest_published
-from murk.learners.gradients.losses import Huber, Logistic
-from murk.learners.gradients.settings import Settings
-from murk.learners.problem import problem_for
+from murk.populations.file_source import FileSource
 from murk.privacy import GaussianDP
 from murk.privacy.mechanisms import calibrate, lattice
 from murk.privacy.noise.kernels import simulated_gaussian
-from murk.producers.populations.file_source import FileSource
-from murk.stream import Task
+from murk.protocols.device import problem_for
+from murk.protocols.gradients import estimate as inference
+from murk.protocols.gradients import kernels as k
+from murk.protocols.gradients.engine import Memory, level_rows
+from murk.protocols.gradients.kernels import newest_published
+from murk.protocols.gradients.objectives import Huber, Logistic
+from murk.protocols.gradients.settings import Settings
 
 WITHIN = ("fresh", "0.5% of the count", "2%", "max(100 releases, 2%)", "blocks of 1%", "blocks of 2%")
 CHUNK = 1_000_000

@@ -8,8 +8,8 @@ from benchmarks.feed import Feed
 from benchmarks.on_kafka import Clock
 from murk.cli.commands.learn import COLLECT
 from murk.stream import Worker, open_log
-from murk.stream.messages.codec import WireRules
-from murk.stream.messages.wire import block_receiver
+from murk.stream.wire.blocks import block_receiver
+from murk.stream.wire.codec import WireRules
 
 PARTS = "make and encode", "append (FULL)", "worker"
 WARM = 20_000

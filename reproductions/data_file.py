@@ -17,7 +17,7 @@ from typing import Final, TextIO, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from murk._lines import BoundedLines, LongRowError, bounded_lines, csv_rows
+from murk._internal.bounded_lines import BoundedLines, LongRowError, bounded_lines, csv_rows
 from murk.errors import UserError
 
 _ERROR_CODE = "MURK-CLI-002"

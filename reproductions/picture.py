@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from murk.learners.results.plot import BLUE, GREY, INK, figure
+from murk.results.plot import BLUE, GREY, INK, figure
 from reproductions.experiment import Panel, Series
 
 if TYPE_CHECKING:

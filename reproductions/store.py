@@ -18,7 +18,7 @@ from typing import Any
 import murk
 import reproductions
 from murk import __version__
-from murk._files import check_place, write_whole
+from murk._internal.atomic_files import check_place, write_whole
 from reproductions.data_file import sha256_of
 from reproductions.experiment import SEED, Check, Experiment, Measured, Outcome, Panel, Row, Setting
 from reproductions.picture import draw

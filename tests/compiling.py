@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import murk
-from murk._jit import source_stamp
+from murk._internal.jit import source_stamp
 
 PACKAGE = Path(murk.__file__).parent
 DONE = PACKAGE / "__pycache__" / "compiled-for-tests"

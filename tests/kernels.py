@@ -5,7 +5,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from murk import _jit
+from murk._internal import jit as _jit
 
 
 def impatient() -> dict[_jit.Kernel, float]:

@@ -9,14 +9,15 @@ from typing import Any
 import numpy as np
 
 import murk.learners
-import murk.learners.core.estimator
-from murk.learners.problem import problem_for
+import murk.learners.base
+from murk import Task
 from murk.privacy import ApproxDP, GaussianDP, PureDP
 from murk.privacy.noise import SecureNoise, SimulatedNoise
 from murk.producers import Ledger, Producer
-from murk.stream import Task, open_log
-from murk.stream.messages.codec import encode
-from murk.stream.messages.releases import IterateMessage
+from murk.protocols.device import problem_for
+from murk.stream import open_log
+from murk.stream.wire.codec import encode
+from murk.stream.wire.releases import IterateMessage
 from tests.kernels import impatient
 
 BUDGETS = {"gdp": GaussianDP(2.0), "pure": PureDP(3.0), "approx": ApproxDP(4.0, 1e-6)}
@@ -32,7 +33,7 @@ def learned(kind: str, settings: dict[str, Any], records: list[Any], many: int, 
     if compiled:
         impatient()
     # What is looked at of the first records of a simulation is kept on purpose; with real noise, nothing is.
-    murk.learners.core.estimator.StreamEstimator._surveyed = lambda *_: None
+    murk.learners.base.StreamEstimator._surveyed = lambda *_: None
     model = learner(kind, settings)
     for x, y in records[: len(records) - many]:
         model.learn_one(x, y)
@@ -102,7 +103,7 @@ def released(
         with contextlib.suppress(KeyboardInterrupt):
             producer.release(record, person=f"person {number}")
     if many:
-        from murk.producers.populations.file_source import Block
+        from murk.producers.blocks import Block
 
         rows = records[len(records) - many :]
         coded = task.coding.encode({name: [row[name] for row in rows] for name in rows[0]})

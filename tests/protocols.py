@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from murk.learners.problem import problem_for
 from murk.privacy.noise import SimulatedNoise
 from murk.producers.producer import answers_of
-from murk.stream.messages.releases import SketchRelease, question_fields
-from murk.stream.task.task import Task
+from murk.protocols.device import problem_for
+from murk.stream.wire.releases import SketchRelease, question_fields
+from murk.task.task import Task
 from tests.cli.harness import ANY_PROTOCOL, HEADER, ROWS
 
 PRIVACY = "guarantee: {gdp: {mu: 1.0}}"

@@ -15,11 +15,11 @@ import numpy as np
 import pytest
 import yaml
 
+from murk import Task
 from murk.demo import DATA, TASK
 from murk.demo.trusted import trusted_fit
 from murk.monitoring.metrics import alerts
-from murk.producers import FileSource
-from murk.stream import Task
+from murk.populations import FileSource
 from tests.services.composed import FILES, ROOT, SERVERS, Composed, properties, read
 from tests.services.secure import RIGHTS, SHUFFLER_RIGHTS, right_names
 from tools import prometheus

@@ -9,7 +9,8 @@ import pytest
 RELEASE = """
 import json, sys
 from murk.producers import Ledger, Producer
-from murk.stream import Task, open_log
+from murk import Task
+from murk.stream import open_log
 
 task = Task.parse(sys.argv[1])
 with open_log("sqlite:///log.db") as log, Ledger("ledger.db") as ledger:

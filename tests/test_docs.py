@@ -42,7 +42,8 @@ privacy: {{guarantee: {{gdp: {{mu: 1.0}}}}}}
 
 @pytest.mark.parametrize("text", list(blocks("python kafka")))
 def test_kafka_examples_run(text, tmp_path, broker):
-    from murk.stream import Task, open_log
+    from murk import Task
+    from murk.stream import open_log
 
     name = f"docs-{secrets.token_hex(6)}"
     with open_log(broker.url, name=name) as log:

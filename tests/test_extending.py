@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from murk._jit import source_stamp
+from murk._internal.jit import source_stamp
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "extending.md"
@@ -22,7 +22,7 @@ def copied(place):
         return ["__pycache__"] if not inside or inside[0] in elsewhere else []
 
     shutil.copytree(ROOT / "murk", place / "murk", ignore=left_out)
-    jit = place / "murk" / "_jit.py"
+    jit = place / "murk" / "_internal" / "jit.py"
     stamp = "stamp = source_stamp(_PACKAGE)"
     assert stamp in jit.read_text()
     # No kernel is changed: those that are compiled are current.

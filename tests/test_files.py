@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from murk import _files
-from murk._files import check_place, open_own, write_whole
+from murk._internal import atomic_files as _files
+from murk._internal.atomic_files import check_place, open_own, write_whole
 from murk.demo.path import Path95
+from murk.populations.ledger_places import write_durably
 from murk.producers.ledger.names import DRAFT, key_path, make_key
-from murk.producers.populations.ledger_places import write_durably
 
 
 @contextmanager

@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from murk import _jit
-from murk._jit import KEPT, PATIENCE, WITHOUT_KERNELS, brief, deferred, deferred_to, jit, source_stamp, within
+from murk._internal import jit as _jit
+from murk._internal.jit import KEPT, PATIENCE, WITHOUT_KERNELS, brief, deferred, deferred_to, jit, source_stamp, within
 from murk.privacy.noise import philox
 from tests.interrupts import interrupted
 
@@ -36,7 +36,7 @@ def halved(count, y):
 
 KEEPING = """
 import sys
-from murk import _jit
+from murk._internal import jit as _jit
 @_jit.deferred
 def f(x):
     return x
@@ -50,17 +50,18 @@ else:
 if "compile" in sys.argv:
     f.compiled(1)
 """
-INNER = "from murk._jit import jit\n\n@jit\ndef inner(x):\n    return x + {}\n"
-OUTER = "from murk._jit import jit\nfrom murk.inner import inner\n\n@jit\ndef outer(x):\n    return inner(x)\n"
+INNER = "from murk._internal.jit import jit\n\n@jit\ndef inner(x):\n    return x + {}\n"
+OUTER = "from murk._internal.jit import jit\nfrom murk.inner import inner\n\n@jit\ndef outer(x):\n    return inner(x)\n"
 
 
 def decorators_alone(folder):
     """Make a package murk of the decorators and what they import."""
     package = folder / "murk"
-    package.mkdir()
-    (package / "__init__.py").write_text("")
-    for name in ("_jit", "_memory", "_scratch", "_turns", "errors"):
-        shutil.copy(Path(__file__).parent.parent / "murk" / f"{name}.py", package)
+    (package / "_internal").mkdir(parents=True)
+    for path in ("__init__.py", "_internal/__init__.py"):
+        (package / path).write_text("")
+    for name in ("_internal/jit", "_internal/memory", "_internal/wiping", "_internal/locks", "errors"):
+        shutil.copy(Path(__file__).parent.parent / "murk" / f"{name}.py", package / f"{name}.py")
     return package
 
 
@@ -119,7 +120,7 @@ def test_folders_that_the_stamp_leaves_out_hold_no_kernels():
     for folder in WITHOUT_KERNELS:
         files = list((package / folder).rglob("*.py"))
         assert files, f"{folder} is gone: take it off the list"
-        assert not [path for path in files if "_jit" in path.read_text() or "numba" in path.read_text()]
+        assert not [path for path in files if "_internal.jit" in path.read_text() or "numba" in path.read_text()]
 
 
 @pytest.mark.parametrize(("kept", "patience"), [(False, PATIENCE), (True, KEPT)])
@@ -262,9 +263,7 @@ def test_a_brief_kernel_gives_way_to_its_entry_which_converts_what_it_is_given(m
 
 
 def test_nothing_is_loaded_for_kernels_that_nobody_calls():
-    code = (
-        "import sys, murk.learners.core.scoring.engine; print('numba' in sys.modules, 'scipy.optimize' in sys.modules)"
-    )
+    code = "import sys, murk.protocols.scores.engine; print('numba' in sys.modules, 'scipy.optimize' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["False", "False"]
 

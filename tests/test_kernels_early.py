@@ -5,15 +5,15 @@ import math
 import numpy as np
 import pytest
 
-from murk.learners.core.coordinates import contrasts
-from murk.learners.core.scoring import kernels as scores
-from murk.learners.examples import kernels as examples
-from murk.learners.examples import layout
-from murk.learners.examples import outer as outer_products
-from murk.learners.moments import kernels as second_moments
 from murk.privacy.mechanisms import lattice
 from murk.privacy.noise import SimulatedNoise
 from murk.privacy.noise.philox import Purpose
+from murk.protocols.examples import kernels as examples
+from murk.protocols.examples import layout
+from murk.protocols.examples import outer as outer_products
+from murk.protocols.linear_algebra import contrasts
+from murk.protocols.moments import kernels as second_moments
+from murk.protocols.scores import kernels as scores
 
 ODD = [np.nan, np.inf, -np.inf, 1e308, -1e308, 1e200, 5e-324, -1e-310, 0.0, -0.0]
 RECORDS = 300

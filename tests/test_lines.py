@@ -9,12 +9,12 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from murk import _lines
-from murk._lines import BoundedLines, LongRowError, csv_rows
+from murk._internal import bounded_lines as _lines
+from murk._internal.bounded_lines import BoundedLines, LongRowError, csv_rows
 from murk.errors import UserError
-from murk.learners.core.covariates import PublicSample
-from murk.producers.populations.records import files
-from murk.producers.populations.records.files import open_table
+from murk.populations.records import files
+from murk.populations.records.files import open_table
+from murk.protocols.covariates import PublicSample
 from reproductions.data_file import DataFile, read_columns
 
 ROW = 10_000
@@ -132,7 +132,7 @@ def test_a_parquet_column_that_unpacks_without_end_is_refused(tmp_path, monkeypa
     pyarrow = pytest.importorskip("pyarrow")
     from pyarrow import parquet
 
-    from murk.producers.populations.records import tables as arrow
+    from murk.populations.records import tables as arrow
 
     path = tmp_path / "bomb.parquet"
     zeros = pyarrow.table({"a": np.zeros(2_000_000)})

@@ -13,8 +13,8 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
+from murk import Task
 from murk.cli import cli
-from murk.stream import Task
 from tests.services.secure import PASSWORDS
 
 ROOT = Path(__file__).parents[1]

@@ -5,8 +5,8 @@ import sys
 import numpy as np
 import pytest
 
-from murk._jit import jit
-from murk._memory import borrowed
+from murk._internal.jit import jit
+from murk._internal.memory import borrowed
 
 
 @jit

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 import murk.learners
-from murk.learners.core.scoring.model import Model
-from murk.learners.core.target_range import TargetRange
-from murk.learners.problem import problem_for
+from murk import Task
+from murk.inference.target_range import TargetRange
 from murk.privacy.noise import SimulatedNoise
-from murk.stream import Task
+from murk.protocols.device import problem_for
+from murk.protocols.scores.model import Model
 from tests.learners.catalogue import bounds_of
 from tests.memory_image import Image, complements
 from tests.memory_scenarios import learner
@@ -63,9 +63,9 @@ def records(count: int, target: str, bounds: Any = (-1.0, 1.0), seed: int = 5) -
 
 def secrets_of(model: Any, x: Any, y: Any, seed: int | None) -> list[int]:
     """Numbers that learning one record computes of it: its vector and noise, as needles."""
-    from murk.learners.core.scoring.problem import ScoreProblem
-    from murk.learners.examples.problem import ExampleProblem
-    from murk.learners.gradients import kernels as gradients
+    from murk.protocols.examples.device import ExampleProblem
+    from murk.protocols.gradients import kernels as gradients
+    from murk.protocols.scores.device import ScoreProblem
 
     engine = model._engine
     if engine is None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from murk.stream.task.block import parse_duration
+from murk.task.fields import parse_duration
 from tests.mutation.equivalent import EQUIVALENT
 from tests.mutation.mistakes import Mistake, is_valid, mistakes
 from tests.mutation.selection import Selection, importers
@@ -77,7 +77,7 @@ def test_a_mistake_knows_its_function_and_its_line():
 
 
 def test_tests_that_call_the_function_are_chosen_the_quickest_first():
-    path = "murk/producers/populations/ledger_places.py"
+    path = "murk/populations/ledger_places.py"
     recorded = {
         "tests/a.py::slow": {"seconds": 3.0, "calls": [f"{path}:note"]},
         "tests/a.py::quick": {"seconds": 1.0, "calls": [f"{path}:note"]},
@@ -99,7 +99,7 @@ def test_tests_that_call_the_function_are_chosen_the_quickest_first():
 
 
 def test_others_that_call_the_function_come_last():
-    path = "murk/producers/populations/ledger_places.py"
+    path = "murk/populations/ledger_places.py"
     near, cut, far, farther = (
         "tests/producers/test_notes.py::near", "tests/producers/test_files.py::cut", "tests/cli/test_run.py::far",
         "tests/cli/test_run.py::farther",
@@ -122,7 +122,7 @@ def test_calls_of_a_command_that_a_test_starts_are_its_own(tmp_path, monkeypatch
         with told():
             parse_duration("2m")
     found = taken(place)
-    assert [one["calls"] for one in found] == [["murk/stream/task/block.py:parse_duration"]] * 2
+    assert [one["calls"] for one in found] == [["murk/task/fields.py:parse_duration"]] * 2
     assert all(one["seconds"] >= 0 for one in found)
     assert taken(place) == []
 
@@ -138,7 +138,7 @@ def test_kernels_that_hold_a_copy_are_found():
     assert {
         "murk.privacy.mechanisms.lattice",
         "murk.privacy.mechanisms.base",
-        "murk.learners.gradients.engine",
+        "murk.protocols.gradients.engine",
     } <= found
     assert "murk.privacy.noise.kernels" not in found
 
@@ -154,10 +154,10 @@ def test_every_equivalent_mistake_is_one_that_is_made():
 def test_a_mistake_is_noticed_in_a_copy_and_the_checkout_stays_as_it_is(tmp_path):
     """By a small checkout of its own: a package, a kernel's module, two tests."""
     root = tmp_path / "checkout"
-    real = (ROOT / "murk" / "_jit.py").read_text()
+    real = (ROOT / "murk" / "_internal" / "jit.py").read_text()
     files = {
         "murk/__init__.py": "",
-        "murk/_jit.py": real,
+        "murk/_internal/jit.py": real,
         "murk/double.py": "def double(x):\n    if x < 0:\n        raise ValueError\n    return 2 * x\n",
         "tests/test_double.py": "from murk.double import double\ndef test_it():\n    assert double(3) == 6\n",
     }

@@ -21,8 +21,8 @@ MODULE = re.compile(r"python -m ((?:murk|tests|tools|benchmarks|deploy)(?:\.[a-z
 ELSEWHERE = {
     "murk/monitoring/recover.md", "murk/monitoring/web/recover.md", "murk.monitoring.generate",
     "murk/privacy/mechanisms/dyadic.py", "tests/privacy/mechanisms/test_dyadic.py", "murk/stream/log/memory.py",
-    "tests/learners/iwp_sgd/test_quartic.py", "murk/learners/rate/__init__.py", "murk/learners/rate/problem.py",
-    "murk/learners/rate/protocol.py", "tests/learners/test_rate.py",
+    "tests/learners/iwp_sgd/test_quartic.py", "murk/protocols/rate/__init__.py", "murk/protocols/rate/device.py",
+    "murk/task/protocols/rate.py", "tests/learners/test_rate.py",
 }  # fmt: skip
 
 

@@ -5,7 +5,7 @@ import threading
 import numpy as np
 import pytest
 
-from murk._scratch import copied, empty, keep, lasting, wiped, wiping
+from murk._internal.wiping import copied, empty, keep, lasting, wiped, wiping
 
 
 def full(size=3):

@@ -6,11 +6,12 @@ from pathlib import Path
 import pytest
 
 import murk
+from murk import Task
 from murk.learners import IWPSGDClassifier, LDPSGDClassifier, PublicGLMRegressor, ScoreClassifier, ScoreRegressor
-from murk.learners.problem import problem_for
 from murk.privacy import GaussianDP
 from murk.producers import Ledger, Producer
-from murk.stream import Task, Worker, open_log
+from murk.protocols.device import problem_for
+from murk.stream import Worker, open_log
 
 PACKAGE = str(Path(murk.__file__).parent)
 TASK = """

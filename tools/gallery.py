@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from murk.stream import Task
+from murk import Task
 
 if TYPE_CHECKING:
     from murk import Result

@@ -11,20 +11,9 @@ import annotated_types
 from pydantic import PlainSerializer
 from pydantic.fields import FieldInfo
 
-from murk.learners.examples.protocol import ExamplesBlock
-from murk.learners.moments.protocol import MomentsBlock
-from murk.learners.scores.protocol import ScoresBlock
-from murk.learners.sketches.protocol import SketchBlock
-from murk.stream.task.block import Block, format_duration
-from murk.stream.task.data.features import (
-    BinaryTarget,
-    CategoryFeature,
-    ClassTarget,
-    DateFeature,
-    NumberFeature,
-    RealTarget,
-)
-from murk.stream.task.learner import (
+from murk.task.features import BinaryTarget, CategoryFeature, ClassTarget, DateFeature, NumberFeature, RealTarget
+from murk.task.fields import Block, format_duration
+from murk.task.learning import (
     LARGEST,
     ContrastBlock,
     Covariates,
@@ -36,9 +25,13 @@ from murk.stream.task.learner import (
     PublicBlock,
     StepSchedule,
 )
-from murk.stream.task.privacy import PARAMETERS, LevelGrid, PrivacyBlock
-from murk.stream.task.shuffle import PromiseBlock, ShuffleBlock
-from murk.stream.task.task import Task
+from murk.task.privacy import PARAMETERS, LevelGrid, PrivacyBlock
+from murk.task.protocols.examples import ExamplesBlock
+from murk.task.protocols.moments import MomentsBlock
+from murk.task.protocols.scores import ScoresBlock
+from murk.task.protocols.summaries import SketchBlock
+from murk.task.shuffling import PromiseBlock, ShuffleBlock
+from murk.task.task import Task
 from tools.task_file_text import GUARANTEES, HEAD, MINIMAL, TAIL
 
 SECTIONS: Final[tuple[tuple[str, str, type[Block]], ...]] = (

@@ -25,14 +25,14 @@ from typing import Any
 import numpy as np
 
 from murk.errors import UserError
-from murk.learners.examples.problem import CellProblem
-from murk.learners.problem import person_problem_for
 from murk.privacy.noise import Purpose, SimulatedNoise, below, identifiers
-from murk.stream.log.base import FIRST_CHAIN, truncate_time
-from murk.stream.messages.codec import encode
-from murk.stream.messages.releases import KINDS, IterateMessage, question_fields
-from murk.stream.messages.wire import writer
-from murk.stream.task.task import Task
+from murk.protocols.device import person_problem_for
+from murk.protocols.examples.device import CellProblem
+from murk.stream.log.interface import FIRST_CHAIN, truncate_time
+from murk.stream.wire.blocks import writer
+from murk.stream.wire.codec import encode
+from murk.stream.wire.releases import KINDS, IterateMessage, question_fields
+from murk.task.task import Task
 
 PROTOCOLS = ("scores", "gradients", "examples", "moments", "univariate")
 CURRENCIES = ("gdp", "rho", "epsilon", "approx")

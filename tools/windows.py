@@ -13,7 +13,7 @@ import sys
 
 import numpy as np
 
-from murk._arrays import Floats
+from murk._internal.arrays import Floats
 from murk.privacy.mechanisms.selection import LEVELS, WindowSelection
 
 _MEANS = (0.0, 0.3, 0.6)

@@ -15,7 +15,7 @@ from typing import Protocol
 import numpy as np
 from scipy.special import betaincinv, ndtri
 
-from murk._arrays import Floats, Integers
+from murk._internal.arrays import Floats, Integers
 from murk.errors import UserError
 
 _ERROR_CODE = "MURK-AUDIT-001"

@@ -7,15 +7,15 @@ from typing import Any, cast
 
 import numpy as np
 
-from murk._lazy import of_each_kind
+from murk._internal.lazy import of_each_kind
 from murk.audit.trials import Trial, mechanism_trial, task_trial
 from murk.errors import UserError
-from murk.learners.core.scoring.model import above
-from murk.learners.problem import AskingProblem, Problem, SingleQuestionProblem, problem_for
 from murk.privacy.guarantees import GaussianDP, PureDP
 from murk.privacy.mechanisms import KINDS, Mechanism, RandomizedResponse, calibrate
-from murk.stream.task.privacy import DEFAULT_LEVEL
-from murk.stream.task.task import Task
+from murk.protocols.device import AskingProblem, Problem, SingleQuestionProblem, problem_for
+from murk.protocols.scores.model import above
+from murk.task.privacy import DEFAULT_LEVEL
+from murk.task.task import Task
 
 _BINARY = "{name: label, kind: binary, positive: 'yes', negative: 'no'}"
 _REAL = "{name: dose, kind: real, low: 0, high: 10}"

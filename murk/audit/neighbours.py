@@ -13,12 +13,12 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from murk._arrays import Floats
+from murk._internal.arrays import Floats
 from murk.audit.release_distributions import ReleaseDistribution, distribution_of
-from murk.learners.core.scoring.model import ABOVE, Model
-from murk.learners.problem import HostileModelError, Releasing, SingleQuestionProblem
-from murk.stream.task.data.features import BinaryTarget, CategoryFeature, ClassTarget, DateFeature
-from murk.stream.task.task import Task
+from murk.protocols.device import HostileModelError, Releasing, SingleQuestionProblem
+from murk.protocols.scores.model import ABOVE, Model
+from murk.task.features import BinaryTarget, CategoryFeature, ClassTarget, DateFeature
+from murk.task.task import Task
 
 Record = dict[str, Any]
 

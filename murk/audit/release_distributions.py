@@ -16,11 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from murk._arrays import Floats
+from murk._internal.arrays import Floats
 from murk.audit.bounds import EpsilonAt, Mu, Yardstick
 from murk.errors import UserError
-from murk.learners.core.scoring.mechanism import OuterMechanism, outer
-from murk.learners.examples.cells import CellMechanism
 from murk.privacy.guarantees import ApproxDP, GaussianDP, PureDP
 from murk.privacy.mechanisms import (
     CompositeMechanism,
@@ -36,6 +34,8 @@ from murk.privacy.mechanisms.privunit import closest_share
 from murk.privacy.mechanisms.selection import LEVELS
 from murk.privacy.mechanisms.thresholds import THRESHOLDS
 from murk.privacy.noise import Purpose
+from murk.protocols.examples.cells import CellMechanism
+from murk.protocols.scores.mechanisms import OuterMechanism, outer
 
 _ERROR_CODE = "MURK-AUDIT-001"
 

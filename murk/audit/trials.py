@@ -9,16 +9,16 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from murk._arrays import Floats
+from murk._internal.arrays import Floats
 from murk.audit.bounds import Yardstick
 from murk.audit.neighbours import worst_neighbours
 from murk.audit.release_distributions import ReleaseDistribution, Silence, distribution_of, yardsticks
 from murk.audit.windows import SketchDistribution, Windows, worst_grams, worst_steps, worst_windows
-from murk.learners.problem import Releasing
+from murk.privacy.central import GaussMixMechanism, GramMechanism, NewtonAccumulator, NewtonMechanism
 from murk.privacy.noise import NoiseSource
-from murk.privacy.sketches import GaussMixMechanism, GramMechanism, NewtonAccumulator, NewtonMechanism
 from murk.producers.producer import payloads_of
-from murk.stream.task.task import Task
+from murk.protocols.device import Releasing
+from murk.task.task import Task
 
 _NUMBERS = 1 << 18  # numbers in a block of vector releases
 _BLOCK = 256  # windows in a block

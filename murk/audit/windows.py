@@ -15,11 +15,11 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import chdtr, chdtrc, log_ndtr
 
-from murk._arrays import Floats
+from murk._internal.arrays import Floats
 from murk.audit.neighbours import Box
-from murk.learners.sketches.problem import WindowProblem
-from murk.privacy.sketches import LEAST_SPREAD, GaussMixMechanism, GramMechanism, Neighbours, NewtonMechanism, Sketch
-from murk.stream.task.task import Task
+from murk.privacy.central import LEAST_SPREAD, GaussMixMechanism, GramMechanism, Neighbours, NewtonMechanism, Sketch
+from murk.protocols.summaries.device import WindowProblem
+from murk.task.task import Task
 
 _DESIGN = 64
 _SCALES = (0.02, 0.1, 0.3, 0.6, 1.0, 1.4, 2.0)

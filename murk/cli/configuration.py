@@ -13,8 +13,8 @@ from typing import Any
 
 import click
 
-from murk._environment import is_of_service
-from murk._printable import unseen_character
+from murk._internal.environment import is_of_service
+from murk._internal.printable import unseen_character
 from murk.errors import UserError
 
 _ERROR_CODE = "MURK-CONF-001"

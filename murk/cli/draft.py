@@ -16,13 +16,13 @@ from typing import Any, Final
 
 import numpy as np
 
-from murk._printable import escaped
+from murk._internal.printable import escaped
 from murk.errors import UserError
-from murk.producers.populations.records.files import slices
-from murk.producers.populations.records.records import Records
-from murk.producers.populations.records.tables import SLICE
-from murk.stream import Task
-from murk.stream.task.data.coding import Cell, as_boolean, as_number, day_number, is_absent, is_nan
+from murk.populations.records.files import slices
+from murk.populations.records.records import Records
+from murk.populations.records.tables import SLICE
+from murk.task import Task
+from murk.task.coding import Cell, as_boolean, as_number, day_number, is_absent, is_nan
 
 _ERROR_CODE = "MURK-CLI-002"
 

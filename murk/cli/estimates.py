@@ -6,17 +6,17 @@ from collections.abc import Callable, Mapping
 from time import monotonic
 from typing import Any
 
+from murk._internal.numbers import finite
 from murk.errors import MurkError
-from murk.learners.estimates.estimate import Estimate
-from murk.learners.estimates.looks import looks_of, used_count
-from murk.learners.estimates.units import units
-from murk.learners.problem import Problem, plausible
-from murk.learners.results.numbers import finite
-from murk.learners.results.report import report_estimate
-from murk.stream import Task
-from murk.stream.log.base import Log, UnreachableError
-from murk.stream.messages.state import CoefficientEstimate, Effect, EstimateMessage
+from murk.inference.confidence_sequences import looks_of, used_count
+from murk.inference.estimate import Estimate
+from murk.inference.units import units
+from murk.protocols.device import Problem, plausible
+from murk.results.report import report_estimate
+from murk.stream.log.interface import Log, UnreachableError
+from murk.stream.wire.state import CoefficientEstimate, Effect, EstimateMessage
 from murk.stream.worker.sharing import CommittedLearners
+from murk.task import Task
 
 LEVEL = 0.95
 

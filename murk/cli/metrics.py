@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from murk.gateway.server import Gateway
     from murk.monitoring.web.server import Route
     from murk.producers import Ledger
-    from murk.stream import Task
     from murk.stream.worker.pool import WorkerPool
+    from murk.task import Task
 
 F = TypeVar("F", bound=Callable[..., Any])
 

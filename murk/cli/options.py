@@ -16,9 +16,9 @@ from murk.errors import UserError
 
 if TYPE_CHECKING:
     from murk.privacy import Guarantee
-    from murk.stream import Task
-    from murk.stream.log.base import Log
-    from murk.stream.task.task import Disclosure
+    from murk.stream.log.interface import Log
+    from murk.task import Task
+    from murk.task.task import Disclosure
 
 _ERROR_CODE = "MURK-CLI-002"
 
@@ -202,8 +202,8 @@ def level_or_budget(level: str, budget: str | None) -> str:
 
 def load_task(path: str) -> Task:
     """Load a task file, with the public file that it names."""
-    from murk.producers.populations.public_sample import public_covariates
-    from murk.stream import Task
+    from murk.populations.public_sample import public_covariates
+    from murk.task import Task
 
     task = Task.load(path)
     return task if task.public_path is None else task.with_public(*public_covariates(task.public_path, task))
@@ -218,7 +218,8 @@ def begin_on(
     url: str, make: Callable[[Log, Task], T], *, wait: bool = False, name: str | None = None
 ) -> tuple[Log, Task, T]:
     """Open a log, ``name`` if its URL has none, and call ``make`` on it; with ``wait``, retry until it succeeds."""
-    from murk.stream import Task, open_log
+    from murk.stream import open_log
+    from murk.task import Task
 
     def begin() -> tuple[Log, Task, T]:
         log: Log | None = None
@@ -256,7 +257,7 @@ def is_mistake(error: Exception, *, opened: bool) -> bool:
 
 def retrying(attempt: Callable[[], T], *, wait: bool) -> T:
     """Call a function; with ``wait``, until it succeeds or raises a `Mistake`, whose error is then raised."""
-    from murk.stream.log.base import UnreachableError
+    from murk.stream.log.interface import UnreachableError
 
     reported = ""
     while True:
@@ -275,7 +276,7 @@ def retrying(attempt: Callable[[], T], *, wait: bool) -> T:
 
 def patiently(seconds: float, function: Callable[[], T]) -> T:
     """Call a function, retrying for some seconds while it raises `UnreachableError`."""
-    from murk.stream.log.base import UnreachableError
+    from murk.stream.log.interface import UnreachableError
 
     deadline, reported = monotonic() + seconds, False
     while True:

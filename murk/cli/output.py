@@ -11,9 +11,9 @@ from typing import Any
 
 import click
 
+from murk._internal.numbers import as_json
 from murk.cli.streams import terminal
 from murk.errors import printable
-from murk.learners.results.numbers import as_json
 
 _PLAIN_SECONDS = 5.0
 

@@ -12,10 +12,10 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from murk.producers.populations.records.files import slices
-from murk.producers.populations.records.records import Records
-from murk.producers.populations.records.tables import SLICE
-from murk.stream.task.data.coding import as_number, is_absent, is_nan
+from murk.populations.records.files import slices
+from murk.populations.records.records import Records
+from murk.populations.records.tables import SLICE
+from murk.task.coding import as_number, is_absent, is_nan
 
 ROWS: Final = 20_000  # number of rows of the sample
 _FEWEST: Final = 20  # number of rows below which nothing is concluded

@@ -8,21 +8,21 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from murk._internal.numbers import NOT_LEARNED, TOO_WIDE, many, number
 from murk.cli.output import paragraph, print_json, table
-from murk.learners.estimates.estimate import Estimate
-from murk.learners.estimates.looks import looks_of, used_count
-from murk.learners.estimates.units import effect_units
-from murk.learners.results.numbers import NOT_LEARNED, TOO_WIDE, many, number
-from murk.learners.results.report import SEVERAL_RECORDS, SEVERAL_ROWS, coded_effects, cost_of_forgetting
-from murk.learners.results.text import SIMULATED, Block, Table, describe_learned, describe_privacy
+from murk.inference.confidence_sequences import looks_of, used_count
+from murk.inference.estimate import Estimate
+from murk.inference.units import effect_units
 from murk.planning.outlook import outlook
-from murk.stream import Task
-from murk.stream.messages.state import LEVEL
-from murk.stream.task.data.coding import is_constant
-from murk.stream.task.shuffle import COLLUDING
+from murk.results.report import SEVERAL_RECORDS, SEVERAL_ROWS, coded_effects, cost_of_forgetting
+from murk.results.text import SIMULATED, Block, Table, describe_learned, describe_privacy
+from murk.stream.wire.state import LEVEL
+from murk.task import Task
+from murk.task.coding import is_constant
+from murk.task.shuffling import COLLUDING
 
 if TYPE_CHECKING:
-    from murk.producers.populations.file_work import FilePopulation, PopulationConfig
+    from murk.populations.file_work import FilePopulation, PopulationConfig
 
 
 def print_result(found: Mapping[str, Any], *, as_json: bool) -> None:
@@ -134,7 +134,7 @@ def print_accounts(found: Mapping[str, Any]) -> None:
 
 def print_check(task: Task, crowd: PopulationConfig, as_json: bool) -> None:
     """Check a population's file against the task without opening a log; raise `UserError` for the first mistake."""
-    from murk.producers.populations.file_work import check_records
+    from murk.populations.file_work import check_records
 
     rows = check_records(task, crowd)
     if as_json:

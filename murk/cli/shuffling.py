@@ -9,11 +9,12 @@ from pathlib import Path
 
 from murk.cli.options import begin_on, patiently
 from murk.errors import MurkError, UserError
-from murk.learners.problem import problem_for
+from murk.protocols.device import problem_for
 from murk.shuffler.shuffler import Shuffler, Totals
 from murk.shuffler.store import Store
-from murk.stream import Task, open_log
-from murk.stream.log.base import FencedError, Log, UnreachableError
+from murk.stream import open_log
+from murk.stream.log.interface import FencedError, Log, UnreachableError
+from murk.task import Task
 
 _ERROR_CODE = "MURK-CLI-002"
 

@@ -9,12 +9,12 @@ from functools import partial
 
 import click
 
+from murk._internal.numbers import many
 from murk.cli.output import heading
-from murk.learners.results.numbers import many
 from murk.privacy import Guarantee
 from murk.privacy.explain import percent
 from murk.producers.ledger.statements import Account, CapStatus, LevelAccount, TaskAccount, added, day_text, figures
-from murk.stream.task.shuffle import COLLUDING
+from murk.task.shuffling import COLLUDING
 
 _LABEL, _WIDEST, _MOST = 14, 100, 6
 _COMMAND = "murk ledger LEDGER --person NAME"  # without the path, which may contain a person's name

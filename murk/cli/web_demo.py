@@ -36,10 +36,10 @@ def serve(folder: Path, port: int | None, as_json: bool) -> None:
     from murk.gateway.server import Gateway
     from murk.monitoring import Monitor
     from murk.monitoring.web.routes import files, monitor_routes
-    from murk.producers import open_records
-    from murk.producers.populations.local_run import LocalRun
-    from murk.producers.populations.people import PopulationConfig
-    from murk.stream import Task
+    from murk.populations import open_records
+    from murk.populations.local_run import LocalRun
+    from murk.populations.people import PopulationConfig
+    from murk.task import Task
 
     people = PopulationConfig(open_records(crowd(CROWD)), block=BLOCK)
     with ExitStack() as stack:

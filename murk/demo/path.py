@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from murk._files import open_own, write_whole
-from murk.learners.results.plot import INK, draw_curve, figure
-from murk.producers.populations.local_run import LocalRun
+from murk._internal.atomic_files import open_own, write_whole
+from murk.populations.local_run import LocalRun
+from murk.results.plot import INK, draw_curve, figure
 
 _GROWTH = 1.05
 _FIRST = 100

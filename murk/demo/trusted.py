@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 
 from murk.errors import UserError
-from murk.producers.populations.file_source import FileSource
-from murk.stream.task.task import Task
+from murk.populations.file_source import FileSource
+from murk.task.task import Task
 
 
 def trusted_fit(task: Task, source: Path) -> dict[str, dict[str, float]]:

@@ -5,17 +5,17 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
-from murk._lazy import bounding
+from murk._internal.lazy import bounding
+from murk._internal.numbers import many
 from murk.dossier.content import Block, Claim, Sample, Table
 from murk.dossier.deployment import Accounts, span
 from murk.dossier.example import caps_of
 from murk.dossier.facts import DELTA, Facts, row, stated, together
 from murk.dossier.prose import claims, entries
-from murk.learners.results.numbers import many
+from murk.privacy.central.explain import described, promised
 from murk.privacy.explain import percent
-from murk.privacy.sketches.explain import described, promised
-from murk.stream.task.data.features import BinaryTarget, ClassTarget
-from murk.stream.task.shuffle import COLLUDING
+from murk.task.features import BinaryTarget, ClassTarget
+from murk.task.shuffling import COLLUDING
 
 _SHOWN = 900
 _COUNTS = (1, 2, 4, 10)

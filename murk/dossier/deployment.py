@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from murk._files import exposure
+from murk._internal.atomic_files import exposure
 from murk.errors import MurkError, UserError
 from murk.producers import Ledger
 from murk.producers.ledger.names import key_path
-from murk.stream import Task
-from murk.stream.log.base import Log
+from murk.stream.log.interface import Log
+from murk.task import Task
 
 Role = Literal["log", "intake", "shuffled log"]
 _DAY = 86_400

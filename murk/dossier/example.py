@@ -10,12 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from murk._lazy import of_each_kind
-from murk.learners.problem import problem_for
+from murk._internal.lazy import of_each_kind
 from murk.privacy import cap_of
 from murk.producers import Ledger, Policy, Producer, SketchProducer
-from murk.stream import Task, open_log
-from murk.stream.task.data.features import BinaryTarget, ClassTarget, DateFeature, NumberFeature
+from murk.protocols.device import problem_for
+from murk.stream import open_log
+from murk.task import Task
+from murk.task.features import BinaryTarget, ClassTarget, DateFeature, NumberFeature
 
 _PEOPLE, _SPACE = 200, 3
 

@@ -11,11 +11,11 @@ from murk.dossier.deployment import Accounts, Deployment
 from murk.dossier.example import Example
 from murk.errors import UserError
 from murk.privacy import Accountant, Guarantee
+from murk.privacy.central.explain import CENTRAL, any_two_records, strongest_replace_one
 from murk.privacy.explain import number, percent
 from murk.privacy.guarantees import guarantee_from_dict
-from murk.privacy.sketches.explain import CENTRAL, any_two_records, strongest_replace_one
-from murk.stream import Task
-from murk.stream.task.task import Disclosure
+from murk.task import Task
+from murk.task.task import Disclosure
 
 _ERROR_CODE = "MURK-AUDIT-001"
 

@@ -18,9 +18,9 @@ from murk.dossier.deployment import Deployment, span
 from murk.dossier.example import caps_of
 from murk.dossier.facts import WEAK, Facts, stated
 from murk.dossier.prose import claims, entries, questions
-from murk.learners.results.report import SEVERAL_RECORDS
 from murk.privacy.explain import number, percent, verdict
-from murk.stream.log.base import segment_seconds
+from murk.results.report import SEVERAL_RECORDS
+from murk.stream.log.interface import segment_seconds
 
 _LONG_TEXT: Final = 120
 _KEPT: Final = 40

@@ -3,15 +3,15 @@
 from collections.abc import Sequence
 
 from murk.errors import UserError
-from murk.learners.problem import interactive_of, problem_for
-from murk.stream.log.base import FIRST_CHAIN, Log
-from murk.stream.messages.codec import Reason, RejectedError, decode_iterate
-from murk.stream.messages.releases import Release
-from murk.stream.messages.wire import Block, block_receiver, receiver
-from murk.stream.task.task import Task
-from murk.stream.worker.learner import payload_checks_of, wire_rules
+from murk.protocols.device import interactive_of, problem_for
+from murk.stream.log.interface import FIRST_CHAIN, Log
+from murk.stream.wire.blocks import Block, block_receiver, receiver
+from murk.stream.wire.codec import Reason, RejectedError, decode_iterate
+from murk.stream.wire.releases import Release
+from murk.stream.worker.interface import payload_checks_of, wire_rules
 from murk.stream.worker.sharing import SharingLearner, Told
 from murk.stream.worker.worker import admit, check_expiry
+from murk.task.task import Task
 
 _ERROR_CODE = "MURK-LOG-001"
 _JUDGED = "chain", "version", "question", "item"

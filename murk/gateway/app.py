@@ -19,14 +19,14 @@ from urllib.parse import parse_qs, unquote
 import msgspec
 
 from murk.errors import unexpected
-from murk.gateway.appending import Appending, Submission
 from murk.gateway.binary_http import PADDING, InvalidMessageError, decode_request, encode_response
+from murk.gateway.group_commit import Appending, Submission
 from murk.gateway.limits import HEADER_BYTES, RateLimit
 from murk.gateway.oblivious import KEYS, PROBLEM, REQUEST, RESPONSE, ObliviousKeys, Repeated, UnopenedError
 from murk.monitoring.web.server import HEADERS, Hosts, Route
-from murk.stream.messages.codec import Reason
-from murk.stream.messages.duplicates import lifetime_of
-from murk.stream.task.task import Task
+from murk.stream.wire.codec import Reason
+from murk.stream.wire.duplicates import lifetime_of
+from murk.task.task import Task
 
 MOST_RELEASES = 256  # largest number of releases in a request
 BODY_BYTES = 2**20  # largest body, unless one release of the task may be longer

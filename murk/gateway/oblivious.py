@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from murk._files import warn_if_exposed, write_whole
+from murk._internal.atomic_files import warn_if_exposed, write_whole
 from murk.errors import UserError
-from murk.stream.messages.duplicates import Unexpired
+from murk.stream.wire.duplicates import Unexpired
 
 if TYPE_CHECKING:
     from pyhpke import CipherSuite

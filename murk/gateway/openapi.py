@@ -7,8 +7,8 @@ import msgspec
 import yaml
 
 from murk import __version__
-from murk.stream.messages.codec import REASONS, json_schema
-from murk.stream.task.task import Task
+from murk.stream.wire.codec import REASONS, json_schema
+from murk.task.task import Task
 
 
 def description(task: Task) -> bytes:

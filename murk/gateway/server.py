@@ -10,16 +10,16 @@ import time
 from collections.abc import Mapping
 from typing import Self
 
-from murk._lazy import bounding
+from murk._internal.lazy import bounding
 from murk.errors import MurkError, UserError
 from murk.gateway.app import Door, Settings
-from murk.gateway.appending import Appending
+from murk.gateway.group_commit import Appending
 from murk.monitoring.metrics.exporter import Exporter, Values
 from murk.monitoring.web.server import Hosts, Route, listening_error, local_url, reason_of
-from murk.stream.log.base import Log
-from murk.stream.messages.codec import REASONS
-from murk.stream.task.task import Task
+from murk.stream.log.interface import Log
+from murk.stream.wire.codec import REASONS
 from murk.stream.worker.recovery import check_intake
+from murk.task.task import Task
 
 _ERROR_CODE = "MURK-LOG-001"
 

@@ -2,20 +2,21 @@
 
 from typing import TYPE_CHECKING
 
-from murk._lazy import lazy_exports
+from murk._internal.lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from murk.learners.examples.estimators import IWPSGDClassifier, IWPSGDRegressor
-    from murk.learners.gradients.estimators import LDPSGDClassifier, LDPSGDRegressor
-    from murk.learners.moments.estimators import (
-        PublicGLMClassifier,
-        PublicGLMRegressor,
-    )
-    from murk.learners.scores.estimators import ScoreClassifier, ScoreRegressor
-    from murk.learners.sketches.estimators import GaussMixClassifier, GaussMixRegressor
-    from murk.learners.univariate.estimators import MeanRegressor, ShareClassifier
+    from murk.learners.encoder import Encoder
+    from murk.learners.evaluation import Evaluated, UnbiasedLoss
+    from murk.learners.gaussmix import GaussMixClassifier, GaussMixRegressor
+    from murk.learners.iwp_sgd import IWPSGDClassifier, IWPSGDRegressor
+    from murk.learners.ldp_sgd import LDPSGDClassifier, LDPSGDRegressor
+    from murk.learners.public_glm import PublicGLMClassifier, PublicGLMRegressor
+    from murk.learners.scores import ScoreClassifier, ScoreRegressor
+    from murk.learners.univariate import MeanRegressor, ShareClassifier
 
 __all__ = [
+    "Encoder",
+    "Evaluated",
     "GaussMixClassifier",
     "GaussMixRegressor",
     "IWPSGDClassifier",
@@ -28,20 +29,24 @@ __all__ = [
     "ScoreClassifier",
     "ScoreRegressor",
     "ShareClassifier",
+    "UnbiasedLoss",
 ]
 
 _HOMES = {
-    "GaussMixClassifier": ".sketches.estimators",
-    "GaussMixRegressor": ".sketches.estimators",
-    "IWPSGDClassifier": ".examples.estimators",
-    "IWPSGDRegressor": ".examples.estimators",
-    "LDPSGDClassifier": ".gradients.estimators",
-    "LDPSGDRegressor": ".gradients.estimators",
-    "MeanRegressor": ".univariate.estimators",
-    "PublicGLMClassifier": ".moments.estimators",
-    "PublicGLMRegressor": ".moments.estimators",
-    "ScoreClassifier": ".scores.estimators",
-    "ScoreRegressor": ".scores.estimators",
-    "ShareClassifier": ".univariate.estimators",
+    "Encoder": ".encoder",
+    "Evaluated": ".evaluation",
+    "GaussMixClassifier": ".gaussmix",
+    "GaussMixRegressor": ".gaussmix",
+    "IWPSGDClassifier": ".iwp_sgd",
+    "IWPSGDRegressor": ".iwp_sgd",
+    "LDPSGDClassifier": ".ldp_sgd",
+    "LDPSGDRegressor": ".ldp_sgd",
+    "MeanRegressor": ".univariate",
+    "PublicGLMClassifier": ".public_glm",
+    "PublicGLMRegressor": ".public_glm",
+    "ScoreClassifier": ".scores",
+    "ScoreRegressor": ".scores",
+    "ShareClassifier": ".univariate",
 }
+_HOMES["UnbiasedLoss"] = ".evaluation"
 __getattr__, __dir__ = lazy_exports(__name__, _HOMES)

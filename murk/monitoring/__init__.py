@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from murk._lazy import lazy_exports
+from murk._internal.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from murk.monitoring.monitor import Monitor

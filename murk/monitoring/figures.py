@@ -7,25 +7,26 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, NamedTuple, Self
 
-from murk._arrays import Floats
-from murk._lazy import bounding
-from murk.learners.estimates.contrasts import Contrast, contrasts
-from murk.learners.estimates.drift import CurvePoint, Drift, drift_of, merged_curve
-from murk.learners.estimates.estimate import Estimate
-from murk.learners.estimates.looks import Looks, looks_of, why_no_sequence
-from murk.learners.estimates.sets import PredictionSets
-from murk.learners.problem import Problem, plausible
-from murk.learners.results.diagnosis import diagnose_task
+from murk._internal.arrays import Floats
+from murk._internal.lazy import bounding
+from murk.inference.confidence_sequences import Looks, looks_of, why_no_sequence
+from murk.inference.contrasts import Contrast, contrasts
+from murk.inference.drift import CurvePoint, Drift, merged_curve
+from murk.inference.estimate import Estimate
+from murk.inference.prediction_sets import PredictionSets
 from murk.monitoring.metrics.catalogue import STALENESS_BOUNDS
 from murk.privacy import ApproxDP, GaussianDP, Guarantee, PureDP, ZeroConcentratedDP
+from murk.privacy.central import GaussMixMechanism, GramMechanism, NewtonMechanism
+from murk.privacy.central.explain import described
 from murk.privacy.mechanisms import Costed
 from murk.privacy.mechanisms.privacy_loss import really_given
-from murk.privacy.sketches import GaussMixMechanism, GramMechanism, NewtonMechanism
-from murk.privacy.sketches.explain import described
-from murk.stream.messages.state import LEVEL, Counters, StateMessage, Trail
-from murk.stream.task.registry import PROTOCOLS
-from murk.stream.task.shuffle import COLLUDING, ShuffleBlock
-from murk.stream.task.task import Task
+from murk.protocols.device import Problem, plausible
+from murk.protocols.drift import drift_of
+from murk.results.diagnosis import diagnose_task
+from murk.stream.wire.state import LEVEL, Counters, StateMessage, Trail
+from murk.task.protocols.registry import PROTOCOLS
+from murk.task.shuffling import COLLUDING, ShuffleBlock
+from murk.task.task import Task
 
 _FORECAST_GROWTH = 1.25  # growth of the releases after which the needed releases are forecast again
 # Share of new releases after which intervals for every look are computed again: those of fewer releases are wider.

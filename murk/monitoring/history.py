@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from murk.learners.estimates.drift import CurvePoint
-from murk.learners.estimates.looks import sequence_half_widths
+from murk.inference.confidence_sequences import sequence_half_widths
+from murk.inference.drift import CurvePoint
 from murk.monitoring.figures import Figures, distance
 
 MOST_POINTS, FEWEST_POINTS, MOST_NUMBERS = 600, 20, 200_000

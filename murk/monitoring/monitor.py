@@ -10,16 +10,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from murk.errors import MurkError
-from murk.learners.problem import problem_for
 from murk.monitoring.figures import Figures, Place, figures
 from murk.monitoring.history import History, Pace
 from murk.monitoring.metrics.exporter import VALUES, Exporter, Values
 from murk.monitoring.reference import check_reference, half_widths_asked
 from murk.monitoring.snapshot import Snapshot
-from murk.stream.log.base import Log, UnreachableError
-from murk.stream.messages.state import StateMessage, decode_state
-from murk.stream.task.task import Task
+from murk.protocols.device import problem_for
+from murk.stream.log.interface import Log, UnreachableError
+from murk.stream.wire.state import StateMessage, decode_state
 from murk.stream.worker.recovery import check_carries
+from murk.task.task import Task
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry

@@ -7,10 +7,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from murk._printable import unseen_character
+from murk._internal.printable import unseen_character
 from murk.errors import UserError
-from murk.stream.task.data.coding import of_interest
-from murk.stream.task.yaml import read_texts
+from murk.task.coding import of_interest
+from murk.task.yaml import read_texts
 
 _ERROR_CODE = "MURK-MONITOR-001"
 

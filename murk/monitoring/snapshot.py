@@ -6,14 +6,14 @@ from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any
 
-from murk.learners.estimates.units import coded_unit, units
-from murk.learners.results.numbers import finite
+from murk._internal.numbers import finite
+from murk.inference.units import coded_unit, units
 from murk.monitoring.figures import Figures
 from murk.monitoring.history import Point
 from murk.monitoring.metrics.catalogue import STALENESS_BOUNDS
-from murk.stream.messages.state import LEVEL
-from murk.stream.task.registry import PROTOCOLS
-from murk.stream.task.task import Disclosure, Task
+from murk.stream.wire.state import LEVEL
+from murk.task.protocols.registry import PROTOCOLS
+from murk.task.task import Disclosure, Task
 
 VERSION = 1
 _BY_COEFFICIENT = ("values", "half_widths", "sequence_half_widths")

@@ -7,15 +7,15 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Any
 
+from murk._internal.numbers import finite
 from murk.errors import UserError
-from murk.learners.results.numbers import finite
 from murk.monitoring.metrics.exporter import Values, families, new_registry
 from murk.monitoring.monitor import Monitor, one_line
 from murk.monitoring.processes import BUILD_INFO
 from murk.monitoring.snapshot import VERSION
-from murk.stream.log.base import NO_LOG, Log
+from murk.stream.log.interface import NO_LOG, Log
 from murk.stream.log.open import find_logs, name_in, open_log
-from murk.stream.task.task import Task
+from murk.task.task import Task
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry

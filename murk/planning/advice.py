@@ -13,13 +13,13 @@ from typing import Final
 import numpy as np
 
 from murk.errors import UserError
-from murk.learners.core.design import Effects, Population, coefficients, designs
-from murk.learners.estimates.estimate import Extent
-from murk.learners.results.diagnosis import Advice
+from murk.inference.estimate import Extent
 from murk.planning.forecast import as_written, budget_words, dropped_mechanism, forecast
-from murk.stream.task.data.features import NumberFeature
-from murk.stream.task.registry import PROTOCOLS
-from murk.stream.task.task import Task
+from murk.protocols.population import Effects, Population, coefficients, designs
+from murk.results.diagnosis import Advice
+from murk.task.features import NumberFeature
+from murk.task.protocols.registry import PROTOCOLS
+from murk.task.task import Task
 
 CLEARLY: Final = 0.75  # largest ratio of a clearly smaller half-width
 LARGEST: Final = 25  # most coefficients for which a report makes forecasts, since these take longer with more

@@ -21,9 +21,10 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from murk.errors import UserError
-from murk.learners.problem import problem_for
-from murk.stream.task.registry import PROTOCOLS, part
-from murk.stream.task.task import Task
+from murk.protocols.device import problem_for
+from murk.protocols.registry import part
+from murk.task.protocols.registry import PROTOCOLS
+from murk.task.task import Task
 
 _ERROR_CODE = "MURK-LEARN-001"
 

@@ -12,20 +12,20 @@ from typing import Any, Final
 
 import numpy as np
 
-from murk._arrays import Floats
+from murk._internal.arrays import Floats
+from murk._internal.numbers import rounded
 from murk.errors import MurkError, UserError
-from murk.learners.core.design import Population, Records
-from murk.learners.estimates.estimate import Estimate
-from murk.learners.estimates.looks import nominal_level
-from murk.learners.estimates.units import effect_units
-from murk.learners.problem import plausible, problem_for
-from murk.learners.results.numbers import rounded
-from murk.learners.results.report import coded_effects
+from murk.inference.confidence_sequences import nominal_level
+from murk.inference.estimate import Estimate
+from murk.inference.units import effect_units
 from murk.privacy.mechanisms import BEST
-from murk.stream.task.data.coding import of_interest
-from murk.stream.task.privacy import DEFAULT_LEVEL
-from murk.stream.task.registry import part
-from murk.stream.task.task import Task
+from murk.protocols.device import plausible, problem_for
+from murk.protocols.population import Population, Records
+from murk.protocols.registry import part
+from murk.results.report import coded_effects
+from murk.task.coding import of_interest
+from murk.task.privacy import DEFAULT_LEVEL
+from murk.task.task import Task
 
 _ERROR_CODE = "MURK-LEARN-001"
 

@@ -4,12 +4,12 @@ import math
 from typing import Final
 
 from murk.errors import UserError
-from murk.learners.core.design import Effects, designs, rate_of
-from murk.learners.estimates.units import effect_units
+from murk.inference.units import effect_units
 from murk.planning.forecast import WIDEST, Forecast, budget_words, forecast
-from murk.stream.task.data.features import CategoryFeature, RealTarget
-from murk.stream.task.privacy import DEFAULT_LEVEL, MOST_LEVELS
-from murk.stream.task.task import Task
+from murk.protocols.population import Effects, designs, rate_of
+from murk.task.features import CategoryFeature, RealTarget
+from murk.task.privacy import DEFAULT_LEVEL, MOST_LEVELS
+from murk.task.task import Task
 
 RARE: Final = 0.05  # rate of a rare outcome, for comparison with a guessed one
 

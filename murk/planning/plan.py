@@ -10,20 +10,21 @@ from typing import Any, Final
 import numpy as np
 
 from murk.errors import UserError
-from murk.learners.core.design import Effects, Population, designs, rate_of
-from murk.learners.estimates.effects import mean_slope
-from murk.learners.estimates.estimate import People
-from murk.learners.estimates.looks import fixed_only
-from murk.learners.estimates.units import effect_units
-from murk.learners.results.plot import GREY, INK, figure
+from murk.inference.average_effects import mean_slope
+from murk.inference.confidence_sequences import fixed_only
+from murk.inference.estimate import People
+from murk.inference.units import effect_units
 from murk.planning import forecast as forecasting
 from murk.planning.choice import EQUAL, recommend
 from murk.planning.forecast import Forecast, as_written, budget_words, dropped_mechanism
 from murk.planning.outlook import what_if_rare
-from murk.stream.task.data.coding import of_interest
-from murk.stream.task.errors import nearest
-from murk.stream.task.registry import PROTOCOLS, part
-from murk.stream.task.task import Task
+from murk.protocols.population import Effects, Population, designs, rate_of
+from murk.protocols.registry import part
+from murk.results.plot import GREY, INK, figure
+from murk.task.coding import of_interest
+from murk.task.errors import nearest
+from murk.task.protocols.registry import PROTOCOLS
+from murk.task.task import Task
 
 _ERROR_CODE = "MURK-LEARN-001"
 

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from murk.errors import UserError
-from murk.stream.task.errors import nearest
-from murk.stream.task.registry import PROTOCOLS
-from murk.stream.task.task import Task
+from murk.task.errors import nearest
+from murk.task.protocols.registry import PROTOCOLS
+from murk.task.task import Task
 
 _ERROR_CODE = "MURK-LEARN-001"
 

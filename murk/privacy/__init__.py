@@ -2,8 +2,9 @@
 
 from typing import TYPE_CHECKING
 
-from murk._lazy import lazy_exports
+from murk._internal.lazy import lazy_exports
 from murk.privacy.accounting import Accountant, in_parallel
+from murk.privacy.central import GaussMixMechanism, GramMechanism, NewtonMechanism
 from murk.privacy.guarantees import (
     ApproxDP,
     GaussianDP,
@@ -34,11 +35,9 @@ from murk.privacy.mechanisms import (
     cost_in,
     truncated_cap,
 )
-from murk.privacy.sketches import GaussMixMechanism, GramMechanism, NewtonMechanism
 
 if TYPE_CHECKING:
-    from murk.privacy.noise import NoiseSource, OpenDPNoise, SecureNoise, SimulatedNoise
-    from murk.privacy.shuffling import (
+    from murk.privacy.amplification import (
         across_crowds,
         largest_local_epsilon,
         shuffled_curve,
@@ -47,7 +46,8 @@ if TYPE_CHECKING:
         shuffled_guarantee,
         smallest_crowd,
     )
-    from murk.privacy.sketches import Gram, GramAccumulator, Newton, NewtonAccumulator, Sketch, SketchAccumulator
+    from murk.privacy.central import Gram, GramAccumulator, Newton, NewtonAccumulator, Sketch, SketchAccumulator
+    from murk.privacy.noise import NoiseSource, OpenDPNoise, SecureNoise, SimulatedNoise
 
 __all__ = ["Accountant", "in_parallel"]
 __all__ += ["ApproxDP", "GaussianDP", "Guarantee", "PureDP", "TruncatedCDP", "ZeroConcentratedDP"]
@@ -63,9 +63,11 @@ __all__ += ["shuffled_guarantee", "smallest_crowd"]
 
 _HOMES = {
     **dict.fromkeys(["NoiseSource", "OpenDPNoise", "SecureNoise", "SimulatedNoise"], ".noise"),
-    **dict.fromkeys(["Gram", "GramAccumulator", "Newton", "NewtonAccumulator"], ".sketches"),
-    **dict.fromkeys(["Sketch", "SketchAccumulator"], ".sketches"),
-    **dict.fromkeys(["across_crowds", "largest_local_epsilon", "smallest_crowd"], ".shuffling"),
-    **dict.fromkeys(["shuffled_curve", "shuffled_delta", "shuffled_epsilon", "shuffled_guarantee"], ".shuffling"),
+    **dict.fromkeys(["Gram", "GramAccumulator", "Newton", "NewtonAccumulator"], "murk.privacy.central"),
+    **dict.fromkeys(["Sketch", "SketchAccumulator"], "murk.privacy.central"),
+    **dict.fromkeys(["across_crowds", "largest_local_epsilon", "smallest_crowd"], "murk.privacy.amplification"),
+    **dict.fromkeys(
+        ["shuffled_curve", "shuffled_delta", "shuffled_epsilon", "shuffled_guarantee"], "murk.privacy.amplification"
+    ),
 }
 __getattr__, __dir__ = lazy_exports(__name__, _HOMES, tuple(__all__))

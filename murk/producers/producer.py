@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast
 
 import numpy as np
 
-from murk._arrays import Floats, Integers
-from murk._lazy import bounding
-from murk._scratch import empty, keep, wiped
+from murk._internal.arrays import Floats, Integers
+from murk._internal.lazy import bounding
+from murk._internal.wiping import empty, keep, wiped
 from murk.errors import MurkError, UserError
 from murk.privacy import (
     CompositeMechanism,
@@ -31,27 +31,28 @@ from murk.privacy import (
 )
 from murk.privacy.mechanisms import KINDS as MECHANISMS
 from murk.privacy.noise import Purpose, SecureNoise, SimulatedNoise, below, identifiers
+from murk.producers.ledger.costs import Charge
 from murk.producers.ledger.names import ReleaseRequests, person_name
-from murk.producers.ledger.prices import Charge
 from murk.producers.ledger.transaction import DAY, Refusal
-from murk.stream.log.base import FIRST_CHAIN, truncate_time
-from murk.stream.messages.codec import RejectedError, decode_iterate
-from murk.stream.messages.releases import KINDS, question_fields
-from murk.stream.messages.wire import writer
+from murk.stream.log.interface import FIRST_CHAIN, truncate_time
+from murk.stream.wire.blocks import writer
+from murk.stream.wire.codec import RejectedError, decode_iterate
+from murk.stream.wire.releases import KINDS, question_fields
 from murk.stream.worker.recovery import check_carries, check_intake
+from murk.task.coding import Counts
 
 if TYPE_CHECKING:
-    from murk.learners.core.scoring.record import OneAnswer
-    from murk.learners.problem import AskingProblem, InteractiveProblem, PersonProblem, Problem, Releasing
     from murk.privacy import Guarantee
     from murk.privacy.mechanisms import Costed
     from murk.privacy.noise import NoiseSource
+    from murk.producers.blocks import Block, Source
+    from murk.producers.ledger.identity import Run
     from murk.producers.ledger.ledger import Ledger
-    from murk.producers.ledger.recognition import Run
     from murk.producers.ledger.transaction import Queued, Spending
-    from murk.producers.populations.file_source import Block, FileSource
-    from murk.stream.log.base import Log
-    from murk.stream.task.task import Task
+    from murk.protocols.device import AskingProblem, InteractiveProblem, PersonProblem, Problem, Releasing
+    from murk.protocols.scores.fast_records import OneAnswer
+    from murk.stream.log.interface import Log
+    from murk.task.task import Task
 
 _ERROR_CODE = "MURK-DATA-001"
 
@@ -281,7 +282,7 @@ def answers_of(
     """Randomize records as `payloads_of` does; return also each one's question, drawn before records are read."""
     if not hasattr(problem, "ask"):
         return payloads_of(problem, x, y, chains, iterates, levels, noise, indices).tolist(), None
-    from murk.learners.problem import SingleQuestionProblem
+    from murk.protocols.device import SingleQuestionProblem
 
     asking = cast("AskingProblem", problem)
     asked = np.empty(len(x), dtype=object)
@@ -456,26 +457,6 @@ class FlushReport:
     sent: int
     already: int
     expired: int
-
-
-class Counts:
-    """Sums over the coded records, for the device only, not even for many people.
-
-    A second process may count all of these records except one, and the difference would disclose that one's values.
-    """
-
-    def __init__(self) -> None:
-        self.records = self.clamped = self.missing = 0
-
-    def add(self, records: int, clamped: int, missing: int) -> None:
-        """Count records, and their values that were clamped or missing."""
-        self.records += records
-        self.clamped += clamped
-        self.missing += missing
-
-    def __repr__(self) -> str:
-        # A program's log must not reveal values.
-        return "Counts()"
 
 
 OUTBOX_BATCH = 10_000  # largest number of releases read from the outbox at once
@@ -733,7 +714,8 @@ class Producer(Releaser["PersonProblem"]):
 
     >>> import tempfile
     >>> from murk.producers import Ledger
-    >>> from murk.stream import Task, open_log
+    >>> from murk import Task
+    >>> from murk.stream import open_log
     >>> task = Task.parse('''
     ... name: weeks
     ... features: [{name: age, low: 20, high: 40}]
@@ -813,7 +795,7 @@ class Producer(Releaser["PersonProblem"]):
         reason = self._delivery.try_send(spend)
         return Receipt("released", "queued" if reason else "sent", reason, level, chain, model.version)
 
-    def begin(self, source: FileSource, *, excluded: Sequence[int] = ()) -> Run:
+    def begin(self, source: Source, *, excluded: Sequence[int] = ()) -> Run:
         """Begin work on a file except for ``excluded`` rows, or return the progress made so far."""
         return self._ledger.begin_run(self.task.hash, source.digest, people=source.people, excluded=excluded)
 
@@ -854,7 +836,7 @@ class Producer(Releaser["PersonProblem"]):
         return report
 
     def _find_problem(self, task: Task) -> PersonProblem:
-        from murk.learners.problem import person_problem_for
+        from murk.protocols.device import person_problem_for
 
         return person_problem_for(task)
 

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk.privacy.mechanisms import Costed
-from murk.stream.messages.codec import RejectedError
-from murk.stream.messages.columns import Columns, distinct
-from murk.stream.worker.learner import StreamLearner, payload_checks_of, payload_lengths
+from murk.stream.wire.codec import RejectedError
+from murk.stream.wire.columns import Columns, distinct
+from murk.stream.worker.interface import StreamLearner, payload_checks_of, payload_lengths
 
 
 class Models(Protocol):

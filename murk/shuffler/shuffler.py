@@ -14,11 +14,11 @@ from typing import Any, Self
 
 import numpy as np
 
-from murk._arrays import Words
+from murk._internal.arrays import Words
 from murk.errors import MurkError, UserError
 from murk.shuffler.admission import Admission, Models
 from murk.shuffler.store import ALL, CROWDS, DROPPED, DUPLICATES, RELEASED, Sealed, Store
-from murk.stream.log.base import (
+from murk.stream.log.interface import (
     FIRST_CHAIN,
     Checkpoint,
     CrowdMark,
@@ -29,18 +29,18 @@ from murk.stream.log.base import (
     check_claim,
     truncate_time,
 )
-from murk.stream.messages.codec import RejectedError, decode_iterate
-from murk.stream.messages.columns import Columns, Layout
-from murk.stream.messages.duplicates import period_of
-from murk.stream.messages.packed import Fetched, Packed
-from murk.stream.messages.releases import KINDS
-from murk.stream.messages.state import Counters, StateMessage, decode_state
-from murk.stream.messages.wire import rewriter
-from murk.stream.task.shuffle import ShuffleBlock
-from murk.stream.task.task import Task
-from murk.stream.worker.learner import wire_rules
+from murk.stream.wire.blocks import rewriter
+from murk.stream.wire.codec import RejectedError, decode_iterate
+from murk.stream.wire.columns import Columns, Layout
+from murk.stream.wire.duplicates import period_of
+from murk.stream.wire.packed import Fetched, Packed
+from murk.stream.wire.releases import KINDS
+from murk.stream.wire.state import Counters, StateMessage, decode_state
+from murk.stream.worker.interface import wire_rules
 from murk.stream.worker.recovery import check_carries, warn_of_readers
 from murk.stream.worker.worker import DeadLetterLog, Intake, Tally
+from murk.task.shuffling import ShuffleBlock
+from murk.task.task import Task
 
 _ERROR_CODE = "MURK-SHUFFLE-001"
 

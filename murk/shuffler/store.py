@@ -24,14 +24,14 @@ from typing import Any, Final
 
 import numpy as np
 
-from murk._arrays import Integers, Words
-from murk._files import open_own
-from murk._sqlite import Database, FileKind, Kinds
+from murk._internal.arrays import Integers, Words
+from murk._internal.atomic_files import open_own
+from murk._internal.sqlite import Database, FileKind, Kinds
 from murk.errors import UserError
 from murk.shuffler.window import Window
-from murk.stream.messages.columns import HEAD, Columns, Layout, merge
-from murk.stream.messages.duplicates import contained, ends_of
-from murk.stream.messages.packed import Packed
+from murk.stream.wire.columns import HEAD, Columns, Layout, merge
+from murk.stream.wire.duplicates import contained, ends_of
+from murk.stream.wire.packed import Packed
 
 _ERROR_CODE = "MURK-SHUFFLE-001"
 

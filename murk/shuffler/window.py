@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from murk._arrays import Integers, Words
-from murk.stream.messages.duplicates import Filter, fingerprints
+from murk._internal.arrays import Integers, Words
+from murk.stream.wire.duplicates import Filter, fingerprints
 
 
 class Window:

@@ -2,11 +2,11 @@
 
 from typing import TYPE_CHECKING
 
-from murk._lazy import lazy_exports
+from murk._internal.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from murk.stream.log.open import open_log
-    from murk.stream.messages.releases import (
+    from murk.stream.wire.releases import (
         ExampleRelease,
         GradientRelease,
         GramRelease,
@@ -16,29 +16,23 @@ if TYPE_CHECKING:
         SketchRelease,
         TargetRelease,
     )
-    from murk.stream.task.model import Model
-    from murk.stream.task.task import Task
     from murk.stream.worker.worker import Worker
 
 __all__ = [
     "ExampleRelease",
     "GradientRelease",
     "GramRelease",
-    "Model",
     "MomentRelease",
     "NewtonRelease",
     "ScoreRelease",
     "SketchRelease",
     "TargetRelease",
-    "Task",
     "Worker",
     "open_log",
 ]
 
 _HOMES = {
-    **dict.fromkeys((name for name in __all__ if name.endswith("Release")), ".messages.releases"),
-    "Model": ".task.model",
-    "Task": ".task.task",
+    **dict.fromkeys((name for name in __all__ if name.endswith("Release")), "murk.stream.wire.releases"),
     "Worker": ".worker.worker",
     "open_log": ".log.open",
 }

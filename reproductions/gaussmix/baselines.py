@@ -13,10 +13,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from murk.errors import MurkError, UserError
 from murk.privacy import ApproxDP
+from murk.privacy.central.sketch_renyi import smallest_threshold
 from murk.privacy.conversions import gdp_mu
 from murk.privacy.mechanisms.base import WIDTH
 from murk.privacy.noise import NoiseSource, SecureNoise
-from murk.privacy.sketches.renyi import smallest_threshold
 
 _ERROR_CODE = "MURK-CLI-002"
 

@@ -20,9 +20,9 @@ from typing import Final, Literal
 import numpy as np
 from scipy.stats import f as f_distribution
 
-from murk.learners.sketches.surrogate import Quadratic, quadratic
 from murk.privacy import ApproxDP
-from murk.privacy.sketches import GaussMixMechanism
+from murk.privacy.central import GaussMixMechanism
+from murk.protocols.summaries.surrogate import Quadratic, quadratic
 from reproductions.experiment import Check, Measured, Outcome, Panel, Row, Series, Setting
 from reproductions.gaussmix import records as of
 from reproductions.gaussmix.baselines import minimise

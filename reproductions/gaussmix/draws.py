@@ -17,12 +17,12 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from murk.learners.sketches.estimates import estimate_grams
-from murk.learners.sketches.forecast import noise_of
-from murk.learners.sketches.settings import GramSettings, Kind
-from murk.learners.sketches.sums import GramSums
+from murk.privacy.central import GaussMixMechanism, GramMechanism
 from murk.privacy.guarantees import ApproxDP
-from murk.privacy.sketches import GaussMixMechanism, GramMechanism
+from murk.protocols.summaries.estimate import estimate_grams
+from murk.protocols.summaries.forecast import noise_of
+from murk.protocols.summaries.settings import GramSettings, Kind
+from murk.protocols.summaries.sums import GramSums
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]

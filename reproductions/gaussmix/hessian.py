@@ -21,9 +21,9 @@ from typing import Final
 import numpy as np
 
 from murk.privacy import Accountant, ApproxDP, GaussianDP, Guarantee, SimulatedNoise
+from murk.privacy.central import GaussMixMechanism, phi
+from murk.privacy.central.sketch_renyi import truncated
 from murk.privacy.conversions import gdp_mu
-from murk.privacy.sketches import GaussMixMechanism, phi
-from murk.privacy.sketches.renyi import truncated
 from reproductions.experiment import Check, Measured, Outcome, Panel, Row, Series, Setting
 from reproductions.gaussmix import records as of
 from reproductions.gaussmix.baselines import AdaSSP, Draws

@@ -12,9 +12,9 @@ from typing import Final
 import numpy as np
 
 from murk.errors import UserError
-from murk.learners.sketches.surrogate import by_quadratic, quadratic
 from murk.privacy import ApproxDP, SimulatedNoise
-from murk.privacy.sketches import GaussMixMechanism
+from murk.privacy.central import GaussMixMechanism
+from murk.protocols.summaries.surrogate import by_quadratic, quadratic
 from reproductions.experiment import STANDARD_ERRORS, Check, Measured, Outcome, Panel, Row, Series, Setting
 from reproductions.gaussmix.baselines import Draws, ObjectivePerturbation, minimise
 from reproductions.gaussmix.draws import Matrix, Vector, Window, by_moments

@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 
 from murk.privacy import ApproxDP, SimulatedNoise
-from murk.privacy.sketches import GaussMixMechanism
+from murk.privacy.central import GaussMixMechanism
 from reproductions.experiment import Check, Measured, Outcome, Panel, Row, Series, Setting, Tag
 from reproductions.gaussmix import records as of
 from reproductions.gaussmix.baselines import AdaSSP, Draws, Sheffet

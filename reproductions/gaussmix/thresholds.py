@@ -10,9 +10,7 @@ from typing import Final
 import numpy as np
 
 from murk.privacy import ApproxDP, SimulatedNoise
-from murk.privacy.conversions import gdp_delta
-from murk.privacy.rounding import precise
-from murk.privacy.sketches import (
+from murk.privacy.central import (
     GaussMixMechanism,
     Method,
     SketchAccumulator,
@@ -20,8 +18,10 @@ from murk.privacy.sketches import (
     phi,
     sheffet_threshold,
     smallest_threshold,
-    tight,
 )
+from murk.privacy.central import sketch_tight as tight
+from murk.privacy.conversions import gdp_delta
+from murk.privacy.rounding import precise
 from reproductions.experiment import Check, Measured, Outcome, Panel, Row, Series, Setting
 
 ROWS: Final = 150

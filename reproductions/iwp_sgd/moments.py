@@ -15,8 +15,8 @@ from typing import Final
 import numpy as np
 from scipy.special import ndtr
 
-from murk.learners.examples.losses import LOGIT_WIDTH
 from murk.privacy import ApproxDP, GaussianMechanism
+from murk.protocols.examples.losses import LOGIT_WIDTH
 from reproductions.iwp_sgd.paths import DELTA
 from reproductions.iwp_sgd.plain import Array
 

@@ -9,9 +9,9 @@ from typing import Any, Final
 import numpy as np
 
 from murk.learners import IWPSGDClassifier
-from murk.learners.examples.losses import Noise, default_radius, spread
-from murk.learners.examples.transforms import LOG, value
 from murk.privacy import ApproxDP
+from murk.protocols.examples.losses import Noise, default_radius, spread
+from murk.protocols.examples.transforms import LOG, value
 from reproductions.experiment import Check, Measured, Outcome, Panel, Row, Series, Setting
 from reproductions.iwp_sgd import moments as of
 from reproductions.iwp_sgd import plain

@@ -7,8 +7,8 @@ from typing import Final
 
 import numpy as np
 
-from murk.learners.examples.losses import truncation_error
 from murk.privacy import ApproxDP, GaussianMechanism
+from murk.protocols.examples.losses import truncation_error
 from reproductions.experiment import Check, Measured, Outcome, Panel, Row, Series, Setting
 from reproductions.iwp_sgd.paths import DELTA
 from reproductions.iwp_sgd.plain import Array

@@ -10,8 +10,8 @@ from typing import Final
 import numpy as np
 from scipy.special import ndtr
 
-from murk.learners.estimates.links import logistic
-from murk.learners.gradients.losses import Huber
+from murk._internal.links import logistic
+from murk.protocols.gradients.objectives import Huber
 from reproductions.experiment import Check, Measured, Outcome, Panel, Row, Series, Setting
 from reproductions.ldp_sgd.simulate import (
     LEVELS,

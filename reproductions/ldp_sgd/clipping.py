@@ -7,8 +7,8 @@ from typing import Final
 
 import numpy as np
 
+from murk._internal.links import logistic
 from murk.learners import ScoreClassifier
-from murk.learners.estimates.links import logistic
 from murk.privacy import GaussianDP
 from reproductions.experiment import Check, Measured, Outcome, Panel, Row, Series, Setting
 from reproductions.ldp_sgd.simulate import Floats, Maker, N, people, published, replicate

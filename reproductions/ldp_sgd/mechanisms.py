@@ -8,10 +8,10 @@ from typing import Final
 import numpy as np
 
 from murk.learners import LDPSGDRegressor
-from murk.learners.gradients.losses import Huber
 from murk.privacy import GaussianDP, Guarantee, PureDP
 from murk.privacy.conversions import gdp_delta, pure_to_gdp
 from murk.privacy.mechanisms import calibrate
+from murk.protocols.gradients.objectives import Huber
 from reproductions.experiment import STANDARD_ERRORS, Check, Measured, Outcome, Panel, Row, Series, Setting
 from reproductions.ldp_sgd.simulate import (
     REPLICATIONS,

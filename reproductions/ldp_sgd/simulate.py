@@ -10,8 +10,8 @@ from typing import Any, Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from murk._internal.links import logistic
 from murk.learners import LDPSGDClassifier, LDPSGDRegressor
-from murk.learners.estimates.links import logistic
 from murk.privacy import GaussianDP, Guarantee
 from reproductions.experiment import Check, Measured, Series, Setting
 

@@ -8,8 +8,8 @@ from typing import Final
 import numpy as np
 
 from murk.learners import LDPSGDRegressor, ScoreClassifier
-from murk.learners.gradients.losses import Huber
 from murk.privacy import GaussianDP
+from murk.protocols.gradients.objectives import Huber
 from reproductions.experiment import STANDARD_ERRORS, Check, Measured, Outcome, Panel, Row, Series, Setting
 from reproductions.ldp_sgd.simulate import (
     ALPHAS,

@@ -8,8 +8,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from murk.learners.core.curves import LINKS, LOSSES, Curve
-from murk.learners.moments.root import solve
+from murk.protocols.mean_functions import LINKS, LOSSES, Curve
+from murk.protocols.moments.solve import solve
 from reproductions.experiment import Check, Measured, Outcome, Panel, Row, Series, Setting
 
 Floats = NDArray[np.float64]

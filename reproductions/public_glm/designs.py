@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk.learners import PublicGLMClassifier, PublicGLMRegressor
-from murk.learners.core.covariates import KEPT, PublicSample
 from murk.privacy import ApproxDP
+from murk.protocols.covariates import KEPT, PublicSample
 from reproductions.public_glm.released import Learner, Moments, release_directions, release_moments, release_moments_of
 
 Floats = NDArray[np.float64]

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from murk.demo import DATA
 from murk.errors import UserError
-from murk.learners.core.covariates import PublicSample
+from murk.protocols.covariates import PublicSample
 from reproductions.data_file import read_columns
 from reproductions.experiment import Check, Measured, Outcome, Panel, Row, Series, Setting, Tag
 from reproductions.public_glm.designs import People, Population, corrected, default, noiseless, published

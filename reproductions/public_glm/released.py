@@ -15,15 +15,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk.learners import PublicGLMClassifier, PublicGLMRegressor
-from murk.learners.core.scoring.local import LocalScores
-from murk.learners.core.scoring.mechanism import outer
-from murk.learners.core.scoring.model import QUESTIONS, asked, vectors, with_constant
-from murk.learners.core.scoring.sums import direction_spread, step_of
-from murk.learners.moments.engine import MomentEngine
-from murk.learners.moments.mechanism import Level
-from murk.learners.moments.statistics import Statistics
 from murk.privacy.mechanisms.base import Randomizer
-from murk.stream.messages.state import pack
+from murk.protocols.moments.engine import MomentEngine
+from murk.protocols.moments.mechanisms import Level
+from murk.protocols.moments.statistics import Statistics
+from murk.protocols.scores.in_process import LocalScores
+from murk.protocols.scores.mechanisms import outer
+from murk.protocols.scores.model import QUESTIONS, asked, vectors, with_constant
+from murk.protocols.scores.sums import direction_spread, step_of
+from murk.stream.wire.state import pack
 
 Floats = NDArray[np.float64]
 Learner = PublicGLMClassifier | PublicGLMRegressor

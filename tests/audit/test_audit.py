@@ -11,9 +11,9 @@ from murk.audit.catalogue import Case
 from murk.audit.release_distributions import distribution_of
 from murk.audit.trials import mechanism_trial
 from murk.errors import UserError
-from murk.learners.core.scoring.mechanism import OuterMechanism
 from murk.privacy import GaussianDP, GaussianMechanism
 from murk.privacy.noise import SecureNoise, SimulatedNoise
+from murk.protocols.scores.mechanisms import OuterMechanism
 from tests.privacy.gaussmix.test_claim import mixing_delta
 
 # Each searched once, for all tests.

@@ -25,11 +25,11 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
 
+from murk import Task
 from murk.cli import cli, main
 from murk.errors import MurkError
-from murk.learners.problem import problem_for
 from murk.planning.advice import advise
-from murk.stream import Task
+from murk.protocols.device import problem_for
 from tests.cli.harness import TASK, largest_file, unprivileged, world
 from tests.cli.processes import MOST
 from tests.kernels import impatient

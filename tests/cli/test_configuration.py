@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from murk import Task
 from murk.cli import cli, configuration
 from murk.errors import UserError
-from murk.stream import Task, open_log
+from murk.stream import open_log
 from murk.stream.log.kafka.connection import settings
 from tests.cli.harness import ROOT, TASK, murk, refused, world
 

@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from murk import Task
 from murk.cli.commands.dossier import command
-from murk.stream import Task, open_log
+from murk.stream import open_log
 from tests.dossier.test_example import TASKS
 from tests.test_files import small_files
 

@@ -16,7 +16,7 @@ import murk as package
 from murk.cli import Status
 from murk.errors import MurkError, UserError
 from murk.privacy import GaussianDP
-from murk.stream.log.base import FencedError, UnreachableError, not_an_intake, without_task
+from murk.stream.log.interface import FencedError, UnreachableError, not_an_intake, without_task
 from tests.cli.harness import LOG, ROOT, TASK, Done, finish, murk, refused, start, world
 from tests.services.services import missing
 

@@ -7,15 +7,16 @@ from typing import Any
 
 import pytest
 
+from murk import Task
 from murk.cli.estimates import Estimates, publisher
 from murk.errors import MurkError
-from murk.learners.problem import problem_for
-from murk.learners.results.report import report_log
-from murk.producers.populations.local_run import LocalRun
-from murk.producers.populations.people import PopulationConfig
-from murk.stream import Task, Worker, open_log
-from murk.stream.log.base import Checkpoint, FencedError, Log, UnreachableError
-from murk.stream.messages.state import EstimateMessage, decode_state
+from murk.populations.local_run import LocalRun
+from murk.populations.people import PopulationConfig
+from murk.protocols.device import problem_for
+from murk.results.report import report_log
+from murk.stream import Worker, open_log
+from murk.stream.log.interface import Checkpoint, FencedError, Log, UnreachableError
+from murk.stream.wire.state import EstimateMessage, decode_state
 from tests.cli.harness import ANY_PROTOCOL, LOG, murk, people, world
 from tests.producers.world import Wrapped
 

@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
+from murk import Task
 from murk.learners import IWPSGDClassifier
 from murk.privacy import GaussianDP
-from murk.stream import Task, open_log
-from murk.stream.log.base import Log
-from murk.stream.messages.state import EstimateMessage
+from murk.stream import open_log
+from murk.stream.log.interface import Log
+from murk.stream.wire.state import EstimateMessage
 from tests.cli.harness import Done, murk, query, refused, run, start, world
 
 HEAD = """\

@@ -2,8 +2,8 @@
 
 import pytest
 
-from murk.learners.estimates.drift import Drift
-from murk.learners.results.text import describe_age
+from murk.inference.drift import Drift
+from murk.results.text import describe_age
 from tests.cli.harness import ANY_PROTOCOL, LOG, murk, run, world
 
 TASK = ANY_PROTOCOL + "forget: 24000\n"

@@ -5,10 +5,11 @@ import random
 import signal
 from pathlib import Path
 
-from murk.producers.populations.people import Population, PopulationConfig, open_accounts
-from murk.stream import Task, open_log
-from murk.stream.messages.codec import encode
-from murk.stream.messages.releases import IterateMessage
+from murk import Task
+from murk.populations.people import Population, PopulationConfig, open_accounts
+from murk.stream import open_log
+from murk.stream.wire.codec import encode
+from murk.stream.wire.releases import IterateMessage
 from tests.cli.harness import LEDGER, LOG, TASK, finish, murk, query, refused, run, start, totals, world
 
 PRODUCE = ["produce", "task.yaml", "--source", "people.csv", "--seed", 1, "--json", "--patience"]

@@ -13,13 +13,13 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
 
+from murk import Task
 from murk.cli import cli
 from murk.cli.commands import init
 from murk.cli.draft import Column, draft, looked_at, rounded, word
 from murk.errors import UserError
-from murk.producers import open_records
-from murk.stream import Task
-from murk.stream.task.yaml import read_yaml
+from murk.populations import open_records
+from murk.task.yaml import read_yaml
 from tests.cli.harness import murk
 
 

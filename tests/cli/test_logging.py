@@ -7,9 +7,10 @@ import re
 import pytest
 
 import murk
-from murk.learners.problem import problem_for
-from murk.stream import Task, open_log
-from murk.stream.log.base import AllChains, UnreachableError
+from murk import Task
+from murk.protocols.device import problem_for
+from murk.stream import open_log
+from murk.stream.log.interface import AllChains, UnreachableError
 from murk.stream.worker import pool
 from tests.cli.harness import FIGURE, LOG, LOGGED, TASK, WORD, run, world
 from tests.cli.harness import murk as command

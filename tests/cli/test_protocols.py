@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from murk.learners.estimates.units import on_logit_scale
-from murk.learners.results.text import describe_intervals
-from murk.stream import Task
+from murk import Task
+from murk.inference.units import on_logit_scale
+from murk.results.text import describe_intervals
 from tests.cli.harness import murk, people
 
 TASK = """\

@@ -8,19 +8,19 @@ from types import SimpleNamespace
 import pytest
 from click.testing import CliRunner
 
+from murk import Task
 from murk.cli import shuffling
 from murk.cli.commands import shuffle as shuffle_module
 from murk.cli.commands.shuffle import command as shuffle_command
-from murk.learners.problem import problem_for
-from murk.learners.results.html import result_html
-from murk.learners.results.report import report_log
 from murk.monitoring import Monitor
+from murk.protocols.device import problem_for
+from murk.results.html import result_html
+from murk.results.report import report_log
 from murk.shuffler.shuffler import Shuffler
-from murk.stream import Task
-from murk.stream.log.base import CrowdMark, UnreachableError
+from murk.stream.log.interface import CrowdMark, UnreachableError
 from murk.stream.log.open import open_log
 from murk.stream.log.sqlite import SqliteLog
-from murk.stream.messages.wire import Block
+from murk.stream.wire.blocks import Block
 from tests.cli.harness import finish, murk, start, world
 
 TASK = """

@@ -8,14 +8,15 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from murk import Task
 from murk.cli.commands.ledger import command as ledger_command
 from murk.cli.commands.produce import command as produce_command
 from murk.cli.commands.status import command
 from murk.cli.options import open_existing
-from murk.learners.problem import problem_for
 from murk.producers import Ledger
-from murk.stream import Task, Worker
-from murk.stream.log.base import Checkpoint
+from murk.protocols.device import problem_for
+from murk.stream import Worker
+from murk.stream.log.interface import Checkpoint
 from murk.stream.log.sqlite import SqliteLog
 from tests.cli.harness import ACCOUNTS, LEDGER, LOG, ROWS, TASK, murk, query, refused, run, totals, world
 

@@ -18,10 +18,11 @@ import murk.cli.commands.monitor
 import murk.cli.interrupts
 import murk.cli.options
 import murk.stream.worker.pool
+from murk import Task
 from murk.cli import cli
 from murk.errors import UserError
-from murk.stream import Task, open_log
-from murk.stream.log.base import UnreachableError
+from murk.stream import open_log
+from murk.stream.log.interface import UnreachableError
 from murk.stream.log.sqlite import SqliteLog
 from tests.cli.harness import ROOT, TASK, run, world
 

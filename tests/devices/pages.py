@@ -5,9 +5,9 @@ import json
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from murk.learners.problem import person_problem_for
-from murk.stream.messages.codec import RejectedError, WireRules, decode
-from murk.stream.task.task import Task
+from murk.protocols.device import person_problem_for
+from murk.stream.wire.codec import RejectedError, WireRules, decode
+from murk.task.task import Task
 from tests.devices import web
 
 PAGE = """<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Three questions</title>

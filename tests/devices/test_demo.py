@@ -10,10 +10,10 @@ import pytest
 from selenium.common.exceptions import WebDriverException
 
 from deploy.broker.ports import number, reserve
+from murk import Task
 from murk.demo.web import TASK, TRUTH, coded_truth, crowd
 from murk.errors import UserError
-from murk.learners.estimates.units import POINTS, units
-from murk.stream import Task
+from murk.inference.units import POINTS, units
 from tests.cli.harness import finish, murk, refused, start
 from tests.gateway.devices import stored
 from tests.services import services

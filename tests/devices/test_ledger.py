@@ -2,8 +2,8 @@
 
 import subprocess
 
-from murk.learners.problem import person_problem_for
-from murk.stream.task.task import Task
+from murk.protocols.device import person_problem_for
+from murk.task.task import Task
 from tests.devices import web
 
 KILLS = 16

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from murk import Task
 from murk.dossier.content import EVIDENCE, Claim, Dossier, Sample
 from murk.dossier.deployment import Accounts, Deployment, Store, _store, read_accounts
 from murk.dossier.example import example_of, levels_of
@@ -23,10 +24,9 @@ from murk.dossier.page import page_of
 from murk.errors import UserError
 from murk.privacy import Accountant, ApproxDP, GaussianDP, GaussMixMechanism, PureDP, calibrate, cap_of
 from murk.privacy.explain import number, percent
+from murk.producers.ledger.costs import Charge
 from murk.producers.ledger.names import key_path
-from murk.producers.ledger.prices import Charge
 from murk.producers.ledger.statements import figures
-from murk.stream import Task
 from tests.dossier.test_example import TASKS, task_of
 from tests.producers.ledger.accounts import ask, booked, charge, rho
 

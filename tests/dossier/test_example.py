@@ -5,11 +5,11 @@ from functools import cache
 
 import pytest
 
+from murk import Task
 from murk.dossier.example import Example, example_of, made_up, with_sample
-from murk.learners.problem import problem_for
-from murk.stream import Task
-from murk.stream.messages.codec import WireRules, decode
-from murk.stream.worker.learner import payload_lengths
+from murk.protocols.device import problem_for
+from murk.stream.wire.codec import WireRules, decode
+from murk.stream.worker.interface import payload_lengths
 
 FEATURES = "features: [{name: age, low: 18, high: 90}, {name: smokes, categories: ['no', 'yes']}]\n"
 REAL = "target: {name: hours, kind: real, low: 0, high: 14}\n"

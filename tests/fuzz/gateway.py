@@ -25,8 +25,8 @@ from unittest.mock import patch
 import murk.cli.commands.produce
 import murk.cli.commands.run
 from murk.errors import MurkError, UserError
+from murk.populations.order import key_of_seed
 from murk.producers import Ledger
-from murk.producers.populations.order import key_of_seed
 from murk.stream.log.sqlite import SqliteLog
 from tests.fuzz.targets import FindingError, Target
 

@@ -7,9 +7,9 @@ import tempfile
 from pathlib import Path
 from random import Random
 
+from murk import Task
 from murk.errors import MurkError
-from murk.producers.populations.file_source import FileSource
-from murk.stream import Task
+from murk.populations.file_source import FileSource
 from tests.cli.harness import FIGURE, WORD
 from tests.fuzz.mutate import alter, spoil, strange
 from tests.fuzz.targets import FindingError, Target

@@ -6,13 +6,14 @@ import tempfile
 from pathlib import Path
 from random import Random
 
-from murk.learners.problem import problem_for
+from murk import Task
 from murk.monitoring.figures import Place, figures
 from murk.monitoring.snapshot import Snapshot
 from murk.producers import Ledger
-from murk.stream import Task, open_log
-from murk.stream.messages.codec import RejectedError
-from murk.stream.messages.state import Counters, StateMessage, decode_state
+from murk.protocols.device import problem_for
+from murk.stream import open_log
+from murk.stream.wire.codec import RejectedError
+from murk.stream.wire.state import Counters, StateMessage, decode_state
 from murk.stream.worker.worker import Worker
 from tests.cli import harness
 from tests.fuzz.mutate import alter, spoil, written
@@ -42,7 +43,7 @@ class _Chain:
         ).encode()  # fmt: skip
 
     def _decoded(self, number: int):
-        from murk.stream.messages.releases import KINDS as MODELS
+        from murk.stream.wire.releases import KINDS as MODELS
 
         data = message(self.task, number)
         return MODELS[json.loads(data)["kind"]].model_validate_json(data)

@@ -10,8 +10,8 @@ from random import Random
 from types import MappingProxyType
 
 from murk.errors import MurkError, UserError
-from murk.stream.messages.codec import RejectedError
-from murk.stream.messages.releases import KINDS
+from murk.stream.wire.codec import RejectedError
+from murk.stream.wire.releases import KINDS
 
 Maker = Callable[[Random], bytes]
 Taker = Callable[[bytes], str]

@@ -10,14 +10,14 @@ from types import SimpleNamespace
 import numpy as np
 import yaml
 
-from murk.learners.problem import problem_for
+from murk import Task
 from murk.monitoring.reference import read_reference
-from murk.producers.populations.ledger_places import noted
-from murk.stream import Task
+from murk.populations.ledger_places import noted
+from murk.protocols.device import problem_for
 from murk.stream.log.kafka.consumers import letters
 from murk.stream.log.kafka.topics import Names
 from murk.stream.log.kafka.transactions import TOPICS, announced_topics
-from murk.stream.task.yaml import read_yaml
+from murk.task.yaml import read_yaml
 from tests.fuzz.mutate import alter, spoil, strange, written
 from tests.fuzz.targets import FindingError, Target
 from tests.protocols import MOMENTS, PROTOCOLS

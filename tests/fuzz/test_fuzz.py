@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from murk.errors import UserError
-from murk.producers import FileSource
+from murk.populations import FileSource
 from tests.fuzz import campaign
 from tests.fuzz.targets import SHARES, Target
 

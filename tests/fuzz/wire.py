@@ -6,14 +6,14 @@ from random import Random
 
 import numpy as np
 
-from murk.learners.problem import problem_for
+from murk import Task
 from murk.producers.producer import Models
-from murk.stream import Task
-from murk.stream.messages.codec import RejectedError, WireRules, decode, encode
-from murk.stream.messages.releases import IterateMessage, Release
-from murk.stream.messages.state import Counters, StateMessage
-from murk.stream.messages.wire import receiver
-from murk.stream.worker.learner import wire_rules
+from murk.protocols.device import problem_for
+from murk.stream.wire.blocks import receiver
+from murk.stream.wire.codec import RejectedError, WireRules, decode, encode
+from murk.stream.wire.releases import IterateMessage, Release
+from murk.stream.wire.state import Counters, StateMessage
+from murk.stream.worker.interface import wire_rules
 from tests.fuzz.mutate import alter, crowd, spoil, written
 from tests.fuzz.targets import FindingError, Target
 from tests.protocols import BY_NAME

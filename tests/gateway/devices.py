@@ -12,9 +12,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from murk import Task
 from murk.gateway.server import Gateway
 from murk.producers import Ledger, Producer
-from murk.stream import Task, open_log
+from murk.stream import open_log
 
 TASK = """
 name: third-child

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from murk.gateway.admission import Admission
-from murk.learners.core.scoring.model import Model
-from murk.learners.problem import problem_for
+from murk.protocols.device import problem_for
+from murk.protocols.scores.model import Model
 from murk.stream import Worker, open_log
-from murk.stream.messages.codec import RejectedError
-from murk.stream.messages.releases import MOST_ITEMS
+from murk.stream.wire.codec import RejectedError
+from murk.stream.wire.releases import MOST_ITEMS
 from tests.gateway.devices import announced, honest, release, task, wire
 
 SPOILED = {

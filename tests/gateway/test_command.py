@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from murk.learners.problem import problem_for
+from murk.protocols.device import problem_for
 from murk.stream import Worker, open_log
 from tests.cli.harness import finish, murk, refused, start
 from tests.gateway.devices import Client, announced, honest, release, stored, task, wire

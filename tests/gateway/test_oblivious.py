@@ -9,15 +9,16 @@ from ipaddress import ip_network
 import numpy as np
 import pytest
 
+from murk import Task
 from murk.errors import MurkError, UserError
 from murk.gateway import app
 from murk.gateway.app import Settings
 from murk.gateway.oblivious import ObliviousKeys, Repeated, UnopenedError
-from murk.learners.problem import problem_for
-from murk.stream import Task, open_log
+from murk.protocols.device import problem_for
+from murk.stream import open_log
 from murk.stream.log.sqlite import SqliteLog
-from murk.stream.messages.codec import encode
-from murk.stream.messages.releases import IterateMessage
+from murk.stream.wire.codec import encode
+from murk.stream.wire.releases import IterateMessage
 from tests.cli.harness import finish, refused
 from tests.cli.harness import murk as run
 from tests.gateway.devices import Client, announced, honest, release, serving, stored, task, wire

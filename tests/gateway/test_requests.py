@@ -20,17 +20,19 @@ import pytest
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
+from murk import Task
 from murk.errors import MurkError, UserError
-from murk.gateway import app, appending, connection, limits
+from murk.gateway import app, connection, limits
+from murk.gateway import group_commit as appending
 from murk.gateway.app import STATUS_OF, Settings, split
 from murk.gateway.limits import RateLimit
-from murk.learners.problem import problem_for
 from murk.monitoring.metrics.catalogue import METRICS
 from murk.monitoring.web.server import Response
-from murk.stream import Task, Worker, open_log
-from murk.stream.log.base import UnreachableError
+from murk.protocols.device import problem_for
+from murk.stream import Worker, open_log
+from murk.stream.log.interface import UnreachableError
 from murk.stream.log.sqlite import SqliteLog
-from murk.stream.messages.codec import REASONS
+from murk.stream.wire.codec import REASONS
 from tests.gateway.devices import TASK, Client, announced, honest, raw, release, serving, stored, task, wire
 from tests.services import services
 

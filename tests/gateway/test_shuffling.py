@@ -12,7 +12,7 @@ from pathlib import Path
 
 from murk.shuffler.store import Store
 from murk.stream import open_log
-from murk.stream.task.task import Task
+from murk.task.task import Task
 from tests.cli.harness import finish, murk, refused
 from tests.gateway.devices import Client, announced, release, wire
 from tests.gateway.devices import task as plain_task

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from murk.learners.estimates.line import around_biased
+from murk.inference.linear_probability import around_biased
 
 
 @pytest.mark.parametrize("level", [0.8, 0.95, 0.99])

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from murk import Task
 from murk.errors import UserError
 from murk.planning.choice import expected_error, recommend
-from murk.stream import Task
 
 PAGE = Path(__file__).parents[2] / "docs/protocols.md"
 OFFLINE = ("examples", "moments")

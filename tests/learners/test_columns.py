@@ -22,10 +22,10 @@ from murk.learners import (
     ScoreClassifier,
     ScoreRegressor,
 )
-from murk.learners.core.covariates import PublicSample
-from murk.learners.core.estimator import code_of, codes_of
-from murk.learners.core.values import target, targets
+from murk.learners.base import code_of, codes_of
 from murk.privacy import ApproxDP, GaussianDP
+from murk.protocols.covariates import PublicSample
+from murk.task.values import target, targets
 
 MU = GaussianDP(mu=4.0)
 PUBLIC = np.array([[1.0, 0.0], [-1.0, 0.5], [0.0, -1.0], [0.5, 0.5]])

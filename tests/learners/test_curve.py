@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from murk.errors import MurkError
-from murk.learners.estimates.drift import columns, merged_curve
-from murk.learners.estimates.estimate import RANDOM_SCALING, scaling_quantile
-from murk.learners.gradients.inference import PLUG_IN
-from murk.stream.messages.state import Trail
+from murk.inference.drift import columns, merged_curve
+from murk.inference.estimate import RANDOM_SCALING, scaling_quantile
+from murk.protocols.gradients.estimate import PLUG_IN
+from murk.stream.wire.state import Trail
 
 Z = NormalDist().inv_cdf(0.975)
 

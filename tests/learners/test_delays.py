@@ -3,18 +3,18 @@
 import numpy as np
 import pytest
 
+from murk import Task
 from murk.errors import MurkError, UserError
-from murk.learners.core.options import InverseScalingStep
-from murk.learners.gradients import kernels as k
-from murk.learners.gradients.engine import SGDEngine
-from murk.learners.gradients.losses import Huber
-from murk.learners.gradients.settings import Settings
-from murk.learners.problem import problem_for
 from murk.privacy import GaussianDP
 from murk.privacy.mechanisms import calibrate
 from murk.privacy.noise import SimulatedNoise
-from murk.stream import Task
-from murk.stream.task.learner import MaxStaleness
+from murk.protocols.device import problem_for
+from murk.protocols.gradients import kernels as k
+from murk.protocols.gradients.engine import SGDEngine
+from murk.protocols.gradients.objectives import Huber
+from murk.protocols.gradients.settings import Settings
+from murk.protocols.options import InverseScalingStep
+from murk.task.learning import MaxStaleness
 
 P = 3
 FILE = """

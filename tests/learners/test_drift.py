@@ -5,17 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from murk.inference.drift import FALSE_ALARM, Comparison, CurvePoint, compare, concluded, drift_of_curve, log_ratio
+from murk.inference.estimate import RANDOM_SCALING, Estimate
 from murk.learners import PublicGLMRegressor
-from murk.learners.estimates.drift import (
-    FALSE_ALARM,
-    Comparison,
-    CurvePoint,
-    compare,
-    concluded,
-    drift_of_curve,
-    log_ratio,
-)
-from murk.learners.estimates.estimate import RANDOM_SCALING, Estimate
 from murk.privacy import GaussianDP
 
 GRID = np.unique((2.0 ** np.arange(4, 20, 0.25)).astype(int))

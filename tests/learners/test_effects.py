@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
-from murk.learners.estimates import effects
-from murk.learners.estimates.effects import marginal_effects, mean_slope
-from murk.learners.estimates.estimate import Estimate, People
-from murk.learners.estimates.links import logistic
-from murk.learners.gradients.inference import PLUG_IN
+from murk._internal.links import logistic
+from murk.inference import average_effects as effects
+from murk.inference.average_effects import marginal_effects, mean_slope
+from murk.inference.estimate import Estimate, People
+from murk.protocols.gradients.estimate import PLUG_IN
 
 RNG = np.random.default_rng(17)
 THETA = np.array([0.8, -0.5, 0.3, -0.4])

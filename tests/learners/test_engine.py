@@ -8,18 +8,18 @@ import numpy as np
 import pytest
 
 from murk.errors import MurkError
-from murk.learners.core.options import InverseScalingStep
-from murk.learners.gradients import inference
-from murk.learners.gradients import kernels as k
-from murk.learners.gradients.engine import SGDEngine
-from murk.learners.gradients.kernels import is_published
-from murk.learners.gradients.losses import Huber, Logistic, Softmax
-from murk.learners.gradients.settings import Settings
 from murk.privacy import GaussianDP, PureDP
 from murk.privacy.mechanisms import calibrate
 from murk.privacy.noise import OpenDPNoise, Purpose, SimulatedNoise, coins  # noqa: F401
-from murk.stream.messages.codec import RejectedError
-from murk.stream.messages.releases import GradientRelease
+from murk.protocols.gradients import estimate as inference
+from murk.protocols.gradients import kernels as k
+from murk.protocols.gradients.engine import SGDEngine
+from murk.protocols.gradients.kernels import is_published
+from murk.protocols.gradients.objectives import Huber, Logistic, Softmax
+from murk.protocols.gradients.settings import Settings
+from murk.protocols.options import InverseScalingStep
+from murk.stream.wire.codec import RejectedError
+from murk.stream.wire.releases import GradientRelease
 
 NAMES = ("a", "b", "intercept")
 LEVELS = {

@@ -7,14 +7,14 @@ import pytest
 from scipy.stats import binom
 
 from murk.errors import UserError
-from murk.learners.estimates.exact import (
+from murk.inference.confidence_sequences import critical_values
+from murk.inference.exact_sequences import (
     difference_evidence,
     difference_sequence,
     mean_evidence,
     mean_sequence,
     true_means,
 )
-from murk.learners.estimates.looks import critical_values
 from murk.privacy import PureDP, RandomizedResponse, SimulatedNoise
 
 STREAMS = 2_000

@@ -13,12 +13,11 @@ import pytest
 from river import preprocessing
 
 import murk
+from murk import Task
 from murk.errors import DataWarning, UserError
-from murk.learners import IWPSGDRegressor, LDPSGDClassifier, LDPSGDRegressor, ScoreRegressor
-from murk.learners.core.estimator import FIRST
+from murk.learners import Encoder, IWPSGDRegressor, LDPSGDClassifier, LDPSGDRegressor, ScoreRegressor
+from murk.learners.base import FIRST
 from murk.privacy import GaussianDP
-from murk.producers import Encoder
-from murk.stream import Task
 from tests.learners.catalogue import FEATURED, NAMES, made, target_of
 
 SECRET = 48_271.25

@@ -6,17 +6,17 @@ import numpy as np
 import pytest
 
 from murk.learners import LDPSGDClassifier, PublicGLMRegressor
-from murk.learners.gradients.engine import SGDEngine
-from murk.learners.gradients.losses import Logistic
-from murk.learners.gradients.settings import Settings
-from murk.learners.problem import problem_for
 from murk.privacy import ApproxDP, GaussianDP, PureDP
 from murk.privacy.mechanisms import calibrate
+from murk.protocols.device import problem_for
+from murk.protocols.gradients.engine import SGDEngine
+from murk.protocols.gradients.objectives import Logistic
+from murk.protocols.gradients.settings import Settings
 from murk.stream.log.sqlite import SqliteLog
-from murk.stream.messages.codec import RejectedError, encode
-from murk.stream.messages.releases import GradientRelease, MomentRelease
-from murk.stream.task.task import Task
+from murk.stream.wire.codec import RejectedError, encode
+from murk.stream.wire.releases import GradientRelease, MomentRelease
 from murk.stream.worker.worker import Worker
+from murk.task.task import Task
 
 FIELDS = {"id": "0" * 32, "level": "default", "chain": 0, "time": 86_400, "expires": 2**40}
 TASK = """

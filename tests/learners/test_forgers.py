@@ -9,17 +9,17 @@ import pytest
 from scipy import stats
 
 from benchmarks import forgers as attack
+from murk.inference.poisoning import Influence, counted, longest
 from murk.learners import ScoreClassifier
-from murk.learners.core.scoring import sums
-from murk.learners.core.scoring.engine import Chain, merged_of
-from murk.learners.core.scoring.estimate import Forgery, excesses, influence_of
-from murk.learners.core.scoring.mechanism import score_mechanisms
-from murk.learners.core.scoring.settings import largest_square
-from murk.learners.core.scoring.sums import Epoch, Tally, most_answers, summaries
-from murk.learners.estimates.forgers import Influence, counted, longest
-from murk.learners.results.diagnosis import describe_forgers
 from murk.privacy import GaussianDP, PureDP
 from murk.privacy.mechanisms import calibrate
+from murk.protocols.scores import sums
+from murk.protocols.scores.engine import Chain, merged_of
+from murk.protocols.scores.estimate import Forgery, excesses, influence_of
+from murk.protocols.scores.mechanisms import score_mechanisms
+from murk.protocols.scores.settings import largest_square
+from murk.protocols.scores.sums import Epoch, Tally, most_answers, summaries
+from murk.results.diagnosis import describe_forgers
 
 # With less than this share of the bound the attacks would be too weak to test it: a bound 25 times smaller fails.
 FEEBLE = 1.0 / 25.0
@@ -30,7 +30,7 @@ def learned():
     """A learner of scores with three epochs of honest answers, to which no survey has asked other questions before."""
     X, y = attack.people(9_000, np.random.default_rng(4), np.array([1.0, 0.2]))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("murk.learners.scores.estimators.survey_of", lambda *given, **more: None)
+        patch.setattr("murk.learners.scores.survey_of", lambda *given, **more: None)
         model = ScoreClassifier(budget=GaussianDP(2.0), features=["a"], seed=4)
     model.learn_many(X, y)
     return model

@@ -13,8 +13,8 @@ from murk.errors import MurkError, UserError
 from murk.learners import LDPSGDClassifier, LDPSGDRegressor
 from murk.privacy import GaussianDP, PureDP
 from murk.privacy.noise import SecureNoise
-from murk.stream.messages.codec import RejectedError
-from murk.stream.messages.releases import GradientRelease
+from murk.stream.wire.codec import RejectedError
+from murk.stream.wire.releases import GradientRelease
 from tests.learners.catalogue import FEATURED, made, target_of
 
 SECRETS = [0.314159265, -0.718281828]

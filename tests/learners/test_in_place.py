@@ -11,15 +11,15 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from murk.learners.core import in_place
-from murk.learners.core.scoring import local
-from murk.learners.core.scoring import record as scores
-from murk.learners.core.scoring.record import Answers
 from murk.privacy import GaussianDP, PureDP
 from murk.privacy.noise import SecureNoise, SimulatedNoise
 from murk.privacy.noise.distributions import GAUSSIAN_NOISE
 from murk.privacy.noise.sources import compiled as sampler
 from murk.privacy.noise.sources import fill
+from murk.protocols import one_record as in_place
+from murk.protocols.scores import fast_records as scores
+from murk.protocols.scores import in_process as local
+from murk.protocols.scores.fast_records import Answers
 from tests.kernels import compiled_at_once
 from tests.learners.catalogue import FEATURES, SECRETS, STRICT, compiled, made, target_of
 

@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 
 import murk
-from murk.learners.core.in_place import NO_WORDS
+from murk.protocols.one_record import NO_WORDS
 from tests.interrupts import interrupted
 from tests.learners.catalogue import (
     BY_RECORD,

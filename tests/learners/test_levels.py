@@ -10,36 +10,36 @@ from typing import Any
 import numpy as np
 import pytest
 
-from murk._lazy import bounding
+from murk import Task
+from murk._internal.lazy import bounding
 from murk.audit.catalogue import cases_of
 from murk.dossier.example import levels_of
 from murk.errors import UserError
-from murk.learners.core.design import Effects, designs
-from murk.learners.core.scoring.estimate import _budgets_words
-from murk.learners.core.scoring.sums import step_of, summaries
-from murk.learners.problem import SingleQuestionProblem, problem_for
-from murk.learners.results.report import describe_grid, describe_levels
 from murk.planning.outlook import outlook
 from murk.planning.plan import Plan, remarks
+from murk.populations.file_work import PopulationConfig
+from murk.populations.local_run import LocalRun
 from murk.privacy import ApproxDP, GaussianDP, PureDP, ZeroConcentratedDP
 from murk.privacy.noise import SimulatedNoise
-from murk.producers.populations.file_work import PopulationConfig
-from murk.producers.populations.local_run import LocalRun
 from murk.producers.producer import payloads_of
-from murk.stream import Task
-from murk.stream.messages.codec import RejectedError, decode, encode
-from murk.stream.messages.releases import KINDS
-from murk.stream.messages.wire import block_receiver, receiver
-from murk.stream.task.privacy import MOST_POINTS, RATIO, LevelGrid, PrivacyBlock
-from murk.stream.worker.learner import wire_rules
+from murk.protocols.device import SingleQuestionProblem, problem_for
+from murk.protocols.population import Effects, designs
+from murk.protocols.scores.estimate import _budgets_words
+from murk.protocols.scores.sums import step_of, summaries
+from murk.results.report import describe_grid, describe_levels
+from murk.stream.wire.blocks import block_receiver, receiver
+from murk.stream.wire.codec import RejectedError, decode, encode
+from murk.stream.wire.releases import KINDS
+from murk.stream.worker.interface import wire_rules
+from murk.task.privacy import MOST_POINTS, RATIO, LevelGrid, PrivacyBlock
 
 FEATURES, ROWS = 12, 900
 NAMES = [f"x{place}" for place in range(FEATURES)]
 WIDE = "{from: 0.25, to: 4}"
 RULES = {"scores": "calibrate", "gradients": "calibrate", "examples": "outer_mechanism", "moments": "calibrated"}
 HOMES = {
-    "scores": "murk.learners.core.scoring.mechanism", "gradients": "murk.learners.gradients.problem",
-    "examples": "murk.learners.examples.settings", "moments": "murk.learners.moments.problem",
+    "scores": "murk.protocols.scores.mechanisms", "gradients": "murk.protocols.gradients.device",
+    "examples": "murk.protocols.examples.settings", "moments": "murk.protocols.moments.device",
 }  # fmt: skip
 
 
@@ -224,7 +224,7 @@ def test_exactly_the_points_of_the_grid_are_accepted(protocol: str) -> None:
 @pytest.fixture
 def unsurveyed(monkeypatch: pytest.MonkeyPatch) -> None:
     """People of tasks of scores answer scores from the first on, as they do after a survey."""
-    monkeypatch.setattr("murk.learners.scores.problem._survey", lambda task, classes: None)
+    monkeypatch.setattr("murk.protocols.scores.device._survey", lambda task, classes: None)
 
 
 def released(task: Task, protocol: str, budgets: np.ndarray[Any, Any], seed: int = 3) -> tuple[Any, list[Any]]:

@@ -8,21 +8,22 @@ import numpy as np
 import pytest
 
 import murk
+from murk import Task
+from murk._internal.numbers import number
 from murk.errors import UserError
-from murk.learners.estimates.contrasts import contrasts, errors_from_zero
-from murk.learners.estimates.effects import marginal_effects
-from murk.learners.estimates.estimate import RANDOM_SCALING, Estimate, People
-from murk.learners.estimates.looks import Looks, critical_values, evidence, looks_of, sequence_half_widths
-from murk.learners.problem import problem_for
-from murk.learners.results.numbers import number
-from murk.learners.results.report import report_log
-from murk.learners.results.result import Result
-from murk.learners.results.text import as_text, contrast_table, describe_learned
+from murk.inference.average_effects import marginal_effects
+from murk.inference.confidence_sequences import Looks, critical_values, evidence, looks_of, sequence_half_widths
+from murk.inference.contrasts import contrasts, errors_from_zero
+from murk.inference.estimate import RANDOM_SCALING, Estimate, People
 from murk.monitoring import Monitor
 from murk.monitoring.figures import Place, _keeps, figures
 from murk.privacy.noise import SimulatedNoise
-from murk.stream import Task, open_log
-from murk.stream.messages.state import Counters, StateMessage
+from murk.protocols.device import problem_for
+from murk.results.report import report_log
+from murk.results.result import Result
+from murk.results.text import as_text, contrast_table, describe_learned
+from murk.stream import open_log
+from murk.stream.wire.state import Counters, StateMessage
 
 TASK = """
 name: trial

@@ -9,6 +9,7 @@ import pytest
 from scipy.stats import binom
 
 import murk
+from murk import Task
 from murk.errors import UserError
 from murk.learners import (
     GaussMixRegressor,
@@ -21,16 +22,16 @@ from murk.learners import (
     ScoreRegressor,
     ShareClassifier,
 )
-from murk.learners.core.design import Records
-from murk.learners.problem import problem_for
-from murk.learners.results.result import Result
 from murk.monitoring import Monitor
 from murk.monitoring.metrics.exporter import VALUES
 from murk.planning.choice import recommend
 from murk.planning.plan import plan
 from murk.privacy import GaussianDP, PureDP, SimplexGaussian, SubsetSelection, WindowSelection
-from murk.stream import Task, open_log
-from murk.stream.task.registry import part
+from murk.protocols.device import problem_for
+from murk.protocols.population import Records
+from murk.protocols.registry import part
+from murk.results.result import Result
+from murk.stream import open_log
 
 TARGETS = {
     "binary": "{name: y, kind: binary, positive: 'yes', negative: 'no'}",

@@ -5,10 +5,10 @@ import pytest
 from scipy.special import expit, softmax
 from scipy.stats import chi2
 
-from murk.learners.core.coordinates import contrasts
-from murk.learners.core.scoring.solve import descend
-from murk.learners.estimates.links import class_probabilities, logistic
-from murk.learners.estimates.misfit import UNLIKE, excess
+from murk._internal.links import class_probabilities, logistic
+from murk.inference.misfit import UNLIKE, excess
+from murk.protocols.linear_algebra import contrasts
+from murk.protocols.scores.solve.curve import descend
 
 
 def test_probabilities_are_those_of_scipy_and_do_not_overflow():

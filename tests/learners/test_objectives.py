@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 
 from murk.errors import MurkError, UserError
 from murk.learners import LDPSGDClassifier
-from murk.learners.core.coordinates import whitening
-from murk.learners.gradients import kernels as k
-from murk.learners.gradients.engine import Memory, SGDEngine
-from murk.learners.gradients.losses import Balanced, FullSoftmax, Huber, Logistic, Softmax
-from murk.learners.gradients.settings import Settings, reach
 from murk.privacy import GaussianDP
 from murk.privacy.mechanisms import calibrate
+from murk.protocols.gradients import kernels as k
+from murk.protocols.gradients.engine import Memory, SGDEngine
+from murk.protocols.gradients.objectives import Balanced, FullSoftmax, Huber, Logistic, Softmax
+from murk.protocols.gradients.settings import Settings, reach
+from murk.protocols.linear_algebra import whitening
 
 NAMES = ("a", "b", "intercept")
 OBJECTIVES = {

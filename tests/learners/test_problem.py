@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
+from murk import Task
 from murk.errors import UserError
-from murk.learners.gradients.engine import SGDEngine
-from murk.learners.gradients.losses import Balanced, Huber, Logistic, Softmax
-from murk.learners.problem import HostileModelError, problem_for
 from murk.privacy import GaussianDP, PureDP, cap_of
-from murk.stream import Task
-from murk.stream.task.task import check_task_change
+from murk.protocols.device import HostileModelError, problem_for
+from murk.protocols.gradients.engine import SGDEngine
+from murk.protocols.gradients.objectives import Balanced, Huber, Logistic, Softmax
+from murk.task.task import check_task_change
 
 BINARY = """
 name: t

@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 
 import murk
+from murk import Task
 from murk.learners import (
     GaussMixClassifier,
     GaussMixRegressor,
@@ -21,9 +22,9 @@ from murk.learners import (
     PublicGLMClassifier,
     PublicGLMRegressor,
 )
-from murk.learners.problem import problem_for
 from murk.privacy import ApproxDP, GaussianDP, PureDP
-from murk.stream import Task, open_log
+from murk.protocols.device import problem_for
+from murk.stream import open_log
 
 FEATURES = ["a", "b"]
 ROWS = 240

@@ -9,16 +9,16 @@ from scipy.stats import binom
 
 import murk
 from benchmarks.quantiles import GRID, TARGETS, quantile, simulated
+from murk import Task
 from murk.audit.catalogue import _tasks
 from murk.errors import UserError
-from murk.learners.problem import problem_for
-from murk.learners.univariate.quantiles import _rising, critical_value
 from murk.planning.plan import plan
 from murk.privacy import PureDP, SimplexGaussian, SubsetSelection, ThresholdMechanism
 from murk.privacy.noise import SimulatedNoise
-from murk.stream import Task
-from murk.stream.messages.codec import RejectedError
-from murk.stream.messages.releases import TargetRelease
+from murk.protocols.device import problem_for
+from murk.protocols.univariate.quantiles import _rising, critical_value
+from murk.stream.wire.codec import RejectedError
+from murk.stream.wire.releases import TargetRelease
 
 HASH = "4261b8a733403a274fecc61e546b57654dc502cd8bb43f7a8a4ebe383abc69db"
 

@@ -13,8 +13,8 @@ from river.checks import yield_checks
 import murk.learners
 from murk.errors import UserError
 from murk.learners import IWPSGDClassifier, IWPSGDRegressor, LDPSGDClassifier, LDPSGDRegressor
-from murk.learners.core.options import InverseScalingStep
 from murk.privacy import ApproxDP, GaussianDP, PureDP, ZeroConcentratedDP
+from murk.protocols.options import InverseScalingStep
 
 
 def learners():

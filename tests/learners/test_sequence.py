@@ -7,7 +7,7 @@ import pytest
 from scipy.optimize import brentq
 from scipy.stats import binom
 
-from murk.learners.estimates.looks import LARGEST, Looks, critical_values, evidence
+from murk.inference.confidence_sequences import LARGEST, Looks, critical_values, evidence
 
 STREAMS = 2_000
 FIXED = 1.959964

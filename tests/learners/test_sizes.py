@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import yaml
 
+from murk import Task
 from murk.errors import UserError
-from murk.learners.problem import problem_for
-from murk.stream import Task
+from murk.protocols.device import problem_for
 
 LOCAL, SKETCH = "gdp: {mu: 4.0}", "approx: {epsilon: 1.0, delta: 1.0e-6}"
 

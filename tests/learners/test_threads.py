@@ -15,10 +15,10 @@ import numpy as np
 import pytest
 
 from murk.errors import MurkError
-from murk.learners.gradients.engine import SGDEngine
-from murk.learners.problem import problem_for
-from murk.learners.univariate.engine import TargetEngine
-from murk.stream.task.task import Task
+from murk.protocols.device import problem_for
+from murk.protocols.gradients.engine import SGDEngine
+from murk.protocols.univariate.engine import TargetEngine
+from murk.task.task import Task
 from tests.learners.catalogue import BY_RECORD, FEATURED, FEATURES, NAMES, RECORD, STRICT, compiled, made, target_of
 
 THREADS, EACH, BLOCK = 4, 10, 20
@@ -133,7 +133,7 @@ def declared(model):
         return {level: count for level, (count, _) in engine.totals.items()}
     if isinstance(engine, SGDEngine):
         return engine.memory.real[16:19]
-    from murk.learners.examples import layout as k
+    from murk.protocols.examples import layout as k
 
     return engine.real[k.SUM_WEIGHT : k.SUM_SPREAD + 1]
 
@@ -284,7 +284,7 @@ def test_a_child_process_goes_on_with_a_learner_that_a_thread_was_using():
 
 def test_a_child_process_is_refused_what_a_thread_did_not_let_go_of(monkeypatch):
     """Before, it waited for ever for a thread that it does not have."""
-    monkeypatch.setattr("murk._turns._PATIENCE", 0.05)
+    monkeypatch.setattr("murk._internal.locks._PATIENCE", 0.05)
     model, let_go, taken = made("LDPSGDClassifier", seed=1), threading.Event(), threading.Event()
 
     def hold():

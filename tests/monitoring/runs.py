@@ -6,12 +6,13 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
-from murk.learners.estimates.estimate import Estimate
+from murk import Task
+from murk.inference.estimate import Estimate
 from murk.monitoring import Monitor
-from murk.producers.populations.local_run import LocalRun
-from murk.producers.populations.people import PopulationConfig
-from murk.stream import Task, open_log
-from murk.stream.log.base import Log
+from murk.populations.local_run import LocalRun
+from murk.populations.people import PopulationConfig
+from murk.stream import open_log
+from murk.stream.log.interface import Log
 from tests.cli.harness import people
 
 PEOPLE = 1300  # enough for intervals

@@ -8,11 +8,11 @@ import pytest
 from click.testing import CliRunner
 
 from murk.cli.commands.status import command
-from murk.learners.problem import problem_for
 from murk.monitoring import Monitor
+from murk.protocols.device import problem_for
 from murk.stream import Worker
-from murk.stream.messages.codec import WireRules, decode
-from murk.stream.messages.state import decode_state
+from murk.stream.wire.codec import WireRules, decode
+from murk.stream.wire.state import decode_state
 from tests.monitoring.runs import PEOPLE, TRUTH, copied, finished, opened, url, watching
 
 SEEN = ("rate", "dead", "lag", "unbiased_loss", "unbiased_loss_error")

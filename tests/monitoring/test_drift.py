@@ -5,14 +5,14 @@ import json
 import numpy as np
 import pytest
 
-from murk.learners.core.scoring.problem import ScoreProblem
-from murk.learners.problem import problem_for
+from murk import Task
 from murk.monitoring.figures import Place, figures
 from murk.monitoring.metrics.catalogue import METRICS
 from murk.monitoring.metrics.exporter import VALUES, family
 from murk.monitoring.snapshot import Snapshot
-from murk.stream import Task
-from murk.stream.messages.state import Counters, StateMessage
+from murk.protocols.device import problem_for
+from murk.protocols.scores.device import ScoreProblem
+from murk.stream.wire.state import Counters, StateMessage
 from tests.learners.scores.people import learn_sums, outcomes
 
 TASK = Task.parse("""

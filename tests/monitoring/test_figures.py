@@ -7,18 +7,19 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from murk import Task
+from murk._internal.numbers import finite
 from murk.errors import MurkError
-from murk.learners.estimates.estimate import RANDOM_SCALING, Estimate
-from murk.learners.gradients import kernels as at
-from murk.learners.gradients.inference import PLUG_IN
-from murk.learners.problem import problem_for
-from murk.learners.results.numbers import finite
+from murk.inference.estimate import RANDOM_SCALING, Estimate
 from murk.monitoring.figures import Place, figures
 from murk.monitoring.history import FEWEST_POINTS, MOST_POINTS, MOST_SPANS, History, Pace
 from murk.monitoring.metrics.catalogue import STALENESS_BOUNDS
 from murk.privacy import PureDP
-from murk.stream import GradientRelease, Task
-from murk.stream.messages.state import Counters, StateMessage, decode_state, pack
+from murk.protocols.device import problem_for
+from murk.protocols.gradients import kernels as at
+from murk.protocols.gradients.estimate import PLUG_IN
+from murk.stream import GradientRelease
+from murk.stream.wire.state import Counters, StateMessage, decode_state, pack
 from tests.monitoring.runs import PEOPLE, TEXT, TRUTH, finished, opened
 from tests.protocols import MOMENTS
 

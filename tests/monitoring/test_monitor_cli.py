@@ -15,7 +15,7 @@ from murk.cli import metrics
 from murk.errors import UserError
 from murk.monitoring.metrics.catalogue import METRICS
 from murk.monitoring.reference import MOST_BYTES, check_reference, read_reference
-from murk.producers import FileSource
+from murk.populations import FileSource
 from tests.cli.harness import ROOT, finish, murk, refused, start
 from tests.cli.processes import Process
 from tests.monitoring.runs import PEOPLE, TEXT, TRUTH, finished, url

@@ -10,19 +10,20 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-from murk.learners.core.scoring.estimate import ScoreEstimate
-from murk.learners.core.scoring.problem import ScoreProblem
-from murk.learners.estimates.estimate import RANDOM_SCALING, Estimate
-from murk.learners.problem import problem_for
+from murk import Task
+from murk.inference.estimate import RANDOM_SCALING, Estimate
 from murk.monitoring import Monitor
 from murk.monitoring import monitor as module
 from murk.monitoring.figures import Place, figures
 from murk.monitoring.metrics.catalogue import METRICS
+from murk.populations.local_run import LocalRun
+from murk.populations.people import PopulationConfig
 from murk.privacy import ApproxDP, calibrate
-from murk.producers.populations.local_run import LocalRun
-from murk.producers.populations.people import PopulationConfig
-from murk.stream import Task, open_log
-from murk.stream.messages.state import Counters, StateMessage
+from murk.protocols.device import problem_for
+from murk.protocols.scores.device import ScoreProblem
+from murk.protocols.scores.estimate import ScoreEstimate
+from murk.stream import open_log
+from murk.stream.wire.state import Counters, StateMessage
 from tests.cli.harness import people
 from tests.monitoring.metrics.test_exporter import check, families
 from tests.monitoring.runs import url

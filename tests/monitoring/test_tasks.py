@@ -9,14 +9,15 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from murk import Task
 from murk.errors import MurkError, UserError
 from murk.monitoring import Monitor
 from murk.monitoring import tasks as module
 from murk.monitoring.tasks import TaskMonitors
 from murk.monitoring.web.routes import PAGE
 from murk.monitoring.web.task_routes import TaskRoutes
-from murk.stream import Task, open_log
-from murk.stream.log.base import NO_LOG, UnreachableError
+from murk.stream import open_log
+from murk.stream.log.interface import NO_LOG, UnreachableError
 from tests.cli.harness import murk, refused
 from tests.cli.processes import Process
 from tests.monitoring.runs import PEOPLE, TEXT, TRUTH, copied, finished

@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[2]
 WHERE = "murk/privacy,murk/producers,murk/stream"
 # Its tests need a broker; and what only puts into words what others have counted or refused.
 WITHOUT = (
-    "murk/stream/log/kafka/", "murk/stream/task/errors.py", "murk/stream/task/task.py",
+    "murk/stream/log/kafka/", "murk/task/errors.py", "murk/task/task.py",
     "murk/producers/ledger/statements.py",
 )  # fmt: skip
 FIRST, ALL, OTHERS = 4.0, 12.0, 30.0

@@ -54,12 +54,14 @@ class Workbench:
         self._fix_kernels()
 
     def _fix_kernels(self) -> None:
-        from murk._jit import source_stamp
+        from murk._internal.jit import source_stamp
 
-        jit = self.place / "murk" / "_jit.py"
+        jit = self.place / "murk" / "_internal" / "jit.py"
         text = jit.read_text()
         if text.count(_STAMP) != 1 or text.count(_CACHED) != 1:
-            raise SystemExit("murk/_jit.py has changed: tests/mutation/workbench.py must know how it marks its kernels")
+            raise SystemExit(
+                "murk/_internal/jit.py has changed: tests/mutation/workbench.py must know how it marks its kernels"
+            )
         mutated = '__import__("os").environ.get("MURK_MUTATED", "").split(",")'
         cached = f'cached = self._options["cache"] and self.__module__ not in {mutated}\n'
         text = text.replace(_STAMP, f"return {source_stamp(self.root / 'murk')!r}\n")

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from murk.privacy.shuffling import MAX_TRIALS, fair_tail_ratio_below, mass_above, probability_above
+from murk.privacy.amplification import MAX_TRIALS, fair_tail_ratio_below, mass_above, probability_above
 
 
 def exact(count, trials, p):

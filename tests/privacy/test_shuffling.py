@@ -30,9 +30,9 @@ from murk.privacy import (
     shuffled_delta,
     shuffled_epsilon,
     shuffled_guarantee,
-    shuffling,
     smallest_crowd,
 )
+from murk.privacy import amplification as shuffling
 from murk.privacy.conversions import pure_delta, pure_epsilon
 
 

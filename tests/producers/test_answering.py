@@ -11,15 +11,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from murk.learners.core import in_place
-from murk.learners.core.scoring import record as kernels
-from murk.learners.core.scoring.model import Model
-from murk.learners.core.scoring.record import OneAnswer
-from murk.learners.problem import problem_for
 from murk.privacy.noise import LATTICE_WIDTH, SecureNoise, SimulatedNoise
 from murk.producers import producer as randomization
 from murk.producers.producer import MOST_HELD, Answering, answer_of
-from murk.stream.task.task import Task
+from murk.protocols import one_record as in_place
+from murk.protocols.device import problem_for
+from murk.protocols.scores import fast_records as kernels
+from murk.protocols.scores.fast_records import OneAnswer
+from murk.protocols.scores.model import Model
+from murk.task.task import Task
 from tests.kernels import compiled_at_once
 from tests.producers.world import World, make_task
 

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 from murk.errors import MurkError, UserError
-from murk.learners.problem import problem_for
+from murk.populations import FileSource
 from murk.privacy.noise import Purpose, SimulatedNoise, below
-from murk.producers import FileSource, Policy
+from murk.producers import Policy
 from murk.producers.producer import CANDIDATES
+from murk.protocols.device import problem_for
 from tests.producers.world import TEXT, World, Wrapped, make_task, paid_task, run_blocks, write_people
 
 

@@ -5,11 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from murk import Task
 from murk.errors import MurkError, UserError
+from murk.populations import FileSource
+from murk.populations.file_work import PopulationConfig
 from murk.privacy import GaussianDP, cap_of
-from murk.producers import FileSource, Ledger, Policy
-from murk.producers.populations.file_work import PopulationConfig
-from murk.stream import Task
+from murk.producers import Ledger, Policy
 from tests.cli.harness import query
 from tests.producers.world import RECORD, TEXT, World, run_blocks
 

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from murk.producers import FileSource, Ledger
+from murk.populations import FileSource
+from murk.producers import Ledger
 from murk.producers.ledger.transaction import Spending
 from tests.producers.world import RECORD, World, Wrapped, make_task, paid_task, run_blocks, write_people
 

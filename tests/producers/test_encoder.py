@@ -13,7 +13,7 @@ from river import base, compose, linear_model
 from river.checks import check_estimator
 
 from murk.errors import UserError
-from murk.producers import Encoder
+from murk.learners import Encoder
 from tests.producers.world import RECORD, make_task
 
 CODED = {"age": 0.0, "same_sex": 1.0, "origin=JFK": 1.0, "origin=LGA": -1.0}
@@ -80,7 +80,8 @@ def test_its_counts_stay_behind() -> None:
 
 PROGRAM = """
 import sys
-from murk.producers import Ledger, Policy, Producer, FileSource
+from murk.populations import FileSource
+from murk.producers import Ledger, Policy, Producer
 assert "river" not in sys.modules, "a device needs no River"
 assert not {"pandas", "scipy.stats", "scipy.special", "rich"} & set(sys.modules)
 """

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from murk.errors import UserError
-from murk.learners.problem import problem_for
 from murk.privacy import ApproxDP, GaussianDP, PureDP, ZeroConcentratedDP, cap_of
 from murk.producers import Policy
 from murk.producers.producer import Admission
+from murk.protocols.device import problem_for
 from tests.producers.world import make_task, paid_task
 
 PURE = """
@@ -58,7 +58,7 @@ def test_levels_beyond_the_policy_are_not_to_be_had() -> None:
 
 
 def test_caps_in_different_currencies_all_hold() -> None:
-    from murk.stream import Task
+    from murk import Task
 
     task = Task.parse(PURE)
     admission = admit(Policy(lifetime=PureDP(3.0), per_task=GaussianDP(3.0)), task)
@@ -74,7 +74,7 @@ APPROX = "privacy: {guarantee: {approx: {epsilon: 1.0, delta: 1.0e-6}}, mechanis
 @pytest.mark.parametrize("named", ["best", "privunit", "gaussian"])
 def test_a_pure_mechanism_is_charged_in_every_currency(named: str) -> None:
     """For an (epsilon, delta) it takes epsilon alone, and of a mu far more than Gaussian noise does."""
-    from murk.stream import Task
+    from murk import Task
 
     task = Task.parse(PURE[: PURE.index("privacy:")] + APPROX.replace("MECHANISM", named))
     charge = admit(Policy(lifetime=ApproxDP(2.0, 1e-5)), task).charges["default"]

@@ -13,14 +13,15 @@ import numpy as np
 import pytest
 
 import murk
+from murk import Task
 from murk.errors import MurkError, UserError
-from murk.learners.problem import problem_for
 from murk.privacy import GaussianDP
 from murk.privacy.noise import SecureNoise, SimulatedNoise
 from murk.producers import Ledger, Policy, Producer
-from murk.stream import Task, open_log
-from murk.stream.log import base
-from murk.stream.messages.codec import WireRules, decode
+from murk.protocols.device import problem_for
+from murk.stream import open_log
+from murk.stream.log import interface as base
+from murk.stream.wire.codec import WireRules, decode
 from tests.interrupts import interrupted
 from tests.producers.world import NOW, RECORD, SECRET, Untouchable, World, Wrapped, make_task, paid_task
 

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from murk import privacy
+from murk import Task, privacy
 from murk.errors import UserError
 from murk.privacy import ApproxDP, GaussianDP, ZeroConcentratedDP, cap_of, guarantee_from_dict
 from murk.privacy.noise import SimulatedNoise
 from murk.producers import Policy, Producer, SketchProducer
-from murk.producers.sketches import sketch_problem_for
-from murk.stream import Task, open_log
+from murk.producers.organisation import sketch_problem_for
+from murk.stream import open_log
 from tests.producers.sketches.organisations import TEXT, WINDOW, SketchWorld, coded, make_task
 from tests.producers.world import RECORD, World, paid_task
 

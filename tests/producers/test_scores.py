@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 
 from murk.errors import UserError
-from murk.learners.core.scoring.model import Model
-from murk.learners.core.scoring.problem import ScoreProblem
-from murk.learners.problem import problem_for
+from murk.populations import FileSource
+from murk.populations.people import Population, PopulationConfig, open_accounts
 from murk.privacy.noise import Purpose, SecureNoise, SimulatedNoise
-from murk.producers import FileSource
-from murk.producers.populations.people import Population, PopulationConfig, open_accounts
 from murk.producers.producer import Models, answers_of
+from murk.protocols.device import problem_for
+from murk.protocols.scores.device import ScoreProblem
+from murk.protocols.scores.model import Model
 from murk.stream import open_log
-from murk.stream.messages.codec import WireRules, decode
+from murk.stream.wire.codec import WireRules, decode
 from tests.producers.world import RECORD, TEXT, Untouchable, World, Wrapped, make_task, write_people
 
 SCORES = "protocol: scores"

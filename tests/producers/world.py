@@ -9,13 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from murk.learners.problem import problem_for
+from murk import Task
+from murk.populations import FileSource
 from murk.privacy.noise import SimulatedNoise
-from murk.producers import FileSource, Ledger, Policy, Producer
-from murk.stream import Task, open_log
-from murk.stream.log.base import ChainStatus, Log, Message
-from murk.stream.messages.codec import encode
-from murk.stream.messages.releases import IterateMessage
+from murk.producers import Ledger, Policy, Producer
+from murk.protocols.device import problem_for
+from murk.stream import open_log
+from murk.stream.log.interface import ChainStatus, Log, Message
+from murk.stream.wire.codec import encode
+from murk.stream.wire.releases import IterateMessage
 
 TEXT = """
 name: third-child

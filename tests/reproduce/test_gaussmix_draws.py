@@ -5,7 +5,7 @@ import pytest
 
 from murk.learners import GaussMixRegressor
 from murk.privacy import ApproxDP, SimulatedNoise
-from murk.privacy.sketches import GaussMixMechanism, GramAccumulator, SketchAccumulator
+from murk.privacy.central import GaussMixMechanism, GramAccumulator, SketchAccumulator
 from reproductions.gaussmix.baselines import Sheffet, least_squares
 from reproductions.gaussmix.draws import Window, by_moments, released, squared_error
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from murk.learners import PublicGLMClassifier
-from murk.learners.moments.sums import Private
 from murk.privacy import ApproxDP, PrivUnitMechanism, PureDP, SimulatedNoise
+from murk.protocols.moments.sums import Private
 from reproductions.experiment import Measured
 from reproductions.public_glm.designs import Population, drawn, published
 from reproductions.public_glm.released import Moments, coefficients, release_directions, release_moments, summed

@@ -6,10 +6,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from murk.learners.examples import transforms
-from murk.learners.examples.losses import LOGIT_WIDTH
-from murk.learners.sketches.surrogate import quadratic
 from murk.privacy import ApproxDP
+from murk.protocols.examples import transforms
+from murk.protocols.examples.losses import LOGIT_WIDTH
+from murk.protocols.summaries.surrogate import quadratic
 from reproductions.gaussmix import bounds as sketch_bounds
 from reproductions.gaussmix import hessian
 from reproductions.gaussmix.baselines import minimise

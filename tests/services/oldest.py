@@ -44,10 +44,10 @@ def commands() -> None:
 
 def messages() -> None:
     """The wire and the task file in both parsers, and their published schemas."""
-    from murk.stream import Task
-    from murk.stream.messages.codec import WireRules, decode, encode, json_schema
-    from murk.stream.messages.releases import MomentRelease
-    from murk.stream.messages.wire import receiver
+    from murk import Task
+    from murk.stream.wire.blocks import receiver
+    from murk.stream.wire.codec import WireRules, decode, encode, json_schema
+    from murk.stream.wire.releases import MomentRelease
 
     task = Task.parse(TASK)
     assert Task.from_document(task.document()) == task
@@ -62,7 +62,7 @@ def kernels() -> None:
     """A compiled kernel, and SciPy's functions in a conversion."""
     import numba
 
-    from murk._jit import jit
+    from murk._internal.jit import jit
     from murk.privacy.conversions import gdp_delta, gdp_mu
 
     assert jit(_doubled)(21) == 42
@@ -76,10 +76,11 @@ def _doubled(x: int) -> int:
 
 def monitor() -> None:
     """Metrics in the formats of prometheus-client, off the monitor's server."""
+    from murk import Task
     from murk.monitoring import Monitor
     from murk.monitoring.web.routes import monitor_routes
     from murk.monitoring.web.server import Server
-    from murk.stream import Task, open_log
+    from murk.stream import open_log
 
     with open_log("sqlite:///seeded.db", create=False) as log:
         watching = Monitor(log, Task.from_document(log.document() or b""))

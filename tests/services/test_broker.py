@@ -15,8 +15,8 @@ from kafka import TopicPartition
 from kafka.errors import KafkaError
 
 from deploy.broker import Broker, BrokerError, server
+from murk import Task
 from murk.monitoring.tasks import TaskMonitors
-from murk.stream import Task
 from murk.stream.log.kafka.log import TopicSetup
 from murk.stream.log.kafka.topics import Names
 from tests.monitoring.test_tasks import EXAMPLES, again, make

@@ -8,7 +8,8 @@ import time
 
 import pytest
 
-from murk.stream import Task, open_log
+from murk import Task
+from murk.stream import open_log
 from tests.protocols import GRADIENTS, SKETCH
 from tests.services.faults.devices import PAUSED
 from tests.services.faults.nursery import Nursery

@@ -16,7 +16,7 @@ from murk.stream import open_log
 from murk.stream.log.kafka.connection import errors as faults
 from murk.stream.log.kafka.connection.errors import translate_errors
 from murk.stream.log.kafka.membership import KafkaMembership
-from murk.stream.messages.state import decode_state
+from murk.stream.wire.state import decode_state
 from murk.stream.worker import pool
 from tests.protocols import EXAMPLES
 from tests.services.faults.feeder import Feeder

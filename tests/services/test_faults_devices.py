@@ -7,8 +7,9 @@ from itertools import cycle
 
 import pytest
 
+from murk import Task
 from murk.producers import Ledger
-from murk.stream import Task, open_log
+from murk.stream import open_log
 from tests.cli import harness
 from tests.protocols import CLASSES, GRADIENTS, NEWTON
 from tests.services.faults.devices import AMID, POINTS

@@ -3,9 +3,9 @@
 import pytest
 
 from murk.errors import MurkError
-from murk.learners.problem import problem_for
+from murk.protocols.device import problem_for
 from murk.stream import open_log
-from murk.stream.log.base import FencedError
+from murk.stream.log.interface import FencedError
 from murk.stream.worker.worker import Worker
 from tests.protocols import GRADIENTS, MOMENTS
 from tests.services.faults.nursery import Nursery

@@ -7,8 +7,9 @@ from collections import Counter
 
 import pytest
 
-from murk.stream import Task, open_log
-from murk.stream.messages.codec import MAX_MESSAGE
+from murk import Task
+from murk.stream import open_log
+from murk.stream.wire.codec import MAX_MESSAGE
 from tests.cli import harness
 from tests.protocols import GRADIENTS, MOMENTS
 from tests.services.faults.nursery import Nursery

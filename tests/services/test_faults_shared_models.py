@@ -4,8 +4,9 @@ import json
 import random
 import time
 
-from murk.learners.problem import problem_for
-from murk.stream import Task, open_log
+from murk import Task
+from murk.protocols.device import problem_for
+from murk.stream import open_log
 from tests.protocols import SCORES
 from tests.services.faults.nursery import Nursery
 from tests.services.faults.world import caught_up, folder_of, new_log, offsets

@@ -8,9 +8,9 @@ from contextlib import closing
 import pytest
 from kafka import TopicPartition
 
-from murk.learners.problem import problem_for
+from murk.protocols.device import problem_for
 from murk.stream import open_log
-from murk.stream.log.base import DeadLetter, UnreachableError
+from murk.stream.log.interface import DeadLetter, UnreachableError
 from murk.stream.log.kafka import transactions
 from murk.stream.log.kafka.connection.clients import TRANSACTION_MS
 from murk.stream.worker.worker import Worker

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from deploy.broker import Broker
-from murk.learners.problem import problem_for
-from murk.stream import Task, Worker, open_log
+from murk import Task
+from murk.protocols.device import problem_for
+from murk.stream import Worker, open_log
 from tests.cli.harness import finish
 from tests.gateway.devices import TASK, Client, honest, release, stored, wire
 from tests.gateway.test_command import Load, begun

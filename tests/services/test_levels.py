@@ -3,8 +3,9 @@
 import random
 import uuid
 
-from murk.stream import Task, open_log
-from murk.stream.messages.state import decode_state
+from murk import Task
+from murk.stream import open_log
+from murk.stream.wire.state import decode_state
 from tests.cli.harness import ANY_PROTOCOL, murk, world
 from tests.services.faults.nursery import Nursery
 

@@ -4,9 +4,10 @@ import uuid
 
 import pytest
 
+from murk import Task
 from murk.monitoring import Monitor
 from murk.monitoring.tasks import TaskMonitors
-from murk.stream import Task, open_log
+from murk.stream import open_log
 from murk.stream.log.kafka.topics import Names
 from murk.stream.log.open import find_logs
 from tests.monitoring.runs import TEXT

@@ -13,8 +13,8 @@ import urllib.parse
 import pytest
 
 from murk.demo import DATA
-from murk.learners.estimates.contrasts import Contrast
-from murk.learners.estimates.looks import Looks
+from murk.inference.confidence_sequences import Looks
+from murk.inference.contrasts import Contrast
 from tests.cli import harness
 from tests.monitoring.web.page_server import BY_RANDOM_SCALING, HOSTILE, PAGE, SCENARIOS, FakeMonitor, made_up, many
 from tests.services.services import eventually

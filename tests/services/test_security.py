@@ -17,8 +17,9 @@ from kafka import TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.errors import TopicAuthorizationFailedError
 
+from murk import Task
 from murk.producers import Ledger, Producer
-from murk.stream import Task, open_log
+from murk.stream import open_log
 from murk.stream.log.kafka.topics import Names
 from tests.cli import harness
 from tests.cli.harness import LOGGED

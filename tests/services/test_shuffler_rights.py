@@ -13,9 +13,9 @@ from kafka.errors import KafkaError, OffsetOutOfRangeError
 
 from murk.errors import MurkError
 from murk.stream import open_log
-from murk.stream.log.base import truncate_time
+from murk.stream.log.interface import truncate_time
 from murk.stream.log.kafka.topics import Names
-from murk.stream.messages.packed import Packed
+from murk.stream.wire.packed import Packed
 from tests.cli import harness
 from tests.services.clients import KafkaProducer
 from tests.services.fixtures import *  # noqa: F403

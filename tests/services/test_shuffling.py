@@ -9,8 +9,8 @@ import pytest
 
 from murk.errors import UserError
 from murk.stream import open_log
-from murk.stream.log.base import FencedError
-from murk.stream.messages.packed import Packed
+from murk.stream.log.interface import FencedError
+from murk.stream.wire.packed import Packed
 from murk.stream.worker.worker import Worker
 from tests.services.faults.nursery import Nursery
 from tests.services.fixtures import *  # noqa: F403

@@ -9,10 +9,11 @@ from kafka import TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType
 
 from deploy.broker import Broker
-from murk.stream import Task, open_log
-from murk.stream.log.base import truncate_time
+from murk import Task
+from murk.stream import open_log
+from murk.stream.log.interface import truncate_time
 from murk.stream.log.kafka.topics import Names, topics_command
-from murk.stream.messages.codec import MAX_MESSAGE
+from murk.stream.wire.codec import MAX_MESSAGE
 from tests.cli import harness
 from tests.services.clients import KafkaAdminClient, KafkaConsumer
 from tests.services.services import eventually, require_kafka

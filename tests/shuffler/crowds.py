@@ -10,17 +10,17 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from murk.learners.problem import problem_for
+from murk.protocols.device import problem_for
 from murk.shuffler.shuffler import Shuffler
 from murk.shuffler.store import Store
-from murk.stream.log.base import Log
+from murk.stream.log.interface import Log
 from murk.stream.log.open import open_log
 from murk.stream.log.sqlite import SqliteLog
-from murk.stream.messages.codec import encode
-from murk.stream.messages.columns import Layout
-from murk.stream.messages.releases import IterateMessage, ScoreRelease
-from murk.stream.task.task import Task
-from murk.stream.worker.learner import wire_rules
+from murk.stream.wire.codec import encode
+from murk.stream.wire.columns import Layout
+from murk.stream.wire.releases import IterateMessage, ScoreRelease
+from murk.stream.worker.interface import wire_rules
+from murk.task.task import Task
 
 CROWD = 50
 NOW = 1_700_006_400

@@ -11,12 +11,12 @@ import pytest
 
 from murk.errors import UserError
 from murk.shuffler.store import Store
-from murk.stream.messages.codec import RejectedError, decode, encode
-from murk.stream.messages.columns import Layout
-from murk.stream.messages.duplicates import Unexpired, key_of
-from murk.stream.messages.packed import Packed
-from murk.stream.messages.wire import DuplicateWindow
-from murk.stream.worker.learner import wire_rules
+from murk.stream.wire.blocks import DuplicateWindow
+from murk.stream.wire.codec import RejectedError, decode, encode
+from murk.stream.wire.columns import Layout
+from murk.stream.wire.duplicates import Unexpired, key_of
+from murk.stream.wire.packed import Packed
+from murk.stream.worker.interface import wire_rules
 from tests.shuffler.crowds import CROWD, NOW, drain, logs, make_task, message, numbers, shuffler, spoilt
 from tests.stream.harness import learner_for
 
@@ -133,9 +133,9 @@ def test_the_store_remembers_what_has_not_expired(tmp_path, monkeypatch, blind):
     """In blocks and one by one, in many runs of many parts, with filters that are full, and reopened."""
     monkeypatch.setattr("murk.shuffler.store._SEEN_PART", 2)
     monkeypatch.setattr("murk.shuffler.store._SEEN_PARTS", 3)
-    monkeypatch.setattr("murk.stream.messages.duplicates._SPARE", 1_000)
+    monkeypatch.setattr("murk.stream.wire.duplicates._SPARE", 1_000)
     # A filter that takes every id for a known one.
-    monkeypatch.setattr("murk.stream.messages.duplicates._BITS", 1 if blind else 12)
+    monkeypatch.setattr("murk.stream.wire.duplicates._BITS", 1 if blind else 12)
     rng, task, known, repeated, longest = random.Random(4), make_task(), set(), 0, 0
     nothing = layout_of(task).read(Packed.of([]))
     store = Store(tmp_path / "store")
@@ -175,7 +175,7 @@ def test_the_store_remembers_what_has_not_expired(tmp_path, monkeypatch, blind):
 @pytest.mark.parametrize("key", ["sealed", "bits"])
 def test_a_window_of_a_worker_remembers_what_has_not_expired(monkeypatch, key):
     """Beyond its offsets, too, and a rebuilt one says the same; the twin without a memory does not."""
-    monkeypatch.setattr("murk.stream.messages.duplicates._HELD", 50)
+    monkeypatch.setattr("murk.stream.wire.duplicates._HELD", 50)
     rng, size = random.Random(key), 20
     made, known, answers, plain = [], {}, [], []
     window = DuplicateWindow(size, Unexpired(key_of(key), 60, 1_000))

@@ -11,7 +11,7 @@ from itertools import count
 
 import pytest
 
-from murk._sqlite import Database
+from murk._internal.sqlite import Database
 from murk.stream.worker.worker import Worker
 from tests.services.faults.nursery import Nursery
 from tests.shuffler.crowds import CROWD, NOW, Watch, drain, logs, make_task, message, numbers, shuffler, spoilt
@@ -85,7 +85,7 @@ def test_a_power_cut_between_any_two_transactions_changes_nothing(tmp_path, monk
 
 def test_the_power_cut_finds_a_shuffler_that_forgets_what_it_sealed(tmp_path, monkeypatch):
     """The twin: without the log's mark, a crowd that was appended and not yet deleted is appended again."""
-    monkeypatch.setattr("murk.stream.log.base.check_mark", lambda url, found, wanted: None)
+    monkeypatch.setattr("murk.stream.log.interface.check_mark", lambda url, found, wanted: None)
     seal = "murk.shuffler.shuffler.Shuffler._forward_sealed"
 
     def forgetful(self):

@@ -11,7 +11,7 @@ from murk.errors import MurkError, UserError
 from murk.producers import Ledger, Producer
 from murk.shuffler import store as store_module
 from murk.shuffler.store import Store
-from murk.stream.log.base import FencedError, truncate_time
+from murk.stream.log.interface import FencedError, truncate_time
 from murk.stream.worker.worker import Worker
 from tests.shuffler.crowds import (
     CROWD,

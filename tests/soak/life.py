@@ -13,8 +13,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from murk.stream import Task, open_log
-from murk.stream.log.base import UnreachableError
+from murk import Task
+from murk.stream import open_log
+from murk.stream.log.interface import UnreachableError
 from tests.cli.harness import LEDGER, accounts, query
 from tests.services.faults.world import as_if_undisturbed, caught_up, messages_of
 from tests.services.services import eventually

@@ -15,15 +15,15 @@ from typing import Any
 
 import numpy as np
 
-from murk.learners.estimates.estimate import Estimate
-from murk.learners.problem import Problem, problem_for
-from murk.stream.log.base import Log
+from murk.inference.estimate import Estimate
+from murk.protocols.device import Problem, problem_for
+from murk.stream.log.interface import Log
 from murk.stream.log.sqlite import SqliteLog
-from murk.stream.messages.codec import RejectedError, encode
-from murk.stream.messages.releases import KINDS, GradientRelease, SketchRelease
-from murk.stream.messages.state import Counters, StateMessage, decode_state
-from murk.stream.task.task import Task
+from murk.stream.wire.codec import RejectedError, encode
+from murk.stream.wire.releases import KINDS, GradientRelease, SketchRelease
+from murk.stream.wire.state import Counters, StateMessage, decode_state
 from murk.stream.worker.worker import Progress, Worker
+from murk.task.task import Task
 from tests.protocols import HONEST, Protocol, contents, title_of
 
 ROOT = Path(__file__).parents[2]

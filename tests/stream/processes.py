@@ -10,11 +10,11 @@ from itertools import count
 from pathlib import Path
 
 from murk.errors import MurkError
-from murk.stream.log.base import FencedError, Log
+from murk.stream.log.interface import FencedError, Log
 from murk.stream.log.open import open_log
 from murk.stream.log.sqlite import SqliteLog
-from murk.stream.task.task import Task
 from murk.stream.worker.worker import Worker
+from murk.task.task import Task
 from tests.services.faults.nursery import Child
 from tests.stream.harness import learner_for, make_task, message, read_all
 

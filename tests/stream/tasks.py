@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from murk.stream.task.task import Task
+from murk.task.task import Task
 
 ANY_PROTOCOL = """\
 name: third-child

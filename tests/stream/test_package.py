@@ -23,8 +23,11 @@ def test_other_names_are_not_there() -> None:
     ("statement", "absent"),
     [
         ("import murk.stream", ("numpy", "pydantic", "yaml", "sqlite3")),
-        ("from murk.stream import Task, GradientRelease", ("river", "numba", "scipy", "pandas", "rich", "sqlite3")),
-        ("import murk.stream.messages.codec", ("river", "numba", "scipy", "pandas", "rich", "sqlite3", "numpy")),
+        (
+            "from murk import Task; from murk.stream import GradientRelease",
+            ("river", "numba", "scipy", "pandas", "rich", "sqlite3"),
+        ),
+        ("import murk.stream.wire.codec", ("river", "numba", "scipy", "pandas", "rich", "sqlite3", "numpy")),
     ],
 )
 def test_a_device_loads_little(statement: str, absent: tuple[str, ...]) -> None:

@@ -8,10 +8,10 @@ from statistics import NormalDist
 
 import pytest
 
+from murk import Task
 from murk.planning.choice import recommend
 from murk.privacy import GaussianDP
 from murk.privacy.explain import percent
-from murk.stream import Task
 from tests import forking
 from tools import gallery
 from tools.notebooks import NOTEBOOKS, executed, written
@@ -21,7 +21,7 @@ NAMES = ["comparing-protocols", "first-answer", "own-data", "reading-intervals"]
 DOCS = NOTEBOOKS.parent
 # What they import, and what comes with a kernel and its pictures.
 MODULES = ("ipykernel.kernelapp", "ipykernel.ipkernel", "matplotlib_inline.backend_inline", "matplotlib.pyplot",
-           "pandas", "statsmodels.api", "murk", "murk.learners", "murk.producers.populations.local_run")  # fmt: skip
+           "pandas", "statsmodels.api", "murk", "murk.learners", "murk.populations.local_run")  # fmt: skip
 PROGRAM = """
 import os, pandas
 from ipykernel.kernelapp import launch_new_instance

@@ -2,7 +2,7 @@
 
 import re
 
-from murk.stream.task.task import Task
+from murk.task.task import Task
 from tests.stream.task.test_hash import blocks_in
 from tools.task_file import SECTIONS, page
 

@@ -15,16 +15,16 @@ import pytest
 from pydantic import ValidationError
 
 from murk.errors import MurkError, UserError
-from murk.learners.core.scoring.model import Model
-from murk.learners.gradients.problem import GradientProblem
-from murk.learners.problem import problem_for
 from murk.privacy import GaussianDP, ZeroConcentratedDP, calibrate
+from murk.protocols.device import problem_for
+from murk.protocols.gradients.device import GradientProblem
+from murk.protocols.scores.model import Model
 from murk.stream.log.sqlite import SqliteLog
-from murk.stream.messages.codec import MAX_MESSAGE, REASONS, RejectedError, WireRules, decode, decode_iterate
-from murk.stream.messages.state import Counters, EstimateMessage, decode_state
-from murk.stream.task.task import Task
-from murk.stream.worker.learner import payload_lengths
+from murk.stream.wire.codec import MAX_MESSAGE, REASONS, RejectedError, WireRules, decode, decode_iterate
+from murk.stream.wire.state import Counters, EstimateMessage, decode_state
+from murk.stream.worker.interface import payload_lengths
 from murk.stream.worker.worker import DEAD_BYTES, Worker
+from murk.task.task import Task
 from tests.learners.scores.people import learn
 from tests.stream.by_hand import PAGE, code, release
 from tests.stream.harness import drain

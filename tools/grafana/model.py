@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from murk.learners.estimates.drift import FALSE_ALARM
+from murk.inference.drift import FALSE_ALARM
 from murk.monitoring.metrics.exporter import LEARNED as RESULT
 from tools.grafana.board import Line, Section, dashboard, label_values, one_task, variable
 from tools.grafana.panels import Json, band, stat, table, target, timeseries

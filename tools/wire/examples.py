@@ -9,9 +9,9 @@ from typing import Any, Final
 import numpy as np
 
 from murk.cli.estimates import encode as encode_estimate
-from murk.learners.estimates.estimate import Estimate
-from murk.stream.messages.codec import RejectedError, WireRules, decode, encode
-from murk.stream.messages.releases import (
+from murk.inference.estimate import Estimate
+from murk.stream.wire.codec import RejectedError, WireRules, decode, encode
+from murk.stream.wire.releases import (
     ExampleRelease,
     GradientRelease,
     GramRelease,
@@ -22,8 +22,8 @@ from murk.stream.messages.releases import (
     SketchRelease,
     TargetRelease,
 )
-from murk.stream.messages.state import Counters, StateMessage
-from murk.stream.task.task import Task
+from murk.stream.wire.state import Counters, StateMessage
+from murk.task.task import Task
 from tools.task_file_text import MINIMAL
 
 TASK: Final = Task.parse(MINIMAL + "protocol: gradients\nobjective: logistic\n")

@@ -10,14 +10,14 @@ from typing import Any, Final
 
 from pydantic import BaseModel
 
-from murk.stream.messages.codec import REASONS, json_schema
-from murk.stream.messages.releases import KINDS, IterateMessage, Release
-from murk.stream.messages.state import EstimateMessage, StateMessage
-from murk.stream.task.data.features import ADDED as ADDED_TO_FEATURES
-from murk.stream.task.learner import ADDED, ADDED_TO_TASK
-from murk.stream.task.registry import BLOCKS
-from murk.stream.task.task import SCHEMA_VERSION, Task
+from murk.stream.wire.codec import REASONS, json_schema
+from murk.stream.wire.releases import KINDS, IterateMessage, Release
+from murk.stream.wire.state import EstimateMessage, StateMessage
 from murk.stream.worker.worker import DEAD_BYTES
+from murk.task.features import ADDED as ADDED_TO_FEATURES
+from murk.task.learning import ADDED, ADDED_TO_TASK
+from murk.task.protocols.registry import BLOCKS
+from murk.task.task import SCHEMA_VERSION, Task
 
 Schema = dict[str, Any]
 

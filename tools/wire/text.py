@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from murk.stream.messages.codec import Reason
+from murk.stream.wire.codec import Reason
 
 HEAD: Final = """\
 # Wire format

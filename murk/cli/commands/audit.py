@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from murk import __version__
+from murk._internal.numbers import number
 from murk.cli.options import as_json, load_task
 from murk.cli.output import paragraph, print_json, progress, table
 from murk.errors import UserError
-from murk.learners.results.numbers import number
 
 if TYPE_CHECKING:
     from murk.audit import Finding

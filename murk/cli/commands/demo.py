@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
+from murk._internal.numbers import number
 from murk.cli.commands.run import execute
 from murk.cli.options import as_json, asking, log_url
 from murk.cli.output import paragraph, print_json, table
 from murk.errors import UserError
-from murk.learners.results.numbers import number
 
 if TYPE_CHECKING:
     from murk.monitoring import Monitor
-    from murk.producers.populations.local_run import LocalRun
+    from murk.populations.local_run import LocalRun
 
 _ERROR_CODE = "MURK-CLI-002"
 
@@ -114,10 +114,10 @@ def command(
     from murk.demo import DATA, TASK
     from murk.demo.path import Path95, draw
     from murk.demo.trusted import trusted_fit
+    from murk.populations.people import PopulationConfig
     from murk.producers import Policy
-    from murk.producers.populations.people import PopulationConfig
-    from murk.stream import Task
-    from murk.stream.task.data.coding import is_constant
+    from murk.task import Task
+    from murk.task.coding import is_constant
 
     folder = Path(out)
     if web:
@@ -175,7 +175,7 @@ def command(
 
 def _print(report: dict[str, Any], folder: Path, stem: str, url: str) -> None:
     from murk.demo import DATA
-    from murk.stream.task.data.coding import is_constant
+    from murk.task.coding import is_constant
 
     click.echo()
     rows = []

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from murk._files import check_place, write_whole
+from murk._internal.atomic_files import check_place, write_whole
 from murk.cli.options import as_json, load_task, log_url
 from murk.cli.output import print_json, progress
 from murk.errors import UserError
@@ -15,7 +15,7 @@ from murk.errors import UserError
 if TYPE_CHECKING:
     from murk.dossier.deployment import Deployment
     from murk.dossier.facts import Audit
-    from murk.stream import Task
+    from murk.task import Task
 
 _ERROR_CODE = "MURK-CLI-002"
 
@@ -90,7 +90,7 @@ def _read(url: str, task: Task) -> Deployment:
     """Read a log without changing it, and check that its task, if any, is that of the file."""
     from murk.dossier.deployment import read_deployment
     from murk.stream import open_log
-    from murk.stream.task.task import check_task_change
+    from murk.task.task import check_task_change
 
     with open_log(url, create=False, name=task.name) as log:
         deployment = read_deployment(log, task)

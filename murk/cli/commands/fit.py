@@ -16,10 +16,10 @@ from murk.cli.options import as_json, estimates, existing_log
 from murk.cli.output import print_json, progress
 
 if TYPE_CHECKING:
-    from murk.learners.models.fit import ModelProblem
-    from murk.stream import Task
-    from murk.stream.log.base import Log
-    from murk.stream.worker.learner import StreamLearner
+    from murk.results.fit import ModelProblem
+    from murk.stream.log.interface import Log
+    from murk.stream.worker.interface import StreamLearner
+    from murk.task import Task
 
 _ERROR_CODE = "MURK-CLI-002"
 
@@ -55,7 +55,7 @@ def command(
     from murk.cli.estimates import publisher
     from murk.cli.report import print_result
     from murk.errors import UserError
-    from murk.learners.models.fit import models_of, open_fittings
+    from murk.results.fit import models_of, open_fittings
 
     models = models_of(list(model_paths))
     names = [model.name for model in models]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from murk._files import warn_if_exposed
+from murk._internal.atomic_files import warn_if_exposed
 from murk.cli.interrupts import between_steps
 from murk.cli.logs import logging_options, say, start_logging
 from murk.cli.metrics import gateway_metrics, metrics_port
@@ -22,8 +22,8 @@ from murk.errors import UserError
 
 if TYPE_CHECKING:
     from murk.gateway.server import Gateway
-    from murk.stream import Task
-    from murk.stream.log.base import Log
+    from murk.stream.log.interface import Log
+    from murk.task import Task
 
 _ERROR_CODE = "MURK-CLI-002"
 

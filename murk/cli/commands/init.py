@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from murk._files import write_whole
+from murk._internal.atomic_files import write_whole
 from murk.cli.options import as_json, guarantee, rate
 from murk.cli.output import print_json
 from murk.errors import UserError
@@ -153,7 +153,7 @@ def _cautions(path: str | None, features: Sequence[str], target: str) -> list[st
     if path is None:
         return []
     from murk.cli.relations import cautions, sampled
-    from murk.producers import open_records
+    from murk.populations import open_records
 
     records = open_records(path)
     there = set(records.table([]).names)
@@ -166,11 +166,11 @@ def _cautions(path: str | None, features: Sequence[str], target: str) -> list[st
 def _by_forecast(text: str, people: int, *, quiet: bool) -> tuple[str, str]:
     """Return the protocol chosen by a forecast and the reason; an empty protocol if nothing can be learned."""
     from murk.cli.output import progress
-    from murk.learners.core.design import Effects
     from murk.planning.outlook import features_words, missing_words, rate_words
     from murk.planning.plan import plan, size, why_not
-    from murk.stream import Task
-    from murk.stream.task.data.features import BinaryTarget
+    from murk.protocols.population import Effects
+    from murk.task import Task
+    from murk.task.features import BinaryTarget
 
     task = Task.parse(text)
     with progress("forecast", size(task, [people], [1.0], None), quiet=quiet) as tick:
@@ -204,7 +204,7 @@ def _task_name(name: str) -> str:
 
 def _looked_at(public: str | None, source: str | None) -> dict[str, Column]:
     from murk.cli.draft import looked_at
-    from murk.producers import open_records
+    from murk.populations import open_records
 
     known: dict[str, Column] = {}
     if source is not None:

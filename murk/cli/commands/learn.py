@@ -19,8 +19,8 @@ from murk.cli.output import progress
 from murk.errors import UserError
 
 if TYPE_CHECKING:
-    from murk.stream import Task
-    from murk.stream.log.base import Log, Membership
+    from murk.stream.log.interface import Log, Membership
+    from murk.task import Task
 
 _ERROR_CODE = "MURK-CLI-002"
 
@@ -72,10 +72,10 @@ def command(
     """
     from murk.cli.estimates import publisher
     from murk.cli.report import brief, print_result
-    from murk.learners.problem import problem_for
-    from murk.learners.results.report import report_log
     from murk.planning.advice import advise
-    from murk.stream.log.base import AllChains
+    from murk.protocols.device import problem_for
+    from murk.results.report import report_log
+    from murk.stream.log.interface import AllChains
     from murk.stream.worker.pool import WorkerPool
     from murk.stream.worker.recovery import check_shuffled
 

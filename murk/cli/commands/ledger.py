@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from murk._internal.numbers import many
 from murk.cli.options import as_json
 from murk.cli.output import paragraph, print_json, table
 from murk.errors import UserError
-from murk.learners.results.numbers import many
 
 if TYPE_CHECKING:
     from murk.producers import Ledger
@@ -202,7 +202,7 @@ def _key(person: str, source: str | None) -> tuple[Key, str | None]:
         return person, None
     from pathlib import Path
 
-    from murk.producers.populations.records.files import survey
+    from murk.populations.records.files import survey
 
     if not person.isdecimal() or int(person) < 1:
         # Do not quote the value: it may be a name entered at the prompt.

@@ -22,8 +22,8 @@ from murk.errors import UserError
 if TYPE_CHECKING:
     from murk.monitoring import Monitor
     from murk.monitoring.tasks import TaskMonitors
-    from murk.stream import Task
-    from murk.stream.log.base import Log
+    from murk.stream.log.interface import Log
+    from murk.task import Task
 
 _ERROR_CODE = "MURK-CLI-002"
 
@@ -99,8 +99,9 @@ def command(
     from murk.monitoring.tasks import TaskMonitors
     from murk.monitoring.web.server import Hosts, Server
     from murk.monitoring.web.task_routes import TaskRoutes
-    from murk.stream import Task, open_log
-    from murk.stream.task.task import check_task_change
+    from murk.stream import open_log
+    from murk.task import Task
+    from murk.task.task import check_task_change
 
     start_logging(verbose, log_json)
     # Report invalid names and references before waiting for a log.
@@ -146,8 +147,8 @@ class _Figures:
     """Settings of tasks' monitors, of which each must fit at least one task."""
 
     def __init__(self, references: Sequence[str], within: Sequence[str]) -> None:
-        from murk.learners.core.design import effect_of
         from murk.monitoring.reference import check_half_width, read_reference
+        from murk.protocols.population import effect_of
 
         self._references: list[tuple[str | None, str, Mapping[str, float]]] = []
         for text in references:
@@ -163,8 +164,8 @@ class _Figures:
 
         Raises `UserError` if the reference for this very task does not fit it.
         """
-        from murk.learners.problem import problem_for
         from murk.monitoring.reference import check_reference, half_widths_asked
+        from murk.protocols.device import problem_for
 
         if not self._references and not self._within:
             return {}

@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING
 
 import click
 
-from murk._files import check_place, write_whole
+from murk._internal.atomic_files import check_place, write_whole
+from murk._internal.numbers import NOT_LEARNED, TOO_WIDE
 from murk.cli.options import as_json, rate
 from murk.cli.output import paragraph, print_json, progress, table
 from murk.errors import UserError
-from murk.learners.results.numbers import NOT_LEARNED, TOO_WIDE
 
 if TYPE_CHECKING:
-    from murk.learners.core.design import Effects
     from murk.planning.forecast import Forecast
     from murk.planning.plan import Cell, Plan
-    from murk.stream import Task
+    from murk.protocols.population import Effects
+    from murk.task import Task
 
 _ERROR_CODE = "MURK-CLI-002"
 
@@ -104,10 +104,10 @@ def command(
     reads nobody's record: the population is that of public covariates, or a typical and a hard one within the bounds.
     """
     from murk.cli.report import promises
-    from murk.learners.core.design import Effects, effect_of
-    from murk.learners.estimates.units import effect_units, units
+    from murk.inference.units import effect_units, units
     from murk.planning.plan import FACTORS, PEOPLE, plan, size
-    from murk.producers.populations.public_sample import public_covariates
+    from murk.populations.public_sample import public_covariates
+    from murk.protocols.population import Effects, effect_of
 
     task = _task(task_path, settings)
     if public is not None:
@@ -152,7 +152,7 @@ def _check_picture(path: Path) -> None:
 
 def _task(path: str | None, settings: str | None) -> Task:
     from murk.planning.settings import EXAMPLE, task_of
-    from murk.stream import Task
+    from murk.task import Task
 
     if (path is None) == (settings is None):
         raise UserError(
@@ -268,7 +268,7 @@ def _features(found: Plan) -> tuple[list[str], list[str]]:
 def _half_width(forecast: Forecast | None, name: str, *, points: bool) -> str:
     if forecast is None:
         return "-"
-    from murk.learners.estimates.units import POINTS
+    from murk.inference.units import POINTS
 
     half = forecast.effects.get(name)
     if half is None:

@@ -15,8 +15,8 @@ from murk.cli.options import as_json, asking, level_or_budget, patience, patient
 from murk.cli.output import print_json, progress
 
 if TYPE_CHECKING:
+    from murk.populations.order import Order
     from murk.privacy import Guarantee
-    from murk.producers.populations.order import Order
 
 _PAUSE = 0.5
 
@@ -55,19 +55,14 @@ def command(
     organisations release windows of records.
     """
     from murk.cli.report import print_accounts, print_check, print_labels, print_windows, say_notice
-    from murk.learners.problem import interactive_of
+    from murk.populations.ledger_places import default_ledger
+    from murk.populations.local_run import spent_together
+    from murk.populations.people import PopulationConfig, check_task, open_accounts, population_of, wait_for_models
     from murk.producers import Policy
-    from murk.producers.populations.ledger_places import default_ledger
-    from murk.producers.populations.local_run import spent_together
-    from murk.producers.populations.people import (
-        PopulationConfig,
-        check_task,
-        open_accounts,
-        population_of,
-        wait_for_models,
-    )
-    from murk.stream import Task, open_log
-    from murk.stream.log.base import UnreachableError
+    from murk.protocols.device import interactive_of
+    from murk.stream import open_log
+    from murk.stream.log.interface import UnreachableError
+    from murk.task import Task
 
     start_logging(verbose, log_json)
     task = Task.load(task_path)

@@ -15,11 +15,11 @@ from murk.cli.options import as_json, asking, level_or_budget, population
 from murk.cli.output import progress
 
 if TYPE_CHECKING:
+    from murk.populations.local_run import LocalRun
+    from murk.populations.order import Order
+    from murk.populations.people import PopulationConfig
     from murk.privacy import Guarantee
-    from murk.producers.populations.local_run import LocalRun
-    from murk.producers.populations.order import Order
-    from murk.producers.populations.people import PopulationConfig
-    from murk.stream import Task
+    from murk.task import Task
 
 Watch = Callable[["LocalRun", bool], None]
 
@@ -51,10 +51,10 @@ def command(
     windows of records. The same command resumes a killed run.
     """
     from murk.cli.report import print_check, print_result
+    from murk.populations.ledger_places import default_ledger
+    from murk.populations.people import PopulationConfig
     from murk.producers import Policy
-    from murk.producers.populations.ledger_places import default_ledger
-    from murk.producers.populations.people import PopulationConfig
-    from murk.stream import Task
+    from murk.task import Task
 
     task = Task.load(task_path)
     log_url = log_url or f"sqlite:///{task.name}.db"
@@ -81,7 +81,7 @@ def execute(
 ) -> dict[str, Any]:
     """Run to the end, showing progress, and return the report."""
     from murk.cli.report import brief, say_notice
-    from murk.producers.populations.local_run import LocalRun, report_run
+    from murk.populations.local_run import LocalRun, report_run
 
     start = monotonic()
     gc.set_threshold(*COLLECT)

@@ -58,8 +58,8 @@ def command(
     Each crowd is in a random order, with new ids and one time. A crowd that is not complete within the task's
     shuffle.patience is dropped. Whoever runs this command knows who released what.
     """
+    from murk._internal.numbers import many
     from murk.cli.shuffling import shuffling
-    from murk.learners.results.numbers import many
 
     # With --json, nothing else shows progress.
     start_logging(max(verbose, int(as_json)), log_json)

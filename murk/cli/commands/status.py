@@ -9,7 +9,7 @@ import click
 from murk.cli.options import as_json, existing_log, open_existing
 
 if TYPE_CHECKING:
-    from murk.learners.estimates.looks import Valid
+    from murk.inference.confidence_sequences import Valid
 
 
 @click.command("status")
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 @as_json
 def command(log_url: str, looks: Valid | None, at: tuple[str, ...], as_json: bool) -> None:
     """Show a log's contents and what was learned from it, without changing anything."""
+    from murk._internal.numbers import many
     from murk.cli.report import print_result
-    from murk.learners.results.numbers import many
-    from murk.learners.results.report import report_log
     from murk.planning.advice import advise
+    from murk.results.report import report_log
 
     record = dict(_pair(each) for each in at) or None
     log, task = open_existing(log_url)

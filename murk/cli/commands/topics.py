@@ -12,7 +12,7 @@ from murk.cli.output import print_json
 from murk.errors import UserError
 
 if TYPE_CHECKING:
-    from murk.stream import Task
+    from murk.task import Task
 
 _ERROR_CODE = "MURK-CLI-002"
 
@@ -88,11 +88,11 @@ def _set_up(
     as_json: bool,
 ) -> bool:
     """Set a task's topics up, print what was done, and return whether they fit the task."""
-    from murk.learners.problem import problem_for
-    from murk.learners.results.report import cost_of_forgetting
-    from murk.producers.populations.file_work import check_public, constant_in_public
+    from murk.populations.file_work import check_public, constant_in_public
+    from murk.protocols.device import problem_for
+    from murk.results.report import cost_of_forgetting
     from murk.stream import open_log
-    from murk.stream.task.task import Disclosure
+    from murk.task.task import Disclosure
 
     on_kafka = log_url.startswith("kafka:")
     if not on_kafka and (replication is not None or estimates or check):

@@ -4,8 +4,8 @@ import random
 from importlib.resources import files
 from pathlib import Path
 
-from murk.learners.estimates.units import POINTS, units
-from murk.stream import Task
+from murk.inference.units import POINTS, units
+from murk.task import Task
 
 TASK = Path(str(files(__name__))) / "rested.yaml"
 PAGE = Path(str(files(__name__))) / "page"

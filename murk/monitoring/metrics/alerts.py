@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final, Literal
 
-from murk.learners.estimates.drift import FALSE_ALARM
+from murk.inference.drift import FALSE_ALARM
 from murk.monitoring.metrics.exporter import LEARNED
 
 MONITOR_JOB: Final = "murk-monitor"  # Prometheus' name for the job that scrapes the monitor

@@ -9,12 +9,12 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from murk.errors import UserError
-from murk.learners.estimates.sets import PredictionSets
-from murk.learners.estimates.units import POINTS, coded_unit, units
+from murk.inference.prediction_sets import PredictionSets
+from murk.inference.units import POINTS, coded_unit, units
 from murk.monitoring.metrics.catalogue import METRICS, Metric, Side
 from murk.monitoring.snapshot import Snapshot
-from murk.stream.messages.codec import REASONS
-from murk.stream.messages.state import LEVEL
+from murk.stream.wire.codec import REASONS
+from murk.stream.wire.state import LEVEL
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry

@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from murk.monitoring.metrics.exporter import Exporter, Values
-from murk.stream.messages.codec import REASONS
+from murk.stream.wire.codec import REASONS
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
-    from murk.stream.task.task import Task
+    from murk.task.task import Task
 
 PARTS = 10  # parts of a crowd: the number of waiting releases is rounded down to whole ones
 

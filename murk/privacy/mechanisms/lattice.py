@@ -13,10 +13,10 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from murk._arrays import Integers, Vector, Words
-from murk._jit import deferred, deferred_to, jit
-from murk._memory import borrowed
-from murk._scratch import empty, keep, wiped
+from murk._internal.arrays import Integers, Vector, Words
+from murk._internal.jit import deferred, deferred_to, jit
+from murk._internal.memory import borrowed
+from murk._internal.wiping import empty, keep, wiped
 
 GAUSSIAN: Final = 0
 """Quantised with a bounded l2 norm, plus Gaussian noise."""

@@ -10,7 +10,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from murk._arrays import Floats
+from murk._internal.arrays import Floats
 from murk.errors import UserError
 from murk.privacy.guarantees import Guarantee
 from murk.privacy.mechanisms.base import DirectionMechanism, checked_shape

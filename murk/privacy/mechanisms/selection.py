@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 import numpy as np
 import numpy.typing as npt
 
-from murk._arrays import Floats, Integers
-from murk._scratch import copied, keep, wiped
+from murk._internal.arrays import Floats, Integers
+from murk._internal.wiping import copied, keep, wiped
 from murk.errors import UserError
 from murk.privacy.guarantees import GaussianDP, Guarantee, ZeroConcentratedDP
 from murk.privacy.mechanisms.base import checked_integer, plain

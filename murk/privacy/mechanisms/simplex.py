@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from murk._arrays import Floats, Integers
-from murk._scratch import copied, empty, keep, wiped
+from murk._internal.arrays import Floats, Integers
+from murk._internal.wiping import copied, empty, keep, wiped
 from murk.errors import UserError
 from murk.privacy.guarantees import Guarantee
 from murk.privacy.mechanisms.base import TAIL, WIDTH, Wrapped

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from murk._arrays import Floats, Integers
-from murk._scratch import copied, empty, keep, wiped
+from murk._internal.arrays import Floats, Integers
+from murk._internal.wiping import copied, empty, keep, wiped
 from murk.errors import UserError
 from murk.privacy.mechanisms.base import Wrapped
 from murk.privacy.mechanisms.payload_limits import Reach

@@ -7,9 +7,9 @@ loop over blocks lets the compiler compute four or eight of them at a time.
 import numpy as np
 import numpy.typing as npt
 
-from murk._arrays import Words
-from murk._jit import inlined, jit
-from murk._memory import is_compiled, random_words, words_at
+from murk._internal.arrays import Words
+from murk._internal.jit import inlined, jit
+from murk._internal.memory import is_compiled, random_words, words_at
 
 WORDS = 8
 """Number of 64-bit words in a block."""

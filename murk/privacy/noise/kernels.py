@@ -17,8 +17,8 @@ Sources: Karney (2016, arXiv 1303.6257); Ducas, Durmus, Lepoint, Lyubashevsky (2
 
 import numpy as np
 
-from murk._arrays import Integers, Words
-from murk._jit import inlined, jit, within
+from murk._internal.arrays import Integers, Words
+from murk._internal.jit import inlined, jit, within
 from murk.errors import MurkError
 from murk.privacy.noise.distributions import GAUSSIAN_NOISE, LAPLACE_NOISE
 from murk.privacy.noise.philox import Purpose, block, blocks

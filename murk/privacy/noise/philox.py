@@ -8,8 +8,8 @@ from enum import IntEnum
 
 import numpy as np
 
-from murk._arrays import Words
-from murk._jit import inlined, jit
+from murk._internal.arrays import Words
+from murk._internal.jit import inlined, jit
 
 _LOW = np.uint64(0xFFFFFFFF)
 _HALF = np.uint64(32)

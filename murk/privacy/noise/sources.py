@@ -17,10 +17,10 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from murk._arrays import Integers, Words
-from murk._jit import deferred_to
-from murk._memory import borrowed
-from murk._scratch import empty, keep, wiped
+from murk._internal.arrays import Integers, Words
+from murk._internal.jit import deferred_to
+from murk._internal.memory import borrowed
+from murk._internal.wiping import empty, keep, wiped
 from murk.errors import MurkError, UserError
 from murk.privacy.noise.distributions import GAUSSIAN_NOISE, LAPLACE_NOISE, NOISE_DISTRIBUTIONS, NoiseDistribution
 from murk.privacy.noise.kernels import (

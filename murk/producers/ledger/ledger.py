@@ -13,6 +13,8 @@ from typing import NoReturn, Self
 from murk.errors import MurkError, UserError
 from murk.privacy import PrivacyLoss
 from murk.producers.ledger import statements
+from murk.producers.ledger.costs import Booked, Charge, Prices, Promise, tighten
+from murk.producers.ledger.identity import Run, check_named, check_people, read_run, several_ways, strangers
 from murk.producers.ledger.names import (
     KEY_BYTES,
     Key,
@@ -24,8 +26,6 @@ from murk.producers.ledger.names import (
     make_key,
     read_key,
 )
-from murk.producers.ledger.prices import Booked, Charge, Prices, Promise, tighten
-from murk.producers.ledger.recognition import Run, check_named, check_people, read_run, several_ways, strangers
 from murk.producers.ledger.schema import LOST, LedgerFile
 from murk.producers.ledger.statements import Account, CapStatus, GroupSums, Totals, describe_together
 from murk.producers.ledger.transaction import (
@@ -38,7 +38,7 @@ from murk.producers.ledger.transaction import (
     drop_unconfirmed,
     ranges,
 )
-from murk.stream.log.base import truncate_time
+from murk.stream.log.interface import truncate_time
 
 _ERROR_CODE = "MURK-LEDGER-001"
 

@@ -25,8 +25,8 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Final, cast
 
-from murk._files import sync, warn_if_exposed, write_whole
-from murk._printable import INVISIBLE
+from murk._internal.atomic_files import sync, warn_if_exposed, write_whole
+from murk._internal.printable import INVISIBLE
 from murk.errors import MurkError, UserError
 
 _ERROR_CODE = "MURK-LEDGER-001"

@@ -13,8 +13,8 @@ import threading
 from pathlib import Path
 from typing import NoReturn
 
-from murk._files import sync
-from murk._sqlite import Database, FileKind
+from murk._internal.atomic_files import sync
+from murk._internal.sqlite import Database, FileKind
 from murk.errors import MurkError, UserError
 from murk.producers.ledger.names import DRAFT, SUFFIX
 

@@ -9,19 +9,19 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from fractions import Fraction
 
-from murk._sqlite import Database
+from murk._internal.sqlite import Database
 from murk.privacy import Accountant, Guarantee, PrivacyLoss
+from murk.privacy.central.explain import CENTRAL, against_a_blank_record, any_two_records, promised
 from murk.privacy.explain import number as digits
 from murk.privacy.explain import percent
 from murk.privacy.guarantees import guarantee_from_dict
 from murk.privacy.mechanisms.privacy_loss import really_given
-from murk.privacy.sketches.explain import CENTRAL, against_a_blank_record, any_two_records, promised
+from murk.producers.ledger.costs import CURRENCIES, Price, Promise, parse_history, read_prices
+from murk.producers.ledger.identity import Run
 from murk.producers.ledger.names import NameKey
-from murk.producers.ledger.prices import CURRENCIES, Price, Promise, parse_history, read_prices
-from murk.producers.ledger.recognition import Run
 from murk.producers.ledger.transaction import Owner, WindowCounts, count_by_owner, count_windows
-from murk.stream.task.privacy import MOST_LEVELS
-from murk.stream.task.shuffle import COLLUDING, CentralGuarantee
+from murk.task.privacy import MOST_LEVELS
+from murk.task.shuffling import COLLUDING, CentralGuarantee
 
 _COUNTS = ("released", "refused", "queued", "dropped")
 

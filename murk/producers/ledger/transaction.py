@@ -15,11 +15,11 @@ from hashlib import blake2b
 from sqlite3 import Connection
 from typing import Any, Final, Literal, NamedTuple, cast
 
-from murk._sqlite import Database
+from murk._internal.sqlite import Database
 from murk.errors import MurkError, UserError
 from murk.privacy import PrivacyLoss, cap_of
+from murk.producers.ledger.costs import Booked, Prices, Promise
 from murk.producers.ledger.names import Id, Key, NameKey, ReleaseRequests
-from murk.producers.ledger.prices import Booked, Prices, Promise
 
 _ERROR_CODE = "MURK-LEDGER-001"
 

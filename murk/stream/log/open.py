@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Final, Protocol
 
 from murk.errors import UserError
-from murk.stream.log.base import Log
+from murk.stream.log.interface import Log
 
 ADDRESS: Final = "MURK-LOG-008"
 _NOT_PATHS: Final = {

@@ -19,16 +19,16 @@ from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from murk._files import exposure
-from murk._sqlite import Database, FileKind
+from murk._internal.atomic_files import exposure
+from murk._internal.sqlite import Database, FileKind
 from murk.errors import UserError
-from murk.stream.log import base
-from murk.stream.log.base import Checkpoint, CrowdMark, Dead, DeadLetter, Log, Message, Ownership
-from murk.stream.messages.state import KEY
-from murk.stream.task.task import check_task_change
+from murk.stream.log import interface as base
+from murk.stream.log.interface import Checkpoint, CrowdMark, Dead, DeadLetter, Log, Message, Ownership
+from murk.stream.wire.state import KEY
+from murk.task.task import check_task_change
 
 if TYPE_CHECKING:
-    from murk.stream.messages.packed import Fetched, Packed
+    from murk.stream.wire.packed import Fetched, Packed
 
 _ERROR_CODE = "MURK-LOG-001"
 
@@ -332,7 +332,7 @@ class SqliteLog(Log):
     def fetch(self, partition: int, offset: int, limit: int) -> Fetched:
         import numpy as np
 
-        from murk.stream.messages.packed import Fetched, Packed
+        from murk.stream.wire.packed import Fetched, Packed
 
         rows, end = self._rows(partition, offset, limit)
         offsets: list[int] = []

@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 from time import monotonic
 from typing import Generic, Self, TypeVar
 
-from murk.stream.log.base import FencedError, Log, Membership, UnreachableError
-from murk.stream.task.task import Task
-from murk.stream.worker.learner import StreamLearner
+from murk.stream.log.interface import FencedError, Log, Membership, UnreachableError
+from murk.stream.worker.interface import StreamLearner
 from murk.stream.worker.worker import Progress, Worker
+from murk.task.task import Task
 
 
 @dataclass(frozen=True, slots=True)

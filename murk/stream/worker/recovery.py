@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import islice
 
-from murk._files import warn_if_exposed
+from murk._internal.atomic_files import warn_if_exposed
 from murk.errors import MurkError, UserError
-from murk.stream.log.base import Checkpoint, Log, Message, not_an_intake
-from murk.stream.messages.duplicates import Unexpired, lifetime_of
-from murk.stream.messages.state import StateMessage, decode_state
-from murk.stream.messages.wire import DuplicateWindow
-from murk.stream.task.task import Task
+from murk.stream.log.interface import Checkpoint, Log, Message, not_an_intake
+from murk.stream.wire.blocks import DuplicateWindow
+from murk.stream.wire.duplicates import Unexpired, lifetime_of
+from murk.stream.wire.state import StateMessage, decode_state
+from murk.task.task import Task
 
 _PAGE = 256  # messages that are judged at once
 

@@ -13,14 +13,14 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, Self, TypeVar, runtime_checkable
 
 from murk.errors import MurkError, UserError
-from murk.stream.log.base import FIRST_CHAIN
-from murk.stream.messages.codec import RejectedError, decode_iterate
-from murk.stream.messages.state import decode_state
-from murk.stream.worker.learner import StreamLearner
+from murk.stream.log.interface import FIRST_CHAIN
+from murk.stream.wire.codec import RejectedError, decode_iterate
+from murk.stream.wire.state import decode_state
+from murk.stream.worker.interface import StreamLearner
 
 if TYPE_CHECKING:
-    from murk.stream.log.base import Checkpoint, Log
-    from murk.stream.task.task import Task
+    from murk.stream.log.interface import Checkpoint, Log
+    from murk.task.task import Task
 
 _ERROR_CODE = "MURK-LOG-001"
 

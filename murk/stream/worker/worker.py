@@ -19,15 +19,15 @@ from time import monotonic
 from typing import Any, Protocol, Self
 
 from murk.errors import MurkError, UserError
-from murk.stream.log.base import DeadLetter, FencedError, Log, Message, truncate_time
-from murk.stream.messages.codec import MAX_STATE, RejectedError, WireRules, encode
-from murk.stream.messages.releases import GradientRelease, IterateMessage, Release
-from murk.stream.messages.state import Counters, StateMessage, Trail, TrailRecorder, first_point
-from murk.stream.messages.wire import Block, DuplicateWindow, block_of, block_receiver, receiver
-from murk.stream.task.task import Task
-from murk.stream.worker.learner import StreamLearner, admits_of, wire_rules
+from murk.stream.log.interface import DeadLetter, FencedError, Log, Message, truncate_time
+from murk.stream.wire.blocks import Block, DuplicateWindow, block_of, block_receiver, receiver
+from murk.stream.wire.codec import MAX_STATE, RejectedError, WireRules, encode
+from murk.stream.wire.releases import GradientRelease, IterateMessage, Release
+from murk.stream.wire.state import Counters, StateMessage, Trail, TrailRecorder, first_point
+from murk.stream.worker.interface import StreamLearner, admits_of, wire_rules
 from murk.stream.worker.recovery import check_carries, check_last, check_shuffled, open_state, rebuild_window
 from murk.stream.worker.sharing import LOOK_AT_ALL, sharing_of
+from murk.task.task import Task
 
 _ERROR_CODE = "MURK-LOG-001"
 
@@ -281,7 +281,7 @@ class Worker:
     if the chain's state is not one of this log, or retention has removed unread messages.
 
     >>> import tempfile
-    >>> from murk.learners.problem import problem_for
+    >>> from murk.protocols.device import problem_for
     >>> from murk.stream import open_log
     >>> task = Task.parse('''
     ... name: third-child

@@ -10,8 +10,8 @@ from statsmodels.regression.linear_model import OLS
 
 from murk.errors import UserError
 from murk.privacy import ApproxDP, SimulatedNoise
+from murk.privacy.central import mixing_epsilon
 from murk.privacy.conversions import gdp_delta
-from murk.privacy.sketches import mixing_epsilon
 from reproductions.gaussmix.baselines import AdaSSP, Baseline, Draws, ObjectivePerturbation, Sheffet, minimise
 
 BUDGET = ApproxDP(1.0, 1e-5)

@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 from statsmodels.regression.linear_model import OLS
 
+from murk import Task
 from murk.errors import MurkError, UserError
-from murk.learners.sketches.engine import SketchEngine
-from murk.learners.sketches.problem import problem_for
-from murk.learners.sketches.settings import GramSettings, SketchSettings, check_message, default_rows, largest_rows
 from murk.privacy import SimulatedNoise
-from murk.privacy.sketches import SketchAccumulator
-from murk.stream import Task
-from murk.stream.messages.codec import MAX_MESSAGE, RejectedError, longest_release
-from murk.stream.messages.releases import SketchRelease
-from murk.stream.messages.state import pack
+from murk.privacy.central import SketchAccumulator
+from murk.protocols.summaries.device import problem_for
+from murk.protocols.summaries.engine import SketchEngine
+from murk.protocols.summaries.settings import GramSettings, SketchSettings, check_message, default_rows, largest_rows
+from murk.stream.wire.codec import MAX_MESSAGE, RejectedError, longest_release
+from murk.stream.wire.releases import SketchRelease
+from murk.stream.wire.state import pack
 
 TASK = """
 name: weeks

@@ -15,11 +15,11 @@ from statsmodels.regression.linear_model import OLS
 
 from murk.errors import DataWarning, MurkError, UserError
 from murk.learners import GaussMixClassifier, GaussMixRegressor
-from murk.learners.sketches.surrogate import quadratic
 from murk.privacy import ApproxDP, GaussianDP, SimulatedNoise
-from murk.privacy.sketches import SketchAccumulator
-from murk.stream.messages.codec import RejectedError
-from murk.stream.messages.releases import SketchRelease
+from murk.privacy.central import SketchAccumulator
+from murk.protocols.summaries.surrogate import quadratic
+from murk.stream.wire.codec import RejectedError
+from murk.stream.wire.releases import SketchRelease
 
 BUDGET = ApproxDP(2.0, 1e-5)
 

@@ -9,18 +9,18 @@ import pytest
 from scipy.special import expit
 
 from murk.errors import MurkError, UserError
+from murk.inference.linear_probability import allowance
 from murk.learners import GaussMixClassifier, GaussMixRegressor
-from murk.learners.estimates.line import allowance
-from murk.learners.sketches.engine import GramEngine
-from murk.learners.sketches.problem import GramProblem, SketchProblem, problem_for
-from murk.learners.sketches.settings import GramSettings, fits_message
-from murk.learners.sketches.solver import solve_gram
-from murk.learners.sketches.sums import GramSums
 from murk.privacy import ApproxDP, GaussianDP, SimulatedNoise
-from murk.privacy.sketches import GramAccumulator, GramMechanism
-from murk.stream.messages.codec import RejectedError
-from murk.stream.messages.releases import GramRelease
-from murk.stream.task.task import Task
+from murk.privacy.central import GramAccumulator, GramMechanism
+from murk.protocols.summaries.device import GramProblem, SketchProblem, problem_for
+from murk.protocols.summaries.engine import GramEngine
+from murk.protocols.summaries.settings import GramSettings, fits_message
+from murk.protocols.summaries.solve import solve_gram
+from murk.protocols.summaries.sums import GramSums
+from murk.stream.wire.codec import RejectedError
+from murk.stream.wire.releases import GramRelease
+from murk.task.task import Task
 
 TASK = """
 name: weeks

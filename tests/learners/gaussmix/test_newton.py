@@ -10,12 +10,12 @@ from scipy.stats import binom
 
 from murk.errors import MurkError, UserError
 from murk.learners import GaussMixClassifier, GaussMixRegressor
-from murk.learners.sketches.engine import NewtonEngine
-from murk.learners.sketches.newton import MOST, NewtonEstimate
-from murk.learners.sketches.problem import NewtonProblem, problem_for
 from murk.privacy import ApproxDP, GaussianDP, NewtonMechanism, SimulatedNoise
-from murk.stream.messages.codec import RejectedError
-from murk.stream.task.task import Task
+from murk.protocols.summaries.device import NewtonProblem, problem_for
+from murk.protocols.summaries.engine import NewtonEngine
+from murk.protocols.summaries.newton_fit import MOST, NewtonEstimate
+from murk.stream.wire.codec import RejectedError
+from murk.task.task import Task
 
 TASK = """
 name: children

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
-from murk.learners.sketches.second_order import Scores
-from murk.learners.sketches.sums import NewtonSums
+from murk.protocols.summaries.second_order import Scores
+from murk.protocols.summaries.sums import NewtonSums
 
 PEOPLE, EDGE = 4000, 1.0
 MODEL, MOVE = np.array([0.4, -1.0, 0.3]), np.array([0.3, 0.6, -0.5])

@@ -5,8 +5,8 @@ import pytest
 from statsmodels.regression.linear_model import OLS
 
 from murk.errors import UserError
-from murk.learners.sketches.solver import FEWEST, solve
-from murk.learners.sketches.sums import SketchSums, gram, sketch_precision
+from murk.protocols.summaries.solve import FEWEST, solve
+from murk.protocols.summaries.sums import SketchSums, gram, sketch_precision
 from reproductions.gaussmix.baselines import check_rows, least_squares
 
 THETA = np.array([0.4, -0.3, 0.2])

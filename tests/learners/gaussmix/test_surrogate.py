@@ -9,7 +9,7 @@ from scipy.special import expit
 from statsmodels.discrete.discrete_model import Logit
 
 from murk.errors import UserError
-from murk.learners.sketches.surrogate import by_normal_scores, by_quadratic, quadratic
+from murk.protocols.summaries.surrogate import by_normal_scores, by_quadratic, quadratic
 
 
 def minimax(reach):

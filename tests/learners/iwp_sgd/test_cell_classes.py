@@ -9,21 +9,21 @@ import numpy as np
 import pytest
 
 import murk
+from murk import Task
+from murk._internal.links import class_probabilities
 from murk.audit import audit, cases_of
 from murk.errors import MurkError, UserError
 from murk.learners import IWPSGDClassifier
-from murk.learners.core.design import Records
-from murk.learners.estimates.links import class_probabilities
-from murk.learners.examples.cell_engine import CellLoss, CellSums
-from murk.learners.examples.cells import CellMechanism, CellTable
-from murk.learners.examples.forecast import estimate as forecast
-from murk.learners.models.fit import model_problem_for
-from murk.learners.problem import problem_for
 from murk.planning.plan import plan
 from murk.privacy import GaussianDP, PureDP, SimulatedNoise
-from murk.stream import Task
-from murk.stream.messages.wire import Block
-from murk.stream.task.model import Model
+from murk.protocols.device import problem_for
+from murk.protocols.examples.cells import CellMechanism, CellTable
+from murk.protocols.examples.cells_engine import CellLoss, CellSums
+from murk.protocols.examples.forecast import estimate as forecast
+from murk.protocols.population import Records
+from murk.results.fit import model_problem_for
+from murk.stream.wire.blocks import Block
+from murk.task.models import Model
 from tests.learners.iwp_sgd.test_cells import releases
 
 TEXT = """

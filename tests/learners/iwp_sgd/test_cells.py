@@ -10,15 +10,10 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
+from murk import Task
 from murk.audit import audit, cases_of
 from murk.errors import MurkError, UserError
 from murk.learners import IWPSGDClassifier, IWPSGDRegressor
-from murk.learners.core.design import Records
-from murk.learners.examples.cell_engine import CellLoss, CellSums
-from murk.learners.examples.cells import CellMechanism, Cells, CellTable, Column
-from murk.learners.examples.forecast import estimate as forecast
-from murk.learners.models.fit import model_problem_for
-from murk.learners.problem import problem_for
 from murk.planning.plan import plan, remarks
 from murk.privacy import (
     ApproxDP,
@@ -30,11 +25,16 @@ from murk.privacy import (
     ZeroConcentratedDP,
 )
 from murk.privacy.rounding import normal_upper
-from murk.stream import Task
-from murk.stream.messages.codec import RejectedError
-from murk.stream.messages.releases import ExampleRelease
-from murk.stream.messages.wire import Block
-from murk.stream.task.model import Model
+from murk.protocols.device import problem_for
+from murk.protocols.examples.cells import CellMechanism, Cells, CellTable, Column
+from murk.protocols.examples.cells_engine import CellLoss, CellSums
+from murk.protocols.examples.forecast import estimate as forecast
+from murk.protocols.population import Records
+from murk.results.fit import model_problem_for
+from murk.stream.wire.blocks import Block
+from murk.stream.wire.codec import RejectedError
+from murk.stream.wire.releases import ExampleRelease
+from murk.task.models import Model
 
 HEAD = """
 name: clinic
@@ -575,7 +575,7 @@ def test_many_categories_have_intervals_once_people_suffice(monkeypatch):
     assert shown > 0.9
     assert np.all(covered > least), covered
     assert coverage(few)[0] == 0.0
-    monkeypatch.setattr("murk.learners.examples.cell_engine._SURE", math.inf)
+    monkeypatch.setattr("murk.protocols.examples.cells_engine._SURE", math.inf)
     shown, covered = coverage(few)
     assert shown > 0.2
     assert covered.min() < least

@@ -10,16 +10,15 @@ from hypothesis import strategies as st
 
 from murk.audit.release_distributions import Silence
 from murk.errors import UserError
-from murk.learners import IWPSGDClassifier, IWPSGDRegressor
-from murk.learners.estimates.estimate import PublicCovariates
-from murk.learners.examples import Evaluated, UnbiasedLoss
-from murk.learners.examples import layout as k
-from murk.learners.examples.covariate_fit import PUBLIC_ROWS
-from murk.learners.examples.directions import ExampleDirections, missing_steps
-from murk.learners.examples.inference import estimate
-from murk.learners.examples.kernels import to_vectors
-from murk.learners.examples.polish import eigen
+from murk.inference.estimate import PublicCovariates
+from murk.learners import Evaluated, IWPSGDClassifier, IWPSGDRegressor, UnbiasedLoss
 from murk.privacy import ApproxDP, GaussianDP, GaussianMechanism, SimulatedNoise
+from murk.protocols.examples import layout as k
+from murk.protocols.examples.directions import ExampleDirections, missing_steps
+from murk.protocols.examples.estimate import estimate
+from murk.protocols.examples.kernels import to_vectors
+from murk.protocols.examples.newton import eigen
+from murk.protocols.examples.public_fit import PUBLIC_ROWS
 from tests.learners.iwp_sgd.worlds import engine, release, settings
 
 EXTREMES = st.sampled_from([0.0, -1.0, 1.0, 1e-300, 1e300, -1e154, math.nan, math.inf, -math.inf])

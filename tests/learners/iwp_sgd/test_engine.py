@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from murk.errors import MurkError, UserError
-from murk.learners.examples import layout as k
-from murk.learners.examples.directions import parts as direction_parts
-from murk.learners.examples.inference import SANDWICH, estimate
-from murk.learners.examples.settings import target_scale
 from murk.privacy import ApproxDP, GaussianDP, PureDP, SecureNoise, SimulatedNoise, ZeroConcentratedDP
-from murk.stream.messages.codec import RejectedError
+from murk.protocols.examples import layout as k
+from murk.protocols.examples.directions import parts as direction_parts
+from murk.protocols.examples.estimate import SANDWICH, estimate
+from murk.protocols.examples.settings import target_scale
+from murk.stream.wire.codec import RejectedError
 from tests.learners.iwp_sgd.worlds import at, engine, records, release, settings
 
 KINDS = [
@@ -182,7 +182,7 @@ def test_refusal_takes_next_to_no_honest_release():
 @pytest.mark.parametrize("step", [1e-3, 1e3, 1e300])
 def test_the_exponential_loss_never_overflows(step):
     """p = 2, eps = 2, gamma = 1e-3, as published, where plain arithmetic was seen to end in NaN; and far worse."""
-    from murk.learners.core.options import InverseScalingStep
+    from murk.protocols.options import InverseScalingStep
 
     made = engine(loss="exponential", release="separate", guarantee=ApproxDP(2.0, 1e-5), polish=False, seed=2,
                   averaging=None, weighting="uniform", step=InverseScalingStep(step, 0.0), radius=1e3)  # fmt: skip

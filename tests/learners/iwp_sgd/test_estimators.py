@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 from river import evaluate, linear_model, metrics, optim
 
+from murk import Task
 from murk.errors import MurkError, UserError
 from murk.learners import IWPSGDClassifier, IWPSGDRegressor
-from murk.learners.core.options import InverseScalingStep
-from murk.learners.examples import Evaluated, Example, UnbiasedLoss
-from murk.learners.examples.problem import problem_for
+from murk.learners.evaluation import Evaluated, Example, UnbiasedLoss
 from murk.privacy import ApproxDP, GaussianDP, GaussianMechanism, PureDP, RandomizedResponse, SimulatedNoise
-from murk.stream import Task
-from murk.stream.messages.codec import RejectedError
+from murk.protocols.examples.device import problem_for
+from murk.protocols.options import InverseScalingStep
+from murk.stream.wire.codec import RejectedError
 from tests.learners.iwp_sgd.worlds import records, release
 
 LEVELS = {"open": GaussianDP(8.0)}

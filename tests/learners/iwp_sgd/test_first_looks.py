@@ -11,16 +11,17 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from murk.learners.estimates.contrasts import contrasts, errors_from_zero
-from murk.learners.estimates.estimate import BallEstimate, Estimate, larger
-from murk.learners.estimates.looks import Looks
-from murk.learners.examples import cell_engine, inference
-from murk.learners.examples.cell_engine import FIRST, SECOND, THIRD, CellLoss, CellSums
-from murk.learners.examples.cells import CellMechanism, CellTable
-from murk.learners.examples.engine import engine_of
-from murk.learners.problem import problem_for
+from murk import Task
+from murk.inference.confidence_sequences import Looks
+from murk.inference.contrasts import contrasts, errors_from_zero
+from murk.inference.estimate import BallEstimate, Estimate, larger
 from murk.privacy import PureDP
-from murk.stream import Task
+from murk.protocols.device import problem_for
+from murk.protocols.examples import cells_engine as cell_engine
+from murk.protocols.examples import estimate as inference
+from murk.protocols.examples.cells import CellMechanism, CellTable
+from murk.protocols.examples.cells_engine import FIRST, SECOND, THIRD, CellLoss, CellSums
+from murk.protocols.examples.engine import engine_of
 
 STREAMS = 40
 MOST = int(binom.isf(1e-3, STREAMS, 0.1))

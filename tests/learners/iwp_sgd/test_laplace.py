@@ -7,17 +7,16 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
+from murk import Task
 from murk.errors import MurkError, UserError
-from murk.learners import IWPSGDClassifier, IWPSGDRegressor
-from murk.learners.examples import Evaluated, UnbiasedLoss
-from murk.learners.examples import layout as k
-from murk.learners.examples.engine import IWPEngine
-from murk.learners.examples.laplace import derivatives, loss_estimate
-from murk.learners.examples.losses import CODES, LOGIT_WIDTH, spread
-from murk.learners.examples.settings import LARGEST_LAPLACE, settle
-from murk.learners.examples.transforms import value
+from murk.learners import Evaluated, IWPSGDClassifier, IWPSGDRegressor, UnbiasedLoss
 from murk.privacy import GaussianDP, GaussianMechanism, PureDP, SimulatedNoise
-from murk.stream import Task
+from murk.protocols.examples import layout as k
+from murk.protocols.examples.engine import IWPEngine
+from murk.protocols.examples.laplace import derivatives, loss_estimate
+from murk.protocols.examples.losses import CODES, LOGIT_WIDTH, spread
+from murk.protocols.examples.settings import LARGEST_LAPLACE, settle
+from murk.protocols.examples.transforms import value
 from tests.learners.iwp_sgd.worlds import at, engine, records, release, settings
 
 LABEL = ("quadratic", "exponential", "log", "probit")

@@ -9,21 +9,21 @@ from hypothesis import settings as limits
 from hypothesis import strategies as st
 
 from murk.errors import MurkError, UserError
+from murk.inference.estimate import PublicCovariates
+from murk.inference.misfit import UNLIKE, misfit
 from murk.learners import IWPSGDClassifier, IWPSGDRegressor
-from murk.learners.core.coordinates import flattened, matrix_size
-from murk.learners.core.scoring import kernels as score_kernels
-from murk.learners.core.scoring import mechanism as score_mechanism
-from murk.learners.core.scoring.kernels import outer as outer_of
-from murk.learners.core.scoring.mechanism import OuterGaussian, noise_of, outer_mechanism
-from murk.learners.core.scoring.mechanism import outer as outer_products
-from murk.learners.estimates.estimate import PublicCovariates
-from murk.learners.estimates.misfit import UNLIKE, misfit
-from murk.learners.examples import engine as engines
-from murk.learners.examples import layout as k
-from murk.learners.examples.covariate_fit import PUBLIC_ROWS, Released, Rows, hidden, size_of_error, unlike
-from murk.learners.examples.inference import estimate
-from murk.learners.examples.outer import matrix_of, to_units
 from murk.privacy import ApproxDP, GaussianDP, PureDP, SimulatedNoise
+from murk.protocols.examples import engine as engines
+from murk.protocols.examples import layout as k
+from murk.protocols.examples.estimate import estimate
+from murk.protocols.examples.outer import matrix_of, to_units
+from murk.protocols.examples.public_fit import PUBLIC_ROWS, Released, Rows, hidden, size_of_error, unlike
+from murk.protocols.linear_algebra import flattened, matrix_size
+from murk.protocols.scores import kernels as score_kernels
+from murk.protocols.scores import mechanisms as score_mechanism
+from murk.protocols.scores.kernels import outer as outer_of
+from murk.protocols.scores.mechanisms import OuterGaussian, noise_of, outer_mechanism
+from murk.protocols.scores.mechanisms import outer as outer_products
 from tests.learners.iwp_sgd.worlds import engine, release, settings
 
 TRUTH = np.array([0.3, -0.2, 0.2])

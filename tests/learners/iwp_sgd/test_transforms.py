@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from murk.errors import UserError
-from murk.learners.examples.losses import (
+from murk.protocols.examples.losses import (
     LOGIT_WIDTH,
     best_truncation,
     check_loss,
@@ -16,7 +16,7 @@ from murk.learners.examples.losses import (
     largest_radius,
     truncation_error,
 )
-from murk.learners.examples.transforms import EXPONENTIAL, LOG, PROBIT, QUADRATIC, bends, log_derivative, slopes, value
+from murk.protocols.examples.transforms import EXPONENTIAL, LOG, PROBIT, QUADRATIC, bends, log_derivative, slopes, value
 
 NODES = np.linspace(-10, 10, 1601)
 WEIGHTS = np.exp(-0.5 * NODES**2)

@@ -9,11 +9,11 @@ is left out or made twice must be caught by the same comparison.
 import numpy as np
 import pytest
 
-from murk.learners.examples import layout as k
-from murk.learners.examples.directions import own_variance, parts
-from murk.learners.examples.losses import LOGIT_WIDTH
-from murk.learners.examples.transforms import LOG, slopes, value
 from murk.privacy import ApproxDP, GaussianDP, SimulatedNoise
+from murk.protocols.examples import layout as k
+from murk.protocols.examples.directions import own_variance, parts
+from murk.protocols.examples.losses import LOGIT_WIDTH
+from murk.protocols.examples.transforms import LOG, slopes, value
 from tests.learners.iwp_sgd.test_transforms import smoothed
 from tests.learners.iwp_sgd.worlds import at, engine
 

@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from murk.learners.examples import layout as k
-from murk.learners.examples.engine import engine_of
-from murk.learners.examples.settings import ExampleSettings, settle
 from murk.privacy import GaussianDP
-from murk.stream.messages.releases import ExampleRelease
+from murk.protocols.examples import layout as k
+from murk.protocols.examples.engine import engine_of
+from murk.protocols.examples.settings import ExampleSettings, settle
+from murk.stream.wire.releases import ExampleRelease
 
 NAMES = ("a", "b", "intercept")
 

@@ -7,11 +7,11 @@ import pytest
 from scipy.stats import binom
 
 from murk.errors import MurkError, UserError
-from murk.learners.examples.engine import IWPEngine
-from murk.learners.models.fit import model_problem_for
-from murk.learners.problem import problem_for
-from murk.stream.task.model import Model
-from murk.stream.task.task import Task
+from murk.protocols.device import problem_for
+from murk.protocols.examples.engine import IWPEngine
+from murk.results.fit import model_problem_for
+from murk.task.models import Model
+from murk.task.task import Task
 from tests.learners.models.worlds import LABEL, REAL, coded, fitted, made, model_problem, released, truth
 
 TASKS = {

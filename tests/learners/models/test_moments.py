@@ -7,9 +7,9 @@ import pytest
 from scipy.stats import binom
 
 from murk.errors import UserError
-from murk.learners.models.fit import model_problem_for
-from murk.learners.problem import problem_for
-from murk.stream.task.model import Model
+from murk.protocols.device import problem_for
+from murk.results.fit import model_problem_for
+from murk.task.models import Model
 from tests.learners.models.worlds import LABEL, REAL, fitted, made, released, truth
 
 TASKS = {

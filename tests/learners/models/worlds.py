@@ -5,12 +5,12 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from murk.learners.models.fit import model_problem_for
-from murk.learners.problem import problem_for
 from murk.privacy import SimulatedNoise
-from murk.stream.messages.wire import Block
-from murk.stream.task.model import Model
-from murk.stream.task.task import Task
+from murk.protocols.device import problem_for
+from murk.results.fit import model_problem_for
+from murk.stream.wire.blocks import Block
+from murk.task.models import Model
+from murk.task.task import Task
 
 HEAD = """
 name: wages

@@ -2,13 +2,13 @@
 
 import numpy as np
 
-from murk.learners.core.design import Population
-from murk.learners.core.scoring.problem import ScoreProblem
-from murk.learners.estimates.links import logistic
-from murk.learners.examples.problem import CellProblem
-from murk.learners.problem import problem_for
+from murk import Task
+from murk._internal.links import logistic
 from murk.privacy.noise import SimulatedNoise
-from murk.stream import Task
+from murk.protocols.device import problem_for
+from murk.protocols.examples.device import CellProblem
+from murk.protocols.population import Population
+from murk.protocols.scores.device import ScoreProblem
 
 THETA = np.array([0.8, -0.6, 0.3])
 RESIDUAL = 0.3

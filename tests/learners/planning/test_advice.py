@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 import murk.planning.advice as module
-from murk.learners.estimates.estimate import Extent
+from murk import Task
+from murk.inference.estimate import Extent
 from murk.planning.advice import advise
 from murk.planning.forecast import Forecast
-from murk.stream import Task
 
 TEXT = """
 name: weeks

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from scipy import special
 
+from murk import Task
 from murk.errors import UserError
-from murk.learners.core.design import Effects, designs, effect_of
-from murk.stream import Task
+from murk.protocols.population import Effects, designs, effect_of
 
 TASK = """
 name: t

@@ -6,17 +6,17 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-import murk.learners.examples.forecast as examples
 import murk.planning.forecast as module
+import murk.protocols.examples.forecast as examples
+from murk import Task
 from murk.errors import MurkError, UserError
-from murk.learners.core.coordinates import flattened
-from murk.learners.core.design import Effects, designs, one_by_one
-from murk.learners.core.scoring.forecasting import _answers as planned_answers
-from murk.learners.core.scoring.model import QUESTIONS, Model, vectors
-from murk.learners.problem import problem_for
 from murk.planning.forecast import DRAWS, forecast, forecasts
 from murk.planning.outlook import outlook
-from murk.stream import Task
+from murk.protocols.device import problem_for
+from murk.protocols.linear_algebra import flattened
+from murk.protocols.population import Effects, designs, one_by_one
+from murk.protocols.scores.forecasting import _answers as planned_answers
+from murk.protocols.scores.model import QUESTIONS, Model, vectors
 from tests.learners.planning.people import halves, population, task
 
 # Runs, of people and of sums alike: more where public rows decide what is believed, and half widths differ most.
@@ -260,7 +260,7 @@ def test_a_step_of_gradients_may_stand_for_several_people(monkeypatch):
         return np.log([list(forecast(of, population(), people, seed=at).halves.values()) for at in range(4)])
 
     every = logarithms(n)
-    monkeypatch.setattr("murk.learners.gradients.forecast.MOST", n // 3)
+    monkeypatch.setattr("murk.protocols.gradients.forecast.MOST", n // 3)
     fewer = logarithms(n)
     error = math.sqrt((every.var(axis=0, ddof=1) + fewer.var(axis=0, ddof=1)).max() / len(every))
     assert np.abs(fewer.mean(axis=0) - every.mean(axis=0)).max() < 5.0 * error + 0.02

@@ -5,13 +5,13 @@ import re
 
 import pytest
 
+from murk import Task
 from murk.errors import UserError
-from murk.learners.core.design import Effects
-from murk.learners.estimates.looks import nominal_level
+from murk.inference.confidence_sequences import nominal_level
 from murk.planning.choice import recommend
 from murk.planning.forecast import Forecast, people_for
 from murk.planning.plan import Cell, choose, plan, remarks
-from murk.stream import Task
+from murk.protocols.population import Effects
 from tests.learners.planning.people import population, task
 
 

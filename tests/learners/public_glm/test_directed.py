@@ -11,10 +11,10 @@ from river import compose, datasets, evaluate, metrics
 
 from murk.errors import MurkError, UserError
 from murk.learners import PublicGLMClassifier, PublicGLMRegressor
-from murk.learners.core.curves import LINKS, LOSSES
 from murk.privacy import ApproxDP, GaussianDP, PureDP, SimulatedNoise
-from murk.stream.messages.codec import RejectedError
-from murk.stream.messages.releases import ScoreRelease
+from murk.protocols.mean_functions import LINKS, LOSSES
+from murk.stream.wire.codec import RejectedError
+from murk.stream.wire.releases import ScoreRelease
 
 RNG = np.random.default_rng(8)
 X = RNG.normal(size=(30_000, 3)) * 0.4

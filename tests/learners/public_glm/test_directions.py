@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from murk import Task
 from murk.errors import MurkError, UserError
-from murk.learners.problem import problem_for
 from murk.privacy.noise import SimulatedNoise
 from murk.producers.producer import answers_of
-from murk.stream import Task
-from murk.stream.messages.codec import RejectedError
-from murk.stream.messages.releases import ScoreRelease
+from murk.protocols.device import problem_for
+from murk.stream.wire.codec import RejectedError
+from murk.stream.wire.releases import ScoreRelease
 from tests.learners.scores.people import features, learn, learn_sums, outcomes
 
 TASK = """

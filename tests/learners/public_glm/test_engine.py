@@ -7,18 +7,18 @@ import pickle
 import numpy as np
 import pytest
 
+from murk import Task
 from murk.errors import MurkError, UserError
-from murk.learners.core.curves import LINKS
-from murk.learners.moments.engine import BLOCK, MomentEngine, MomentModel, merged
-from murk.learners.moments.fit import Response
-from murk.learners.moments.mechanism import calibrated
-from murk.learners.moments.problem import check_size, problem_for
-from murk.learners.moments.statistics import Statistics, balanced
-from murk.learners.moments.sums import MomentSums
 from murk.privacy import ApproxDP, GaussianDP, PureDP, SecureNoise, SimulatedNoise
-from murk.stream import Task
-from murk.stream.messages.codec import MAX_MESSAGE, RejectedError
-from murk.stream.messages.releases import MomentRelease
+from murk.protocols.mean_functions import LINKS
+from murk.protocols.moments.device import check_size, problem_for
+from murk.protocols.moments.engine import BLOCK, MomentEngine, MomentModel, merged
+from murk.protocols.moments.estimate import Response
+from murk.protocols.moments.mechanisms import calibrated
+from murk.protocols.moments.statistics import Statistics, balanced
+from murk.protocols.moments.sums import MomentSums
+from murk.stream.wire.codec import MAX_MESSAGE, RejectedError
+from murk.stream.wire.releases import MomentRelease
 
 LAYOUT = Statistics(("a", "b", "intercept"), math.sqrt(3), balanced(math.sqrt(3)))
 MODEL = MomentModel(LINKS["identity"], Response(-1.0, 1.0), None)

@@ -12,10 +12,10 @@ from river import compose, datasets, evaluate, metrics
 
 from murk.errors import DataWarning, MurkError, UserError
 from murk.learners import PublicGLMClassifier, PublicGLMRegressor
-from murk.learners.moments.root import NoRootError
 from murk.privacy import ApproxDP, GaussianDP, PureDP, SimulatedNoise, ZeroConcentratedDP
-from murk.stream.messages.codec import RejectedError
-from murk.stream.messages.releases import MomentRelease
+from murk.protocols.moments.solve import NoRootError
+from murk.stream.wire.codec import RejectedError
+from murk.stream.wire.releases import MomentRelease
 
 RNG = np.random.default_rng(8)
 X = RNG.normal(size=(30_000, 3)) * 0.4

@@ -13,16 +13,16 @@ from statsmodels.discrete.discrete_model import Logit
 from statsmodels.genmod import families
 from statsmodels.genmod.generalized_linear_model import GLM
 
-from murk.learners.core.covariates import Covariates
-from murk.learners.core.curves import LINKS, LOSSES
-from murk.learners.core.design import released_sum
-from murk.learners.estimates.estimate import PublicCovariates
-from murk.learners.estimates.line import LineEstimate
-from murk.learners.moments.fit import DELTA, LEAST_SQUARES, MomentModel, Response
-from murk.learners.moments.mechanism import Level, calibrated
-from murk.learners.moments.statistics import Statistics, balanced
-from murk.learners.moments.sums import MomentSums, Private, design_of, private_share
+from murk.inference.estimate import PublicCovariates
+from murk.inference.linear_probability import LineEstimate
 from murk.privacy import ApproxDP, GaussianDP
+from murk.protocols.covariates import Covariates
+from murk.protocols.mean_functions import LINKS, LOSSES
+from murk.protocols.moments.estimate import DELTA, LEAST_SQUARES, MomentModel, Response
+from murk.protocols.moments.mechanisms import Level, calibrated
+from murk.protocols.moments.statistics import Statistics, balanced
+from murk.protocols.moments.sums import MomentSums, Private, design_of, private_share
+from murk.protocols.population import released_sum
 
 BINARY, OWN = Response(0.0, 1.0), Response(-1.0, 1.0)
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from murk.errors import UserError
-from murk.learners.moments.mechanism import Level, MomentMechanism, calibrated
-from murk.learners.moments.statistics import Statistics, balanced
 from murk.privacy import ApproxDP, GaussianDP, PureDP, SimulatedNoise, ZeroConcentratedDP
+from murk.protocols.moments.mechanisms import Level, MomentMechanism, calibrated
+from murk.protocols.moments.statistics import Statistics, balanced
 from tests.learners.public_glm.test_statistics import records
 
 R = math.sqrt(3.0)

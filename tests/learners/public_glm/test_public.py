@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 
 from murk.errors import UserError
-from murk.learners.core.covariates import KEPT, Covariates, PublicSample
-from murk.learners.moments.statistics import normal_reach
+from murk.protocols.covariates import KEPT, Covariates, PublicSample
+from murk.protocols.moments.statistics import normal_reach
 
 ROWS = np.random.default_rng(1).uniform(-1, 1, (300, 2))
 RECORDS = [{"b": float(b), "a": float(a)} for a, b in ROWS]

@@ -5,8 +5,8 @@ import pytest
 from scipy.optimize import brentq
 
 from murk.errors import UserError
-from murk.learners.core.curves import LINKS, LOSSES, curve_of
-from murk.learners.moments.root import NoRootError, solve
+from murk.protocols.mean_functions import LINKS, LOSSES, curve_of
+from murk.protocols.moments.solve import NoRootError, solve
 
 CURVES = {**LOSSES, **LINKS}
 SCORES = np.random.default_rng(4).normal(0.1, 0.15, size=2000)

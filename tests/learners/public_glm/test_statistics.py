@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from murk.errors import UserError
-from murk.learners.moments.statistics import Statistics, balanced, sensitivity
+from murk.protocols.moments.statistics import Statistics, balanced, sensitivity
 
 
 def layout(p=4, constant=True, **more):

@@ -8,10 +8,10 @@ import pandas as pd
 import pytest
 
 import murk
+from murk import Task
 from murk.errors import UserError
-from murk.learners.problem import problem_for
 from murk.privacy.noise import SimulatedNoise
-from murk.stream import Task
+from murk.protocols.device import problem_for
 
 TEXT = """
 name: moments

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
+from murk import Task
+from murk.inference.estimate import Estimate, Extent
 from murk.learners import ScoreClassifier
-from murk.learners.core.scoring.estimate import Need
-from murk.learners.estimates.estimate import Estimate, Extent
-from murk.learners.results.diagnosis import Advice, _people, categories, diagnose, diagnose_task, too_wide
 from murk.privacy import GaussianDP
-from murk.stream import Task
+from murk.protocols.scores.estimate import Need
+from murk.results.diagnosis import Advice, _people, categories, diagnose, diagnose_task, too_wide
 
 NAMES = ("a", "b", "intercept")
 

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from murk.learners.estimates.estimate import Estimate, Extent
-from murk.learners.results.diagnosis import describe_missing, kept_share
-from murk.stream import Task
+from murk import Task
+from murk.inference.estimate import Estimate, Extent
+from murk.results.diagnosis import describe_missing, kept_share
 
 TEXT = """
 name: visits

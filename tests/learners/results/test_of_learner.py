@@ -6,11 +6,10 @@ import math
 import numpy as np
 import pytest
 
+from murk import Task
 from murk.errors import UserError
-from murk.learners import IWPSGDClassifier, LDPSGDRegressor, ScoreClassifier, ScoreRegressor
+from murk.learners import Encoder, IWPSGDClassifier, LDPSGDRegressor, ScoreClassifier, ScoreRegressor
 from murk.privacy import GaussianDP, PureDP
-from murk.producers import Encoder
-from murk.stream import Task
 from tests.learners.catalogue import FEATURED, FEATURES, NAMES, made, target_of
 
 TASK = Task.parse("""

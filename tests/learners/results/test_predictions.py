@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 import murk
+from murk import Task
+from murk._internal.numbers import span
 from murk.errors import UserError
-from murk.learners.estimates.estimate import RANDOM_SCALING, Estimate
-from murk.learners.results.numbers import span
-from murk.learners.results.predictions import _describe_set, describe_prediction, predict, predicted_intervals
-from murk.learners.results.result import Result
-from murk.learners.results.text import describe_disagreement
-from murk.stream import Task
+from murk.inference.estimate import RANDOM_SCALING, Estimate
+from murk.results.predictions import _describe_set, describe_prediction, predict, predicted_intervals
+from murk.results.result import Result
+from murk.results.text import describe_disagreement
 
 TEXT = """
 name: t

@@ -12,10 +12,10 @@ import re
 import numpy as np
 import pytest
 
+from murk import Task
 from murk.errors import UserError
-from murk.learners.results.html import axis_limit
-from murk.learners.results.result import Result
-from murk.stream import Task
+from murk.results.html import axis_limit
+from murk.results.result import Result
 
 NAN, INF = math.nan, math.inf
 TASK = Task.parse("""

@@ -7,17 +7,17 @@ from collections import deque
 import numpy as np
 import pytest
 
+from murk import Task
 from murk.cli.report import brief
 from murk.errors import DataWarning, UserError
-from murk.learners.estimates.contrasts import contrasts
-from murk.learners.estimates.estimate import Estimate
-from murk.learners.estimates.looks import Looks
-from murk.learners.estimates.units import effect_units, units
-from murk.learners.results.report import describe_target, report_estimate
-from murk.learners.results.result import Result
-from murk.learners.results.text import as_text, describe_learned
-from murk.producers import Encoder
-from murk.stream import Task
+from murk.inference.confidence_sequences import Looks
+from murk.inference.contrasts import contrasts
+from murk.inference.estimate import Estimate
+from murk.inference.units import effect_units, units
+from murk.learners import Encoder
+from murk.results.report import describe_target, report_estimate
+from murk.results.result import Result
+from murk.results.text import as_text, describe_learned
 
 BINARY = """
 name: trial

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from murk.learners.core.coordinates import flattened
-from murk.learners.core.scoring.engine import ScoreEngine
-from murk.learners.core.scoring.mechanism import score_mechanisms
-from murk.learners.core.scoring.model import QUESTIONS, probability
-from murk.learners.core.scoring.problem import ScoreProblem
-from murk.learners.core.scoring.settings import Settings
-from murk.learners.core.scoring.sums import Tally
-from murk.learners.estimates.estimate import PublicCovariates
+from murk.inference.estimate import PublicCovariates
 from murk.privacy import GaussianDP
 from murk.privacy.noise import SimulatedNoise
+from murk.protocols.linear_algebra import flattened
+from murk.protocols.scores.device import ScoreProblem
+from murk.protocols.scores.engine import ScoreEngine
+from murk.protocols.scores.mechanisms import score_mechanisms
+from murk.protocols.scores.model import QUESTIONS, probability
+from murk.protocols.scores.settings import Settings
+from murk.protocols.scores.sums import Tally
 
 
 def problem_of(p, mu, *, binary=True, covariates=None, guarantee=None, **more):

@@ -8,23 +8,23 @@ from typing import Any
 import numpy as np
 import pytest
 
+from murk import Task
+from murk._internal.links import class_probabilities, logistic
+from murk.inference.units import units
 from murk.learners import ScoreClassifier
-from murk.learners.core.coordinates import contrasts
-from murk.learners.core.design import Effects, Records, designs
-from murk.learners.core.scoring import forecasting as planned
-from murk.learners.core.scoring.classes import ClassLines, centre, indicator
-from murk.learners.core.scoring.model import Model, Response, directions, vectors
-from murk.learners.core.scoring.settings import disagreement
-from murk.learners.core.scoring.sums import Answer, Summary
-from murk.learners.estimates.links import class_probabilities, logistic
-from murk.learners.estimates.units import units
-from murk.learners.problem import problem_for
-from murk.learners.results.report import report_estimate
-from murk.learners.results.result import predict
-from murk.learners.results.text import describe_learned
 from murk.planning.forecast import forecast
 from murk.privacy import GaussianDP
-from murk.stream import Task
+from murk.protocols.device import problem_for
+from murk.protocols.linear_algebra import contrasts
+from murk.protocols.population import Effects, Records, designs
+from murk.protocols.scores import forecasting as planned
+from murk.protocols.scores.model import Model, Response, directions, vectors
+from murk.protocols.scores.settings import disagreement
+from murk.protocols.scores.solve.classes import ClassLines, centre, indicator
+from murk.protocols.scores.sums import Answer, Summary
+from murk.results.report import report_estimate
+from murk.results.result import predict
+from murk.results.text import describe_learned
 from tests.learners.scores.test_line import POINTS, rows
 
 K, P = 3, 4

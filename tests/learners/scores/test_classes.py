@@ -9,18 +9,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from murk import Task
 from murk.errors import UserError
+from murk.inference.units import units
 from murk.learners import ScoreClassifier
-from murk.learners.core.coordinates import contrasts
-from murk.learners.core.scoring.classes import ClassScores, probabilities
-from murk.learners.core.scoring.model import Model, Response, Rows, check_model, vectors
-from murk.learners.core.scoring.settings import FIRST
-from murk.learners.estimates.units import units
-from murk.learners.problem import HostileModelError, person_problem_for
 from murk.privacy import GaussianDP, PureDP
 from murk.privacy.noise import SimulatedNoise
 from murk.producers.producer import answers_of
-from murk.stream import Task
+from murk.protocols.device import HostileModelError, person_problem_for
+from murk.protocols.linear_algebra import contrasts
+from murk.protocols.scores.model import Model, Response, Rows, check_model, vectors
+from murk.protocols.scores.settings import FIRST
+from murk.protocols.scores.solve.classes import ClassScores, probabilities
 from tests.learners.scores.people import class_outcomes, features, learn, problem_of, public
 
 K, P = 3, 3

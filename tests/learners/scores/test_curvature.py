@@ -5,12 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from murk.learners.core.coordinates import whitening
-from murk.learners.core.scoring import moments
-from murk.learners.core.scoring.model import Model, Response, Rows, mean_matrix
-from murk.learners.core.scoring.moments import Curvature, Moments, facing, pooled, stretched, unstretched
-from murk.learners.core.scoring.solve import Solution
-from murk.learners.core.scoring.sums import Answer, Summary
+from murk.protocols.linear_algebra import whitening
+from murk.protocols.scores.model import Model, Response, Rows, mean_matrix
+from murk.protocols.scores.solve import moments
+from murk.protocols.scores.solve.curve import Solution
+from murk.protocols.scores.solve.moments import Curvature, Moments, facing, pooled, stretched, unstretched
+from murk.protocols.scores.sums import Answer, Summary
 from tests.learners.scores.people import learn_sums, outcomes, problem_of
 
 P = 21
@@ -180,7 +180,7 @@ def test_noise_of_many_features_does_not_count_because_the_constant_stands_out(m
     assert values[-2] < 2.0
     # The twin: without a number of its own it counts as noise, and features seem to be as large as it is; or, of other
     # noise, it makes all of the matrix count, and they seem uneven by 4 and 9.
-    monkeypatch.setattr("murk.learners.core.scoring.moments._CONSTANT", 1e-9)
+    monkeypatch.setattr("murk.protocols.scores.solve.moments._CONSTANT", 1e-9)
     values = np.linalg.eigvalsh(Moments.of(found, BINARY).moment * 9.0)
     assert values[-2] > 4.0
 
@@ -196,6 +196,6 @@ def test_twenty_features_are_learned_without_public_rows(monkeypatch):
     # the constant follows one number.)
     assert np.linalg.cond(unstretched(engine.model)[:-1, :-1]) < 1.01
     # The twin: whatever matrices say is taken for true.
-    monkeypatch.setattr("murk.learners.core.scoring.moments._significant_excess", lambda *_: 9.0)
+    monkeypatch.setattr("murk.protocols.scores.solve.moments._significant_excess", lambda *_: 9.0)
     bent = learn_sums(problem_of(P - 1, 1.0), X[:24_000], outcomes(rng, X[:24_000], theta), 11)
     assert np.linalg.cond(unstretched(bent.model)[:-1, :-1]) > 1.01

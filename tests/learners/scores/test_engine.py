@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from murk.errors import MurkError
-from murk.learners.core.coordinates import matrix_size
-from murk.learners.core.scoring.settings import FIRST, epoch_end
-from murk.stream.messages.codec import RejectedError
-from murk.stream.messages.releases import ScoreRelease
+from murk.protocols.linear_algebra import matrix_size
+from murk.protocols.scores.settings import FIRST, epoch_end
+from murk.stream.wire.codec import RejectedError
+from murk.stream.wire.releases import ScoreRelease
 from tests.learners.scores.people import features, learn_sums, outcomes, problem_of
 
 P = 3

@@ -13,12 +13,12 @@ from river import evaluate, metrics
 import murk
 from murk.errors import MurkError, UserError
 from murk.learners import ScoreClassifier, ScoreRegressor
-from murk.learners.core.scoring import local
-from murk.learners.core.scoring.settings import FIRST
 from murk.privacy import GaussianDP, PureDP
 from murk.privacy.noise import SimulatedNoise
-from murk.stream.messages.codec import RejectedError
-from murk.stream.messages.releases import ScoreRelease
+from murk.protocols.scores import in_process as local
+from murk.protocols.scores.settings import FIRST
+from murk.stream.wire.codec import RejectedError
+from murk.stream.wire.releases import ScoreRelease
 from tests.interrupts import interrupted
 from tests.learners.scores.people import features, learn, outcomes, problem_of, public
 

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from murk.errors import MurkError, UserError
+from murk.inference.estimate import PublicCovariates
 from murk.learners import ScoreClassifier, ScoreRegressor
-from murk.learners.core.scoring.engine import drift_of, merged
-from murk.learners.core.scoring.settings import FEWEST_KEPT, FIRST, REMEMBERED, epoch_end, epoch_start, remembered
-from murk.learners.estimates.estimate import PublicCovariates
 from murk.privacy import GaussianDP
-from murk.stream.messages.codec import RejectedError
+from murk.protocols.scores.engine import drift_of, merged
+from murk.protocols.scores.settings import FEWEST_KEPT, FIRST, REMEMBERED, epoch_end, epoch_start, remembered
+from murk.stream.wire.codec import RejectedError
 from tests.learners.scores.people import features, learn_sums, outcomes, problem_of
 from tests.learners.scores.test_engine import release
 

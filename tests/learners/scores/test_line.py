@@ -8,17 +8,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from murk.learners.core.design import Records
-from murk.learners.core.scoring.line import ProbabilityLine
-from murk.learners.core.scoring.model import Model, Response, directions
-from murk.learners.core.scoring.sums import Answer, Summary
-from murk.learners.estimates.links import logistic
-from murk.learners.problem import problem_for
-from murk.learners.results.coefficients import coefficient
-from murk.learners.results.report import report_estimate
-from murk.learners.results.text import average_table, describe_learned
-from murk.learners.scores import forecast as planned
-from murk.stream import Task
+from murk import Task
+from murk._internal.links import logistic
+from murk.protocols.device import problem_for
+from murk.protocols.population import Records
+from murk.protocols.scores import forecast as planned
+from murk.protocols.scores.model import Model, Response, directions
+from murk.protocols.scores.solve.line import ProbabilityLine
+from murk.protocols.scores.sums import Answer, Summary
+from murk.results.coefficients import coefficient
+from murk.results.report import report_estimate
+from murk.results.text import average_table, describe_learned
 
 TEXT = """
 name: readmissions
@@ -90,7 +90,7 @@ def test_balanced_outcomes_have_models_at_the_fitted_coefficients():
 
 def test_reports_say_what_average_effects_are_of_and_state_them_first():
     task, found = Task.parse(TEXT), estimate(-2.45)
-    from murk.learners.estimates.units import effect_units, units
+    from murk.inference.units import effect_units, units
 
     report = report_estimate(found, "log odds", units(task), 0.95, effects=effect_units(task), forecast=False)
     report |= {"odds_ratios": True, "chances": False, "diagnosis": None, "task": "t", "releases": 60_000}

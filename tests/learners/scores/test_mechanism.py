@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from murk.errors import UserError
-from murk.learners.core.coordinates import matrix_size, symmetric
-from murk.learners.core.scoring.mechanism import OuterGaussian, outer, score_mechanisms
 from murk.privacy import ApproxDP, GaussianDP, PureDP
 from murk.privacy.noise import SimulatedNoise
+from murk.protocols.linear_algebra import matrix_size, symmetric
+from murk.protocols.scores.mechanisms import OuterGaussian, outer, score_mechanisms
 
 P = 3
 anything = st.floats(allow_nan=True, allow_infinity=True)

@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from murk.learners.core.scoring.model import (
+from murk.protocols.device import HostileModelError
+from murk.protocols.scores.model import (
     LARGEST_REACH,
     Expected,
     Model,
@@ -20,7 +21,6 @@ from murk.learners.core.scoring.model import (
     probability,
     vectors,
 )
-from murk.learners.problem import HostileModelError
 from tests.learners.scores.people import problem_of
 
 P = 4

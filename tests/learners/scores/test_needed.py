@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from murk.learners.core.scoring.estimate import Need
-from murk.learners.core.scoring.model import mean_matrix
 from murk.privacy import GaussianDP, PureDP, ZeroConcentratedDP
+from murk.protocols.scores.estimate import Need
+from murk.protocols.scores.model import mean_matrix
 from tests.learners.scores.people import features, learn, learn_sums, outcomes, problem_of, public
 
 P, N, MU = 3, 4_000, 0.5

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
+from murk import Task
 from murk.errors import UserError
-from murk.learners.problem import person_problem_for
 from murk.privacy.noise import SimulatedNoise
-from murk.stream import Task
+from murk.protocols.device import person_problem_for
 
 TEXT = """
 name: churn

@@ -12,26 +12,26 @@ import pandas as pd
 import pytest
 
 import murk
+from murk import Task
+from murk._internal.links import class_probabilities, logistic
 from murk.errors import DataWarning, MurkError, UserError
+from murk.inference.poisoning import longest
+from murk.inference.prediction_sets import LABELS, REAL, PredictionSets, Present, Reply, Root, at_least_present, bounds
 from murk.learners import ScoreClassifier, ScoreRegressor
-from murk.learners.core.coordinates import contrasts
-from murk.learners.core.scoring.engine import SharedScoreEngine
-from murk.learners.core.scoring.model import Model, check_model, with_constant
-from murk.learners.core.scoring.problem import ScoreProblem
-from murk.learners.estimates.forgers import longest
-from murk.learners.estimates.links import class_probabilities, logistic
-from murk.learners.estimates.sets import LABELS, REAL, PredictionSets, Present, Reply, Root, at_least_present, bounds
-from murk.learners.problem import HostileModelError, problem_for
 from murk.monitoring.figures import Place, figures
 from murk.monitoring.metrics.catalogue import METRICS
 from murk.monitoring.metrics.exporter import VALUES, family
 from murk.monitoring.snapshot import Snapshot
 from murk.privacy import GaussianDP, PureDP, ZeroConcentratedDP
 from murk.privacy.noise import SimulatedNoise
-from murk.stream import Task
-from murk.stream.messages.codec import RejectedError
-from murk.stream.messages.releases import ScoreRelease
-from murk.stream.messages.state import Counters, StateMessage
+from murk.protocols.device import HostileModelError, problem_for
+from murk.protocols.linear_algebra import contrasts
+from murk.protocols.scores.device import ScoreProblem
+from murk.protocols.scores.engine import SharedScoreEngine
+from murk.protocols.scores.model import Model, check_model, with_constant
+from murk.stream.wire.codec import RejectedError
+from murk.stream.wire.releases import ScoreRelease
+from murk.stream.wire.state import Counters, StateMessage
 from tests.producers.world import Untouchable, World, make_task
 
 NAMES = ["a", "b"]

@@ -11,15 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from murk.errors import MurkError
-from murk.learners.core.scoring import engine as engines_of
-from murk.learners.core.scoring import settings as layout
-from murk.learners.core.scoring.engine import SharedScoreEngine, joined
-from murk.learners.core.scoring.model import Model
-from murk.learners.core.scoring.sums import summaries
-from murk.learners.problem import HostileModelError
 from murk.privacy.noise import SimulatedNoise
-from murk.stream.messages.codec import RejectedError
-from murk.stream.messages.releases import ScoreRelease
+from murk.protocols.device import HostileModelError
+from murk.protocols.scores import engine as engines_of
+from murk.protocols.scores import settings as layout
+from murk.protocols.scores.engine import SharedScoreEngine, joined
+from murk.protocols.scores.model import Model
+from murk.protocols.scores.sums import summaries
+from murk.stream.wire.codec import RejectedError
+from murk.stream.wire.releases import ScoreRelease
 from tests.learners.scores.people import features, outcomes, problem_of, public
 
 P = 2

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from murk.errors import UserError
-from murk.learners.core.scoring.model import LARGEST_REACH, Expected, Model, Response, Rows
-from murk.learners.core.scoring.public import Equation
-from murk.learners.core.scoring.settings import FIRST
-from murk.learners.core.scoring.sums import Answer
 from murk.privacy import ApproxDP, PureDP
+from murk.protocols.scores.model import LARGEST_REACH, Expected, Model, Response, Rows
+from murk.protocols.scores.settings import FIRST
+from murk.protocols.scores.solve.public import Equation
+from murk.protocols.scores.sums import Answer
 from tests.learners.scores.people import features, learn, learn_sums, outcomes, problem_of, public
 
 REPLICATIONS, P = 12, 3
@@ -62,8 +62,8 @@ def stretched(rows):
 def test_intervals_hold_the_truth_where_public_rows_are_wrong(wrong, monkeypatch):
     assert replicate(sample=2000, wrong=wrong)[0] >= FEWEST
     # The twin: rows that are taken to be right, whatever was released.
-    monkeypatch.setattr("murk.learners.core.scoring.public._MOST", 0.0)
-    monkeypatch.setattr("murk.learners.core.scoring.public.UNLIKE", 1e9)
+    monkeypatch.setattr("murk.protocols.scores.solve.public._MOST", 0.0)
+    monkeypatch.setattr("murk.protocols.scores.solve.public.UNLIKE", 1e9)
     assert replicate(sample=2000, wrong=wrong)[0] < FEWEST
 
 
@@ -197,10 +197,10 @@ def test_what_few_people_have_is_learned_from_more_of_them(monkeypatch):
     few, many = rare(24_000), rare(400_000)
     assert 2.0 * many < few < np.inf
     # The twins: stretched as far as it would have to be to seem even, which it never does, it is known half as well;
-    monkeypatch.setattr("murk.learners.core.scoring.solve._BEYOND", 1.0)
+    monkeypatch.setattr("murk.protocols.scores.solve.curve._BEYOND", 1.0)
     assert rare(400_000) > 1.4 * many
     # stretched again at every epoch, no better from sixteen times as many people.
-    monkeypatch.setattr("murk.learners.core.scoring.solve._STRETCHED", np.inf)
+    monkeypatch.setattr("murk.protocols.scores.solve.curve._STRETCHED", np.inf)
     assert rare(400_000) > few
 
 
@@ -219,8 +219,8 @@ def test_people_of_rare_categories_come_to_rest_at_the_reach(monkeypatch):
 
     assert longest() < 1.5
     # The twin: not held, they are stretched again at every epoch.
-    monkeypatch.setattr("murk.learners.core.scoring.solve._FREE", 1.0)
-    monkeypatch.setattr("murk.learners.core.scoring.solve._BEYOND", 2.0 / 3.0)
+    monkeypatch.setattr("murk.protocols.scores.solve.curve._FREE", 1.0)
+    monkeypatch.setattr("murk.protocols.scores.solve.curve._BEYOND", 2.0 / 3.0)
     assert longest() > 2.0
 
 
@@ -248,5 +248,5 @@ def test_a_rare_category_is_learned_from_everybody_who_is_in_it_with_public_rows
 
     now = half()
     # The twin: those in it are far from most, and count for less within a reach of few lengths.
-    monkeypatch.setattr("murk.learners.core.scoring.settings.LARGEST_REACH", 1.3 * 3**0.5)
+    monkeypatch.setattr("murk.protocols.scores.settings.LARGEST_REACH", 1.3 * 3**0.5)
     assert 1.2 * now < half()

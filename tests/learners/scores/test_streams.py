@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from murk.inference.misfit import excess
 from murk.learners import ScoreClassifier, ScoreRegressor
-from murk.learners.core.scoring import stream
-from murk.learners.core.scoring.stream import UNLIKELY, feature_change, impossible
-from murk.learners.estimates.misfit import excess
-from murk.learners.results.diagnosis import describe_forgers
 from murk.privacy import GaussianDP
+from murk.protocols.scores import stream
+from murk.protocols.scores.stream import UNLIKELY, feature_change, impossible
+from murk.results.diagnosis import describe_forgers
 from tests.learners.test_forgers import forged_chain
 
 PEOPLE = 40_000

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from murk.learners.core.scoring.mechanism import score_mechanisms
-from murk.learners.core.scoring.sums import Epoch, Tally, summaries
 from murk.privacy import GaussianDP, PureDP
+from murk.protocols.scores.mechanisms import score_mechanisms
+from murk.protocols.scores.sums import Epoch, Tally, summaries
 from tests.learners.scores.people import problem_of
 
 P = 2

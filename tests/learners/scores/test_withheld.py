@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from benchmarks.score_people import exact, learned, surveyed
-from murk.learners.core.scoring.moments import Frame, Moments, may_be_none
-from murk.learners.core.survey.coordinates import UNTOLD
-from murk.learners.core.survey.rounds import Round, Survey
-from murk.learners.core.survey.shapes import Reply
-from murk.learners.core.survey.thresholds import THRESHOLDS
-from murk.learners.estimates.links import logistic
+from murk._internal.links import logistic
 from murk.privacy import GaussianDP
+from murk.protocols.scores.solve.moments import Frame, Moments, may_be_none
+from murk.protocols.scores.survey.coordinates import UNTOLD
+from murk.protocols.scores.survey.rounds import Round, Survey
+from murk.protocols.scores.survey.shapes import Reply
+from murk.protocols.scores.survey.thresholds import THRESHOLDS
 
 N = 30_000
 THETA = np.array([0.5, 0.3, 3.0, -0.3])

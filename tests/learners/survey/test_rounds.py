@@ -6,12 +6,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from murk.learners.core.survey.coordinates import Coordinates
-from murk.learners.core.survey.rounds import Survey
-from murk.learners.core.survey.shapes import Reply, location_of
-from murk.learners.core.survey.thresholds import THRESHOLDS
-from murk.learners.problem import person_problem_for
-from murk.stream import Task
+from murk import Task
+from murk.protocols.device import person_problem_for
+from murk.protocols.scores.survey.coordinates import Coordinates
+from murk.protocols.scores.survey.rounds import Survey
+from murk.protocols.scores.survey.shapes import Reply, location_of
+from murk.protocols.scores.survey.thresholds import THRESHOLDS
 
 NOISE = 4.0  # variance of one answer's noise at mu = 1
 

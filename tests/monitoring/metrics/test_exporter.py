@@ -6,6 +6,7 @@ import sys
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from murk import Task
 from murk.errors import UserError
 from murk.monitoring import Monitor
 from murk.monitoring.metrics.catalogue import METRICS
@@ -13,8 +14,8 @@ from murk.monitoring.metrics.exporter import RESULTS, VALUES, new_registry
 from murk.monitoring.processes import SMALLEST_GROUP, PeopleMetrics, PeopleSums
 from murk.monitoring.web.routes import metrics
 from murk.producers.ledger import statements as aggregates
-from murk.stream import Task, open_log
-from murk.stream.messages.codec import REASONS
+from murk.stream import open_log
+from murk.stream.wire.codec import REASONS
 from tests.monitoring.runs import PEOPLE, TEXT, TRUTH, copied, finished, opened, url, watching
 from tests.producers.world import Wrapped
 

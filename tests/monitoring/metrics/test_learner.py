@@ -5,10 +5,11 @@ import urllib.request
 
 import pytest
 
+from murk import Task
 from murk.cli.metrics import learner_metrics
-from murk.learners.problem import problem_for
 from murk.monitoring.processes import STALLED, LearnerMetrics, learner_routes, unhealthy_reason
-from murk.stream import Task, open_log
+from murk.protocols.device import problem_for
+from murk.stream import open_log
 from murk.stream.worker.pool import Pulse, WorkerPool
 from murk.stream.worker.worker import Progress
 from tests.monitoring.metrics.test_exporter import check

@@ -5,12 +5,12 @@ import sys
 
 import pytest
 
-from murk import __version__
+from murk import Task, __version__
 from murk.cli.metrics import learner_metrics
-from murk.learners.problem import problem_for
 from murk.monitoring.metrics.exporter import new_registry
 from murk.monitoring.processes import PeopleMetrics, PeopleSums, ProcessMetrics
-from murk.stream import Task, open_log
+from murk.protocols.device import problem_for
+from murk.stream import open_log
 from murk.stream.worker.pool import WorkerPool
 from tests.monitoring.metrics.test_exporter import described, families
 from tests.monitoring.metrics.test_learner import get

@@ -9,11 +9,11 @@ from types import SimpleNamespace
 import pytest
 from prometheus_client import generate_latest
 
+from murk import Task
 from murk.cli.metrics import shuffler_metrics
 from murk.monitoring.metrics.catalogue import METRICS
 from murk.monitoring.metrics.shuffler import CrowdSums, ShufflerMetrics
 from murk.shuffler.shuffler import Totals
-from murk.stream import Task
 
 TASK = Task.parse("""
 name: crowds

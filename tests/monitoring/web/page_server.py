@@ -17,9 +17,9 @@ from pathlib import Path
 
 import murk
 from deploy.broker.ports import number, reserve
-from murk.learners.estimates.contrasts import Contrast
-from murk.learners.estimates.looks import Looks
-from murk.learners.results.numbers import finite
+from murk._internal.numbers import finite
+from murk.inference.confidence_sequences import Looks
+from murk.inference.contrasts import Contrast
 from murk.privacy import GaussianDP, PureDP
 
 PAGE = Path(murk.__file__).parent / "monitoring" / "web" / "page"

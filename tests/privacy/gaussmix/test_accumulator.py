@@ -12,9 +12,9 @@ import pytest
 
 from murk.errors import MurkError, UserError
 from murk.privacy import ApproxDP, GaussMixMechanism, Sketch, SketchAccumulator
+from murk.privacy.central import LARGEST_WINDOW, LEAST_SPREAD, kernels
+from murk.privacy.central.kernels import Room, normals
 from murk.privacy.noise import SecureNoise, SimulatedNoise
-from murk.privacy.sketches import LARGEST_WINDOW, LEAST_SPREAD, kernels
-from murk.privacy.sketches.kernels import Room, normals
 
 STATED = ApproxDP(1.0, 1e-5)
 

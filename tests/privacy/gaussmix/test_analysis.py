@@ -9,8 +9,7 @@ import pytest
 
 from murk.errors import UserError
 from murk.privacy import ApproxDP
-from murk.privacy.rounding import decimal, precise
-from murk.privacy.sketches import (
+from murk.privacy.central import (
     GaussMixMechanism,
     eigenvalue_epsilon,
     joint_epsilon,
@@ -18,12 +17,13 @@ from murk.privacy.sketches import (
     mixing_epsilon,
     modified_epsilon,
     phi,
-    renyi,
     sheffet_threshold,
     smallest_threshold,
     two_steps,
 )
-from murk.privacy.sketches.renyi import eigenvalue, joint, steps
+from murk.privacy.central import sketch_renyi as renyi
+from murk.privacy.central.sketch_renyi import eigenvalue, joint, steps
+from murk.privacy.rounding import decimal, precise
 
 NEIGHBOURS = ["zero-out", "replace-one"]
 

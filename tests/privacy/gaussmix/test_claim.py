@@ -12,7 +12,7 @@ from scipy.integrate import quad
 from scipy.stats import chi2, norm
 
 from murk.privacy import ApproxDP, GaussMixMechanism
-from murk.privacy.sketches import joint_settings, phi, smallest_threshold
+from murk.privacy.central import joint_settings, phi, smallest_threshold
 
 SETTINGS = [(5.0, 10.0), (1.5, 3.0), (20.0, 85.33), (34.0, 35.17)]
 

@@ -19,11 +19,11 @@ from murk.privacy import (
     guarantee_from_dict,
     guarantee_from_text,
 )
+from murk.privacy.central import sketch_tight as tight
+from murk.privacy.central.sketch_renyi import quantile
 from murk.privacy.conversions import zcdp_delta, zcdp_epsilon
 from murk.privacy.rounding import precise
-from murk.privacy.sketches import tight
-from murk.privacy.sketches.renyi import quantile
-from murk.producers.ledger.prices import Charge, Price
+from murk.producers.ledger.costs import Charge, Price
 from murk.producers.ledger.statements import _compose
 
 ASKED = ApproxDP(1.0, 1e-5)

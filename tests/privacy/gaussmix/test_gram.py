@@ -15,9 +15,9 @@ from scipy.special import log_ndtr, ndtr
 from murk.audit.release_distributions import Silence
 from murk.errors import UserError
 from murk.privacy import ApproxDP, GaussianDP, PureDP, ZeroConcentratedDP
+from murk.privacy.central import GramAccumulator, GramMechanism
 from murk.privacy.mechanisms.base import WIDTH
 from murk.privacy.noise import SecureNoise, SimulatedNoise
-from murk.privacy.sketches import GramAccumulator, GramMechanism
 
 REALS = st.floats(width=64, allow_nan=True, allow_infinity=True)
 NUMBERS = st.one_of(REALS, st.sampled_from([-1.0, 0.0, 1.0]), st.floats(-2.0, 2.0))
@@ -169,7 +169,7 @@ def test_however_rows_come_it_is_the_same_to_the_bit():
 
 
 def test_sums_beyond_64_bits_are_carried_over(monkeypatch):
-    from murk.privacy.sketches import accumulators as totals
+    from murk.privacy.central import accumulators as totals
 
     rows = some_rows()
     whole = window(rows).release().integers

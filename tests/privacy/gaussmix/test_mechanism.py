@@ -8,7 +8,7 @@ import pytest
 
 from murk.errors import UserError
 from murk.privacy import ApproxDP, GaussianDP, GaussMixMechanism, PrivacyLoss, PureDP, ZeroConcentratedDP, cap_of
-from murk.privacy.sketches import LEAST_SPREAD, two_steps
+from murk.privacy.central import LEAST_SPREAD, two_steps
 
 SHAPE = {"rows": 100, "columns": 4, "feature_bound": 1.5, "target_bound": 1.0}
 

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from murk.audit.release_distributions import Silence
 from murk.errors import MurkError, UserError
 from murk.privacy import ApproxDP, GaussianDP, NewtonAccumulator, NewtonMechanism
+from murk.privacy.central.accumulators import at_model
+from murk.privacy.central.newton_step import EDGE, default_first
 from murk.privacy.noise import SimulatedNoise
-from murk.privacy.sketches.accumulators import at_model
-from murk.privacy.sketches.newton import EDGE, default_first
 
 REALS = st.floats(width=64, allow_nan=True, allow_infinity=True)
 NUMBERS = st.one_of(REALS, st.sampled_from([-1.0, 0.0, 1.0]), st.floats(-2.0, 2.0))

@@ -8,9 +8,9 @@ import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
 from scipy.stats import chisquare, kstest, norm
 
+from murk.privacy.central import kernels as module
+from murk.privacy.central.kernels import Room, normals
 from murk.privacy.noise.chacha import blocks, single_block
-from murk.privacy.sketches import kernels as module
-from murk.privacy.sketches.kernels import Room, normals
 
 KEY = np.arange(100, 108, dtype=np.uint32)
 # Each p-value below this counts as a rejection, each score beyond 5.5 (two-sided 4e-8) as well.

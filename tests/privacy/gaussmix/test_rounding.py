@@ -7,8 +7,8 @@ from itertools import pairwise
 import numpy as np
 from scipy.stats import chisquare
 
-from murk.privacy.sketches.accumulators import ROUNDING_WIDTH as WIDTH
-from murk.privacy.sketches.accumulators import randomly_rounded
+from murk.privacy.central.accumulators import ROUNDING_WIDTH as WIDTH
+from murk.privacy.central.accumulators import randomly_rounded
 
 
 def words(size, seed):

@@ -9,9 +9,10 @@ from scipy.integrate import quad
 from scipy.stats import norm
 
 from murk.privacy import ApproxDP, GaussMixMechanism
+from murk.privacy.central import joint_settings, smallest_threshold
+from murk.privacy.central import sketch_tight as tight
+from murk.privacy.central import sketch_tight as tight_settings
 from murk.privacy.rounding import precise
-from murk.privacy.sketches import joint_settings, smallest_threshold, tight
-from murk.privacy.sketches import tight as tight_settings
 from tests.privacy.gaussmix.test_claim import gaussian_divergence, mixing_delta, replaced_delta, signed_delta
 
 SETTINGS = [(100, 1.0, 1e-5), (400, 1.0, 1e-5), (50, 3.0, 1e-6), (1000, 0.1, 1e-6)]

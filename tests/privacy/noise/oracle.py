@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats import chi2
 
-from murk._arrays import Integers, Words
+from murk._internal.arrays import Integers, Words
 from murk.privacy.noise.distributions import Kind, NoiseDistribution
 from murk.privacy.noise.kernels import draw
 from murk.privacy.noise.sources import Draw, Feed, fill

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from murk._arrays import Integers, Words
+from murk._internal.arrays import Integers, Words
 from murk.privacy.noise.distributions import NoiseDistribution
 from murk.privacy.noise.kernels import DEEPER, DONE, REJECTED, SPARE, WORDS
 from murk.privacy.noise.philox import Purpose, philox

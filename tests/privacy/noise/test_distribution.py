@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from scipy.special import ndtr
 
-from murk._arrays import Integers
+from murk._internal.arrays import Integers
 from murk.privacy.noise import SecureNoise
 from murk.privacy.noise.distributions import GAUSSIAN_NOISE, LAPLACE_NOISE, LATTICE_WIDTH, Kind, NoiseDistribution
 from murk.privacy.noise.sources import Draw

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numba.core.dispatcher import Dispatcher
 
-from murk._arrays import Integers, Words
+from murk._internal.arrays import Integers, Words
 from murk.privacy.noise import kernels, philox, sources
 from murk.privacy.noise.distributions import GAUSSIAN_NOISE, LAPLACE_NOISE, NoiseDistribution
 from murk.privacy.noise.kernels import DONE, SPARE
@@ -165,7 +165,7 @@ def test_simulation_survives_running_out_of_spare_words() -> None:
 
 def fresh_module(module: ModuleType, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """A module compiled again, without numba's cache: what comes out of the cache has lost its types."""
-    monkeypatch.setattr("murk._jit.jit", numba.njit(nogil=True, error_model="numpy"))
+    monkeypatch.setattr("murk._internal.jit.jit", numba.njit(nogil=True, error_model="numpy"))
     spec = importlib.util.spec_from_file_location(f"{module.__name__}_fresh", str(module.__file__))
     assert spec is not None
     assert spec.loader is not None

@@ -6,7 +6,7 @@ import sys
 import numpy as np
 import pytest
 
-from murk._jit import jit
+from murk._internal.jit import jit
 from murk.errors import UserError
 from murk.privacy.mechanisms import lattice as codes
 from murk.privacy.noise import (

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from murk.privacy import GaussianDP, PrivacyLoss
+from murk.producers.ledger.costs import Charge
 from murk.producers.ledger.ledger import Ledger
 from murk.producers.ledger.names import ReleaseRequests
-from murk.producers.ledger.prices import Charge
 from murk.producers.ledger.transaction import Spending
 
 LOG = "a" * 32

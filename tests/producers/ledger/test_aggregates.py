@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from murk.producers import FileSource
+from murk.populations import FileSource
+from murk.producers.ledger.costs import Price, Promise
 from murk.producers.ledger.ledger import Ledger
 from murk.producers.ledger.names import ReleaseRequests
-from murk.producers.ledger.prices import Price, Promise
 from murk.producers.ledger.statements import SMALLEST_GROUP, PeopleTotals, _share
 from tests.producers.ledger.accounts import TASK, booked, charge, rho, spend
 from tests.producers.world import World, make_task, paid_task, run_blocks, write_people

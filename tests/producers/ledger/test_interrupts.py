@@ -14,7 +14,7 @@ from tests import interrupts
 from tests.producers.ledger.accounts import FILE, TASK, booked, charge, rho
 
 PLACES = (
-    *(str(Path(murk.__file__).parent / name) for name in ("_sqlite.py", "producers/ledger/")),
+    *(str(Path(murk.__file__).parent / name) for name in ("_internal/sqlite.py", "producers/ledger/")),
     contextlib.__file__,
 )
 MANY = {"charges": [charge(rho=1)], "caps": [("", rho(10**6))]}

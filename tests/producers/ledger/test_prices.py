@@ -4,7 +4,7 @@ import pytest
 
 from murk.errors import MurkError, UserError
 from murk.privacy import ApproxDP, GaussianDP, PrivacyLoss, calibrate
-from murk.producers.ledger.prices import LARGEST, Charge, Price, Promise
+from murk.producers.ledger.costs import LARGEST, Charge, Price, Promise
 
 
 class Costed:

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from murk.errors import UserError
-from murk.privacy.sketches.explain import CENTRAL
+from murk.privacy.central.explain import CENTRAL
+from murk.producers.ledger.costs import Charge
 from murk.producers.ledger.ledger import Ledger
 from murk.producers.ledger.names import ReleaseRequests
-from murk.producers.ledger.prices import Charge
 from tests.producers.ledger.accounts import FILE, LOG, OTHER, TASK, ask, booked, charge, rho, spend
 
 BIG, THIRD = [("", rho(1000))], "9" * 64

@@ -8,8 +8,8 @@ import pytest
 from murk.errors import UserError
 from murk.privacy import ApproxDP, GaussianDP, PrivacyLoss, PureDP, ZeroConcentratedDP, cap_of
 from murk.producers import Ledger, Policy
+from murk.producers.ledger.costs import Charge
 from murk.producers.ledger.names import ReleaseRequests
-from murk.producers.ledger.prices import Charge
 from murk.producers.ledger.statements import CapStatus, LevelAccount, describe_together
 from tests.producers.ledger.accounts import FILE, LOG, OTHER, TASK, ask, booked, charge, rho, spend
 from tests.producers.world import RECORD, SECRET, World, Wrapped, make_task, paid_task

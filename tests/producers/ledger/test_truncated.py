@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import yaml
 
+from murk import Task
 from murk.errors import UserError
-from murk.learners.core.design import Population
 from murk.planning.plan import Plan, plan, remarks
 from murk.privacy import (
     Accountant,
@@ -28,16 +28,16 @@ from murk.privacy import (
     guarantee_from_text,
     truncated_cap,
 )
+from murk.privacy.central import sketch_renyi as renyi
+from murk.privacy.central.explain import against_a_blank_record, any_two_records
 from murk.privacy.mechanisms.caps import truncated_cost
 from murk.privacy.mechanisms.privacy_loss import DELTA_UNITS, UNITS
 from murk.privacy.rounding import rational
-from murk.privacy.sketches import renyi
-from murk.privacy.sketches.explain import against_a_blank_record, any_two_records
 from murk.producers import Ledger, Policy
+from murk.producers.ledger.costs import Charge
 from murk.producers.ledger.names import ReleaseRequests
-from murk.producers.ledger.prices import Charge
-from murk.producers.sketches import remedy, sketch_problem_for
-from murk.stream import Task
+from murk.producers.organisation import remedy, sketch_problem_for
+from murk.protocols.population import Population
 from tests.producers.sketches.organisations import TEXT, WINDOW, SketchWorld, coded
 
 ONE = ApproxDP(1.0, 1e-6)
@@ -207,7 +207,7 @@ def test_a_ledger_that_ignored_omega_would_exceed_its_cap(tmp_path, monkeypatch)
         rho, delta = min(figures)
         return int(rho * UNITS), int(delta * DELTA_UNITS)
 
-    monkeypatch.setattr("murk.producers.ledger.prices.truncated_cost", careless)
+    monkeypatch.setattr("murk.producers.ledger.costs.truncated_cost", careless)
     cap = TruncatedCDP(0.1, 15.0)
     account = Account(tmp_path / "ledger.db", cap, mechanisms={"few-rows": window(50)})
     granted, _ = account.ask(*["few-rows"] * 20)

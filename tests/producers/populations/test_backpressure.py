@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from murk.errors import MurkError
-from murk.producers.populations.people import wait_for_models
+from murk.populations.people import wait_for_models
 from murk.producers.producer import NoModels
 from murk.stream import open_log
-from murk.stream.log.base import Checkpoint, Log, UnreachableError
-from murk.stream.messages.codec import encode
-from murk.stream.messages.releases import IterateMessage
-from murk.stream.messages.state import Counters, StateMessage
-from murk.stream.task.task import Task
+from murk.stream.log.interface import Checkpoint, Log, UnreachableError
+from murk.stream.wire.codec import encode
+from murk.stream.wire.releases import IterateMessage
+from murk.stream.wire.state import Counters, StateMessage
+from murk.task.task import Task
 from tests.producers.world import Wrapped
 from tests.stream.harness import make_task
 

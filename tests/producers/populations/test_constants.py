@@ -8,12 +8,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from murk import Task
 from murk.errors import UserError
-from murk.producers import open_records
-from murk.producers.populations.local_run import LocalRun
-from murk.producers.populations.people import PopulationConfig
+from murk.populations import open_records
+from murk.populations.local_run import LocalRun
+from murk.populations.people import PopulationConfig
 from murk.producers.producer import Policy
-from murk.stream import Task, open_log
+from murk.stream import open_log
 
 TEXT = """
 name: constants

@@ -18,9 +18,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from murk import Task
 from murk.errors import UserError
-from murk.producers import Encoder, FileSource
-from murk.stream import Task
+from murk.learners import Encoder
+from murk.populations import FileSource
 
 BERLIN = ZoneInfo("Europe/Berlin")
 DATE = "kind: date, low: 2024-05-01, high: 2024-06-30, as: [number, weekday, month]"

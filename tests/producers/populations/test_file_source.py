@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 
 from murk.errors import UserError
+from murk.populations import FileSource
+from murk.populations.file_source import Block as FileBlock
+from murk.populations.records.files import open_table
+from murk.populations.records.tables import KEYS_LOOKED_AT
 from murk.privacy.noise import SecureNoise, SimulatedNoise
-from murk.producers import FileSource
+from murk.producers.ledger.identity import Run
 from murk.producers.ledger.names import ReleaseRequests
-from murk.producers.ledger.recognition import Run
-from murk.producers.populations.file_source import Block as FileBlock
-from murk.producers.populations.records.files import open_table
-from murk.producers.populations.records.tables import KEYS_LOOKED_AT
-from murk.producers.sketches import Window
+from murk.producers.organisation import Window
 from tests.producers.world import SECRET, TEXT, make_task, write_people
 
 TASK = make_task()
@@ -568,7 +568,7 @@ class TestPublicSample:
     def test_does_not_depend_on_chunks(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         source = FileSource(write_people(tmp_path / "people.csv", 200), TASK)
         whole = source.select(50, SimulatedNoise(3))
-        monkeypatch.setattr("murk.producers.populations.file_source.SELECT_CHUNK", 7)
+        monkeypatch.setattr("murk.populations.file_source.SELECT_CHUNK", 7)
         assert source.select(50, SimulatedNoise(3)) == whole
 
     def test_takes_every_row_equally_often(self, tmp_path: Path) -> None:

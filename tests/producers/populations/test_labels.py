@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from murk.errors import UserError
-from murk.producers import FileSource
-from murk.producers.populations.file_work import LabelSurvey, undeclared
-from murk.producers.populations.local_run import LocalRun
-from murk.producers.populations.people import PopulationConfig
+from murk.populations import FileSource
+from murk.populations.file_work import LabelSurvey, undeclared
+from murk.populations.local_run import LocalRun
+from murk.populations.people import PopulationConfig
 from tests.producers.world import TEXT, make_task
 
 LABELS = {"alike": ["no"] * 30, "differing": ["no"] * 29 + ["yes"]}

@@ -14,12 +14,12 @@ import pandas as pd
 import pytest
 
 from murk.errors import MurkError, UserError
+from murk.populations import FileSource, ledger_places, open_records
+from murk.populations.ledger_places import default_ledger, register
+from murk.populations.local_run import LocalRun
+from murk.populations.people import PopulationConfig
 from murk.privacy import GaussianDP
-from murk.producers import FileSource, Ledger, Policy, Producer, open_records
-from murk.producers.populations import ledger_places
-from murk.producers.populations.ledger_places import default_ledger, register
-from murk.producers.populations.local_run import LocalRun
-from murk.producers.populations.people import PopulationConfig
+from murk.producers import Ledger, Policy, Producer
 from murk.stream import open_log
 from tests.producers.world import TEXT, make_task, write_people
 

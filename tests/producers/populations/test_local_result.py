@@ -9,11 +9,12 @@ import pandas as pd
 import pytest
 
 import murk
+from murk import Task
 from murk.errors import UserError
-from murk.learners.results.report import report_log
 from murk.privacy import GaussianDP
 from murk.producers import Ledger
-from murk.stream import Task, open_log
+from murk.results.report import report_log
+from murk.stream import open_log
 from tests.cli.harness import ANY_PROTOCOL, TASK, people
 from tests.cli.harness import run as command
 

@@ -11,12 +11,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from murk import Task
 from murk.errors import UserError
-from murk.producers import FileSource
-from murk.producers.populations.public_sample import _plain
-from murk.producers.populations.records import tables as arrow
-from murk.producers.populations.records.files import open_table
-from murk.stream import Task
+from murk.populations import FileSource
+from murk.populations.public_sample import _plain
+from murk.populations.records import tables as arrow
+from murk.populations.records.files import open_table
 
 TASK = Task.parse(
     "{name: t, privacy: {guarantee: {gdp: {mu: 1.0}}}, target: {name: y, kind: binary, positive: 'yes'}, "

@@ -14,14 +14,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from murk.errors import MurkError, UserError
+from murk.populations import file_source, order
+from murk.populations.file_source import FileSource
+from murk.populations.local_run import LocalRun
+from murk.populations.order import key_of_seed, rows_in_order
+from murk.populations.people import PopulationConfig, population_of
 from murk.producers import Ledger
-from murk.producers.populations import file_source, order
-from murk.producers.populations.file_source import FileSource
-from murk.producers.populations.local_run import LocalRun
-from murk.producers.populations.order import key_of_seed, rows_in_order
-from murk.producers.populations.people import PopulationConfig, population_of
 from murk.stream import open_log
-from murk.stream.log.base import Log
+from murk.stream.log.interface import Log
 from tests.producers.world import World, Wrapped, make_task
 
 LEVELS = ["strict", "open", "open", "default", "strict", "default", "open", "strict", "default", "default"]

@@ -11,18 +11,19 @@ from typing import Any
 
 import pytest
 
+from murk import Task
 from murk.errors import MurkError, UserError
-from murk.privacy.sketches import SketchAccumulator
+from murk.populations import organisations
+from murk.populations.file_work import PopulationConfig
+from murk.populations.order import key_of_seed
+from murk.populations.organisations import OrganisationPopulation
+from murk.populations.people import Population, open_accounts, population_of
+from murk.privacy.central import SketchAccumulator
 from murk.producers import Ledger, Policy, SketchProducer
 from murk.producers.ledger.transaction import Spending
-from murk.producers.populations import organisations
-from murk.producers.populations.file_work import PopulationConfig
-from murk.producers.populations.order import key_of_seed
-from murk.producers.populations.organisations import OrganisationPopulation
-from murk.producers.populations.people import Population, open_accounts, population_of
-from murk.stream import Task, open_log
-from murk.stream.log.base import UnreachableError
-from murk.stream.messages.releases import SketchRelease
+from murk.stream import open_log
+from murk.stream.log.interface import UnreachableError
+from murk.stream.wire.releases import SketchRelease
 from tests.producers.ledger.accounts import by_name
 from tests.producers.sketches.organisations import make_task, write_records
 from tests.producers.test_crashes import Killer, Watch, after, before, in_child, patched

@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from murk import Task
 from murk.errors import UserError
-from murk.producers import FileSource
-from murk.producers.populations.public_sample import (
+from murk.populations import FileSource
+from murk.populations.public_sample import (
     RUNS,
     check_apart,
     check_carried,
@@ -26,8 +27,7 @@ from murk.producers.populations.public_sample import (
     public_covariates,
     rare,
 )
-from murk.stream import Task
-from murk.stream.task.learner import Covariates
+from murk.task.learning import Covariates
 from tests.cli.harness import HEADER, ROWS
 
 MOTHERS = """\

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from murk.errors import UserError
-from murk.producers.populations import public_sample as overlap
-from murk.producers.populations.public_sample import (
+from murk.populations import public_sample as overlap
+from murk.populations.public_sample import (
     _is_clustered,
     _is_repetitive,
     _log_tail,
@@ -20,7 +20,7 @@ from murk.producers.populations.public_sample import (
     in_order,
     rare,
 )
-from murk.producers.populations.records.files import open_table, slices
+from murk.populations.records.files import open_table, slices
 
 UNLIKELY = math.log(1e-6)
 

@@ -12,18 +12,19 @@ from typing import Any
 
 import pytest
 
+from murk import Task
 from murk.errors import UserError
+from murk.populations import FileSource, file_work
+from murk.populations import people as population_module
+from murk.populations.ledger_places import begun_with
+from murk.populations.local_run import LocalRun
+from murk.populations.people import Agree, Population, PopulationConfig, open_accounts
 from murk.privacy.noise import SimulatedNoise
-from murk.producers import FileSource, Ledger, Policy
-from murk.producers.populations import file_work
-from murk.producers.populations import people as population_module
-from murk.producers.populations.ledger_places import begun_with
-from murk.producers.populations.local_run import LocalRun
-from murk.producers.populations.people import Agree, Population, PopulationConfig, open_accounts
-from murk.stream import Task, open_log
-from murk.stream.log.base import UnreachableError
+from murk.producers import Ledger, Policy
+from murk.stream import open_log
+from murk.stream.log.interface import UnreachableError
 from murk.stream.log.sqlite import SqliteLog
-from murk.stream.task.task import Disclosure
+from murk.task.task import Disclosure
 from tests.producers.world import TEXT, Wrapped, make_task, write_people
 
 AGREED = Policy(public_sample=True)
@@ -482,7 +483,7 @@ def test_nothing_is_begun_on_what_cannot_lead_to_anything(folder: Path, monkeypa
     def too_large(problem: object) -> None:
         raise UserError("a state of 9 GiB")
 
-    monkeypatch.setattr("murk.learners.gradients.problem.GradientProblem.check_state", too_large)
+    monkeypatch.setattr("murk.protocols.gradients.device.GradientProblem.check_state", too_large)
     with pytest.raises(UserError, match="a state of 9 GiB"), population(folder):
         pass
     assert unwritten()

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from murk.errors import UserError
-from murk.producers.populations.public_sample import public_covariates
+from murk.populations.public_sample import public_covariates
 from tests.producers.world import TEXT, make_task
 
 HEAD = "age,same_sex,origin\n"

@@ -16,13 +16,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from murk.errors import UserError
-from murk.producers import FileSource, open_records
-from murk.producers.populations.ledger_places import default_ledger
-from murk.producers.populations.local_run import LocalRun
-from murk.producers.populations.people import PopulationConfig
-from murk.producers.populations.public_sample import public_covariates
-from murk.producers.populations.records.tables import TupleTable
-from murk.stream.task.data.containers import python_values
+from murk.populations import FileSource, open_records
+from murk.populations.ledger_places import default_ledger
+from murk.populations.local_run import LocalRun
+from murk.populations.people import PopulationConfig
+from murk.populations.public_sample import public_covariates
+from murk.populations.records.tables import TupleTable
+from murk.task.containers import python_values
 from tests.producers.world import SECRET, make_task
 
 TASK = make_task()

@@ -10,8 +10,8 @@ from dataclasses import asdict, dataclass, replace
 import pytest
 
 from murk.errors import MurkError, UserError
-from murk.producers.populations import ledger_places as run_lock
-from murk.producers.populations.ledger_places import (
+from murk.populations import ledger_places as run_lock
+from murk.populations.ledger_places import (
     RunConfig,
     begun_with,
     beside,

@@ -9,14 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from murk.learners.sketches.problem import SketchProblem
+from murk import Task
 from murk.privacy.noise import SimulatedNoise
 from murk.producers import Ledger, Policy, SketchProducer
-from murk.producers.sketches import sketch_problem_for
-from murk.stream import Task, open_log
-from murk.stream.log.base import Log, Message
-from murk.stream.messages.codec import WireRules, decode
-from murk.stream.messages.releases import SketchRelease
+from murk.producers.organisation import sketch_problem_for
+from murk.protocols.summaries.device import SketchProblem
+from murk.stream import open_log
+from murk.stream.log.interface import Log, Message
+from murk.stream.wire.codec import WireRules, decode
+from murk.stream.wire.releases import SketchRelease
 from tests.producers.world import NOW
 
 TEXT = """

@@ -18,16 +18,17 @@ from typing import Any
 import numpy as np
 import pytest
 
+from murk import Task
 from murk.errors import MurkError, UserError
 from murk.privacy import ApproxDP
+from murk.privacy.central import SketchAccumulator
 from murk.privacy.noise import SecureNoise, SimulatedNoise
-from murk.privacy.sketches import SketchAccumulator
 from murk.producers import Ledger, Policy, Producer, SketchProducer
 from murk.producers import producer as delivery
 from murk.producers.ledger.transaction import Spending
-from murk.producers.sketches import index_of, remedy
-from murk.stream import Task, open_log
-from murk.stream.messages.releases import SketchRelease
+from murk.producers.organisation import index_of, remedy
+from murk.stream import open_log
+from murk.stream.wire.releases import SketchRelease
 from tests.producers.ledger.accounts import by_name
 from tests.producers.sketches.organisations import RECORD, TEXT, WINDOW, SketchWorld, coded, make_task
 from tests.producers.test_crashes import Killer, after, before, in_child, patched

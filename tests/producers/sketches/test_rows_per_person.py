@@ -8,14 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+from murk import Task
 from murk.errors import UserError
-from murk.privacy.sketches import accumulators as gram_accumulator
+from murk.populations.file_work import PopulationConfig
+from murk.populations.organisations import OrganisationPopulation
+from murk.populations.people import open_accounts, population_of
+from murk.privacy.central import accumulators as gram_accumulator
 from murk.producers import Ledger, SketchProducer
-from murk.producers.populations.file_work import PopulationConfig
-from murk.producers.populations.organisations import OrganisationPopulation
-from murk.producers.populations.people import open_accounts, population_of
-from murk.producers.sketches import sketch_problem_for
-from murk.stream import Task, open_log
+from murk.producers.organisation import sketch_problem_for
+from murk.stream import open_log
 
 TEXT = """\
 name: visits

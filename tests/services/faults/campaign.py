@@ -8,7 +8,7 @@ from kafka import TopicPartition
 from kafka.errors import KafkaError
 
 from murk.stream import open_log
-from murk.stream.log.base import UnreachableError
+from murk.stream.log.interface import UnreachableError
 from murk.stream.log.kafka.connection.clients import Clients
 from murk.stream.log.kafka.connection.network import Address
 from murk.stream.log.kafka.connection.settings import Settings

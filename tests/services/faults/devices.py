@@ -7,11 +7,12 @@ import sys
 import time
 from pathlib import Path
 
-from murk.privacy.sketches.window import WindowAccumulator
+from murk import Task
+from murk.privacy.central.window import WindowAccumulator
 from murk.producers import Ledger, Producer, SketchProducer
 from murk.producers.ledger import schema
-from murk.stream import Task, open_log
-from murk.stream.log.base import UnreachableError
+from murk.stream import open_log
+from murk.stream.log.interface import UnreachableError
 from murk.stream.log.kafka.log import KafkaLog
 from tests.cli.harness import HEADER, ROWS
 

@@ -4,7 +4,7 @@ import threading
 from itertools import cycle, islice
 
 from murk.stream import open_log
-from murk.stream.log.base import UnreachableError
+from murk.stream.log.interface import UnreachableError
 
 PAUSE = 0.3
 AT_ONCE = 3

@@ -8,14 +8,15 @@ from contextlib import ExitStack, contextmanager
 from functools import cache
 from pathlib import Path
 
-from murk.learners.core.scoring.engine import Chain, SharedScoreEngine
-from murk.learners.core.scoring.sums import Epoch
-from murk.learners.problem import problem_for
-from murk.stream import Task, open_log
-from murk.stream.log.base import UnreachableError
+from murk import Task
+from murk.protocols.device import problem_for
+from murk.protocols.scores.engine import Chain, SharedScoreEngine
+from murk.protocols.scores.sums import Epoch
+from murk.stream import open_log
+from murk.stream.log.interface import UnreachableError
 from murk.stream.log.kafka.topics import Names
-from murk.stream.messages.packed import Packed
-from murk.stream.messages.state import Counters, decode_state
+from murk.stream.wire.packed import Packed
+from murk.stream.wire.state import Counters, decode_state
 from murk.stream.worker.worker import Worker
 from tests.cli import harness
 from tests.protocols import GRADIENTS

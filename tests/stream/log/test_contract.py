@@ -12,10 +12,10 @@ from types import ModuleType
 import pytest
 
 from murk.errors import MurkError, UserError
-from murk.stream.log.base import DeadLetter, FencedError, Log
+from murk.stream.log.interface import DeadLetter, FencedError, Log
 from murk.stream.log.kafka.log import TopicSetup
 from murk.stream.log.open import OPENERS, open_log
-from murk.stream.messages.codec import MAX_MESSAGE
+from murk.stream.wire.codec import MAX_MESSAGE
 from tests.stream.harness import make_task, message, read_all
 from tests.stream.processes import Start, at_once, finish
 

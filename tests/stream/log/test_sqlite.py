@@ -15,12 +15,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from murk._sqlite import Database
+from murk._internal.sqlite import Database
 from murk.errors import MurkError, UserError
 from murk.producers import Ledger
 from murk.stream.log import sqlite
 from murk.stream.log import sqlite as batches
-from murk.stream.log.base import DeadLetter
+from murk.stream.log.interface import DeadLetter
 from murk.stream.log.open import open_log
 from murk.stream.log.sqlite import LOG_FILE, SqliteLog
 from tests.stream.harness import make_task, message, read_all, spoil

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from murk.stream.log.base import Message
+from murk.stream.log.interface import Message
 from murk.stream.log.sqlite import BATCH_BYTES, BATCH_MESSAGES, pack, unpack
 
 HALF = b"x" * (BATCH_BYTES // 2)

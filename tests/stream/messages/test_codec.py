@@ -11,8 +11,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from murk.stream.log.base import truncate_time
-from murk.stream.messages.codec import (
+from murk.stream.log.interface import truncate_time
+from murk.stream.wire.codec import (
     EXCERPT,
     REASONS,
     Reason,
@@ -25,7 +25,7 @@ from murk.stream.messages.codec import (
     json_schema,
     longest_release,
 )
-from murk.stream.messages.releases import GradientRelease, IterateMessage
+from murk.stream.wire.releases import GradientRelease, IterateMessage
 
 TASK = "0123456789abcdef" * 4
 LEVELS = {"default": 1_000, "open": 10}
@@ -415,9 +415,9 @@ def test_json_schema_describes_every_message() -> None:
 FIRST_USE = """
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
-from murk.stream import Task
-from murk.stream.messages.codec import WireRules, decode, encode
-from murk.stream.messages.releases import KINDS, GradientRelease
+from murk import Task
+from murk.stream.wire.codec import WireRules, decode, encode
+from murk.stream.wire.releases import KINDS, GradientRelease
 print(any(model.__pydantic_complete__ for model in KINDS.values()), Task.__pydantic_complete__)
 data = (
     b'{"schema":1,"kind":"gradient","id":"%s","task":"%s","level":"default","chain":0,"payload":[12,-7],'

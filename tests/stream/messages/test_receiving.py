@@ -8,10 +8,10 @@ import msgspec
 import pytest
 from pydantic import BaseModel
 
-from murk.stream.messages import wire as receiving
-from murk.stream.messages.codec import RejectedError, WireRules, encode, json_schema
-from murk.stream.messages.releases import KINDS, PackedRelease, Release
-from murk.stream.messages.wire import block_receiver, receiver, struct_of
+from murk.stream.wire import blocks as receiving
+from murk.stream.wire.blocks import block_receiver, receiver, struct_of
+from murk.stream.wire.codec import RejectedError, WireRules, encode, json_schema
+from murk.stream.wire.releases import KINDS, PackedRelease, Release
 from tests.fuzz.mutate import TOKENS, written
 from tests.fuzz.wire import received
 

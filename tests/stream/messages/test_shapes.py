@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from murk.stream.messages import codec
-from murk.stream.messages.codec import RejectedError, WireRules, decode, decode_iterate
-from murk.stream.messages.releases import KINDS, PackedRelease
-from murk.stream.messages.wire import block_receiver, receiver
+from murk.stream.wire import codec
+from murk.stream.wire.blocks import block_receiver, receiver
+from murk.stream.wire.codec import RejectedError, WireRules, decode, decode_iterate
+from murk.stream.wire.releases import KINDS, PackedRelease
 
 SIZE = 2000
 ITEMS = ['""', "null", "{}", "[]", "[[[]]]", "1.5", "true", "-", "9" * 30, '"x"', '{"a":1}']

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from murk.errors import MurkError
-from murk.stream.log.base import Message
+from murk.stream.log.interface import Message
 from murk.stream.log.open import open_log
 from murk.stream.log.sqlite import SqliteLog
-from murk.stream.messages.codec import WireRules, decode
-from murk.stream.messages.state import (
+from murk.stream.wire.codec import WireRules, decode
+from murk.stream.wire.state import (
     MOST_POINTS,
     TRAIL_BYTES,
     Trail,

@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from murk.stream.messages import wire as writing
-from murk.stream.messages.codec import encode
-from murk.stream.messages.releases import KINDS, PackedRelease
-from murk.stream.messages.wire import writer
+from murk.stream.wire import blocks as writing
+from murk.stream.wire.blocks import writer
+from murk.stream.wire.codec import encode
+from murk.stream.wire.releases import KINDS, PackedRelease
 from tests.fuzz.mutate import STRANGE
 from tests.stream.messages.test_receiving import MORE, WITH_NUMBERS
 

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from murk.errors import UserError
-from murk.stream.task.data.coding import Cell, Coding
-from murk.stream.task.task import Task
+from murk.task.coding import Cell, Coding
+from murk.task.task import Task
 from tests.stream.tasks import HUBER, LOGISTIC, SOFTMAX
 
 CODING = Task.parse(LOGISTIC).coding

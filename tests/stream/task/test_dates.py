@@ -9,11 +9,11 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
+from murk import Task
 from murk.audit.neighbours import Box
 from murk.errors import UserError
-from murk.producers import FileSource
-from murk.stream import Task
-from murk.stream.task.data.coding import MONTHS, WEEKDAYS, Cell, day_number
+from murk.populations import FileSource
+from murk.task.coding import MONTHS, WEEKDAYS, Cell, day_number
 
 HEAD = "name: visits\nfeatures:\n  - {name: asked, kind: date, "
 TAIL = "}\ntarget: {name: came, kind: binary, positive: yes, negative: no}\nprivacy: {guarantee: {gdp: {mu: 1.0}}}\n"

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
+from murk import Task
 from murk.errors import MurkError
-from murk.learners.problem import problem_for
-from murk.stream import Task
+from murk.protocols.device import problem_for
 from tests.stream.tasks import ANY_PROTOCOL
 
 FORGETFUL = ANY_PROTOCOL + "protocol: scores\nforget: 24000\n"

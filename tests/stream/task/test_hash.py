@@ -9,21 +9,10 @@ from typing import Any, get_args
 import pytest
 
 from murk.errors import UserError
-from murk.learners.examples.protocol import ExamplesBlock
-from murk.learners.moments.protocol import MomentsBlock
-from murk.learners.scores.protocol import ScoresBlock
-from murk.learners.sketches.protocol import SketchBlock
-from murk.stream.task.block import Block
-from murk.stream.task.data.features import ADDED as ADDED_TO_FEATURES
-from murk.stream.task.data.features import (
-    BinaryTarget,
-    CategoryFeature,
-    ClassTarget,
-    DateFeature,
-    NumberFeature,
-    RealTarget,
-)
-from murk.stream.task.learner import (
+from murk.task.features import ADDED as ADDED_TO_FEATURES
+from murk.task.features import BinaryTarget, CategoryFeature, ClassTarget, DateFeature, NumberFeature, RealTarget
+from murk.task.fields import Block
+from murk.task.learning import (
     ADDED,
     ADDED_TO_TASK,
     ContrastBlock,
@@ -35,9 +24,13 @@ from murk.stream.task.learner import (
     PublicBlock,
     StepSchedule,
 )
-from murk.stream.task.privacy import LevelGrid, PrivacyBlock
-from murk.stream.task.shuffle import PromiseBlock, ShuffleBlock
-from murk.stream.task.task import Task, canonical_json, differences
+from murk.task.privacy import LevelGrid, PrivacyBlock
+from murk.task.protocols.examples import ExamplesBlock
+from murk.task.protocols.moments import MomentsBlock
+from murk.task.protocols.scores import ScoresBlock
+from murk.task.protocols.summaries import SketchBlock
+from murk.task.shuffling import PromiseBlock, ShuffleBlock
+from murk.task.task import Task, canonical_json, differences
 from tests.stream.tasks import HUBER, LOGISTIC, SOFTMAX, content, parse
 
 

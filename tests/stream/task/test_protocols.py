@@ -8,11 +8,11 @@ import pytest
 from pydantic import TypeAdapter
 
 from murk.errors import UserError
-from murk.learners.sketches.protocol import GRAM, NEWTON
-from murk.stream.messages.codec import longest_release
-from murk.stream.messages.releases import KINDS
-from murk.stream.task.registry import BLOCKS, PROTOCOLS, ProtocolName
-from murk.stream.task.task import Task, check_task_change
+from murk.stream.wire.codec import longest_release
+from murk.stream.wire.releases import KINDS
+from murk.task.protocols.registry import BLOCKS, PROTOCOLS, ProtocolName
+from murk.task.protocols.summaries import GRAM, NEWTON
+from murk.task.task import Task, check_task_change
 from tests.stream.tasks import ANY_PROTOCOL, GUARANTEE, HUBER, LOGISTIC, SOFTMAX
 
 APPROX = "{approx: {epsilon: 1.0, delta: 1e-6}}"

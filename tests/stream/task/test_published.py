@@ -6,7 +6,7 @@ import re
 import pytest
 
 from murk.errors import UserError
-from murk.stream.task.task import Task
+from murk.task.task import Task
 
 TEXT = """\
 name: published

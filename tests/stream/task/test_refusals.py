@@ -8,10 +8,10 @@ import pytest
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from murk.errors import UserError
-from murk.stream.task import errors, yaml
-from murk.stream.task.errors import user_error
-from murk.stream.task.task import Task
-from murk.stream.task.yaml import MOST_BYTES, read_texts, read_yaml
+from murk.task import errors, yaml
+from murk.task.errors import user_error
+from murk.task.task import Task
+from murk.task.yaml import MOST_BYTES, read_texts, read_yaml
 from tests.stream.tasks import GUARANTEE, LOGISTIC
 
 REFUSED = [

@@ -5,9 +5,9 @@ from itertools import pairwise
 import pytest
 
 from murk.errors import UserError
-from murk.learners.problem import problem_for
 from murk.privacy import ApproxDP, PureDP, shuffled_delta
-from murk.stream.task.task import Task
+from murk.protocols.device import problem_for
+from murk.task.task import Task
 
 PLAIN = """
 name: third-child

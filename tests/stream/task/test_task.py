@@ -9,9 +9,9 @@ import pytest
 
 from murk.errors import UserError
 from murk.privacy.guarantees import GaussianDP
-from murk.stream.task.block import format_duration, parse_duration
-from murk.stream.task.data.features import ClassTarget
-from murk.stream.task.task import Task, canonical_json
+from murk.task.features import ClassTarget
+from murk.task.fields import format_duration, parse_duration
+from murk.task.task import Task, canonical_json
 from tests.stream.tasks import GUARANTEE, HUBER, LOGISTIC, SOFTMAX
 
 

@@ -15,10 +15,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from murk import Task
 from murk.errors import UserError
-from murk.stream import Task
-from murk.stream.task.data.coding import Cell, day_number, exact_number, read_number
-from murk.stream.task.data.containers import column_array, python_values
+from murk.task.coding import Cell, day_number, exact_number, read_number
+from murk.task.containers import column_array, python_values
 
 FAR = 2_932_902  # days from 1970-01-01 to 10000-01-06
 

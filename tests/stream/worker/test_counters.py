@@ -1,7 +1,7 @@
 """Counting by level and by age."""
 
-from murk.stream.messages.codec import WireRules, decode
-from murk.stream.messages.state import Counters
+from murk.stream.wire.codec import WireRules, decode
+from murk.stream.wire.state import Counters
 from murk.stream.worker.worker import Tally
 from tests.stream.harness import make_task, message
 

@@ -17,10 +17,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from murk.errors import MurkError
-from murk.stream.log.base import FencedError
+from murk.stream.log.interface import FencedError
 from murk.stream.log.sqlite import SqliteLog
-from murk.stream.task.task import Task
 from murk.stream.worker.worker import Worker
+from murk.task.task import Task
 from tests.protocols import BY_NAME, OWN_MODELS
 from tests.services.faults.nursery import Child
 from tests.stream.harness import (

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 from murk.errors import MurkError
-from murk.learners.problem import problem_for
+from murk.protocols.device import problem_for
 from murk.stream.log.sqlite import SqliteLog
-from murk.stream.messages.releases import SketchRelease
-from murk.stream.task.task import Task
+from murk.stream.wire.releases import SketchRelease
 from murk.stream.worker.worker import Worker
+from murk.task.task import Task
 from tests.protocols import BY_NAME, HONEST, contents, title_of
 from tests.stream.harness import (
     altered,

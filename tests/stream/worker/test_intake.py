@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from murk.stream.log.base import DeadLetter, Message
-from murk.stream.messages.state import Counters
-from murk.stream.messages.wire import DuplicateWindow
-from murk.stream.task.task import Task
-from murk.stream.worker.learner import wire_rules
+from murk.stream.log.interface import DeadLetter, Message
+from murk.stream.wire.blocks import DuplicateWindow
+from murk.stream.wire.state import Counters
+from murk.stream.worker.interface import wire_rules
 from murk.stream.worker.worker import Intake, Tally
+from murk.task.task import Task
 from tests.protocols import BY_NAME
 from tests.stream.harness import hostile, learner_for, message
 

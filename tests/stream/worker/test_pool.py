@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from murk.errors import MurkError
-from murk.stream.log.base import AllChains, FencedError, Membership, UnreachableError
+from murk.stream.log.interface import AllChains, FencedError, Membership, UnreachableError
 from murk.stream.log.sqlite import SqliteLog
 from murk.stream.worker import pool as module
 from murk.stream.worker.pool import LOG_INTERVAL, PAUSE, ChainVitals, Pulse, WorkerPool

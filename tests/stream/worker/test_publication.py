@@ -3,14 +3,9 @@
 import numpy as np
 import pytest
 
-from murk.learners.gradients.kernels import (
-    is_published,
-    newest_published,
-    ring_size,
-    spacing,
-)
-from murk.stream.task.learner import MaxStaleness
-from murk.stream.task.task import Task
+from murk.protocols.gradients.kernels import is_published, newest_published, ring_size, spacing
+from murk.task.learning import MaxStaleness
+from murk.task.task import Task
 from tests.stream.tasks import LOGISTIC
 
 FLOORS = (0, 1, 2, 3, 15, 100, 1_562, 15_625)

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 from murk.errors import MurkError
-from murk.learners.estimates.drift import merged_curve
-from murk.learners.problem import problem_for
-from murk.learners.scores import problem as scores
-from murk.stream.log.base import Checkpoint, UnreachableError
+from murk.inference.drift import merged_curve
+from murk.protocols.device import problem_for
+from murk.protocols.scores import in_epochs as scores
+from murk.stream.log.interface import Checkpoint, UnreachableError
 from murk.stream.log.sqlite import SqliteLog
-from murk.stream.messages.codec import encode
-from murk.stream.messages.releases import IterateMessage
+from murk.stream.wire.codec import encode
+from murk.stream.wire.releases import IterateMessage
 from murk.stream.worker.sharing import CommittedLearners, Making, Told, sharing_of
 from murk.stream.worker.worker import Worker
 from tests.producers.world import Wrapped

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from murk.stream.log.base import DeadLetter
+from murk.stream.log.interface import DeadLetter
 from murk.stream.log.sqlite import SqliteLog
-from murk.stream.messages.codec import decode_iterate
-from murk.stream.task.task import Task
+from murk.stream.wire.codec import decode_iterate
 from murk.stream.worker.worker import DEAD_BYTES, Progress, Worker
+from murk.task.task import Task
 from tests.stream.harness import (
     DIMENSION,
     SumLearner,

@@ -13,7 +13,7 @@ from kafka import TopicPartition
 from kafka.errors import KafkaTimeoutError, OffsetOutOfRangeError
 
 from murk.errors import MurkError
-from murk.stream.log.base import DeadLetter, UnreachableError
+from murk.stream.log.interface import DeadLetter, UnreachableError
 from murk.stream.log.kafka.connection.clients import PATIENCE_MS, Clients, close_in_time
 from murk.stream.log.kafka.connection.errors import translate_errors
 from murk.stream.log.kafka.topics import Names

@@ -14,8 +14,8 @@ from kafka import TopicPartition
 from kafka.errors import KafkaError, MessageSizeTooLargeError, RecordListTooLargeError
 
 from murk.errors import MurkError, UserError
-from murk.stream.log import base
-from murk.stream.log.base import Checkpoint, CrowdMark, DeadLetter, FencedError, Log, Message, UnreachableError
+from murk.stream.log import interface as base
+from murk.stream.log.interface import Checkpoint, CrowdMark, DeadLetter, FencedError, Log, Message, UnreachableError
 from murk.stream.log.kafka import transactions
 from murk.stream.log.kafka.connection.clients import PATIENCE_MS, Clients, close_in_time
 from murk.stream.log.kafka.connection.errors import translate_errors
@@ -26,8 +26,8 @@ from murk.stream.log.kafka.consumers import Ends, ModelCache, Newest, Reader, Re
 from murk.stream.log.kafka.membership import KafkaMembership
 from murk.stream.log.kafka.topics import Names, Topics, copies_of, find, topics_command
 from murk.stream.log.kafka.transactions import TASK, TASK_PLACE, CrowdWriter, KafkaOwnership
-from murk.stream.messages.packed import Packed
-from murk.stream.task.task import Task, check_task_change
+from murk.stream.wire.packed import Packed
+from murk.task.task import Task, check_task_change
 
 _ERROR_CODE = "MURK-KAFKA-001"
 

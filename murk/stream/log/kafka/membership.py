@@ -14,7 +14,7 @@ from typing import Any
 from kafka.errors import FencedInstanceIdError
 
 from murk.errors import UserError
-from murk.stream.log.base import Membership, UnreachableError
+from murk.stream.log.interface import Membership, UnreachableError
 from murk.stream.log.kafka.connection.clients import Clients
 from murk.stream.log.kafka.connection.errors import translate_errors
 from murk.stream.log.kafka.topics import Names

@@ -11,11 +11,11 @@ from kafka import errors
 from kafka.admin import ConfigResource, ConfigResourceType
 
 from murk.errors import MurkError, UserError
-from murk.stream.log.base import segment_seconds
+from murk.stream.log.interface import segment_seconds
 from murk.stream.log.kafka.connection.clients import PATIENCE_MS
 from murk.stream.log.kafka.connection.errors import translate_errors
-from murk.stream.messages.codec import MAX_MESSAGE, MAX_STATE
-from murk.stream.task.task import Task
+from murk.stream.wire.codec import MAX_MESSAGE, MAX_STATE
+from murk.task.task import Task
 
 _ERROR_CODE = "MURK-KAFKA-001"
 

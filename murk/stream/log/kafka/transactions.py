@@ -13,15 +13,15 @@ from typing import Any
 from kafka.errors import KafkaError
 
 from murk.errors import MurkError
-from murk.stream.log import base
-from murk.stream.log.base import Checkpoint, CrowdMark, Dead, FencedError, Ownership, UnreachableError
+from murk.stream.log import interface as base
+from murk.stream.log.interface import Checkpoint, CrowdMark, Dead, FencedError, Ownership, UnreachableError
 from murk.stream.log.kafka.connection.clients import CROWD_MS, PATIENCE_MS, Clients
 from murk.stream.log.kafka.connection.errors import deleted, translate, translate_errors
 from murk.stream.log.kafka.connection.records import send_at_once, takes_batches
 from murk.stream.log.kafka.consumers import Table, record
 from murk.stream.log.kafka.topics import Names
-from murk.stream.messages.packed import Packed
-from murk.stream.messages.state import KEY
+from murk.stream.wire.packed import Packed
+from murk.stream.wire.state import KEY
 
 _ERROR_CODE = "MURK-KAFKA-001"
 

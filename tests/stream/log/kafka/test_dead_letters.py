@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 from typing import Any
 
-from murk.stream.log.base import DeadLetter
+from murk.stream.log.interface import DeadLetter
 from murk.stream.log.kafka.consumers import letters, record
 
 LETTER = DeadLetter(0, 5, "schema", "id: missing", b"{}")

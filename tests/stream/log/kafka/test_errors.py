@@ -6,7 +6,7 @@ import pytest
 from kafka import errors
 
 from murk.errors import MurkError, UserError
-from murk.stream.log.base import FencedError, UnreachableError
+from murk.stream.log.interface import FencedError, UnreachableError
 from murk.stream.log.kafka.connection.errors import (
     CONTACTS,
     UNRESOLVED,

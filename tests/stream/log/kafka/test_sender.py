@@ -8,7 +8,7 @@ import pytest
 from kafka.errors import KafkaTimeoutError
 from kafka.future import Future
 
-from murk.stream.log.base import UnreachableError
+from murk.stream.log.interface import UnreachableError
 from murk.stream.log.kafka.log import Sending
 
 

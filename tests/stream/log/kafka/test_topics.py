@@ -4,10 +4,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from murk.stream.log.base import UnreachableError
+from murk.stream.log.interface import UnreachableError
 from murk.stream.log.kafka.log import KafkaLog, TopicSetup
 from murk.stream.log.kafka.topics import Topics
-from murk.stream.task.task import Task
+from murk.task.task import Task
 
 TASK = Task.parse(
     'name: t\nfeatures: [{name: a, low: 0, high: 1}]\ntarget: {name: y, kind: binary, positive: "yes"}\n'

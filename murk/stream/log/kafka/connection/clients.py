@@ -18,7 +18,7 @@ from murk.stream.log.kafka.connection.members import Member
 from murk.stream.log.kafka.connection.network import Address, Network, explain
 from murk.stream.log.kafka.connection.records import unpack_at_once
 from murk.stream.log.kafka.connection.settings import Settings
-from murk.stream.messages.codec import MAX_MESSAGE, MAX_STATE
+from murk.stream.wire.codec import MAX_MESSAGE, MAX_STATE
 
 PATIENCE_MS = 10_000  # milliseconds that one request may take before the log counts as unreachable
 # Milliseconds that a device waits for a broker to confirm a release; then the release waits in the outbox.

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from kafka import errors
 
 from murk.errors import MurkError, UserError
-from murk.stream.log.base import FencedError, UnreachableError
+from murk.stream.log.interface import FencedError, UnreachableError
 
 _ERROR_CODE = "MURK-KAFKA-001"
 

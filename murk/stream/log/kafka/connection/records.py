@@ -25,7 +25,7 @@ from kafka.record.memory_records import MemoryRecordsBuilder
 from kafka.record.util import calc_crc32c, encode_varint
 from numpy.typing import NDArray
 
-from murk._jit import deferred, inlined, within
+from murk._internal.jit import deferred, inlined, within
 
 _KNOWN = "3.0."  # versions whose private parts are used here
 _MAGIC = 2

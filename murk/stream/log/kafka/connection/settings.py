@@ -15,7 +15,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from murk._environment import is_of_service
+from murk._internal.environment import is_of_service
 from murk.errors import UserError
 
 _ERROR_CODE = "MURK-KAFKA-003"

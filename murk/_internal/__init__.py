@@ -1,0 +1,1 @@
+"""What every room uses: compiled kernels, SQLite files, locks, wiping, bounded reads."""

@@ -1,0 +1,254 @@
+"""Decorators for kernels compiled by numba.
+
+A kernel is compiled, or loaded from numba's cache, on its first call. That takes longer than a small run, so a
+`deferred` kernel is interpreted until compiling pays.
+"""
+
+import os
+import pickle
+import sys
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar, copy_context
+from functools import cache, update_wrapper
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+from murk._internal.locks import Turns
+from murk._internal.memory import register
+from murk._internal.wiping import numbers_were_used
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+WITHOUT_KERNELS = ("cli", "demo", "monitoring", "populations", "producers", "results", "task")
+"""Folders that hold no kernel and that no kernel imports: an edit there recompiles nothing."""
+PATIENCE = 300_000
+"""Numbers that a deferred kernel processes before it is compiled."""
+KEPT = 15_000
+"""Numbers that a deferred kernel processes before it is loaded from numba's cache, if numba is imported already."""
+_CALL = 64  # numbers that a call counts as, besides those that it processes
+_CREATING = Turns()
+
+
+def source_stamp(package: Path) -> str:
+    """Return a digest of the content of all sources that a kernel may depend on; times and sizes do not suffice."""
+    digest, root = blake2b(digest_size=16), len(str(package))
+    for path in sorted(file.path for file in _sources(package)):
+        with open(path, "rb", buffering=0) as file:
+            digest.update(blake2b(file.readall()).digest() + path[root:].encode() + b"\0")
+    return digest.hexdigest()
+
+
+def source_states(package: Path) -> dict[str, tuple[int, ...]]:
+    """Return inode, size and times of each source file; the change time differs after every write."""
+    states: dict[str, tuple[int, ...]] = {}
+    for file in _sources(package):
+        status = file.stat()
+        states[file.path] = (status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+    return states
+
+
+def _sources(package: Path) -> Iterator[os.DirEntry[str]]:
+    folders, without = [str(package)], {str(package / name) for name in WITHOUT_KERNELS}
+    # os.scandir, because every process does this and pathlib is slower.
+    while folders:
+        with os.scandir(folders.pop()) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    folders += [entry.path] * (entry.path not in without)
+                elif entry.name.endswith(".py"):
+                    yield entry
+
+
+_PACKAGE = Path(__file__).parents[1]
+_LOADED = source_states(_PACKAGE)
+
+
+@cache
+def _stamp() -> str | None:
+    """Return the digest of the loaded sources; None if they have changed on disk since."""
+    stamp = source_stamp(_PACKAGE)
+    return stamp if source_states(_PACKAGE) == _LOADED else None
+
+
+# Kernels called by an interpreted kernel are interpreted, too. Set in a context of the call's own, so that an
+# interrupt cannot leave it set.
+_INTERPRETING = ContextVar("interpreting", default=False)
+
+
+class Kernel:
+    """A function that is compiled on its first call, or on the first call of a kernel that calls it.
+
+    ``stand_in`` processes the first ``patience`` numbers and must return the same bits as the kernel. ``direct`` says
+    what replaces this object in its module to make calls faster: numba's ``"dispatcher"``, or its compiled ``"entry"``
+    point, which converts all arguments to the types of the first call; empty for neither. ``options`` are numba's.
+    """
+
+    __name__: str
+
+    def __init__(
+        self, function: Callable[..., Any], stand_in: Callable[..., Any], patience: float, direct: str, **options: Any
+    ) -> None:
+        update_wrapper(self, function)
+        self._function, self._stand_in, self._patience, self._options = function, stand_in, patience, options
+        self._direct = direct
+        self._dispatcher: Any = None
+        self._looked = not 0 < patience < float("inf")
+
+    def __call__(self, *args: Any) -> Any:
+        if _INTERPRETING.get():
+            return self._function(*args)
+        # A single large call is worth compiling for.
+        if self._patience > 0 and self.left(sum([getattr(each, "size", 1) for each in args])) > 0:
+            return self.early(*args)
+        result = self.compiled(*args)
+        if self._direct == "entry":
+            # Without compilation (NUMBA_DISABLE_JIT) there are no overloads.
+            entries = [each.entry_point for each in getattr(self.compiled, "overloads", {}).values()]
+            if len(entries) == 1:
+                self._give_way(entries[0])
+        return result
+
+    def left(self, numbers: int) -> float:
+        """Count a call with this many numbers, and return how many more the stand-in may process."""
+        self._patience -= _CALL + numbers
+        if not self._looked and "numba" in sys.modules:
+            self._looked = True
+            if self._is_kept():
+                self._patience -= PATIENCE - KEPT
+        return self._patience
+
+    def _is_kept(self) -> bool:
+        """Return whether numba has the kernel in its cache."""
+        try:
+            return bool(self.compiled._cache._cache_file._load_index())
+        except (AttributeError, OSError, EOFError, pickle.UnpicklingError):
+            # Another version of numba, or a cache that cannot be read.
+            return False
+
+    def early(self, *args: Any) -> Any:
+        """Call the stand-in."""
+        return copy_context().run(self._interpret, *args)
+
+    def _interpret(self, *args: Any) -> Any:
+        _INTERPRETING.set(True)
+        numbers_were_used()
+        return self._stand_in(*args)
+
+    @property
+    def compiled(self) -> Any:
+        """Numba's dispatcher, which compiles once for each combination of argument types."""
+        return self._dispatcher or self._create()
+
+    @property
+    def _numba_type_(self) -> Any:
+        # Lets numba compile calls of this object in other kernels.
+        import numba
+
+        return numba.typeof(self.compiled)
+
+    def __getattr__(self, name: str) -> Any:
+        # Numba reads options from its dispatchers. An object that is being copied or unpickled has no attributes yet.
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(self.compiled, name)
+
+    def __reduce__(self) -> str:
+        return self._function.__qualname__
+
+    def _create(self) -> Any:
+        import numba
+
+        with _CREATING:
+            register()
+            if self._dispatcher is None:
+                stamp = _stamp() if self._options["cache"] else None
+                # Sources that changed after they were loaded must not be cached under the new stamp.
+                cached = self._options["cache"] and stamp is not None
+                compiled = numba.njit(error_model="numpy", **{**self._options, "cache": cached})(self._function)
+                if cached:
+                    # Numba checks only the kernel's own file, but a kernel contains compiled copies of kernels that
+                    # it calls in other files.
+                    try:
+                        compiled._cache._cache_file._source_stamp = stamp
+                    except AttributeError:
+                        options = {**self._options, "cache": False}
+                        compiled = numba.njit(error_model="numpy", **options)(self._function)
+                self._dispatcher = compiled
+                if self._direct == "dispatcher":
+                    self._give_way(compiled)
+        return self._dispatcher
+
+    def _give_way(self, other: Callable[..., Any]) -> None:
+        """Replace this object in its module by a faster function."""
+        if self._function.__globals__.get(self.__name__) is self:
+            self._function.__globals__[self.__name__] = other
+
+
+def inlined(function: F) -> F:
+    """Compile ``function`` into its callers: passing many arrays costs as much as a small kernel."""
+    return _kernel(function, cache=False, inline="always")
+
+
+def jit(function: F) -> F:
+    """Compile ``function`` with numba, without fast-math: results repeat bit for bit on one build and CPU type."""
+    return _kernel(function, cache=True, nogil=True)
+
+
+def brief(function: F) -> F:
+    """Like :func:`jit`, for a kernel too short to release the GIL for."""
+    return _kernel(function, direct="entry", cache=True, nogil=False)
+
+
+def patient(function: F) -> F:
+    """Like :func:`brief`, for a kernel that callers use only once `due` says that compiling it pays."""
+    return _kernel(function, patience=PATIENCE, direct="entry", cache=True, nogil=False)
+
+
+def awaited(function: F) -> F:
+    """Like :func:`patient`, for a kernel of many records, which releases the GIL."""
+    return _kernel(function, patience=PATIENCE, direct="dispatcher", cache=True, nogil=True)
+
+
+def due(kernel: Any, numbers: int) -> bool:
+    """Return whether compiling a `patient` or `awaited` kernel pays off; if not, reduce its patience by ``numbers``."""
+    if getattr(kernel, "_patience", 0) <= 0:
+        return True
+    kernel.left(numbers)
+    return False
+
+
+def within(function: F) -> F:
+    """Like :func:`jit`, for a few integer operations: compiled within other kernels, interpreted elsewhere."""
+    return _kernel(function, patience=float("inf"), cache=True, nogil=True)
+
+
+def deferred(function: F) -> F:
+    """Like :func:`jit`, but interpreted until compiling pays.
+
+    Only for kernels of additions, multiplications, divisions, square roots and the C library's exp in a fixed order,
+    which the interpreter rounds the same way.
+    """
+    return _kernel(function, _interpreted(function), PATIENCE, cache=True, nogil=True)
+
+
+def deferred_to(stand_in: Callable[..., Any]) -> Callable[[F], F]:
+    """Like :func:`deferred`, with a numpy function to call in the meantime."""
+    return lambda function: _kernel(function, stand_in, PATIENCE, cache=True, nogil=True)
+
+
+def _interpreted(function: Callable[..., Any]) -> Callable[..., Any]:
+    def interpreted(*args: Any) -> Any:
+        import numpy as np
+
+        # Compiled code overflows to infinity without a warning.
+        with np.errstate(all="ignore"):
+            return function(*args)
+
+    return interpreted
+
+
+def _kernel(
+    function: F, stand_in: Callable[..., Any] | None = None, patience: float = 0, direct: str = "", **options: Any
+) -> F:
+    return cast(F, Kernel(function, stand_in or function, patience, direct, **options))

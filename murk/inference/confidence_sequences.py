@@ -1,0 +1,194 @@
+r"""Confidence sequences: intervals that hold at every look at a growing stream, and when displays use them.
+
+Let ``s_n`` be an estimate's standard error, and ``v`` its information relative to that at a public size N
+(`tightest_at`). The estimate lies within
+
+.. math:: \pm z(v)\, s_n, \qquad \frac1K \sum_k \frac{1}{\sqrt{1 + r_k}}
+    \exp\Bigl(\frac{z^2}{2} \frac{r_k}{1 + r_k}\Bigr) = \frac1\alpha, \qquad r_k = \frac{c\,v}{S_k},
+
+of the truth at all n together with probability at least ``1 - alpha``. The left side, at ``z = |estimate - truth| /
+s_n``, is a mean of normal mixtures of likelihood ratios: a nonnegative martingale that begins at 1 and exceeds ``1 /
+alpha`` with probability at most alpha, ever (Ville). A mixture is tightest at ``v = S_k``, with ``c = -2 log alpha +
+log(1 - 2 log alpha)``; five of them keep the width within 1.78 times that of the fixed interval from N / 30 to 30 N
+(1.67 times at N).
+
+N must not depend on the stream. The claim is asymptotic: the estimate times v must be nearly a random walk with normal
+steps in v. v is the number of releases over N, whatever their noise, as the boundary is flat (docs/intervals.md).
+
+Sources: Robbins, "Statistical methods related to the law of the iterated logarithm", 1970 (normal mixture);
+Waudby-Smith, Arbour, Sinha, Kennedy and Ramdas, "Time-uniform central limit theory and asymptotic confidence
+sequences", Annals of Statistics 52(6), 2024, Theorem 2.2 and appendix B.2 (choice of c).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from statistics import NormalDist
+from typing import Any, Final, Literal
+
+import numpy as np
+
+from murk._internal.arrays import Floats
+from murk.inference.estimate import ASKED, RANDOM_SCALING, Estimate
+from murk.task.task import Task
+
+# A normal random walk passes 7 standard errors anywhere within twelve orders of magnitude with probability below 1e-8,
+# so that no look needs more.
+LARGEST: Final = 7.0
+SCALES: Final = 10.0 ** np.array([-1.5, -0.75, 0.0, 0.75, 1.5])
+_ROUNDS: Final = 60
+
+
+def tuning(alpha: float) -> float:
+    """Return c, which makes a mixture narrowest at its scale for error ``alpha``."""
+    return -2.0 * math.log(alpha) + math.log1p(-2.0 * math.log(alpha))
+
+
+def evidence(z: float | Floats, information: float | Floats, alpha: float = 0.05) -> Floats:
+    """Return the log e-value of an estimate ``z`` standard errors from a hypothesis, at ``information`` v.
+
+    ``alpha`` is the error that the mixtures are tuned for; the e-value is valid for any alpha. At any time that was
+    chosen by looking at the stream, ``min(1, 1 / E)`` is a p-value, and E's mean is at most 1 under the hypothesis.
+
+    >>> np.exp(evidence(np.array([0.0, 1.96, 4.0]), 1.0)).round(2).tolist()
+    [0.42, 1.31, 206.73]
+    """
+    ratio = tuning(alpha) * np.asarray(information, dtype=np.float64)[..., None] / SCALES
+    square = np.square(np.asarray(z, dtype=np.float64))[..., None]
+    logs = 0.5 * (square * ratio / (1.0 + ratio) - np.log1p(ratio))
+    return np.asarray(np.logaddexp.reduce(logs, axis=-1) - math.log(len(SCALES)))
+
+
+def critical_values(information: Floats, level: float = 0.95) -> Floats:
+    """Return half-widths of intervals for every look, in standard errors, at most `LARGEST`.
+
+    >>> (critical_values(np.array([0.01, 1 / 30, 0.1, 1.0, 10.0, 30.0, 100.0])) / 1.96).round(2).tolist()
+    [1.93, 1.77, 1.71, 1.67, 1.67, 1.69, 1.74]
+    """
+    alpha = 1.0 - level
+    information = np.asarray(information, dtype=np.float64)
+    low, high = np.zeros_like(information), np.full_like(information, LARGEST)
+    for _ in range(_ROUNDS):
+        middle = (low + high) / 2.0
+        inside = evidence(middle, information, alpha) < -math.log(alpha)
+        low, high = np.where(inside, middle, low), np.where(inside, high, middle)
+    return high
+
+
+@lru_cache(maxsize=256)
+def nominal_level(information: float, level: float) -> float:
+    """Return the level of the fixed interval that is as wide as the sequence of this level at ``information``.
+
+    >>> round(nominal_level(1.0, 0.95), 5)
+    0.99897
+    """
+    return 2.0 * NormalDist().cdf(float(critical_values(np.array(information), level))) - 1.0
+
+
+Valid = Literal["always", "fixed"]
+
+LATE: Final = 0.01  # share of late releases up to which a task with a stated size counts as ended
+
+_NO_COVARIANCE = "random scaling knows no covariance"
+_NORMAL = NormalDist().inv_cdf(0.975)
+
+
+@dataclass(frozen=True)
+class Looks:
+    """The looks at a stream for which its intervals hold.
+
+    >>> watched = Looks("always", 100_000, 20_000)
+    >>> watched.words(0.95), round(watched.nominal(0.95), 4)
+    ('95% at every look', 0.9991)
+    >>> Looks("fixed", 100_000, 20_000).words(0.95)
+    '95% at this look only'
+    """
+
+    valid: Valid  # "always": at all looks together; "fixed": at one look that was planned before the stream began
+    tightest_at: int  # number of releases at which a sequence is tightest
+    count: int  # number of releases (an organisation's records) that the estimate uses
+    why: str = ""  # why intervals are fixed, in words
+
+    @property
+    def information(self) -> float:
+        """Information v: the number of releases divided by ``tightest_at``."""
+        return max(self.count, 1) / self.tightest_at
+
+    def nominal(self, level: float) -> float:
+        """Return the level at which a fixed interval is as wide as the interval for these looks at ``level``."""
+        return level if self.valid == "fixed" else nominal_level(self.information, level)
+
+    def words(self, level: float) -> str:
+        """Return the level and the looks, in words."""
+        return f"{100.0 * level:g}% at {'every look' if self.valid == 'always' else 'this look only'}"
+
+    def meaning(self, level: float) -> str:
+        """Return what the level means, in a sentence or two."""
+        words = self.words(level)
+        if self.valid == "always":
+            return (
+                f"{words}: with a probability of {100.0 * level:g}% an interval holds the truth at all looks together, "
+                "so that anybody may watch and stop at any time; narrowest, compared with a fixed one, near "
+                f"{self.tightest_at:,} releases"
+            )
+        return (
+            f"{words}{f' ({self.why})' if self.why else ''}: an interval that is looked at again and again misses the "
+            "truth sooner or later"
+        )
+
+    def to_dict(self, level: float) -> dict[str, Any]:
+        """Return plain data, including the words."""
+        return {
+            "valid": self.valid,
+            "words": self.words(level),
+            "meaning": self.meaning(level),
+            "tightest_at": self.tightest_at if self.valid == "always" else None,
+        }
+
+
+def fixed_only(task: Task) -> str:
+    """Return why no interval of a task can hold at every look; empty if intervals can be confidence sequences."""
+    if task.forget is not None:
+        return "old releases are forgotten, so that the estimated coefficients may change"
+    return _NO_COVARIANCE if task.learner.intervals == ASKED else ""
+
+
+def why_no_sequence(task: Task, estimate: Estimate) -> str:
+    """Return why no interval of an estimate holds at every look; empty if its intervals can be confidence sequences."""
+    return fixed_only(task) or (_NO_COVARIANCE if estimate.method == RANDOM_SCALING else "")
+
+
+def looks_of(task: Task, estimate: Estimate, count: int, *, live: bool = False, asked: Valid | None = None) -> Looks:
+    """Return the looks for which a display's intervals hold.
+
+    ``count`` is the number of releases (an organisation's records) that the estimate uses. ``asked`` decides if given,
+    then the task's `intervals`. Otherwise a ``live`` display of an open stream shows confidence sequences, and one of a
+    file's end, or of a task that has ended at its stated size (`people`), fixed intervals.
+    """
+
+    valid: Valid = "always" if live else "fixed"
+    why = why_no_sequence(task, estimate)
+    if why:
+        valid = "fixed"
+    elif asked is not None:
+        valid, why = asked, "as asked"
+    elif task.intervals is not None and task.intervals.valid is not None:
+        valid, why = task.intervals.valid, "as the task states"
+    elif task.people is not None and task.people <= count <= (1.0 + LATE) * task.people:
+        valid, why = "fixed", f"the task has ended at its {task.people:,} people"
+    return Looks(valid, task.tightest_at, count, why if valid == "fixed" else "")
+
+
+def used_count(task: Task, estimate: Estimate, engines: Sequence[Any]) -> int:
+    """Return the number of releases that an estimate of these engines uses, or of an organisation's records."""
+    if task.of_organisations:
+        return sum(int(engine.figures()["records"]) for engine in engines)
+    return estimate.releases_used
+
+
+def sequence_half_widths(half_widths: Floats, counts: Floats, tightest_at: int) -> Floats:
+    """Return half-widths of 95% sequences, (points, p), from those of fixed 95% intervals; exact if normal."""
+    return np.asarray(half_widths * (critical_values(np.maximum(counts, 1.0) / tightest_at) / _NORMAL)[:, None])

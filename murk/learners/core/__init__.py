@@ -1,1 +1,0 @@
-"""Code that all protocols use: estimators, covariates, mean functions, symmetric matrices."""

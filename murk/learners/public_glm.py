@@ -1,0 +1,603 @@
+"""River estimators for public-data GLM."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final, Literal, Self
+
+import numpy as np
+from river import base
+
+from murk._internal.arrays import Floats
+from murk._internal.wiping import empty
+from murk.errors import UserError
+from murk.inference.estimate import Estimate, PublicCovariates
+from murk.inference.linear_probability import LineEstimate
+from murk.inference.target_range import TargetRange
+from murk.learners._docstrings import documented
+from murk.learners.base import (
+    LabelEstimator,
+    PersonEstimator,
+    Record,
+    TargetEstimator,
+    published,
+    two_chances,
+    two_labels,
+)
+from murk.privacy import GaussianDP, Guarantee, PureDP
+from murk.privacy.mechanisms.base import Randomizer
+from murk.privacy.mechanisms.payload_limits import FORGED
+from murk.privacy.noise import NoiseSource
+from murk.protocols.covariates import PublicSample
+from murk.protocols.mean_functions import LINKS, LOSSES, Curve, curve_of
+from murk.protocols.moments.device import check_size, own_curve
+from murk.protocols.moments.engine import BLOCK, MomentEngine, merged
+from murk.protocols.moments.estimate import MomentModel, Response
+from murk.protocols.moments.mechanisms import WHOLE, calibrated
+from murk.protocols.moments.solve import NoRootError
+from murk.protocols.moments.statistics import Statistics, balanced, normal_reach
+from murk.protocols.options import check_choices, chosen_noise
+from murk.protocols.scores.engine import merged as merged_scores
+from murk.protocols.scores.estimate import ScoreEstimate
+from murk.protocols.scores.in_process import LocalScores
+from murk.protocols.scores.mechanisms import ScoreMechanisms, score_mechanisms
+from murk.protocols.scores.model import with_constant
+from murk.protocols.scores.settings import Settings
+from murk.stream.wire.codec import RejectedError
+from murk.task.containers import column_array
+from murk.task.protocols import moments
+from murk.task.protocols.base import Scale
+from murk.task.values import frame_of
+
+_ERROR_CODE = "MURK-LEARN-001"
+
+# Arguments for moments alone, with their defaults.
+OF_MOMENTS: Final[Mapping[str, Any]] = {
+    **moments.OF_MOMENTS,
+    "calibration": "analytic",
+    "target_weight": None,
+    "inputs": "records",
+}
+
+
+def release_by_rule(arguments: Mapping[str, Any], curve: str) -> str:
+    """Return the default release: directions with public covariates and no argument that only moments use."""
+    unasked = all(arguments[name] == default for name, default in OF_MOMENTS.items())
+    if arguments["public"] is not None and curve in moments.TOLD and unasked:
+        return "directions"
+    return "observed" if arguments["intercept"] else "joint"
+
+
+def check_directions(arguments: Mapping[str, Any], curve: str) -> None:
+    """Raise UserError, with the remedy, for a curve or an argument that directions do not support."""
+    remedy = "use release='observed'"
+    if arguments["public"] is None:
+        raise UserError(
+            f"release='directions' needs public covariates to solve for coefficients: give public=, or {remedy}"
+        )
+    if curve not in moments.TOLD:
+        raise UserError(f"directions identify {', '.join(moments.TOLD)} models, not {curve!r}: {remedy}")
+    for name, default in OF_MOMENTS.items():
+        if arguments[name] != default:
+            raise UserError(f"{name}={arguments[name]!r} has no effect on directions: leave it out, or {remedy}")
+
+
+class Directions:
+    """Released directions of records, and the model solved from them; the last of ``names`` is the constant."""
+
+    def __init__(
+        self,
+        names: tuple[str, ...],
+        sample: PublicSample,
+        curve: Curve,
+        response: Response,
+        binary: bool,
+        mechanism: str | None,
+    ) -> None:
+        covariates = PublicCovariates.of_rows(sample.rows)
+        own = own_curve(curve, 0.0, 1.0) if binary else own_curve(curve, response.middle, response.half)
+        self.settings = Settings(names, binary, covariates, once=True, curve=own)
+        self.curve, self.response, self.kind = curve, response, mechanism
+
+    def mechanisms_for(self, guarantee: Guarantee) -> ScoreMechanisms:
+        """Return the mechanisms of a guarantee."""
+        return score_mechanisms(self.kind, guarantee, self.settings.features, matrices=self.settings.matrices)
+
+    def engine(self, guarantees: Mapping[str, Guarantee], noise: NoiseSource) -> LocalScores:
+        """Return a learner at these levels."""
+        return LocalScores(self.settings, guarantees, self.mechanisms_for, noise)
+
+    def in_units(self, coded: ScoreEstimate) -> ScoreEstimate:
+        """Return an estimate of a real target's line in its own units."""
+        if self.curve.name != "identity":
+            return coded
+        middle, half = self.response.middle, self.response.half
+        return replace(TargetRange(middle - half, middle + half, middle, half).in_units(coded), unit=half)
+
+    def responses(self, engine: LocalScores, rows: Floats) -> Floats:
+        """Return mean responses of rows without the constant: probabilities, or targets in their own units."""
+        linear = with_constant(rows) @ engine.shown()
+        if self.curve.name == "identity":
+            return np.asarray(self.response.middle + self.response.half * linear)
+        return self.curve.mean(linear)
+
+
+_CHOICES = {
+    "release": ("directions", "observed", "joint", "separate", None),
+    "design": ("bounded", "gaussian"),
+    "covariance": ("both", "private", "pooled"),
+    "solver": ("stein", "score"),
+    "beyond": ("scale", "zero"),
+    "inputs": ("records", "released"),
+}
+
+
+class PublicMoments(PersonEstimator):
+    """Base class of the public-data GLM estimators.
+
+    Parameters
+    ----------
+    public
+        Public covariates without targets: an array, a data frame, an iterable of mappings (a generator is used up) or a
+        CSV file's path. Beyond 20,000 rows only second moments are kept. Without any, ``x'w`` is taken as normal.
+    radius
+        Public bound on the features' l2 norm without the constant; by default ``sqrt(k)``, for k features in [-1, 1].
+    beyond
+        ``"scale"`` records beyond the bound down to it, or release a record of zeros (``"zero"``) for them.
+    design, people, failure
+        ``"bounded"``: the bound is ``radius``. ``"gaussian"``: it holds for all of ``people`` normal vectors with the
+        public covariance, except with probability ``failure``.
+    release
+        ``"directions"``: ``y z / |z|``, z the features whitened by the public ones. ``"observed"``: ``x x'``, ``x y``
+        and whether the target is present, by one mechanism. ``"joint"``: without presence; a missing target counts as
+        the middle of its range. ``"separate"``: ``x x'`` and ``x y`` by a mechanism each. By default directions if
+        there are public covariates, no cubic link and no argument for moments alone (``calibration``, ``radius``,
+        ``beyond``, ``design``, ``target_weight``, ``covariance``, ``solver``, ``repair``, ``intercept``, ``inputs``);
+        else ``"observed"``, or ``"joint"`` without an intercept.
+    target_weight
+        Factor of the coded target; by default ``sqrt 2`` times the bound on ``||x||``, best for ``x y``.
+    covariance
+        Second moments: ``"both"``, by inverse variance; ``"pooled"``, by numbers of people; or ``"private"``.
+    solver
+        ``"stein"``, the paper's; or ``"score"``, ``mean x f(x'w) = E x y`` over public covariates, consistent for any
+        features.
+    repair
+        Whether to raise eigenvalues of ``x x'`` to at least their noise; ``False`` in the paper.
+    inputs
+        ``"records"``; or ``"released"``, where ``learn_one`` takes released integers under the names in ``moments``.
+    """
+
+    public: Any
+    mechanism: str | None
+    calibration: str
+    radius: float | None
+    beyond: Literal["scale", "zero"]
+    design: Literal["bounded", "gaussian"]
+    people: int
+    failure: float
+    release: Literal["directions", "observed", "joint", "separate"] | None
+    target_weight: float | None
+    covariance: Literal["both", "private", "pooled"]
+    solver: Literal["stein", "score"]
+    repair: bool
+    intercept: bool
+    inputs: Literal["records", "released"]
+
+    _curve: Curve  # mean function
+    _response: Response  # meaning of coded targets
+
+    def _prepare(self) -> None:
+        """Check the arguments and initialize."""
+        check_choices(self, **_CHOICES)
+        if self.design == "gaussian" and (self.public is None or self.radius is not None):
+            raise UserError(
+                "design='gaussian' computes the bound on features from public covariates: give public=, and no radius="
+            )
+        if self.solver == "score" and self.public is None:
+            raise UserError("solver='score' solves the model's equations over public covariates: give public=")
+        if self.inputs == "released" and self.features is None:
+            raise UserError("inputs='released' needs features=[...]: a release does not name its numbers")
+        arguments, curve = {name: getattr(self, name) for name in (*OF_MOMENTS, "public")}, self._curve.name
+        if self.release == "directions":
+            check_directions(arguments, curve)
+        self._released = self.release or release_by_rule(arguments, curve)
+        self._directions: Directions | None = None
+        self._sample, self.public = PublicSample.of_argument(self.public, self.features)
+        super()._prepare()
+
+    def _expected(self) -> tuple[float | None, float | None]:
+        # With a normal design, the bound follows from the public covariates.
+        return None if self.design == "gaussian" else self.radius or 1.0, 1.0 if hasattr(self, "_range") else None
+
+    def _begin(self, names: tuple[Any, ...]) -> MomentEngine | LocalScores:
+        noise, coded = chosen_noise(self.seed, self.noise), self._coded_names(names)
+        sample = None if self._sample is None else self._sample.select(names)
+        engine: MomentEngine | LocalScores
+        if self._released == "directions":
+            assert sample is not None
+            binary = self._curve.name in LOSSES
+            self._directions = Directions(coded, sample, self._curve, self._response, binary, self.mechanism)
+            self._default = "default"
+            engine = self._directions.engine({**(self.levels or {}), "default": self.budget}, noise)
+        else:
+            engine = self._of_moments(names, coded, sample, noise)
+        self._fix(names, engine)
+        return engine
+
+    def _of_moments(
+        self, names: tuple[Any, ...], coded: tuple[str, ...], sample: PublicSample | None, noise: NoiseSource
+    ) -> MomentEngine:
+        k = len(names)
+        curve = self._curve
+        reach = math.sqrt(k) if self.radius is None else self.radius
+        if self.design == "gaussian" and sample is not None:
+            moment = sample.moment[:-1, :-1]
+            reach = normal_reach(moment, self.people, self.failure, published=self._released == "separate")
+        if not (math.isfinite(reach) and reach > 0):
+            raise UserError(f"radius={reach!r}, the bound on the features' norm, must be positive and finite")
+        # Scaled so that the bound leaves 1 for each feature, as for the constant.
+        self._gain = math.sqrt(k) / reach
+        whole = self._released in WHOLE
+        bound = math.sqrt(k + self.intercept)
+        weight = self.target_weight
+        if weight is None:
+            weight = balanced(bound) if whole else 1.0
+        units = self._gain, self._response.half, self._response.middle
+        root, zero, observed = math.sqrt(2.0) if whole else 1.0, self.beyond == "zero", self._released == "observed"
+        names = coded if self.intercept else coded[:-1]
+        self._layout = Statistics(names, bound, weight, self.intercept, root, zero, units, observed)
+        check_size(self._layout)
+        public = None if sample is None else sample.coded(reach, self._gain, self.intercept)
+        model = MomentModel(curve, self._response, public, self.covariance, self.solver, self.repair)
+        return MomentEngine(self._layout, model, self._level_mechanisms(), noise=noise)
+
+    def _mechanism_for(self, guarantee: Guarantee) -> Randomizer:
+        return calibrated(guarantee, self._layout, release=self._released, kind=self.mechanism, method=self.calibration)
+
+    def _person_mechanism(self, budget: Guarantee) -> Any:
+        return self._calibrated(budget) if self._directions is None else self._engine.level(budget)
+
+    def learn_one(self, x: Record, y: Any = None, budget: Any = None) -> None:
+        """Randomize the record's moments once, at ``budget`` or else the learner's own, and learn from the release.
+
+        With ``inputs="released"``, ``x`` maps the names in ``moments`` to integers, and ``budget`` is a level's name.
+        """
+        if self.inputs == "released":
+            self._learn_released(x, budget)
+        else:
+            self._learn(x, self._coded_one(y), budget)
+
+    def learn_many(self, X: Any, y: Any = None, budget: Any = None) -> None:
+        """Learn from rows, with one budget for all or each; with ``inputs="released"`` it is a level's name."""
+        if self.inputs == "released":
+            self._learn_released_rows(X, budget)
+        else:
+            super().learn_many(X, y, budget)
+
+    def _learn_matrix(self, engine: Any, X: Floats, y: Floats, own: list[Any]) -> None:
+        if self._directions is not None:
+            engine.learn_records(X, (1.0 + y) / 2.0 if self._directions.settings.binary else y, own)
+            return
+        # Coded in blocks that fit into the processor's cache.
+        for start in range(0, len(X), BLOCK):
+            block = slice(start, start + BLOCK)
+            engine.learn_records(self._coded(X[block]), y[block], own if len(own) == 1 else own[block])
+
+    def _coded(self, rows: Floats) -> Floats:
+        coded = empty((len(rows), len(self._names) + self.intercept))
+        coded[:, len(self._names) :] = 1.0
+        np.multiply(rows, self._gain, out=coded[:, : len(self._names)])
+        return coded
+
+    # Releases made elsewhere
+
+    @property
+    def moments(self) -> tuple[str, ...]:
+        """Names of a release's entries in order: ``"a*b"``, then ``"a*target"``; raises UserError for directions."""
+        self._require()
+        if self._directions is not None:
+            raise UserError("directions have no moments: only release='observed', 'joint' and 'separate' do")
+        labels = self._layout.labels
+        twice = next((label for place, label in enumerate(labels) if label in labels[:place]), None)
+        if twice is not None:
+            raise UserError(f"two entries of a release would be named {twice!r}: rename the features")
+        return labels
+
+    def _learn_released(self, x: Record, level: Any) -> None:
+        labels = self.moments
+        if set(x) != set(labels):
+            raise RejectedError(
+                "dimension", f"a release needs the numbers {', '.join(labels[:4])}, ... ({len(labels)} in all)"
+            )
+        self._learn_payloads([[x[label] for label in labels]], level)
+
+    def _learn_released_rows(self, X: Any, level: Any) -> None:
+        if not isinstance(X, np.ndarray):
+            frame = frame_of(X)
+            if set(frame.columns) != set(self.moments):
+                raise RejectedError("dimension", f"a release needs the columns {', '.join(self.moments[:4])}, ...")
+            # Column by column: released integers may exceed what floats hold.
+            X = np.column_stack([column_array(frame[name].to_native()) for name in self.moments])
+        self._learn_payloads(X, level)
+
+    def _learn_payloads(self, payloads: Any, level: Any) -> None:
+        engine = self._require()
+        name = "default" if level is None else level
+        mechanism = engine.mechanisms.get(name) if isinstance(name, str) else None
+        if mechanism is None:
+            raise RejectedError("level", f"{name!r} is not one of the levels: {', '.join(engine.mechanisms)}")
+        table = np.asarray(payloads)
+        if table.ndim != 2 or table.shape[1] != engine.dimension:
+            raise RejectedError("dimension", f"numbers of shape {table.shape}, a release has {engine.dimension}")
+        if table.dtype.kind not in "iu" or (
+            table.size and max(-int(table.min()), int(table.max())) > mechanism.magnitude
+        ):
+            raise RejectedError("magnitude", f"released numbers are integers of at most {mechanism.magnitude}")
+        table = table.astype(np.int64)
+        if not mechanism.reach.holds_all(table):
+            raise RejectedError("magnitude", FORGED)
+        engine.learn_payloads(table, name)
+
+    def _in_own_units(self, coded: Estimate) -> Estimate:
+        scale = np.full(len(coded.names), self._gain)
+        if self.intercept:
+            scale[-1] = 1.0
+        if isinstance(coded, LineEstimate):
+            return coded.scaled(scale)
+        return replace(coded, values=coded.values * scale, spread=coded.spread * scale)
+
+    def estimate(self) -> Estimate:
+        """Return the coefficients with standard errors; the note states if there is no root (see ``NoRootError``)."""
+        if self._directions is not None:
+            return self._directions.in_units(self._require().estimate())
+        return self._in_own_units(self._require().estimate())
+
+    def coefficients(self) -> dict[str, float]:
+        """Return coefficients by feature name, the constant's as ``"intercept"``.
+
+        Raises NoRootError, with the least-squares direction, if no factor turns it into the curve's coefficients. Then
+        :meth:`estimate` scales the direction as if all ``x'w`` were near 0, and predictions use the line.
+        """
+        engine = self._require()
+        if self._directions is None and (missing := engine.fitted().missing) is not None:
+            raise NoRootError(str(missing), self.direction())
+        estimate = self.estimate()
+        return dict(zip(estimate.names, map(float, estimate.values), strict=True))
+
+    def direction(self) -> dict[str, float]:
+        """Return the least-squares slopes by feature, of which coefficients are a multiple (1 for directions)."""
+        if self._directions is not None:
+            return {name: value for name, value in self.coefficients().items() if name != "intercept"}
+        slopes = self._require().fitted().direction[: len(self._names)] * self._gain
+        return dict(zip(self._layout.names, map(float, slopes), strict=False))
+
+    def merged(self, others: Sequence[Self]) -> Estimate:
+        """Return the joint estimate of this learner and ``others`` with the same features, from their added sums."""
+        for other in others:
+            if not isinstance(other, PublicMoments):
+                raise UserError(f"learners of moments merge with each other only, not with a {type(other).__name__}")
+            if (other._directions is None) is not (self._directions is None):
+                raise UserError("learners of directions and of moments cannot be merged: give both the same release=")
+        if self._directions is not None:
+            return self._directions.in_units(merged_scores(self._engines(others)))
+        return self._in_own_units(merged([self._require(), *(other._require() for other in others)]))
+
+    def _responses(self, rows: Floats) -> Floats:
+        """Return mean responses of rows; from the least-squares line if there is no root."""
+        engine = self._require()
+        if self._directions is not None:
+            return self._directions.responses(engine, rows)
+        fitted, X = engine.fitted(), self._coded(rows)
+        if fitted.missing is not None:
+            return np.asarray(X @ fitted.direction)
+        return np.asarray(engine.model.curve.mean(X @ fitted.values))
+
+
+@documented
+class PublicGLMClassifier(PublicMoments, LabelEstimator, base.MiniBatchClassifier):
+    """Logistic, Poisson or boosting GLM of a binary target, from moments released once.
+
+    Each person releases once, with noise and without seeing a model: the direction of their whitened features times the
+    coded target, from which the learner solves for coefficients over public covariates; or their second moments ``x
+    x'`` and ``x y``, which give least-squares slopes u. Coefficients are then ``c u``, where public covariates give c
+    and the intercept a with ``mean f(a + c x'u) = mean y`` and ``c mean f'(a + c x'u) = 1``.
+
+    Parameters
+    ----------
+    loss
+        ``"logistic"``, ``"poisson"`` (``P(y = 1) = exp(x'w)``) or ``"boosting"`` (``z/2 + sqrt(1 + z^2/4)``).
+    classes
+        The two labels, the positive one last.
+    intercept
+        Whether there is an intercept. Otherwise labels count as 0 and 1, as in the paper, and most data have no root.
+
+    Notes
+    -----
+    Directions are consistent for any features if the public ones are like the people's; moments are consistent for
+    normal features and otherwise biased (docs/public-glm.md).
+
+    References
+    ----------
+    Wang, Zhang, Gaboardi, Xu. Estimating Smooth GLM in Non-interactive Local Differential Privacy Model with Public
+    Unlabeled Data. Algorithms 1 and 2.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from murk.learners import PublicGLMClassifier
+    >>> from murk.privacy import GaussianDP
+    >>> rng = np.random.default_rng(1)
+    >>> X = np.clip(rng.normal(size=(60_000, 2)) / 2, -1, 1)
+    >>> y = rng.random(60_000) < 1 / (1 + np.exp(-(X[:, 0] - 0.5)))
+    >>> model = PublicGLMClassifier(budget=GaussianDP(mu=2.0), public=X[:2_000], features=["a", "b"], seed=1)
+    >>> model.learn_many(X[2_000:], y[2_000:])
+    >>> {name: round(value, 1) for name, value in model.coefficients().items()}
+    {'a': 1.0, 'b': 0.0, 'intercept': -0.5}
+    """
+
+    loss: str
+    classes: Sequence[Any]
+
+    def __init__(
+        self,
+        *,
+        budget: Guarantee,
+        public: Any = None,
+        loss: Literal["logistic", "poisson", "boosting"] = "logistic",
+        classes: Sequence[Any] = (False, True),
+        levels: Mapping[str, Guarantee] | None = None,
+        mechanism: str | None = None,
+        calibration: Literal["analytic", "classic"] = "analytic",
+        features: Sequence[Any] | None = None,
+        radius: float | None = None,
+        beyond: Literal["scale", "zero"] = "scale",
+        design: Literal["bounded", "gaussian"] = "bounded",
+        people: int = 1_000_000,
+        failure: float = 0.05,
+        release: Literal["directions", "observed", "joint", "separate"] | None = None,
+        target_weight: float | None = None,
+        covariance: Literal["both", "private", "pooled"] = "both",
+        solver: Literal["stein", "score"] = "stein",
+        repair: bool = True,
+        intercept: bool = True,
+        inputs: Literal["records", "released"] = "records",
+        seed: int | None = None,
+        noise: NoiseSource | None = None,
+    ) -> None:
+        self._keep(locals())
+        # Without a constant, labels are 0 and 1 as in the paper.
+        self._codes = two_labels(classes, (-1.0 if intercept else 0.0, 1.0))
+        self._curve = curve_of(loss, LOSSES, "loss")
+        self._response = Response(0.0, 1.0) if intercept else Response(-1.0, 1.0)
+        self._prepare()
+
+    @classmethod
+    def as_published(cls, *, budget: Guarantee, **more: Any) -> Self:
+        """Return a learner with the paper's settings: separate Gaussian releases without an intercept.
+
+        Give ``radius=`` (the paper's r) or ``design="gaussian"``. The classic calibration must be valid for half of an
+        ``ApproxDP`` budget: epsilon up to 17 at delta = 1e-6.
+        """
+        return cls(budget=budget, **{**published(moments.PROTOCOL, "binary", budget), **more})
+
+    def _scale(self) -> Scale:
+        return "slope" if not self._names else "log odds" if self.loss == "logistic" else "own"
+
+    def _chances(self, rows: Floats) -> Floats:
+        return two_chances(np.clip(self._responses(rows), 0.0, 1.0))
+
+    @classmethod
+    def _unit_test_params(cls) -> Any:
+        yield {"budget": GaussianDP(mu=1.0), "seed": 1}
+        yield {"budget": PureDP(epsilon=2.0), "loss": "boosting", "seed": 1}
+
+
+@documented
+class PublicGLMRegressor(PublicMoments, TargetEstimator, base.MiniBatchRegressor):
+    """Regression ``y = f(x'w) + e`` of a bounded target, from moments released once.
+
+    Each person releases once, with noise and without seeing a model, the direction of their features times the target
+    or their second moments. Coefficients follow as for `PublicGLMClassifier`, with the link's mean function f. The
+    identity, least squares, needs no public covariates; ``"exp"`` is Poisson regression of bounded counts.
+
+    Parameters
+    ----------
+    link
+        ``"identity"``, ``"sigmoid"``, ``"cubic"`` (``z^3/3``), ``"softplus"`` (``log(1 + e^z)``; the paper's
+        ``log(1 + e^-z)`` reverses all signs) or ``"exp"``.
+    intercept
+        Whether there is an intercept. Otherwise the target is divided by its largest bound instead of centred.
+
+    Notes
+    -----
+    Directions, ``link="identity"`` and ``solver="score"`` are consistent for any features, all other estimates for
+    normal features only; for others they have a bias that more people do not remove.
+
+    References
+    ----------
+    Wang, Zhang, Gaboardi, Xu. Estimating Smooth GLM in Non-interactive Local Differential Privacy Model with Public
+    Unlabeled Data. Algorithms 3 and 4.
+
+    Examples
+    --------
+    >>> from murk.learners import PublicGLMRegressor
+    >>> from murk.privacy import GaussianDP
+    >>> model = PublicGLMRegressor(budget=GaussianDP(mu=2.0), features=["x"], seed=1)
+    >>> for i in range(20_000):
+    ...     x = (i * 7919 % 2003) / 1001.5 - 1
+    ...     model.learn_one({"x": x}, 0.25 + 0.5 * x)
+    >>> abs(model.coefficients()["x"] - 0.5) < 0.1
+    True
+    """
+
+    link: str
+
+    def __init__(
+        self,
+        *,
+        budget: Guarantee,
+        public: Any = None,
+        link: Literal["identity", "sigmoid", "cubic", "softplus", "exp"] = "identity",
+        target_bounds: tuple[float, float] | None = None,
+        levels: Mapping[str, Guarantee] | None = None,
+        mechanism: str | None = None,
+        calibration: Literal["analytic", "classic"] = "analytic",
+        features: Sequence[Any] | None = None,
+        radius: float | None = None,
+        beyond: Literal["scale", "zero"] = "scale",
+        design: Literal["bounded", "gaussian"] = "bounded",
+        people: int = 1_000_000,
+        failure: float = 0.05,
+        release: Literal["directions", "observed", "joint", "separate"] | None = None,
+        target_weight: float | None = None,
+        covariance: Literal["both", "private", "pooled"] = "both",
+        solver: Literal["stein", "score"] = "stein",
+        repair: bool = True,
+        intercept: bool = True,
+        inputs: Literal["records", "released"] = "records",
+        seed: int | None = None,
+        noise: NoiseSource | None = None,
+    ) -> None:
+        self._keep(locals())
+        own = self._set_range(records=inputs == "records", intercept=intercept)
+        self._response = Response(own.low, own.high) if intercept else Response(-own.unit, own.unit)
+        self._curve = curve_of(link, LINKS, "link")
+        self._prepare()
+
+    @classmethod
+    def as_published(
+        cls,
+        *,
+        budget: Guarantee,
+        link: Literal["identity", "sigmoid", "cubic", "softplus", "exp"],
+        radius: float | None = None,
+        lipschitz: float,
+        error: float,
+        **more: Any,
+    ) -> Self:
+        """Return a learner with the paper's settings: separate Gaussian releases without an intercept.
+
+        ``link`` and ``radius`` are the paper's f and r, ``lipschitz`` its L, a bound on ``|f'|``, ``error`` its C, a
+        bound on ``|y - f(x'w)|``: with ``||w|| <= 1`` the target is within ``L r + |f(0)| + C``. The classic
+        calibration needs a small enough ``ApproxDP``: epsilon up to 17 at delta = 1e-6. Raises UserError without
+        ``radius`` and ``target_bounds``; ``design="gaussian"``, which takes no radius, needs the latter.
+        """
+        start = float(curve_of(link, LINKS, "link").mean(np.zeros(1))[0])
+        if radius is None and "target_bounds" not in more:
+            raise UserError("as_published bounds the target by lipschitz * radius: give radius= or target_bounds=")
+        size = lipschitz * (radius or 0.0) + abs(start) + error
+        settings = published(moments.PROTOCOL, "real", budget) | {"target_bounds": (-size, size)} | more
+        return cls(budget=budget, link=link, radius=radius, **settings)
+
+    def _scale(self) -> Scale:
+        return "slope" if self.link == "identity" else "own"
+
+    def _means(self, rows: Floats) -> Floats:
+        return np.clip(self._responses(rows), self._range.low, self._range.high)
+
+    @classmethod
+    def _unit_test_params(cls) -> Any:
+        yield {"budget": GaussianDP(mu=1.0), "seed": 1}
+        yield {"budget": PureDP(epsilon=2.0), "link": "softplus", "seed": 1}

@@ -1,0 +1,342 @@
+"""River classifier and regressor for scores in epochs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from river import base
+from river.utils import dataframe
+
+from murk._internal.arrays import Floats
+from murk._internal.links import class_probabilities, logistic
+from murk.errors import UserError
+from murk.inference.drift import Drift
+from murk.inference.estimate import PublicCovariates
+from murk.inference.prediction_sets import COVERAGES, SHARES, PredictionSets, Wanted
+from murk.inference.target_range import TargetRange
+from murk.learners._docstrings import documented
+from murk.learners.base import LabelEstimator, PersonEstimator, Record, TargetEstimator, several_labels, two_chances
+from murk.privacy import GaussianDP, Guarantee, PureDP
+from murk.privacy.noise import NoiseSource
+from murk.protocols.covariates import PublicSample
+from murk.protocols.linear_algebra import contrasts
+from murk.protocols.options import chosen_noise
+from murk.protocols.scores.device import survey_of
+from murk.protocols.scores.engine import drift_of, merged
+from murk.protocols.scores.estimate import ScoreEstimate
+from murk.protocols.scores.in_process import LocalScores
+from murk.protocols.scores.mechanisms import ScoreMechanisms, score_mechanisms
+from murk.protocols.scores.model import with_constant
+from murk.protocols.scores.settings import FEWEST_KEPT, Settings
+from murk.task.protocols.base import Scale
+from murk.task.values import frame_of
+
+_ERROR_CODE = "MURK-LEARN-001"
+
+
+class Scores(PersonEstimator):
+    """Base class of both estimators.
+
+    Parameters
+    ----------
+    public
+        Public covariates without targets (array, frame, iterable of mappings or a CSV file's path). Rows like the
+        people's make the estimate more precise; without any, some people release features' second moments instead.
+    features
+        Feature names in a fixed order; required unless noise is simulated, then by default the sorted names of the
+        first record. Features should be within about [-1, 1]; anything but a number counts as 0.
+    forget
+        Number of newest releases to learn from, at least 24,000 (at times seven eighths of them, as whole epochs are
+        forgotten). Intervals then stop shrinking. By default all.
+    coverage
+        Share of people whose target prediction sets contain, such as 0.9; by default there are no sets.
+    coverage_share
+        Share of people who release, instead of a score, whether their target is in their set.
+    """
+
+    public: Any
+    mechanism: str | None
+    exponent: float | None
+    forget: int | None
+    # The defaults are those of learners pickled before there were prediction sets.
+    coverage: float | None = None
+    coverage_share: float = 0.1
+
+    _binary: ClassVar[bool]
+    _labels: tuple[str, ...] = ()  # the classes, if there are more than two
+    _range: TargetRange  # of a real target
+
+    def _prepare(self) -> None:
+        if self.exponent is not None and not 0.0 <= self.exponent <= 1.0:
+            raise UserError(f"exponent={self.exponent!r} is not between 0 and 1")
+        if self.exponent is not None and self.exponent < 1.0 and self.public is None:
+            raise UserError(
+                f"exponent={self.exponent!r}: an uncentred score needs the features' distribution; give public= "
+                "covariates, or leave exponent out"
+            )
+        if self.forget is not None and not (isinstance(self.forget, int) and self.forget >= FEWEST_KEPT):
+            raise UserError(
+                f"forget={self.forget!r}: give the number of newest releases to learn from, at least "
+                f"{FEWEST_KEPT:,}, or None for all"
+            )
+        for name, (least, most) in (("coverage", COVERAGES), ("coverage_share", SHARES)):
+            value = getattr(self, name)
+            if value is not None and not (isinstance(value, int | float) and least <= value <= most):
+                raise UserError(f"{name}={value!r} is not between {least:g} and {most:g}")
+        self._sample, self.public = PublicSample.of_argument(self.public, self.features)
+        super()._prepare()
+
+    def _begin(self, names: tuple[Any, ...]) -> LocalScores:
+        coded, covariates = self._coded_names(names), None
+        if self._sample is not None:
+            covariates = PublicCovariates.of_rows(self._sample.select(names).rows)
+        labels = self._labels
+        wanted = None if self.coverage is None else Wanted(float(self.coverage), float(self.coverage_share))
+        survey = None
+        if covariates is None and names:
+            dimension = max(len(labels) - 1, 1) * len(coded)
+            target = not self._binary and wanted is None
+            numbers = [True] * (len(names) + target)
+            survey = survey_of(self.mechanism, self.budget, dimension, numbers, target=target)
+        more: dict[str, Any] = {"forget": self.forget, "line": covariates is None, "wanted": wanted, "survey": survey}
+        settings = Settings(coded, self._binary and not labels, covariates, self.exponent, labels, **more)
+        self._names, self._default, self._settings = names, "default", settings
+        levels, noise = {**(self.levels or {}), "default": self.budget}, chosen_noise(self.seed, self.noise)
+        engine = LocalScores(settings, levels, self._mechanism_for, noise)
+        self._fix(names, engine)
+        return engine
+
+    def _mechanism_for(self, guarantee: Guarantee) -> ScoreMechanisms:
+        settings = self._settings
+        sizes = settings.features, settings.contrasts
+        return score_mechanisms(self.mechanism, guarantee, *sizes, matrices=settings.matrices, bits=settings.bits)
+
+    def _person_mechanism(self, budget: Guarantee) -> str:
+        level: str = self._engine.level(budget)
+        return level
+
+    def published(self) -> tuple[int, list[float]]:
+        """Return the version at which the newest epoch began and its model, at which devices make releases."""
+        published: tuple[int, list[float]] = self._require().published()
+        return published
+
+    def estimate(self) -> ScoreEstimate:
+        """Return coefficients with their intervals; half-widths are infinite for coefficients that were not learned."""
+        found: ScoreEstimate = super().estimate()  # type: ignore[assignment]
+        return found
+
+    def merged(self, others: Sequence[Self]) -> ScoreEstimate:
+        """Return the joint estimate of this learner and ``others`` of the same settings."""
+        found: ScoreEstimate = self._in_units(merged(self._engines(others)))
+        return found
+
+    def drift(self) -> Drift:
+        """Test whether the coefficients have changed, with 1% false alarms in a stream's life; takes long."""
+        engine = self._require()
+        drift = drift_of(engine.settings, [(engine.now, engine.mechanisms)])
+        unit = 1.0 if self._binary else self._range.unit
+        return replace(drift, changes={name: unit * change for name, change in drift.changes.items()})
+
+    def prediction_sets(self) -> PredictionSets:
+        """Return the prediction sets, which change when predictions do; raise UserError if they were not asked for."""
+        if self.coverage is None:
+            raise UserError("there are no prediction sets without people who answer about them: give coverage=0.9")
+        sets: PredictionSets = self._require().sets()
+        return sets
+
+    def _linear(self, rows: Floats) -> Floats:
+        """Return logits or coded targets of rows without the constant, (n, 1); contrasts, (n, K - 1), for K classes."""
+        shown = self._require().shown()
+        return np.asarray(with_constant(rows) @ shown.reshape(-1, rows.shape[1] + 1).T)
+
+
+@documented
+class ScoreClassifier(Scores, LabelEstimator, base.MiniBatchClassifier):
+    """Logistic regression, softmax, or lines through several classes, by scores in epochs, with intervals.
+
+    Each person answers one question at the model of their epoch, randomized once at their budget and drawn before their
+    record is read: mostly their score ``r(y, x'a) c(z) z``, sometimes a matrix of their features. Epochs double. The
+    learner keeps sums per epoch, and solves all epochs' equations on request, without steps or a radius.
+
+    Parameters
+    ----------
+    classes
+        The labels; of two labels, the positive one last. Any other label counts as missing, and the fit is that of
+        people with a label. For more than two, coefficients with ``public`` are contrasts of log odds; without it, each
+        class has a least-squares line through labels of -1 and +1, whose halved slopes change the probability.
+    exponent
+        g from 0 to 1, the share of a label's probability that a score subtracts; chosen by rule if omitted. 1, the
+        balanced score, is valid for any features; less needs ``public``.
+
+    Notes
+    -----
+    Each call of ``learn_one`` is one release of one person. Predictions use the solution at the last of 1, 2, ..., 8,
+    10, 12, 14, 16, 20, ... releases (four times an epoch), shrunk while noise dominates. A coefficient with an infinite
+    interval was not learned at this privacy. People's own budgets (``learn_one(x, y, budget)``) may take at most 64
+    different values, as sums are kept for each.
+
+    References
+    ----------
+    Fieller. Some problems in interval estimation. 1954. Asi, Feldman, Talwar. Optimal algorithms for mean estimation
+    under local differential privacy. 2022.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from murk.learners import ScoreClassifier
+    >>> from murk.privacy import GaussianDP
+    >>> rng = np.random.default_rng(1)
+    >>> X = rng.uniform(-1, 1, size=(30_000, 2))
+    >>> y = rng.random(30_000) < 1 / (1 + np.exp(0.5 - 2 * X[:, 0]))
+    >>> model = ScoreClassifier(budget=GaussianDP(mu=2.0), features=["a", "b"], seed=1)
+    >>> model.learn_many(X, y)
+    >>> low, high = model.confidence_intervals(0.95)["a"]
+    >>> 1.0 < low < 2.0 < high
+    True
+    >>> model.predict_one({"a": 0.9, "b": 0.0})
+    True
+    """
+
+    _binary: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        *,
+        budget: Guarantee,
+        classes: Sequence[Any] = (False, True),
+        public: Any = None,
+        levels: Mapping[str, Guarantee] | None = None,
+        mechanism: str | None = None,
+        features: Sequence[Any] | None = None,
+        exponent: float | None = None,
+        forget: int | None = None,
+        coverage: float | None = None,
+        coverage_share: float = 0.1,
+        seed: int | None = None,
+        noise: NoiseSource | None = None,
+    ) -> None:
+        self._keep(locals())
+        self._codes = several_labels(classes)
+        self._labels = tuple(map(str, classes)) if len(classes) > 2 else ()
+        self._prepare()
+
+    def _scale(self) -> Scale:
+        if not self._labels:
+            return "log odds"
+        return "probability" if self.public is None else "own"
+
+    def _chances(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
+        scores = self._linear(rows)
+        if len(self.classes) == 2:
+            return two_chances(logistic(scores[:, 0]))
+        return class_probabilities(scores, contrasts(len(self.classes)))
+
+    def predict_set_one(self, x: Record) -> set[Any]:
+        """Return the labels in a record's prediction set, possibly none; raise UserError if there are no sets yet."""
+        (members,) = self.prediction_sets().members(with_constant(self._row(x)))
+        return {label for label, inside in zip(self.classes, members, strict=True) if inside}
+
+    def predict_set_many(self, X: Any) -> Any:
+        """Return whether each label is in a row's set, one column for each label; see `predict_set_one`."""
+        return self._labelled(self.prediction_sets().members(with_constant(self._matrix(X, self._names))), X)
+
+    @classmethod
+    def _unit_test_params(cls) -> Any:
+        yield {"budget": GaussianDP(mu=1.0), "seed": 1}
+        yield {"budget": PureDP(epsilon=2.0), "seed": 1}
+
+
+@documented
+class ScoreRegressor(Scores, TargetEstimator, base.MiniBatchRegressor):
+    """Linear regression of a bounded target's mean, by scores in epochs, with intervals.
+
+    Each person answers one question, randomized once at their budget and drawn before their record is read: mostly
+    their score ``y c(z) z``, y coded to [-1, 1], sometimes a matrix of their features. The learner keeps sums, and
+    solves on request, without steps or a radius.
+
+    Parameters
+    ----------
+    target_bounds
+        Public bounds (low, high) of the target, to which it is clipped; noise is added for the whole range. Required
+        unless noise is simulated, then (-1, 1) by default. The fit is that of people with a target.
+
+    Notes
+    -----
+    Each call of ``learn_one`` is one release of one person. Coefficients are in the target's own units. Predictions use
+    the solution at the last of 1, 2, ..., 8, 10, 12, 14, 16, 20, ... releases, shrunk while noise dominates. A
+    coefficient with an infinite interval was not learned at this privacy. People's own budgets (``learn_one(x, y,
+    budget)``) may take at most 64 different values, as sums are kept for each.
+
+    References
+    ----------
+    Fieller. Some problems in interval estimation. 1954.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from murk.learners import ScoreRegressor
+    >>> from murk.privacy import GaussianDP
+    >>> rng = np.random.default_rng(1)
+    >>> X = rng.uniform(-1, 1, size=(30_000, 2))
+    >>> y = 20 + 10 * X[:, 0] + rng.normal(size=30_000)
+    >>> model = ScoreRegressor(budget=GaussianDP(mu=2.0), target_bounds=(0, 40), features=["a", "b"], seed=1)
+    >>> model.learn_many(X, y)
+    >>> abs(model.coefficients()["a"] - 10) < 1
+    True
+    """
+
+    exponent: float | None = None
+    _binary: ClassVar[bool] = False
+
+    def __init__(
+        self,
+        *,
+        budget: Guarantee,
+        target_bounds: tuple[float, float] | None = None,
+        public: Any = None,
+        levels: Mapping[str, Guarantee] | None = None,
+        mechanism: str | None = None,
+        features: Sequence[Any] | None = None,
+        forget: int | None = None,
+        coverage: float | None = None,
+        coverage_share: float = 0.1,
+        seed: int | None = None,
+        noise: NoiseSource | None = None,
+    ) -> None:
+        self._keep(locals())
+        self._set_range()
+        self._prepare()
+
+    def _expected(self) -> tuple[float | None, float | None]:
+        return 1.0, 1.0
+
+    def _in_units(self, estimate: ScoreEstimate) -> ScoreEstimate:
+        return replace(self._range.in_units(estimate), unit=estimate.unit * self._range.unit)
+
+    def _means(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
+        own = self._range
+        return np.clip(own.middle + own.unit * self._linear(rows)[:, 0], own.low, own.high)
+
+    def predict_interval_one(self, x: Record) -> tuple[float, float]:
+        """Return the ends of the interval of a person's target, not its mean; raise UserError if there is none yet."""
+        low, high = self._ends(self._row(x))[0].tolist()
+        return low, high
+
+    def predict_interval_many(self, X: Any) -> Any:
+        """Return the ends for the rows of a data frame or an array, columns ``low`` and ``high``."""
+        ends = self._ends(self._matrix(X, self._names))
+        if isinstance(X, np.ndarray):
+            return ends
+        return dataframe.to_native_frame({"low": ends[:, 0], "high": ends[:, 1]}, like=frame_of(X))
+
+    def _ends(self, rows: Floats) -> Floats:
+        return self._range.middle + self._range.unit * self.prediction_sets().intervals(with_constant(rows))
+
+    @classmethod
+    def _unit_test_params(cls) -> Any:
+        yield {"budget": GaussianDP(mu=1.0), "seed": 1}
+        yield {"budget": PureDP(epsilon=2.0), "target_bounds": (0.0, 100.0), "seed": 1}

@@ -1,0 +1,177 @@
+"""The people of a file, each of whom releases their own records, and waiting for the models that follow."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from pydantic import ValidationError
+
+from murk.errors import MurkError
+from murk.populations.file_work import Agree, FilePopulation, PopulationConfig, Step, check_task, open_accounts
+from murk.producers.ledger.ledger import Ledger
+from murk.producers.producer import Producer
+from murk.protocols.device import PersonProblem, interactive_of, person_problem_for
+from murk.stream.log.interface import FIRST_CHAIN, Log, UnreachableError
+from murk.stream.wire.releases import IterateMessage
+from murk.stream.wire.state import decode_state
+from murk.task.task import Task
+
+if TYPE_CHECKING:
+    from murk.protocols.device import InteractiveProblem
+
+__all__ = ["Agree", "Population", "PopulationConfig", "Step", "check_task", "open_accounts", "population_of"]
+
+MOST = 16_384  # largest number of records in a block, which is one transaction of the ledger
+# records of a block if releases use no model
+BLOCK = 2048
+# With several chains that publish separately, a block holds at most a SHARE-th of the releases so far, or FEW if that
+# is more, so that few people release at a chain's old model after it has a new one.
+SHARE, FEW = 20, 256
+
+
+class Population(FilePopulation):
+    """The people of a file, who own one row each or all rows with their name; ``producer`` simulates all devices."""
+
+    problem: PersonProblem
+
+    def _totals(self) -> tuple[int, int]:
+        return self._counters.get("released", 0), self._counters.get("refused", 0)
+
+    @cached_property
+    def size(self) -> int:
+        """Number of people: of rows, or of distinct names, which are counted by reading the file."""
+        if self.crowd.person is None:
+            return self.source.size
+        return len({name for block in self.source.blocks() for name in block.people or ()})
+
+    def steps(self) -> Iterator[Step]:
+        """Release the rest of the file, a block per step; see `FilePopulation.steps`."""
+        self._load_progress()
+        self.producer.flush()
+        # Yield first: the backlog must be learned before the next model is read, as if there had been no interruption.
+        yield self._step()
+        for block in self._blocks(self._size):
+            report = self.producer.release_block(block)
+            self._counters.update(released=report.released, refused=report.refused)
+            self.next_position = report.next_position
+            yield self._step()
+
+    def words(self) -> str:
+        """Return the progress in a few words."""
+        return f"{self.refused:,} refused"
+
+    def figures(self) -> dict[str, Any]:
+        """Return the numbers of people and records, and of those set aside and refused."""
+        return {
+            "people": self.size,
+            "records": self.source.size,
+            "undeclared_labels": self._undeclared,
+            "set_aside": len(self.excluded),
+            "refusals": self.refused,
+        }
+
+    def _size(self) -> int:
+        size, interactive = BLOCK, interactive_of(self.problem)
+        if interactive is not None:
+            size = min(MOST, interactive.block(self.releases))
+            if self.task.log.partitions > 1 and not interactive.shares_models:
+                size = min(size, max(FEW, self.releases // SHARE))
+        return size if self.crowd.block is None else min(size, self.crowd.block)
+
+    def _find_problem(self, task: Task) -> PersonProblem:
+        return person_problem_for(task)
+
+    def _take_up(self) -> None:
+        self.producer = Producer(
+            self.task, self.log, self.ledger, noise=self.crowd.noise, policy=self.crowd.policy, problem=self.problem
+        )
+        self.source.allow(self.producer.allowed_levels())
+        self._load_progress()
+
+    def _load_progress(self) -> None:
+        run = self.producer.begin(self.source)
+        self.excluded = frozenset(run.excluded)
+        self.next_position = run.next_row
+        self._counters = Counter(run.counters)
+
+
+def population_of(task: Task, crowd: PopulationConfig, log: Log, ledger: Ledger) -> FilePopulation:
+    """Return the population of a file: people, or with ``protocol: sketch`` organisations; see `FilePopulation`."""
+    if task.of_organisations:
+        from murk.populations.organisations import OrganisationPopulation
+
+        return OrganisationPopulation(task, crowd, log, ledger)
+    return Population(task, crowd, log, ledger)
+
+
+# shortest and longest pause between two polls, in seconds
+_SHORTEST, _LONGEST = 0.005, 0.05
+
+
+def wait_for_models(
+    log: Log,
+    problem: InteractiveProblem,
+    patience: float,
+    *,
+    clock: Callable[[], float] = time.monotonic,
+    idle: Callable[[], None] = lambda: None,
+) -> None:
+    """Wait until every model that follows from the log's current releases is published.
+
+    ``idle`` is called once if waiting is necessary. Raises MurkError if no learner has read anything for ``patience``
+    seconds.
+    """
+    ends = dict(enumerate(log.ends()))
+    # One model is for the releases of one chain, or of all.
+    groups = {FIRST_CHAIN: ends} if problem.shares_models else {chain: {chain: end} for chain, end in ends.items()}
+    before: object = None
+    moved, pause = clock(), _SHORTEST
+    while True:
+        try:
+            progress = [_models_progress(log, problem, chain, group) for chain, group in groups.items()]
+        except UnreachableError:
+            # Wait for an unreachable log as long as for a learner.
+            progress = [(False, -1)]
+        if all(done for done, _ in progress):
+            return
+        now = clock()
+        if progress != before:
+            before, moved = progress, now
+        elif now - moved > patience:
+            raise MurkError(
+                f"no learner has read {log.url} for {patience:g} s: start `murk learn --log {log.url}` "
+                "and the same command again; it continues where it stopped",
+                code="MURK-LOG-009",
+            )
+        if pause == _SHORTEST:
+            idle()
+        time.sleep(pause)
+        pause = min(_LONGEST, 1.2 * pause)
+
+
+def _models_progress(log: Log, problem: InteractiveProblem, chain: int, ends: Mapping[int, int]) -> tuple[bool, int]:
+    """Return whether a chain's model is the newest one for these log ends, and how many messages were read."""
+    message = log.model(chain)
+    try:
+        published = 0 if message is None else IterateMessage.model_validate_json(message).version
+    except ValidationError:
+        # The producer refuses such a model.
+        return True, 0
+    due = problem.next_published(published)
+    if sum(ends.values()) < due:
+        return True, published
+    checkpoints = {each: log.checkpoint(each) for each in ends}
+    read = sum(checkpoint.offset for checkpoint in checkpoints.values())
+    if any(checkpoint.offset < ends[each] for each, checkpoint in checkpoints.items()):
+        return False, read
+    learned = sum(
+        decode_state(checkpoint.state, f"chain {each} of {log.url}").counters.learned
+        for each, checkpoint in checkpoints.items()
+        if checkpoint.state is not None
+    )
+    # State and model are written together, but a cluster may show one of them first.
+    return learned < due, read

@@ -1,0 +1,50 @@
+"""A file of records and its blocks, checked and coded, as a producer releases them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """Records of a file, checked and coded.
+
+    ``rows`` are row numbers, counted from 0, and ``positions`` their ascending places in the order of release; the next
+    block begins at ``next_position``. ``x`` are coded features, the constant last, shape (m, p); ``y`` coded targets,
+    shape (m,). ``people`` are people or organisations (None if each row is a person), ``owners`` the people within
+    organisations, if the task bounds their records. ``levels`` is None if levels are drawn. ``cells``, shape (m,
+    columns), tells how each raw value was coded (`Cell`), the target last. ``clamped``, ``missing`` and ``unreadable``
+    (rows coded without any value) are counts.
+    """
+
+    source: str
+    rows: NDArray[np.int64]
+    x: NDArray[np.float64] = field(repr=False)
+    y: NDArray[np.float64] = field(repr=False)
+    people: Sequence[str] | None = field(repr=False)
+    levels: Sequence[str] | None = field(repr=False)
+    cells: NDArray[np.uint8] = field(repr=False)
+    clamped: int = field(repr=False)
+    missing: int = field(repr=False)
+    positions: NDArray[np.int64] = field(repr=False)
+    next_position: int
+    unreadable: int = field(default=0, repr=False)
+    owners: Sequence[str] | None = field(default=None, repr=False)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+
+class Source(Protocol):
+    """A file of records: whose each row is, and which file it is."""
+
+    @property
+    def digest(self) -> str:
+        """Fingerprint of the file's content."""
+
+    @property
+    def people(self) -> str:
+        """The column that names each row's person, or ``"row"`` if each row is a person."""

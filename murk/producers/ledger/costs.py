@@ -1,0 +1,222 @@
+"""Prices and promises of a ledger: costs of a release in each currency, and caps."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from sqlite3 import Connection
+from typing import TYPE_CHECKING, Any
+
+from murk._internal.sqlite import Database
+from murk.errors import MurkError, UserError
+from murk.privacy import Currency, PrivacyLoss, cap_of, guarantee_from_dict
+from murk.privacy.mechanisms.caps import truncated_cost
+from murk.task.shuffling import CentralGuarantee
+
+if TYPE_CHECKING:
+    from murk.privacy import Guarantee
+    from murk.privacy.mechanisms import Costed
+
+_ERROR_CODE = "MURK-LEDGER-001"
+
+CURRENCIES: tuple[Currency, ...] = ("gdp", "rho", "epsilon", "approx")
+Row = tuple[str, str, str, int | None, int | None, int | None, int | None, int | None]
+_SHUFFLED = "shuffled"  # key of the central guarantee among a price's claims
+LARGEST = 2**62  # largest amount in a ledger: SQLite's integers end at 2^63
+
+
+@dataclass(frozen=True)
+class Charge:
+    """Cost of a release at one level of a task, in each currency in which the mechanism has a valid bound.
+
+    ``guarantees`` are all guarantees of the mechanism, for `Accountant`.
+    """
+
+    level: str
+    mechanism: str
+    guarantee: Guarantee
+    costs: Mapping[Currency, PrivacyLoss]
+    guarantees: tuple[Guarantee, ...] = ()
+    central: CentralGuarantee | None = None
+
+    @classmethod
+    def of(cls, level: str, guarantee: Guarantee, mechanism: Costed, central: CentralGuarantee | None = None) -> Charge:
+        """Return the charge of a mechanism, with its cost in every currency."""
+        costs = {}
+        for currency in CURRENCIES:
+            with suppress(UserError):
+                costs[currency] = mechanism.cost(currency)
+        if not costs:
+            raise MurkError(f"the mechanism {mechanism.kind!r} has no cost in any currency that a ledger keeps")
+        if any(max(cost.units, cost.delta_units) > LARGEST for cost in costs.values()):
+            raise UserError(
+                f"a release at the level {level!r} costs more than a ledger can count, and protects nothing: "
+                "choose a smaller guarantee"
+            )
+        return cls(level, mechanism.kind, guarantee, costs, mechanism.guarantees, central)
+
+    def row(self) -> Row:
+        """Return the row for the table ``tariffs``."""
+        units = {currency: cost.units for currency, cost in self.costs.items()}
+        claims: list[dict[str, Any]] = [one.to_dict() for one in (self.guarantee, *self.guarantees)]
+        if self.central is not None:
+            claims.append({_SHUFFLED: self.central.to_dict()})
+        delta = self.costs["approx"].delta_units if "approx" in self.costs else None
+        figures = units.get("rho"), units.get("epsilon"), units.get("approx"), delta, units.get("gdp")
+        return self.level, self.mechanism, json.dumps(claims, sort_keys=True), *figures
+
+
+@dataclass(frozen=True)
+class Price:
+    """A charge as stored in the ledger, with its number. Amounts are None in currencies without a valid bound."""
+
+    number: int
+    task: int
+    level: str
+    mechanism: str
+    description: str
+    rho: int | None
+    epsilon: int | None
+    approx: int | None
+    delta: int | None
+    gdp: int | None
+
+    @property
+    def row(self) -> Row:
+        """The columns of `Charge.row`."""
+        return self.level, self.mechanism, self.description, self.rho, self.epsilon, self.approx, self.delta, self.gdp
+
+    def cost(self, currency: str) -> tuple[int, int] | None:
+        """Return the cost of one release in a currency as (units, delta units); None without a valid bound."""
+        if currency == "approx":
+            return None if self.approx is None or self.delta is None else (self.approx, self.delta)
+        if currency not in CURRENCIES:
+            return truncated_cost(self.guarantees, currency)
+        units: int | None = getattr(self, currency)
+        return None if units is None else (units, 0)
+
+    @cached_property
+    def guarantees(self) -> tuple[Guarantee, ...]:
+        """The level's guarantee, then all others of the mechanism; `Accountant` composes them."""
+        return tuple(guarantee_from_dict(claim) for claim in json.loads(self.description) if _SHUFFLED not in claim)
+
+    @property
+    def central(self) -> CentralGuarantee | None:
+        """The guarantee of a shuffled release, if the shuffler keeps the order of arrival to itself."""
+        found = [claim[_SHUFFLED] for claim in json.loads(self.description) if _SHUFFLED in claim]
+        return CentralGuarantee.from_dict(found[0]) if found else None
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """The level's guarantee for one release."""
+        return self.guarantees[0]
+
+
+@dataclass(frozen=True)
+class Promise:
+    """A cap for every person: over all tasks (0) or in one task, at one level or at any ('')."""
+
+    task: int
+    level: str
+    currency: str
+    units: int
+    delta_units: int
+
+    @property
+    def amount(self) -> PrivacyLoss:
+        """The cap as a privacy loss."""
+        return PrivacyLoss(self.currency, self.units, self.delta_units)
+
+    def spent(self, history: Mapping[int, int], prices: Mapping[int, Price]) -> tuple[int, int] | None:
+        """Sum a person's releases (price number -> count) in this cap's currency, as (units, delta units).
+
+        A level's cap also counts releases at the task's other levels. None if a release has no cost in this currency:
+        the remainder is then unknown and counts as 0.
+        """
+        units = delta_units = 0
+        for number, count in history.items():
+            price = prices[number]
+            if self.task in (0, price.task):
+                cost = price.cost(self.currency)
+                if cost is None:
+                    return None
+                units += count * cost[0]
+                delta_units += count * cost[1]
+        return units, delta_units
+
+
+@dataclass(frozen=True)
+class Booked:
+    """A task whose costs are recorded: its number in the ledger, and the number of each level's `Price`."""
+
+    number: int
+    levels: Mapping[str, int]
+
+
+class Prices(dict[int, Price]):
+    """The ledger's prices by number. They never change, so they are cached."""
+
+    def refresh(self, connection: Connection) -> Prices:
+        """Read prices added since the last call, perhaps by another process."""
+        newest = connection.execute("SELECT max(number) FROM tariffs").fetchone()[0]
+        if newest is not None and newest not in self:
+            for row in connection.execute("SELECT * FROM tariffs"):
+                self.setdefault(row[0], Price(*row))
+        return self
+
+    def numbers(self, connection: Connection, task: int, charges: Sequence[Charge]) -> dict[str, int]:
+        """Return the price number of each charge by level, adding new prices."""
+        known = {(price.task, *price.row): price.number for price in self.refresh(connection).values()}
+        levels = {}
+        for charge in charges:
+            row = (task, *charge.row())
+            if row not in known:
+                # Not remembered beyond this call: the transaction may still be rolled back.
+                added = connection.execute("INSERT INTO tariffs VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
+                known[row] = int(added.lastrowid or 0)
+            levels[charge.level] = known[row]
+        return levels
+
+
+def read_prices(file: Database) -> dict[int, Price]:
+    """Read all prices by number."""
+    return {row[0]: Price(*row) for row in file.query("SELECT * FROM tariffs")}
+
+
+def parse_history(text: str) -> dict[int, int]:
+    """Parse a person's releases, stored as "PRICE:COUNT,..." with the numbers of prices."""
+    return {int(price): int(count) for price, count in (pair.split(":") for pair in text.split(","))}
+
+
+def tighten(ledger: Path, connection: Connection, task: int, level: str, cap: PrivacyLoss) -> None:
+    """Promise a cap of a task (0: over all) and a level ('': any); raise a UserError if it exceeds the promised one."""
+    query = "SELECT units, delta_units FROM promises WHERE task = ? AND level = ? AND currency = ?"
+    before = connection.execute(query, (task, level, cap.currency)).fetchone()
+    if cap.currency == "gdp":
+        if before is None:
+            # Format 1 stored the same cap as rho = mu^2 / 2.
+            same = "DELETE FROM promises WHERE task = ? AND level = ? AND currency = 'rho' AND units = ?"
+            connection.execute(same, (task, level, cap.units // 2))
+        elif cap.units == before[0] + 1:
+            return  # Format 1 rounded it down to an even number.
+    if before is not None and (cap.units > before[0] or cap.delta_units > before[1]):
+        promised = PrivacyLoss(cap.currency, *before)
+        scope = "over all tasks" if task == 0 else f"for this task at the level {level!r}" if level else "for this task"
+        raise UserError(
+            f"the ledger {ledger} promises each person a cap of {promised} {scope}, and {cap} was requested: "
+            f"request {promised} or less, or call {_loosen(cap, level, of_task=task != 0)} once the people have agreed"
+        )
+    row = (task, level, cap.currency, cap.units, cap.delta_units)
+    connection.execute("REPLACE INTO promises VALUES (?, ?, ?, ?, ?)", row)
+
+
+def _loosen(cap: PrivacyLoss, level: str, *, of_task: bool) -> str:
+    """Return the call that raises a promised cap to this one."""
+    guarantee = guarantee_from_dict(cap.to_dict())
+    amount = f"cap_of({guarantee!r})" if cap_of(guarantee) == cap else repr(cap)
+    scope = (", task_hash=task.hash" if of_task else "") + (f", level={level!r}" if level else "")
+    return f"Ledger.loosen({amount}{scope})"

@@ -1,1 +1,0 @@
-"""The people or organisations of a file, who release its records: simulations, gateways and local runs."""

@@ -1,0 +1,1 @@
+"""The five protocols, a room each, and what several of them share."""

@@ -1,0 +1,226 @@
+"""Public covariates without targets, read once from any source."""
+
+from __future__ import annotations
+
+import csv
+import math
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from murk._internal.arrays import Floats
+from murk._internal.bounded_lines import LongRowError, csv_rows
+from murk.errors import UserError
+from murk.inference.estimate import PublicCovariates
+from murk.protocols.linear_algebra import confine, flattened, matrix_size
+from murk.task.text_files import explain_row, open_text
+from murk.task.values import frame_of, numbers, target
+
+_ERROR_CODE = "MURK-LEARN-001"
+
+KEPT = 20_000  # largest number of rows kept, a uniform sample of all; the others enter only the second moment
+
+_CHUNK = 4096
+_AT_ONCE = 2**20  # largest number of floats in one block of a computation
+_SEED = 20_210_316  # the draw of the kept rows is public and must repeat
+
+
+@dataclass(frozen=True)
+class Covariates:
+    """Public covariates for fitting."""
+
+    points: Floats  # coded, (u, p)
+    shares: Floats  # share of people at each point, (u,)
+    people: float  # number of people whose points are kept
+    second_moment: Floats  # of all rows read, (p, p)
+    total: float | None = None  # number of rows read; None if all are kept
+
+    @classmethod
+    def of(cls, public: PublicCovariates, reach: float = math.inf, *, constant: bool = True) -> Covariates:
+        """Return a task's public points, shortened to ``reach``, with or without the ``constant``, and their shares."""
+        points, people = public.points, float(public.counts.sum())
+        shares, moment = public.counts / people, public.second_moment
+        if reach < math.inf:
+            points = points.copy()
+            for row in points:
+                confine(row, reach, True, False)
+            moment = (points * shares[:, None]).T @ points
+        size = points.shape[1] - (not constant)
+        return cls(points[:, :size], shares, people, moment[:size, :size])
+
+    @cached_property
+    def scatter(self) -> Floats:
+        """Covariance of the vector ``flattened(x x')`` of a random row x, (q, q)."""
+        q = matrix_size(self.points.shape[1])
+        mean, square, block = np.zeros(q), np.zeros((q, q)), max(_AT_ONCE // q, 1)
+        for start in range(0, len(self.points), block):
+            points, share = self.points[start : start + block], self.shares[start : start + block]
+            numbers = flattened(points[:, :, None] * points[:, None, :])
+            mean += share @ numbers
+            square += (numbers * share[:, None]).T @ numbers
+        return np.asarray(square - np.outer(mean, mean))
+
+    @property
+    def spread(self) -> float:
+        """Variance of an entry of ``x x'``, averaged over all entries."""
+        square = self.points**2
+        fourth = (square * self.shares[:, None]).T @ square
+        second = (self.points * self.shares[:, None]).T @ self.points
+        return float(np.mean(np.maximum(fourth - second**2, 0.0)))
+
+
+@dataclass(frozen=True, eq=False)
+class PublicSample:
+    """Public rows, read once: their second moment, and at most 20,000 of the rows."""
+
+    names: tuple[Any, ...]  # names of the k columns
+    rows: Floats  # the kept rows: all, or a uniform sample, (u, k)
+    total: int  # number of rows read
+    moment: Floats  # second moment of all rows read, the constant last, (k + 1, k + 1)
+
+    @classmethod
+    def of_argument(cls, public: Any, names: Sequence[Any] | None) -> tuple[PublicSample | None, Any]:
+        """Return the sample for an estimator's argument ``public`` (or None), and the value to store for clones."""
+        sample = None if public is None else cls.read(public, names)
+        # A used-up iterator is replaced by its rows.
+        return sample, sample if isinstance(public, Iterator) else public
+
+    @classmethod
+    def read(cls, public: Any, names: Sequence[Any] | None = None) -> PublicSample:
+        """Read public covariates once.
+
+        ``public`` is an array (n, k), a data frame, an iterable of mappings, the path of a CSV file (``.gz`` or not),
+        or a sample; ``names`` are the columns in order, by default all, sorted. Raises UserError if there are no rows,
+        a column is missing, or a value is not a finite number.
+
+        >>> sample = PublicSample.read(({"a": i % 2, "b": 1.0} for i in range(10)))
+        >>> sample.names, sample.total, float(sample.moment[0, 0])
+        (('a', 'b'), 10, 0.5)
+        """
+        if isinstance(public, PublicSample):
+            return public if names is None else public.select(names)
+        columns, blocks = _blocks(public, names)
+        random = np.random.default_rng(_SEED)
+        kept = np.empty((0, len(columns)))
+        moment = np.zeros((len(columns) + 1, len(columns) + 1))
+        total = 0
+        for block in blocks:
+            bad = np.argwhere(~np.isfinite(block))
+            if len(bad):
+                row, column = bad[0]
+                raise UserError(
+                    f"public covariates: row {total + int(row) + 1:,}, column {columns[column]!r} is not a finite "
+                    "number; leave such rows out, or list only the feature columns in features="
+                )
+            whole = np.column_stack([block, np.ones(len(block))])
+            moment += whole.T @ whole
+            room = max(KEPT - len(kept), 0)
+            kept = np.concatenate([kept, block[:room]])
+            # Vitter's algorithm R: row number t replaces a kept one with probability KEPT / t.
+            for offset, row_values in enumerate(block[room:], start=total + room + 1):
+                slot = int(random.integers(offset))
+                if slot < KEPT:
+                    kept[slot] = row_values
+            total += len(block)
+        if not total:
+            raise UserError("public covariates: there are no rows; give at least as many as there are features")
+        return cls(columns, kept, total, moment / total)
+
+    def select(self, names: Sequence[Any]) -> PublicSample:
+        """Return the sample with these columns, in this order; raise UserError if one of them is missing."""
+        indices = _indices(self.names, names)
+        every = [*indices, len(self.names)]
+        return PublicSample(tuple(names), self.rows[:, indices], self.total, self.moment[np.ix_(every, every)])
+
+    def coded(self, reach: float, gain: float, constant: bool) -> Covariates:
+        """Return covariates for fitting: rows shortened to ``reach``, times ``gain``, and with the ``constant``."""
+        rows, inside = self.rows.copy(), True
+        with np.errstate(over="ignore", invalid="ignore"):
+            well_within = np.sum(rows * rows, axis=1) < (1.0 - 1e-9) * reach * reach
+        # The kernel is called for the other rows only, among them those with NaN: calls for every row would be slow.
+        for index in np.flatnonzero(~well_within):
+            inside &= not confine(rows[index], reach, False, False)
+        scale = np.append(np.full(len(self.names), gain), 1.0)
+        points = np.column_stack([rows * gain, np.ones(len(rows))])
+        # If rows were shortened, their second moment is known for the kept rows only.
+        moment = self.moment * np.outer(scale, scale) if inside else points.T @ points / len(points)
+        size = len(scale) if constant else len(scale) - 1
+        shares = np.full(len(points), 1.0 / len(points))
+        total = float(self.total if inside else len(points))
+        return Covariates(points[:, :size], shares, float(len(points)), moment[:size, :size], total)
+
+
+def _indices(columns: Sequence[Any], names: Sequence[Any]) -> list[int]:
+    absent = [name for name in names if name not in columns]
+    if absent:
+        raise UserError(
+            f"public covariates have no column {absent[0]!r}; there are: {', '.join(map(str, columns))}. They need all "
+            "of the learner's features, under the same names"
+        )
+    return [list(columns).index(name) for name in names]
+
+
+def _blocks(public: Any, names: Sequence[Any] | None) -> tuple[tuple[Any, ...], Iterator[Floats]]:
+    """Return the names of the columns, and an iterator of blocks of rows."""
+    if isinstance(public, str | Path):
+        public = _file(Path(public))
+    elif isinstance(public, np.ndarray):
+        if public.ndim != 2 or public.dtype.kind not in "biuf":
+            raise UserError(f"public covariates must be an (n, k) array of numbers, got {public.dtype} {public.shape}")
+        chosen = tuple(range(public.shape[1])) if names is None else tuple(names)
+        if len(chosen) != public.shape[1]:
+            raise UserError(f"public covariates have {public.shape[1]} columns and the learner {len(chosen)} features")
+        return chosen, (np.asarray(public[i : i + _CHUNK], dtype=np.float64) for i in range(0, len(public), _CHUNK))
+    elif hasattr(public, "columns"):
+        frame = frame_of(public)
+        columns = list(frame.columns)
+        chosen = tuple(sorted(columns, key=str) if names is None else names)
+        table = np.column_stack(
+            [numbers(frame[:, index].to_native(), target) for index in _indices(columns, chosen)] or [np.empty(0)]
+        )
+        return chosen, (table[i : i + _CHUNK] for i in range(0, len(table), _CHUNK))
+    if not isinstance(public, Iterable):
+        raise UserError(
+            f"public covariates cannot be of type {type(public).__name__}: give an array, a data frame, an iterable of "
+            "mappings or the path of a CSV file"
+        )
+    rows = iter(public)
+    first = next(rows, None)
+    if first is None:
+        return tuple(names or ()), iter(())
+    if not isinstance(first, Mapping):
+        raise UserError(f"a public row is a mapping of features to numbers, got {type(first).__name__}")
+    chosen = tuple(sorted(first, key=str) if names is None else names)
+    _indices(list(first), chosen)
+    rows = chain([first], rows)
+    chunks = iter(lambda: list(islice(rows, _CHUNK)), [])
+    return chosen, (np.array([[target(row.get(name)) for name in chosen] for row in chunk]) for chunk in chunks)
+
+
+def _file(path: Path) -> Iterator[dict[str, str]]:
+    number = 0
+    try:
+        with open_text(path) as text:
+            rows = csv_rows(text)
+            header = next(rows, [])
+            for cells in filter(None, rows):
+                number += 1
+                if len(cells) != len(header):
+                    raise UserError(
+                        f"{path}, row {number}: {len(cells)} cells, and the header has {len(header)}: fix the row"
+                    )
+                yield dict(zip(header, cells, strict=True))
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror or error}); give a CSV file of numbers") from None
+    except (csv.Error, LongRowError) as error:
+        raise UserError(f"{path}, row {number + 1}: {explain_row(error)}") from None
+    except UnicodeDecodeError:
+        raise UserError(f"{path} is not UTF-8 text: save it as UTF-8") from None
+    except (EOFError, zlib.error):
+        raise UserError(f"{path} is a damaged gzip file: fetch or compress it again") from None

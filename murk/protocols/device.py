@@ -1,0 +1,188 @@
+"""Interfaces shared by devices and learners: releases, mechanisms and estimates of a task. Does not import River."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+import numpy as np
+
+from murk._internal.arrays import Floats, Integers
+from murk._internal.lazy import LazyLevels, bounding
+from murk.errors import MurkError, UserError
+from murk.inference.estimate import Estimate
+from murk.privacy.mechanisms import Costed, Randomizer
+from murk.protocols.registry import part
+from murk.stream.worker.interface import StreamLearner
+from murk.task.privacy import DEFAULT_LEVEL
+from murk.task.task import Task
+
+if TYPE_CHECKING:
+    from murk.privacy.noise import NoiseSource
+
+_ERROR_CODE = "MURK-LEARN-001"
+
+
+class HostileModelError(UserError):
+    """Raised for a model that no honest learner publishes, before anything is computed from a record."""
+
+    kind = "MURK-LEARN-002"
+
+
+class Engine(StreamLearner, Protocol):
+    """A learner of one chain's releases, with figures of its progress."""
+
+    def figures(self) -> Mapping[str, float]:
+        """Return figures of the learner's progress, by names of `murk.monitoring.figures.ChainFigures`."""
+
+
+class Problem(Protocol):
+    """A task's releases, their mechanisms, and the estimation of coefficients from the releases."""
+
+    @property
+    def kind(self) -> str:
+        """Kind of the releases, a key of `murk.stream.wire.releases.KINDS`."""
+
+    @property
+    def interactive(self) -> bool:
+        """Whether devices need the newest iterate."""
+
+    @property
+    def mechanisms(self) -> Mapping[str, Costed]:
+        """Level name to mechanism."""
+
+    @property
+    def dimension(self) -> int:
+        """Number of integers in a release; with several questions, in a release that answers the first one."""
+
+    def check_state(self) -> None:
+        """Raise UserError, with the size, if releases or states are too large for a log."""
+
+    def engine(self) -> Engine:
+        """Return a learner for this task's releases, at version 0."""
+
+    def estimate(self, engines: Sequence[Any]) -> Estimate:
+        """Return the joint estimate of several chains."""
+
+
+class Releasing(Protocol):
+    """The part of a problem that devices need: the vector of a record, and the mechanism that randomizes it."""
+
+    @property
+    def interactive(self) -> bool:
+        """Whether devices need the newest model."""
+
+    @property
+    def dimension(self) -> int:
+        """Number of integers in a release."""
+
+    @property
+    def mechanisms(self) -> Mapping[str, Randomizer]:
+        """Level name to mechanism."""
+
+    def vectors(self, X: Floats, y: Floats, theta: Floats | None = None) -> Floats:
+        """Return the vectors of coded records that a mechanism randomizes, ``(m, dimension)``.
+
+        ``X`` has coded features with the constant last, ``(m, p)``, ``y`` coded targets, ``(m,)``: also missing ones
+        (NaN), as nobody is left out. ``theta`` is the iterate, for interactive protocols.
+        """
+
+
+class PersonProblem(Releasing, Problem, Protocol):
+    """A problem to which each person releases a vector of their own record, randomized on their device."""
+
+
+class InteractiveProblem(PersonProblem, Protocol):
+    """A problem whose releases depend on the newest model, which learners publish and devices read."""
+
+    @property
+    def model_size(self) -> int:
+        """Length of a model."""
+
+    @property
+    def initial(self) -> Floats:
+        """The model of version 0."""
+
+    @property
+    def shares_models(self) -> bool:
+        """Whether all chains use the first chain's models; otherwise each chain makes its own."""
+
+    def is_published(self, version: int) -> bool:
+        """Return whether models of this version are published."""
+
+    def next_published(self, version: int) -> int:
+        """Return the first version after this one whose model is published."""
+
+    def block(self, releases: int) -> int:
+        """Return how many more releases to make, after ``releases`` of them, before reading a newer model."""
+
+    def check_iterate(self, theta: Floats) -> None:
+        """Raise HostileModelError for a model that no honest learner publishes, before any record is read."""
+
+
+class AskingProblem(InteractiveProblem, Protocol):
+    """A problem that asks each person one of several questions, drawn without looking at the record."""
+
+    @property
+    def questions(self) -> tuple[str, ...]:
+        """All questions."""
+
+    def ask(self, noise: NoiseSource, indices: Integers, model: Floats) -> Sequence[str]:
+        """Draw each record's question by the model's shares, with random words of ``noise`` (`Purpose.QUESTION`)."""
+
+    def mechanism(self, level: str, question: str) -> Randomizer:
+        """Return the mechanism for answers to a question at a level."""
+
+    def vectors(self, X: Floats, y: Floats, theta: Floats | None = None, question: str | None = None) -> Floats:
+        """Return the vectors of coded records that the mechanism of a question, by default the first, randomizes."""
+
+
+class SingleQuestionProblem:
+    """The problem of devices that are all asked the same question ``name``."""
+
+    def __init__(self, problem: AskingProblem, name: str) -> None:
+        self.problem, self.name, self.kind, self.interactive = problem, name, problem.kind, problem.interactive
+        known = problem.mechanisms
+        self.mechanisms = LazyLevels(tuple(known), tuple(bounding(known)), lambda level: problem.mechanism(level, name))
+        self.dimension = self.mechanisms[DEFAULT_LEVEL].dimension
+
+    def vectors(self, X: Floats, y: Floats, theta: Floats | None = None) -> Floats:
+        """Return the vectors of coded records for the question."""
+        return self.problem.vectors(X, y, theta, self.name)
+
+
+def interactive_of(problem: Problem) -> InteractiveProblem | None:
+    """Return the problem if its releases depend on a model, else None."""
+    return cast("InteractiveProblem", problem) if problem.interactive else None
+
+
+@contextmanager
+def plausible() -> Iterator[None]:
+    """Context for arithmetic with the numbers of loaded states: raises MurkError if it fails."""
+    try:
+        with np.errstate(all="ignore"):
+            yield
+    except MurkError:
+        raise
+    except (ArithmeticError, ValueError) as error:
+        raise MurkError(
+            f"the states hold numbers that no learner produces ({type(error).__name__}): restore the log from a copy"
+        ) from error
+
+
+def problem_for(task: Task) -> Problem:
+    """Return the problem of a resolved task; raise UserError if a level's guarantee does not fit its mechanism."""
+    problem: Problem = part(task.protocol, "device").problem_for(task)
+    return problem
+
+
+def person_problem_for(task: Task) -> PersonProblem:
+    """Return the problem of a resolved task to which people release; raise UserError for organisations' tasks."""
+    if task.of_organisations:
+        raise UserError(
+            f"people cannot release records to the task {task.name!r}: organisations release sketches to it "
+            "(protocol: sketch). Use SketchProducer"
+        )
+    problem: PersonProblem = problem_for(task)  # type: ignore[assignment]
+    return problem

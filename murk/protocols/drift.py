@@ -1,0 +1,16 @@
+"""Drift tests of a protocol: its own comparison, or the path of estimates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from murk.inference.drift import CurvePoint, Drift, drift_of_curve
+from murk.inference.estimate import Estimate
+from murk.protocols.device import Problem
+
+
+def drift_of(problem: Problem, engines: Sequence[Any], estimate: Estimate, curve: Sequence[CurvePoint]) -> Drift | None:
+    """Test for changed coefficients by the problem's own comparison, or else the path; None without standard errors."""
+    own: Callable[[Sequence[Any]], Drift] | None = getattr(problem, "drift", None)
+    return drift_of_curve(estimate, curve) if own is None else own(engines)

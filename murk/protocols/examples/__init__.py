@@ -1,0 +1,1 @@
+"""IWP-SGD: what people release once, and what is learned from it."""

@@ -1,0 +1,186 @@
+"""The example problem of a task, shared by devices and learners. Does not import River."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from murk._internal.arrays import Floats
+from murk._internal.wiping import copied, empty
+from murk.errors import UserError
+from murk.inference.estimate import Estimate, PublicCovariates
+from murk.privacy.guarantees import Guarantee
+from murk.protocols.examples import kernels as f
+from murk.protocols.examples import layout as k
+from murk.protocols.examples.cells import Cells, CellTable, cell_vectors
+from murk.protocols.examples.newton import triangle
+from murk.protocols.examples.outer import to_units
+from murk.protocols.examples.settings import POLISHED, ExampleMechanism, ExampleSettings, released, settle
+from murk.protocols.options import InverseScalingStep
+from murk.stream.wire.codec import MAX_MESSAGE, MAX_STATE, longest_release
+from murk.stream.wire.state import trail_bytes
+from murk.task.features import ClassTarget
+from murk.task.privacy import cap_refusal
+from murk.task.protocols.examples import BY_RULE
+from murk.task.task import Task
+
+if TYPE_CHECKING:
+    from murk.protocols.examples.cells_engine import CellEngine
+    from murk.protocols.examples.engine import IWPEngine
+
+_ERROR_CODE = "MURK-LEARN-001"
+
+
+@dataclass(frozen=True)
+class ExampleProblem:
+    """The examples of a task: which vector of a record is randomized, and how a learner uses the release."""
+
+    settings: ExampleSettings  # public settings, from `settle`
+    mechanisms: Mapping[str, ExampleMechanism]
+    covariates: PublicCovariates | None = None  # public covariates, for the learner alone
+    kind = "example"
+    interactive = False
+
+    @property
+    def dimension(self) -> int:
+        """Number of integers in a release."""
+        return self.settings.dimension
+
+    def check_state(self) -> None:
+        """Refuse a task whose learner's state is too large for a log. Raises UserError with the sizes."""
+        check_size(self.settings)
+
+    def vectors(self, X: Floats, y: Floats, theta: Floats | None = None) -> Floats:
+        """Return the vectors that the mechanism randomizes, for coded records ``X``, ``(m, p)``, the constant last.
+
+        They are v of an outer product, (m, p + 1), directions, ``y x``, or ``(x, a y)``; zeros without a target (NaN).
+        """
+        rows = copied(X)
+        settings = self.settings
+        targets = copied(y)
+        if settings.outer:
+            units = empty((len(rows), settings.features + 1))
+            to_units(settings.form, int(settings.boxed), math.sqrt(settings.square - 1.0), rows, targets, units)
+            return units
+        out = empty((len(rows), self.dimension))
+        out.fill(0.0)
+        scale = math.sqrt(settings.square - 1.0) if settings.directed else settings.scale
+        f.to_vectors(settings.form, int(settings.boxed), scale, rows, targets, out)
+        return out
+
+    def engine(self) -> IWPEngine:
+        """Return a learner for this task's releases, at version 0."""
+        # Imported here, as devices do not need it.
+        from murk.protocols.examples.engine import engine_of
+
+        engine: IWPEngine = engine_of(self.settings, self.mechanisms)
+        engine.covariates = self.covariates
+        return engine
+
+    def estimate(self, engines: Sequence[IWPEngine]) -> Estimate:
+        """Return the joint estimate of several chains."""
+        from murk.protocols.examples.estimate import estimate
+
+        return estimate([engine.snapshot() for engine in engines])
+
+
+@dataclass(frozen=True)
+class CellProblem:
+    """Released cells: a record's combination of values, and how a learner uses it."""
+
+    settings: ExampleSettings  # public settings, from `settle`
+    mechanisms: Mapping[str, Any]
+    table: CellTable  # what the model takes from each cell
+    kind = "example"
+    interactive = False
+    dimension = 1
+
+    def check_state(self) -> None:
+        """Accept every task, as the number of cells is limited."""
+
+    def vectors(self, X: Floats, y: Floats, theta: Floats | None = None) -> Floats:
+        """Return the vectors (x, y) of coded records ``X``, ``(m, p)``, the constant last; NaN without a target."""
+        return cell_vectors(X, y, self.settings.features, self.settings.target)
+
+    def engine(self) -> CellEngine:
+        """Return a learner for this task's releases, at version 0."""
+        from murk.protocols.examples.cells_engine import CellEngine
+
+        return CellEngine(self.settings, self.mechanisms, table=self.table)
+
+    def estimate(self, engines: Sequence[CellEngine]) -> Estimate:
+        """Return the joint estimate of several chains."""
+        from murk.protocols.examples.cells_engine import estimate
+
+        return estimate(engines)
+
+
+def check_size(settings: ExampleSettings) -> None:
+    """Refuse examples with too many numbers for a message or a learner's state. Raises UserError with the sizes."""
+    p = settings.features
+    numbers = k.ROWS * p + (2 * triangle(p) if settings.polish else 0)
+    state = 11 * numbers + trail_bytes(len(settings.names)) + 4096
+    release = longest_release(ExampleProblem.kind, settings.dimension)
+    if state > MAX_STATE or release > MAX_MESSAGE:
+        raise UserError(
+            f"an example of {p:,} coded features has {settings.dimension:,} numbers: a release would take up to "
+            f"{release:,} bytes (at most {MAX_MESSAGE:,} fit), a chain's state up to {state / 2**20:.1f} MB (at most "
+            f"{MAX_STATE / 2**20:g}). Give the task fewer features"
+            + (", or examples: {release: joint}" if settings.outer else "")
+        )
+
+
+def labels_of(task: Task) -> tuple[str, ...]:
+    """Return the names of a task's classes if it has a target of several, else none."""
+    return tuple(task.target.classes) if isinstance(task.target, ClassTarget) else ()
+
+
+def settings_of(task: Task) -> ExampleSettings:
+    """Return a resolved task's settings, before `settle`."""
+    block, learner, coding = task.block, task.learner, task.coding
+    if block is None:
+        raise UserError(f"the task {task.name!r} does not release examples")
+    step = learner.step
+    default = BY_RULE[task.target.kind]
+    return ExampleSettings(
+        target=task.target.kind,
+        names=tuple(coding.names),
+        square=coding.largest_square,
+        release=block.release or released(None, block.loss or default, task.privacy.levels.values(), coding.size - 1),
+        loss=block.loss or default,
+        step=step if step == "noise-aware" else InverseScalingStep(step.eta, step.alpha),
+        polish=(coding.size <= POLISHED or block.release in ("outer", "cells"))
+        if block.polish is None
+        else block.polish,
+        calibration=task.privacy.calibration,
+        cells=Cells.of_task(task, block.grid) if block.release == "cells" else None,
+        kind=task.privacy.mechanism if block.release == "joint" else None,
+        labels=labels_of(task),
+        **{name: getattr(block, name) for name in ("intercept", "split", "truncation", "regularization", "batch")},
+        **{name: getattr(learner, name) for name in ("radius", "averaging", "weighting")},
+    )
+
+
+def problem_for(task: Task) -> ExampleProblem | CellProblem:
+    """Return the example problem of a resolved task.
+
+    Raises UserError if a level's guarantee is impossible, the radius is outside the valid region, or examples too long.
+    """
+    settings = settings_of(task)
+    if settings.cells:
+        randomizers = task.privacy.by_level(settings.mechanism)
+        if task.privacy.per_person is not None and (why := cap_refusal(randomizers, task.privacy.per_person)):
+            raise task.error_at(why, "privacy", "per_person")
+        return CellProblem(settle(settings, randomizers), randomizers, CellTable.of(settings.cells))
+    # Before mechanisms are made, whose errors would blame budgets.
+    check_size(settings)
+
+    def mechanism(guarantee: Guarantee) -> ExampleMechanism:
+        own = replace(settings, kind=task.privacy.kind_for(guarantee)) if settings.outer else settings
+        return own.mechanism(guarantee)
+
+    mechanisms = task.privacy.by_level(mechanism)
+    covariates = None if task.covariates is None else PublicCovariates(*task.covariates)
+    return ExampleProblem(settle(settings, mechanisms), mechanisms, covariates)

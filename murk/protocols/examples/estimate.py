@@ -1,0 +1,327 @@
+"""Estimates from released examples, their intervals, and the influence of one forged release.
+
+*sandwich*: the polished estimate and covariance of :mod:`murk.protocols.examples.newton`; the average without intervals
+if the mean Hessian is too noisy to invert. *public rows*: the fits of :mod:`murk.protocols.examples.public_fit`, for
+directions of labels and outer products. *random scaling*: on request without the polish, as for LDP-SGD (Lee, Liao,
+Seo, Shin 2022).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+
+from murk._internal.arrays import Floats
+from murk._internal.lazy import bounding
+from murk.inference.confidence_sequences import LARGEST
+from murk.inference.estimate import FEWEST, RANDOM_SCALING, BallEstimate, Estimate, PublicCovariates, larger
+from murk.inference.misfit import MOST_NUMBERS, UNLIKE
+from murk.inference.poisoning import Influence
+from murk.protocols.averages import path_variance, weighted_mean
+from murk.protocols.examples import layout as k
+from murk.protocols.examples import public_fit as fit
+from murk.protocols.examples.newton import TRUST, uncertainty
+from murk.protocols.examples.settings import level_rows
+from murk.protocols.linear_algebra import matrix_size
+
+SANDWICH = "sandwich"
+MISSING = "; needs next to no target missing"
+WEIGHTED = "; of the fit weighted by {} (docs/iwp-sgd.md)"
+MOST_HIDDEN = 0.25  # largest share of hidden directions in a coefficient with an interval
+LEAST_QUANTILE = NormalDist().inv_cdf(0.9)
+"""Divisor of the unknown part of a coefficient, so that intervals of 80% or more include this part in full."""
+NOT_ASKED = (
+    "none: without the polish there is only random scaling, which holds the truth far less often than its level says "
+    "before the iterates settle. The polish gives better intervals; `intervals` of random-scaling asks for these"
+)
+LIGHT = 0.002  # smallest weight at which a hypothesis enters intervals
+_NEAR = 0.98
+_PSEUDO = 2.0  # releases of each label that count beside the real ones, in the variance of residuals
+_MANY = 100.0  # rarer labels in the rarest direction of the features from which their own variance is precise
+
+
+def estimate(engines: Sequence[Any]) -> Estimate:
+    """Return the estimate of one or more chains: averages weighted by sums of weights, and added sums of the polish."""
+    return replace(_estimate(engines), influence=influence_of(engines))
+
+
+def _estimate(engines: Sequence[Any]) -> Estimate:
+    settings = engines[0].settings
+    weights = [engine.real[k.SUM_WEIGHT] for engine in engines]
+    average = weighted_mean(weights, [engine.rows[k.AVERAGE] for engine in engines])
+    if not settings.polish:
+        return _random_scaling(engines, average)
+    polished, covariates = _sandwich(engines, average), engines[0].covariates
+    if covariates is None or not settings.weighted or settings.regularization > 0.0:
+        return polished
+    noisiest = max(settings.noise(mechanism).variance for mechanism in bounding(engines[0].mechanisms).values())
+    sums = _sums(engines)
+    unused = settings.directed and not fit.rows_are_used(settings, covariates, noisiest)
+    if unused or not sums[k.POLISH_WEIGHT] > 0.0:
+        return polished
+    bend = _matrix_sum(engines, 0) / sums[k.POLISH_WEIGHT]
+    first, second = (_row_sum(engines, row) for row in (k.FIRST, k.SECOND))
+    if settings.outer:
+        return _outer_with_rows(polished, engines, covariates, sums, bend, first)
+    return fit.with_public(polished, settings, covariates, sums, bend, first / sums[k.POLISH_WEIGHT], second)
+
+
+def _sandwich(engines: Sequence[Any], average: Floats) -> Estimate:
+    settings = engines[0].settings
+    assert settings.radius is not None
+    p, n = settings.features, sum(engine.n_releases for engine in engines)
+    sums = _sums(engines)
+    none = np.full(p, math.inf)
+    if not sums[k.POLISH_WEIGHT] > 0.0:
+        return Estimate(settings.names, average, SANDWICH, none, "none: nothing was learned yet", len(engines), n)
+    total, free = sums[k.POLISH_WEIGHT], p - (not settings.intercept)
+    bend = _matrix_sum(engines, 0) / total
+    aimed = _row_sum(engines, k.AIMED) / total
+    meat = _matrix_sum(engines, 1) / sums[k.MEAT_SQUARES]
+    share = sums[k.POLISH_SQUARES] / total**2
+    mean = float(aimed[-1])
+    bend, aimed, meat = bend[:free, :free], aimed[:free], meat[:free, :free]
+    if not settings.weighted:
+        bend = bend + settings.regularization * np.eye(free)
+    values, vectors = np.linalg.eigh(bend)
+    noise = uncertainty(sums, p)
+    seen = values > TRUST * noise
+    theta, spread = np.zeros(p), np.zeros(p)
+    note = (
+        f"noise moves the mean Hessian by about {noise / values[0]:.0%} of its smallest eigenvalue; from "
+        f"{1 / TRUST:.0%} on there is no interval (docs/iwp-sgd.md)"
+    )
+    if not seen.all():
+        if not settings.weighted:
+            note = (
+                "none: these releases do not determine the coefficients. The smallest eigenvalue of their mean Hessian "
+                f"is {values[0]:.3g}, and noise alone moves it by about {noise:.3g}"
+            )
+            return Estimate(settings.names, average, SANDWICH, none, note, len(engines), n)
+        few = int(np.sum(~seen))
+        theta[:free], spread[:free] = _floored_solution(
+            values, vectors, aimed, meat * share, few, TRUST * noise, settings.radius
+        )
+        note = _hidden_note(settings.names, spread, few)
+    else:
+        inverse = (vectors / values) @ vectors.T
+        theta[:free] = inverse @ aimed
+        if not settings.weighted:
+            raw = bend - settings.regularization * np.eye(free)
+            meat = larger(meat, raw * _least_square(engines[0], theta, mean, float(values[0]), 1.0 / share))
+        covariance = inverse @ meat @ inverse * share
+        spread[:free] = np.sqrt(np.diag(covariance))
+    if settings.weighted:
+        note += WEIGHTED.format(settings.weight)
+    elif settings.form == k.REAL:
+        note += MISSING
+    if settings.loss in ("quadratic", "squared"):
+        return Estimate(settings.names, theta, SANDWICH, spread, note, len(engines), n)
+    length = float(np.linalg.norm(theta))
+    if length > settings.radius:
+        # Outside the ball the loss's estimate is not valid, and the Hessian was not taken there.
+        theta = theta * (settings.radius / length)
+        note = (
+            f"none: the best coefficients lie outside the ball of radius {settings.radius:.3g}, to which these are "
+            "projected, and no interval is valid. Give a larger radius, a weaker guarantee, or loss='quadratic'"
+        )
+        return Estimate(settings.names, theta, SANDWICH, none, note, len(engines), n)
+    error = math.sqrt(float(np.linalg.eigvalsh(covariance)[-1]))
+    room = (settings.radius - length) / error if error > 0.0 else math.inf
+    if room < LARGEST:
+        note += (
+            f"; an interval of more than {room:.1f} standard errors has no bound, as it reaches the edge of the ball "
+            f"of radius {settings.radius:.3g}: give a larger radius, a weaker guarantee, or loss='quadratic'"
+        )
+    return BallEstimate(settings.names, theta, SANDWICH, spread, note, len(engines), n, room=room)
+
+
+def _least_square(engine: Any, theta: Floats, mean: float, least: float, people: float) -> float:
+    """Return the least factor between the mean Hessian and the mean of ``r r'``, whatever the released residuals.
+
+    Few releases have few of the rarer label, or none, and then residuals hardly vary. By the model the mean square of
+    the loss's slope is its mean curvature for `log` (for `probit` nearly), and ``cosh z`` times that at a score z for
+    `exponential`, here of the middle of the features. For `quadratic` it is the variance of a label that does not
+    depend on features, with the ``mean`` of `_PSEUDO` further releases of each label, until the rarer label is frequent
+    in the direction with the ``least`` eigenvalue.
+    """
+    settings = engine.settings
+    if settings.target == "real":
+        return 0.0
+    if settings.loss != "quadratic":
+        return math.cosh(float(theta[-1])) if settings.loss == "exponential" else 1.0
+    # Randomized response multiplies a label by 2 k - 1, with k the weight of the released one.
+    label = min(2.0 * settings.noise(each).keep - 1.0 for each in bounding(engine.mechanisms).values())
+    square = label**2 - (mean * people / (people + 2.0 * _PSEUDO)) ** 2
+    return square * min(1.0, 8.0 * _MANY / (people * square * least)) if square > 0.0 else 0.0
+
+
+def _outer_with_rows(
+    polished: Estimate,
+    engines: Sequence[Any],
+    covariates: PublicCovariates,
+    sums: Floats,
+    bend: Floats,
+    noise: Floats,
+) -> Estimate:
+    """Combine the fit of outer products with public rows."""
+    settings = engines[0].settings
+    assert settings.radius is not None
+    p, free, total = settings.features, settings.features - (not settings.intercept), sums[k.POLISH_WEIGHT]
+    if matrix_size(free) > MOST_NUMBERS:
+        note = f"{polished.note}; public rows are not used: {free} coefficients have too many second moments to compare"
+        return replace(polished, note=note)
+    aimed = _row_sum(engines, k.AIMED)[:free] / total
+    meat = _matrix_sum(engines, 1)[:free, :free]
+    released = fit.Released(
+        bend[:free, :free],
+        aimed,
+        meat / sums[k.MEAT_SQUARES] * sums[k.POLISH_SQUARES] / total**2,
+        np.array([engine.rows[k.REFERENCE][:free] for engine in engines]),
+        (float(noise[0]) / total**2, float(noise[1]) / total**2),
+        total**2 / sums[k.POLISH_SQUARES],
+    )
+    rows = fit.Rows.of(covariates, free, 1.0)
+    if fit.share_of(released, rows) == 0.0:
+        return polished
+    if fit.unlike(released, rows) > UNLIKE:
+        return replace(polished, note=f"{polished.note}; {fit.UNUSED}", alike=False)
+    mean = np.asarray(polished.values)
+    # Errors depend on the coefficients, which rows change where noise hides some.
+    for _ in range(2):
+        length = max(float(np.linalg.norm(mean)), settings.radius)
+        fitted = fit.hypotheses(released, rows, mean[:free] * (settings.radius / length))
+        weights = np.exp([each.evidence - max(other.evidence for other in fitted) for each in fitted])
+        heavy = [i for i in range(len(fitted)) if weights[i] >= LIGHT * weights.sum()]
+        weights = weights[heavy] / weights[heavy].sum()
+        values, spreads = np.zeros((len(heavy), p)), np.zeros((len(heavy), p))
+        for i, hypothesis in enumerate(fitted[index] for index in heavy):
+            own, vectors = np.linalg.eigh(hypothesis.matrix)
+            few, least = fit.hidden(own, vectors, hypothesis.covariance, TRUST)
+            values[i, :free], spreads[i, :free] = _floored_solution(
+                own, vectors, aimed, hypothesis.meat, few, least, settings.radius
+            )
+        mean = weights @ values
+        spread = np.sqrt(weights @ (spreads**2 + (values - mean) ** 2))
+    note = f"by the releases and {int(rows.count):,} public rows, as far as these are like the people's"
+    missing = _without_interval(settings.names, spread)
+    if missing:
+        note = f"none for {', '.join(missing)}, which noise hides; {note}"
+    note += WEIGHTED.format(settings.weight)
+    return replace(polished, values=mean, spread=spread, method=fit.PUBLIC_ROWS, note=note, alike=True)
+
+
+def _floored_solution(
+    values: Floats, vectors: Floats, aimed: Floats, meat: Floats, few: int, least: float, radius: float
+) -> tuple[Floats, Floats]:
+    """Solve with the ``few`` smallest eigenvalues raised to ``least``; spreads are infinite where these matter."""
+    seen = np.arange(len(values)) >= few
+    along = (vectors.T @ aimed) / np.where(seen, values, np.maximum(values, least))
+    inverse = (vectors[:, seen] / values[seen]) @ vectors[:, seen].T
+    error = np.sqrt(np.diag(inverse @ meat @ inverse))
+    # The unknown part of a coefficient: its share of the hidden directions, times what the ball allows.
+    share = np.linalg.norm(vectors[:, ~seen], axis=1)
+    unknown = share * (radius + float(np.linalg.norm(along[~seen])))
+    return vectors @ along, np.where(share <= MOST_HIDDEN, error + unknown / LEAST_QUANTILE, math.inf)
+
+
+def _without_interval(names: tuple[str, ...], spread: Floats) -> list[str]:
+    return [name for name, error in zip(names, spread, strict=True) if not math.isfinite(error)]
+
+
+def _hidden_note(names: tuple[str, ...], spread: Floats, hidden: int) -> str:
+    without = _without_interval(names, spread)
+    listed = "none" if len(without) == len(names) else f"none for {', '.join(without)}" if without else "all"
+    return (
+        f"{listed}: noise hides {hidden} of {len(names)} directions of the features, so coefficients that depend on "
+        "them are not learned at this privacy, and estimates are shrunk along them"
+    )
+
+
+def _random_scaling(engines: Sequence[Any], average: Floats) -> Estimate:
+    settings = engines[0].settings
+    assert settings.radius is not None
+    n = sum(engine.n_releases for engine in engines)
+    updates = sum(int(engine.whole[k.UPDATES]) for engine in engines)
+    spread = np.full(settings.features, math.inf)
+    note = "valid in the limit only: far below the nominal coverage before the iterates settle (docs/iwp-sgd.md)"
+    if settings.intervals is None:
+        note = NOT_ASKED
+    elif settings.averaging != "polyak":
+        note = "none: random scaling needs the plain average; this learner uses another"
+    elif updates < FEWEST:
+        note = f"none yet: random scaling needs at least {FEWEST:,} updates"
+    else:
+        spread = np.sqrt(sum(_scaling(engine) for engine in engines) / len(engines) / updates)
+        if np.linalg.norm(average) > _NEAR * settings.radius:
+            note = f"the estimate lies at the edge of the ball (radius {settings.radius:.3g}); the best may lie outside"
+    return Estimate(settings.names, average, RANDOM_SCALING, spread, note, len(engines), n)
+
+
+def _scaling(engine: Any) -> Floats:
+    average, a, b = engine.rows[[k.AVERAGE, k.SCALING_A, k.SCALING_B]]
+    return path_variance(average, a, b, engine.real[k.SUM_SQUARES], float(engine.whole[k.UPDATES]))
+
+
+def influence_of(engines: Sequence[Any]) -> Influence | None:
+    """Return a bound on how far one forged example moves an estimate; None for losses that are not quadratic.
+
+    The estimate solves ``A theta = b``. A release of weight w moves it by at most ``w |r| / W`` in the residual
+    ``r = g_i`` at the estimate, and A by ``w |H_i| / W``. With L the longest admitted vector, T the largest target and
+    v the variance subtracted, ``|r| <= (L |theta| + T) L + v |theta|`` and ``|H| <= L^2 + v``; for outer products
+    ``|r| <= L sqrt(|theta|^2 + 1)`` and ``|H| <= L``. Standard errors are at least those from the smallest eigenvalue
+    of the mean of ``r r'``.
+    """
+    settings = engines[0].settings
+    sums = _sums(engines)
+    quadratic = settings.outer or settings.directed or settings.loss in ("quadratic", "squared")
+    if not settings.polish or not quadratic or not sums[k.POLISH_WEIGHT] > 0.0:
+        return None
+    p, total = settings.features, float(sums[k.POLISH_WEIGHT])
+    free = p - (not settings.intercept)
+    bend, meat = (np.linalg.eigvalsh(_matrix_sum(engines, row)[:free, :free]) for row in (0, 1))
+    least, spread = float(bend[0]) / total + settings.regularization, float(meat[0]) / float(sums[k.MEAT_SQUARES])
+    if not (least > 0.0 and spread > 0.0):
+        return Influence(math.inf, math.inf)
+    theta = max(float(np.linalg.norm(engine.rows[k.REFERENCE])) for engine in engines)
+    moved = turned = 0.0
+    reals, _ = level_rows(settings, list(engines[0].mechanisms.values()))
+    for row in reals:
+        length, target, variance, keep = (
+            float(row[index - k.UNIT]) for index in (k.LIMIT, k.TARGET_LIMIT, k.VARIANCE, k.KEEP)
+        )
+        weight = 1.0 / float(row[k.SPREAD - k.UNIT]) if settings.weighting == "inverse-variance" else 1.0
+        if settings.outer:
+            residual, matrix = length * math.hypot(theta, 1.0), length
+        else:
+            if settings.directed:
+                # The variance subtracted is estimated from the length of the release itself.
+                variance = max(variance, (length**2 + max(target, 1.0)) / p)
+            matrix = length**2 + variance
+            residual = (length * theta + max(target, 1.0)) * length + variance * theta
+            # Under randomized response, learning uses both the label and its opposite.
+            both = abs(keep) + abs(1.0 - keep) if settings.form == k.LABEL else 1.0
+            residual, matrix = both * residual, both * matrix
+        moved, turned = max(moved, weight * residual), max(turned, weight * matrix)
+    return Influence(moved / math.sqrt(float(sums[k.POLISH_SQUARES]) * spread), turned / (total * least))
+
+
+def _sums(engines: Sequence[Any]) -> Floats:
+    return np.asarray(np.sum([engine.real for engine in engines], axis=0))
+
+
+def _row_sum(engines: Sequence[Any], row: int) -> Floats:
+    return np.asarray(np.sum([engine.rows[row] for engine in engines], axis=0))
+
+
+def _matrix_sum(engines: Sequence[Any], triangle: int) -> Floats:
+    """Return the symmetric matrix of the chains' packed lower triangles."""
+    p = engines[0].settings.features
+    matrix = np.zeros((p, p))
+    matrix[np.tril_indices(p)] = np.sum([engine.triangles[triangle] for engine in engines], axis=0)
+    return np.asarray(matrix + np.tril(matrix, -1).T)

@@ -1,0 +1,308 @@
+"""Models on a log of released examples: other columns, another target, another loss.
+
+A release is a vector, or the outer product of one with itself, plus noise on each number. The numbers of a model's
+columns are a release of these columns with the same noise, from which the model is learned as a task's own would be:
+
+=============================  ================================  =======================================
+release                        features and target               loss
+=============================  ================================  =======================================
+outer product, directions      any columns                       quadratic, squared
+x and y (real, or separate)    any features; y or a feature      quadratic, squared; of y also others
+y x of a label                 any features; y or a feature      of y any; of a feature quadratic, squared
+cell                           any columns                       any
+=============================  ================================  =======================================
+
+With a label, ``y x`` has the same squares as x, as ``(theta'(y x) - y x_j)^2 = (theta'x - x_j)^2``; directions have all
+columns divided by ``|x|``. There the constant is as noisy as the features.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property, partial
+from itertools import combinations_with_replacement, groupby
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from murk._internal.arrays import Floats
+from murk._internal.lazy import map_levels
+from murk._internal.locks import in_turn
+from murk.privacy import CompositeMechanism, GaussianMechanism, LaplaceMechanism
+from murk.protocols.examples import kernels as f
+from murk.protocols.examples import layout as k
+from murk.protocols.examples.cells import CellTable
+from murk.protocols.examples.device import CellProblem, ExampleProblem, check_size, labels_of, settings_of
+from murk.protocols.examples.directions import ExampleDirections
+from murk.protocols.examples.engine import IWPEngine, engine_of
+from murk.protocols.examples.estimate import WEIGHTED
+from murk.protocols.examples.losses import Noise
+from murk.protocols.examples.settings import ExampleMechanism, ExampleSettings, settle
+from murk.protocols.further_models import Numbers, Part, all_numbers
+from murk.protocols.linear_algebra import matrix_size
+from murk.protocols.scores.mechanisms import OuterGaussian, OuterMechanism
+from murk.stream.wire.blocks import block_of
+from murk.stream.wire.releases import ExampleRelease
+from murk.task.models import OWN, Columns, Model, task_of
+from murk.task.protocols.examples import BY_RULE, DIRECTED, LOSSES
+from murk.task.task import Task
+
+_KEYS = ("loss", "intercept", "regularization", "truncation", "batch")
+_LEARNER = ("step", "averaging", "weighting", "radius")
+
+
+@dataclass(frozen=True)
+class PartOfOuter(OuterMechanism):
+    """Mechanism of a part of released outer products: the numbers of ``features`` columns, the target included."""
+
+    noise: Any
+    whole: OuterGaussian | OuterMechanism = field(kw_only=True)
+    numbers: Numbers = field(kw_only=True)
+
+    @classmethod
+    def of(cls, whole: ExampleMechanism, numbers: Numbers, features: int) -> PartOfOuter:
+        """Return the part of a log's mechanism of outer products."""
+        assert isinstance(whole, OuterGaussian | OuterMechanism)
+        inner = whole.noise if isinstance(whole, OuterMechanism) else whole
+        return cls(features, inner, whole=whole, numbers=numbers)
+
+    @property
+    def dimension(self) -> int:
+        """Number of entries that belong to the columns."""
+        return matrix_size(self.features)
+
+    @property
+    def received(self) -> int:
+        """Number of integers in a release."""
+        return self.whole.dimension
+
+    def decode(self, payload: npt.ArrayLike) -> Floats:
+        """Decode whole payloads (m, received) into unbiased estimates of the columns' numbers."""
+        return np.asarray(self.whole.decode(payload)[:, self.numbers.places] * self.numbers.signs)
+
+
+@dataclass(frozen=True)
+class VectorSettings(ExampleSettings):
+    """Settings of a squared loss whose constant and target are as noisy as its features."""
+
+    @cached_property
+    def form(self) -> int:
+        """Code of the release in kernels: a vector with a noisy constant."""
+        return k.PRODUCT
+
+    @cached_property
+    def dimension(self) -> int:
+        """Number of integers of a release in kernels: the target's is apart, but for Laplace noise."""
+        return self.features + self.laplace
+
+    def noise(self, mechanism: ExampleMechanism) -> Noise:
+        """Return the noise of a mechanism's releases, the same for each number."""
+        assert isinstance(mechanism, GaussianMechanism | LaplaceMechanism)
+        return Noise(mechanism.variance, mechanism.variance, mechanism.variance, laplace=self.laplace)
+
+
+@dataclass(frozen=True)
+class FeatureTargetSettings(ExampleSettings):
+    """Settings of a real target that was released as a feature, and so without a scale of its own."""
+
+    @property
+    def scale(self) -> float:
+        """Factor of the target before its release: 1."""
+        return 1.0
+
+
+class VectorEngine(IWPEngine):
+    """An `IWPEngine` of released vectors ``(u, t)`` of features, a noisy constant and a target."""
+
+    @in_turn
+    def learn_releases(self, releases: Sequence[ExampleRelease]) -> None:
+        """Learn from admitted releases in turn."""
+        block = block_of(releases)
+        rows, levels, start = block.rows(self.dimension + 1), block.levels, 0
+        for level, run in groupby(levels):
+            stop = start + len(list(run))
+            self.use(self.mechanisms[level])
+            values = rows[start:stop] * self.mechanisms[level].unit
+            f.learn_decoded(self.real, self.whole, values[:, :-1].copy(), values[:, -1].copy())
+            start = stop
+
+
+@dataclass(frozen=True)
+class VectorProblem(ExampleProblem):
+    """The examples of a model with a noisy constant."""
+
+    def engine(self) -> IWPEngine:
+        """Return a learner of the model, at version 0."""
+        made: IWPEngine = (engine_of if self.settings.laplace else VectorEngine)(self.settings, self.mechanisms)
+        return made
+
+
+def part_of(model: Model, task: Task, columns: Columns, whole: ExampleProblem | CellProblem) -> Part:
+    """Return the part of released examples that a model uses, or raise UserError if they cannot serve it."""
+    model.refuse_beyond(_KEYS, task.protocol, _LEARNER)
+    released, own = whole.settings, columns.own_target
+    kind = columns.target.kind
+    loss = model.loss or BY_RULE[kind]
+    _check_served(model, task, columns, released, loss)
+    block = {key: getattr(model, key) for key in _KEYS} | {"loss": loss}
+    if isinstance(whole, CellProblem):
+        return _of_cells(model, task, columns, whole, block)
+    derived = task_of(model, task, columns, {**block, "release": task.block.release, "split": task.block.split})
+    settings = replace(settings_of(derived), polish=True)
+    # Lengths are those of the released vector, all of whose columns weigh a record.
+    note = f"; with x all features of {task.name}" if released.weighted else ""
+    p = released.features
+    if not own and (released.weighted or released.form == k.PRODUCT):
+        note += f"; of people whose {task.target.name} is known"
+    if released.outer:
+        numbers = Numbers.of(*_of_matrix(columns, p))
+        size = settings.features + 1
+        parts = map_levels(lambda each: PartOfOuter.of(each, numbers, size), whole.mechanisms)
+        return _part(derived, settings, parts, all_numbers, note)
+    if released.directed and own and columns.places == tuple(range(p)):
+        return _part(derived, settings, whole.mechanisms, all_numbers, note)
+    if released.directed or (released.form == k.PRODUCT and not own):
+        if released.directed and model.regularization > 0.0:
+            raise model.refuse("regularization", "is served by directions for all features of the task only; remove it")
+        # A label multiplies all numbers of a direction, so that the target is 1/|x|.
+        place = {OWN: p - 1, p - 1: p} if released.form == k.DIRECTED_LABEL else {OWN: p}
+        places = [place.get(each, each) if released.directed else each for each in (*columns.places, columns.aim)]
+        values = {each.name: getattr(settings, each.name) for each in fields(ExampleSettings)}
+        values |= {"target": "real", "loss": "squared", "release": "joint"}
+        values["square"] = 2.0 if released.directed else released.square
+        note = f"{WEIGHTED.format(released.weight)}{note}" if released.directed else note
+        take = Numbers.of(places, [1] * (len(places) - 1) + [columns.sign])
+        vector = VectorSettings(**values)
+        vectors = map_levels(partial(_vector, dimension=vector.dimension), whole.mechanisms)
+        return _part(derived, vector, vectors, take, note, VectorProblem)
+    if released.form == k.PRODUCT:
+        take = Numbers.of(columns.places)
+    else:
+        # The target is the last number.
+        places = list(columns.places[:-1])
+        take = Numbers.of([*places, p - 1 if own else columns.aim], [1] * len(places) + [columns.sign])
+    if own:
+        # The public bound is that of the released record, by which its target is scaled.
+        settings = replace(settings, square=released.square)
+    else:
+        values = {each.name: getattr(settings, each.name) for each in fields(ExampleSettings)}
+        values |= {"target": "real", "loss": "squared"}
+        settings = (
+            FeatureTargetSettings(**values) if settings.laplace else ExampleSettings(**values | {"release": "separate"})
+        )
+    mechanisms = map_levels(partial(_restricted, settings=settings, own=own), whole.mechanisms)
+    # The features of a record without the task's own target are released as zeros.
+    others = "" if own else f"; people whose {task.target.name} is missing count as the middle of every column"
+    return _part(derived, settings, mechanisms, take, others)
+
+
+def _of_cells(model: Model, task: Task, columns: Columns, whole: CellProblem, block: Mapping[str, Any]) -> Part:
+    """Return the part of released cells that a model uses: all columns and losses are served."""
+    cells, released = whole.settings.cells, whole.settings
+    assert cells is not None
+    model.refuse_beyond(("loss", "intercept", "regularization"), task.protocol, ("radius",))
+    derived = task_of(model, task, columns, {**block, "release": "cells", "grid": task.block.grid})
+    names = tuple(derived.coding.names)
+    values = {key: getattr(model, key) for key in ("intercept", "regularization")}
+    values |= {"radius": model.learner.radius}
+    settings = replace(
+        released,
+        target=columns.target.kind,
+        names=names,
+        square=derived.coding.largest_square,
+        loss=block["loss"],
+        labels=labels_of(derived),
+        **values,
+    )
+    note = "" if columns.own_target else f"; of people whose {task.target.name} is known"
+    table = CellTable.of(cells, columns, real=task.target.kind == "real")
+    problem = CellProblem(settle(settings, whole.mechanisms), whole.mechanisms, table)
+    return Part(derived, problem, all_numbers, note)
+
+
+def _check_served(model: Model, task: Task, columns: Columns, released: ExampleSettings, loss: str) -> None:
+    """Raise UserError if the release cannot serve these columns with this loss."""
+    kind, own = columns.target.kind, task.target.name
+    linear = " and ".join(DIRECTED)
+    if loss not in LOSSES[kind]:
+        raise model.refuse("loss", f"{loss!r} is not a loss of a {kind} target; one of {', '.join(LOSSES[kind])}")
+    if released.cells:
+        return
+    if released.weighted:
+        if loss not in DIRECTED:
+            what = "outer products" if released.outer else "directions"
+            # Only cells serve such a loss of another column.
+            served = f"{{for: [{loss}]}}" if columns.own_target else "{release: cells}"
+            raise model.refuse(
+                "loss",
+                f"the log releases {what}, which serve linear fits only ({linear}), of any of its columns; {loss} "
+                f"needs examples: {served} in the task, from its first release on",
+            )
+        return
+    if columns.uses_own_target:
+        others = ", ".join(feature.name for feature in task.features)
+        raise model.refuse(
+            "features",
+            f"{own!r}, the task's target, is released with other noise than its features, and cannot be a feature: "
+            f"this log serves {others}",
+        )
+    if not columns.own_target and loss not in DIRECTED:
+        raise model.refuse(
+            "loss",
+            f"{columns.target.name!r} is released as a feature, with noise, and as a target it serves linear "
+            f"fits only ({linear}); {loss} is served for the task's target {own!r}",
+        )
+
+
+def _of_matrix(columns: Columns, features: int) -> tuple[list[int], list[int]]:
+    """Return the indices and signs of a matrix's entries for the model's columns, the target last."""
+    position = {pair: at for at, pair in enumerate(combinations_with_replacement(range(features + 1), 2))}
+    own = [features if place < 0 else place for place in (*columns.places, columns.aim)]
+    places, signs = [], []
+    for at, row in enumerate(own):
+        for beside, column in enumerate(own[at:], start=at):
+            places.append(position[min(row, column), max(row, column)])
+            signs.append(columns.sign if (at == len(own) - 1) != (beside == len(own) - 1) else 1)
+    return places, signs
+
+
+def _part(
+    task: Task,
+    settings: ExampleSettings,
+    mechanisms: Mapping[str, ExampleMechanism],
+    take: Callable[[Sequence[Any]], Sequence[Any]],
+    note: str = "",
+    problem: type[ExampleProblem] = ExampleProblem,
+) -> Part:
+    check_size(settings)
+    return Part(task, problem(settle(settings, mechanisms), mechanisms), take, note)
+
+
+def _vector(mechanism: ExampleMechanism, dimension: int) -> GaussianMechanism | LaplaceMechanism:
+    """Return the noise of some numbers of a direction, of ``y x``, or of ``(x, a y)`` with Laplace noise."""
+    noise = mechanism.noise if isinstance(mechanism, ExampleDirections) else mechanism
+    if isinstance(noise, LaplaceMechanism):
+        # A lattice step is sqrt(d) radius / steps, and must stay the same.
+        return replace(noise, dimension=dimension, radius=noise.radius * math.sqrt(noise.dimension / dimension))
+    assert isinstance(noise, GaussianMechanism)
+    return replace(noise, dimension=dimension)
+
+
+def _restricted(mechanism: ExampleMechanism, settings: ExampleSettings, own: bool) -> ExampleMechanism:
+    """Return a mechanism restricted to a model's entries; with ``own`` the model has the task's target."""
+    p = settings.features
+    if isinstance(mechanism, LaplaceMechanism):
+        return _vector(mechanism, p)
+    if isinstance(mechanism, CompositeMechanism):
+        features, target = mechanism.parts
+        assert isinstance(features, GaussianMechanism)
+        last = target if own else replace(features, dimension=1)
+        return CompositeMechanism((replace(features, dimension=p - 1), last))
+    if isinstance(mechanism, GaussianMechanism):
+        if own:
+            return replace(mechanism, dimension=p)
+        return CompositeMechanism((replace(mechanism, dimension=p - 1), replace(mechanism, dimension=1)))
+    return mechanism

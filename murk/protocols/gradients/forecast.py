@@ -1,0 +1,132 @@
+"""Simulated estimates from many people's gradients: the engine learns from fewer people with less noise.
+
+If noise outweighs the differences between people, n releases with noise of variance s^2 lead to the same path as n / k
+releases with s^2 / k (steps eta i^-alpha need k^(1 - alpha) times the eta). Further people only narrow the interval.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+from numpy.random import Generator
+
+from murk._internal.arrays import Floats, Integers
+from murk.inference.estimate import Estimate
+from murk.privacy import GaussianDP
+from murk.privacy.mechanisms import Mechanism, calibrate
+from murk.privacy.noise import SimulatedNoise
+from murk.protocols.gradients import kernels as k
+from murk.protocols.gradients.device import GradientProblem
+from murk.protocols.gradients.engine import SGDEngine
+from murk.protocols.gradients.estimate import has_plug_in
+from murk.protocols.options import InverseScalingStep
+from murk.protocols.population import Records, one_by_one, split, vectors_variance
+from murk.task.privacy import DEFAULT_LEVEL
+from murk.task.task import Task
+
+MOST: Final = 100_000  # largest number of steps of one path
+# The same if intervals are taken from the path itself, whose variation fewer steps would underestimate.
+MOST_SCALED: Final = 2**20
+_OUTWEIGHS = 8.0  # least ratio of the noise's variance to the variance between people
+
+
+def estimate(
+    problem: GradientProblem, records: Records, people: int, levels: Mapping[str, float], chains: int, rng: Generator
+) -> Estimate:
+    """Simulate the estimate from a number of people, spread over chains."""
+    if problem.settings.intervals is None and problem.covariates is None:
+        # There is no interval, and the note says why.
+        return problem.estimate([SGDEngine(problem.settings, problem.mechanisms, seed=0, classes=problem.classes)])
+    each = max(people // chains, 1)
+    sizes = split(each, levels)
+    factor = _factor(problem, each, sizes)
+    steps = min(max(round(each / factor), 1), _most(problem))
+    settings, step = problem.settings, problem.settings.step
+    if each > steps and isinstance(step, InverseScalingStep):
+        # A step counts for several releases; noise-aware steps need no change.
+        eta = step.eta * (each / steps) ** (1.0 - step.alpha)
+        settings = replace(settings, step=InverseScalingStep(eta, step.alpha))
+    mechanisms = {level: _quieter(problem, problem.mechanisms[level], factor) for level in sizes}
+    engines = []
+    for _ in range(chains):
+        engine = SGDEngine(
+            settings, mechanisms, seed=int(rng.integers(2**63)), covariates=problem.covariates, classes=problem.classes
+        )
+        drawn = rng.choice(len(records.shares), size=steps, p=records.shares)
+        indices = np.repeat(np.arange(len(sizes)), list(split(steps, sizes, empty=True).values()))
+        rng.shuffle(indices)
+        _learn(replace(problem, mechanisms=mechanisms), engine, records.X[drawn], records.y[drawn], indices, rng)
+        _count_everybody(problem, engine, sizes, each / (factor * steps))
+        engines.append(engine)
+    return problem.estimate(engines)
+
+
+def _learn(problem: GradientProblem, engine: SGDEngine, X: Floats, y: Floats, levels: Integers, rng: Generator) -> None:
+    """Learn from people in blocks, each at the iterate that was published before it, as devices release."""
+    mechanisms, memory = list(problem.mechanisms.values()), engine.memory
+    kinds, units, variances = (
+        np.array([getattr(each, name) for each in mechanisms]) for name in ("code", "unit", "variance")
+    )
+    noise, start = SimulatedNoise(int(rng.integers(2**63))), 0
+    while start < len(X):
+        block = slice(start, min(start + problem.block(start), len(X)))
+        published = engine.published()
+        assert published is not None
+        version, iterate = published
+        gradients = problem.vectors(X[block], y[block], np.array(iterate))
+        index, payloads = np.arange(block.start, block.stop), np.empty(gradients.shape, dtype=np.int64)
+        for level, mechanism in enumerate(mechanisms):
+            rows = levels[block] == level
+            if rows.any():
+                payloads[rows] = mechanism.randomize(gradients[rows], noise, index[rows])
+        versions = np.full(len(index), version)
+        k.learn_releases(memory.real, memory.whole, payloads, versions, levels[block], kinds, units, variances)
+        start = block.stop
+
+
+def _factor(problem: GradientProblem, people: int, sizes: Mapping[str, int]) -> float:
+    """Return k, the factor by which the noise is reduced."""
+    settings = problem.settings
+    quietest = min(problem.mechanisms[level].variance for level in sizes)
+    noise = settings.dimension * quietest / (settings.objective.spread * settings.bound**2)
+    return max(1.0, min(people / _most(problem), noise / _OUTWEIGHS))
+
+
+def _most(problem: GradientProblem) -> int:
+    return MOST if problem.settings.intervals is None else MOST_SCALED
+
+
+def _quieter(problem: GradientProblem, mechanism: Mechanism, factor: float) -> Mechanism:
+    if factor == 1.0:
+        return mechanism
+    settings = problem.settings
+    mu = 2.0 * settings.bound / math.sqrt(mechanism.variance / factor)
+    return calibrate("gaussian", GaussianDP(mu), dimension=settings.dimension, radius=settings.bound)
+
+
+def _count_everybody(problem: GradientProblem, engine: SGDEngine, sizes: Mapping[str, int], more: float) -> None:
+    """Set the state's precision and count to those of all people, since each step counts for several of them."""
+    settings, memory = problem.settings, engine.memory
+    own = settings.objective.spread * settings.bound**2
+    noise = {level: settings.dimension * problem.mechanisms[level].variance for level in sizes}
+    memory.real[k.SUM_PRECISION] = sum(size / (own + noise[level]) for level, size in sizes.items())
+    if problem.covariates is not None and has_plug_in(settings):
+        memory.whole[k.COUNT] = sum(sizes.values())
+    elif more > 1.0:
+        # Random scaling's V is linear in these three sums, and of so many steps.
+        memory.real[k.SUM_SQUARES] /= more
+        memory.rows[[k.SCALING_A, k.SCALING_B]] /= more
+
+
+estimates = one_by_one(estimate)
+
+
+def effect_variance(problem: GradientProblem, task: Task, people: int) -> float:
+    """Return the variance of an effect per standard deviation of a feature, for a target coded to -1 and +1."""
+    factor = 3.6 if task.public is None else 2.2
+    noise = problem.mechanisms[DEFAULT_LEVEL].variance / problem.settings.bound**2
+    return factor**2 * vectors_variance(task.coding.size, noise, people)

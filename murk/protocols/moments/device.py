@@ -1,0 +1,211 @@
+"""The moments of a task, shared by devices and learners. Does not import River."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from murk._internal.arrays import Floats, Integers
+from murk._internal.wiping import keep
+from murk.errors import UserError
+from murk.inference.estimate import Estimate
+from murk.privacy.mechanisms.base import Randomizer
+from murk.privacy.noise import NoiseSource
+from murk.protocols.covariates import Covariates
+from murk.protocols.mean_functions import LINKS, LOSSES, CodedCurve, Curve, curve_of
+from murk.protocols.moments.engine import MomentEngine, merged
+from murk.protocols.moments.estimate import MomentModel, Response
+from murk.protocols.moments.mechanisms import WHOLE, calibrated
+from murk.protocols.moments.statistics import Statistics, balanced, normal_reach
+from murk.protocols.scores.device import ScoreProblem, covariates_of, level_mechanisms
+from murk.protocols.scores.model import QUESTIONS, Question
+from murk.protocols.scores.settings import Settings
+from murk.stream.wire.codec import MAX_MESSAGE, MAX_STATE
+from murk.stream.wire.state import trail_bytes
+from murk.task.features import ClassTarget, RealTarget
+
+if TYPE_CHECKING:
+    from murk.protocols.scores.fast_records import OneAnswer
+    from murk.task.features import Target
+    from murk.task.task import Task
+
+_ERROR_CODE = "MURK-LEARN-001"
+
+_ENVELOPE, _NUMBER = 512, 22  # bytes of the longest release: other fields, and a number with sign, comma and space
+_STATE_NUMBER = 11  # bytes of a float64 in base64
+_COVERS_HALF = {"sigmoid", "softplus"}
+
+
+@dataclass(frozen=True)
+class MomentProblem:
+    """The moments of a task's records: layout, mechanisms and fitted model."""
+
+    layout: Statistics
+    model: MomentModel
+    mechanisms: Mapping[str, Randomizer]
+    binary: bool  # whether targets of 0 and 1 are first coded to -1 and +1
+    kind: ClassVar[str] = "moment"
+    interactive: ClassVar[bool] = False
+
+    @property
+    def dimension(self) -> int:
+        """Number of integers in a release."""
+        return self.layout.dimension
+
+    def check_state(self) -> None:
+        """Raise UserError, with the largest number of coded features, if releases or states are too large for a log."""
+        check_size(self.layout)
+
+    def vectors(self, X: Floats, y: Floats, theta: Floats | None = None) -> Floats:
+        """Return moments of coded records, (m, d), for any ``theta``; the layout determines how NaN targets count."""
+        targets = np.asarray(y, dtype=np.float64)
+        return self.layout.vectors(X[:, : self.layout.size], keep(2.0 * targets - 1.0) if self.binary else targets)
+
+    def engine(self) -> MomentEngine:
+        """Return a learner for this task's releases, at version 0."""
+        return MomentEngine(self.layout, self.model, self.mechanisms)
+
+    def estimate(self, engines: Sequence[MomentEngine]) -> Estimate:
+        """Return the joint estimate of several chains."""
+        return merged(engines)
+
+
+def check_size(layout: Statistics) -> None:
+    """Raise UserError, with the largest number of coded features, for too many moments for a message or a state."""
+    fits = min((MAX_MESSAGE - _ENVELOPE) // _NUMBER, (MAX_STATE - trail_bytes(layout.size) - 4096) // _STATE_NUMBER)
+    if layout.dimension <= fits:
+        return
+    # p (p + 1) / 2 + p numbers, one fewer if the constant's own entry is public.
+    public = layout.constant and not layout.observed
+    most = int((math.isqrt(9 + 8 * (fits + public)) - 3) // 2)
+    raise UserError(
+        f"a release of {layout.dimension:,} second moments, for {layout.size:,} coded features, exceeds the largest "
+        f"message of a log ({MAX_MESSAGE:,} bytes): at most {most:,} coded features fit (the constant is one, and so "
+        "is each category but the first). Give the task fewer features, or protocol: examples"
+    )
+
+
+def _curve_for(block: Any, binary: bool) -> Curve:
+    if binary:
+        return curve_of(block.loss or "logistic", LOSSES, "loss")
+    return curve_of(block.link or "identity", LINKS, "link")
+
+
+def response_of(target: Target, curve: Curve, intercept: bool = True) -> Response:
+    """Return the response, as a function of the coded target, to which a curve is fitted.
+
+    Sigmoid and softplus apply to a real target's position in its range, the exponential to the target itself, others to
+    the coded target. Without an intercept, labels are 0 and 1, and all curves but the line apply to the target itself.
+    """
+    if isinstance(target, RealTarget):
+        if not intercept and target.low != -target.high:
+            raise UserError(
+                f"moments.intercept: false needs a target with bounds of -b and b, but {target.name!r} is from "
+                f"{target.low:g} to {target.high:g}: give such bounds, or intercept: true"
+            )
+        if curve.name == "exp" or not (intercept or curve.name == "identity"):
+            return Response(target.low, target.high)
+        return Response(0.0, 1.0) if curve.name in _COVERS_HALF else Response(-1.0, 1.0)
+    return Response(0.0, 1.0) if intercept else Response(-1.0, 1.0)
+
+
+@dataclass(frozen=True)
+class DirectionProblem(ScoreProblem):
+    """The directions of a task: scores at coefficients of zero, in one epoch, so that nobody reads a model.
+
+    A person releases their label's sign times ``z / |z|``, where z are their whitened features. The learner solves for
+    the coefficients at which the expected mean over public rows equals the released mean. With at most 34 features, one
+    person in ten, drawn without looking at the record, releases ``z z'`` instead, to compare public rows with people.
+    """
+
+    interactive: ClassVar[bool] = False
+
+    @property
+    def questions(self) -> tuple[Question, ...]:
+        """The questions asked."""
+        if self.settings.labels and self.settings.covariates is None:
+            return QUESTIONS
+        return ("score", "curvature") if self.settings.matrices else ("score",)
+
+    def ask(self, noise: NoiseSource, indices: Integers, model: Floats) -> list[Question]:
+        """Draw the question that each person answers, at version 0."""
+        return super().ask(noise, indices, self.initial)
+
+    def vectors(self, X: Floats, y: Floats, theta: Floats | None = None, question: Question = "score") -> Floats:
+        """Return the vectors that `ScoreProblem` returns at version 0."""
+        return super().vectors(X, y, None, question)
+
+    def in_place(self, level: str, theta: Floats, seed: int | None) -> OneAnswer | None:
+        """Return the kernel that `ScoreProblem` returns at version 0."""
+        return super().in_place(level, self.initial, seed)
+
+
+def own_curve(curve: Curve, middle: float, half: float) -> CodedCurve | None:
+    """Return the curve to solve for, or None for the curves that scores solve for by default."""
+    return None if curve.name in ("logistic", "identity") else CodedCurve(curve, middle, half)
+
+
+def directions_of(task: Task) -> DirectionProblem:
+    """Return the directions of a task with ``release: directions``, or raise UserError like `problem_for`."""
+    block, target = task.block, task.target
+    assert block is not None
+    labels: tuple[str, ...] = ()
+    own: CodedCurve | None = None
+    if isinstance(target, ClassTarget):
+        labels = tuple(target.classes)
+    else:
+        curve = _curve_for(block, target.kind == "binary")
+        response = response_of(target, curve)
+        own = own_curve(curve, *((response.middle, response.half) if target.kind == "real" else (0.0, 1.0)))
+    settings = Settings(
+        task.coding.names, target.kind == "binary", covariates_of(task), labels=labels, once=True, curve=own
+    )
+    if labels and not settings.matrices:
+        raise UserError(
+            f"moments of several classes are for few features, and the task {task.name!r} has {task.coding.size} coded "
+            "ones, whose second moments are too noisy: give the task fewer features, or protocol: gradients"
+        )
+    return DirectionProblem(settings, level_mechanisms(task, settings))
+
+
+def problem_for(task: Task) -> MomentProblem | DirectionProblem:
+    """Return the moments of a resolved task; raise UserError if mechanism or public covariates do not fit."""
+    block, coding = task.block, task.coding
+    assert block is not None
+    if block.release == "directions":
+        return directions_of(task)
+    covariates = covariates_of(task)
+    binary, intercept = task.target.kind == "binary", block.intercept
+    reach = math.inf if block.radius is None else block.radius
+    public = None if covariates is None else Covariates.of(covariates, reach, constant=intercept)
+    curve = _curve_for(block, binary)
+    response = response_of(task.target, curve, intercept)
+    radius = math.sqrt(min(coding.largest_square - 1.0, reach**2) + intercept)
+    if block.design == "gaussian" and public is not None:
+        own = public.second_moment[:-1, :-1] if intercept else public.second_moment
+        reach = normal_reach(own, published=block.release == "separate")
+        radius = min(radius, math.sqrt(intercept + reach**2))
+    whole = block.release in WHOLE
+    layout = Statistics(
+        coding.names if intercept else coding.names[:-1],
+        radius,
+        balanced(radius) if whole else 1.0,
+        intercept,
+        root=math.sqrt(2.0) if whole else 1.0,
+        zero=block.beyond == "zero",
+        observed=block.release == "observed",
+    )
+    # Before mechanisms are calibrated, which may be impossible for so many numbers.
+    check_size(layout)
+    release, privacy = block.release or "observed", task.privacy
+    mechanisms = privacy.by_level(
+        lambda guarantee: calibrated(
+            guarantee, layout, release=release, kind=privacy.kind_for(guarantee), method=privacy.calibration
+        )
+    )
+    model = MomentModel(curve, response, public, block.covariance, block.solver, block.repair)
+    return MomentProblem(layout, model, mechanisms, binary and intercept)

@@ -1,0 +1,401 @@
+"""Estimation of coefficients and their standard errors from second moments.
+
+Least squares gives ``beta = M^-1 b`` with slopes u. For a curved link `root.solve` scales them by c and finds the
+intercept a. Standard errors are by the delta method, from the noise in ``b`` and ``M`` (known exactly), the sampling of
+people (residual variance at most ``1 - b'beta`` in coded units) and of public covariates (measured).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, TypeVar
+
+import numpy as np
+
+from murk._internal.arrays import Floats
+from murk._internal.links import normal_nodes
+from murk.inference.estimate import Estimate
+from murk.inference.linear_probability import Allowance, LineEstimate, allowance
+from murk.inference.misfit import MOST_NUMBERS, UNLIKE, misfit
+from murk.protocols.covariates import Covariates
+from murk.protocols.linear_algebra import flattened, matrix_size
+from murk.protocols.mean_functions import LINKS, LOSSES, Curve
+from murk.protocols.moments.solve import NoRootError, score_covariance, solve, solve_score
+from murk.protocols.moments.statistics import Statistics
+from murk.protocols.moments.sums import Design, MomentSums, Private, design_of
+
+E = TypeVar("E", bound=Estimate)
+
+DELTA = "delta method"
+# Method of an estimate without a root: the least-squares direction, scaled as if all ``x'w`` were near 0.
+LEAST_SQUARES = "least squares"
+NODES = 61  # Points of the normal distribution that replaces missing public covariates
+_PRESENT = "needs hardly any target to be missing"
+_LIKE = "needs public covariates that are like the people"
+_SCORED = "{}, the model to be right, and public covariates that are like the private ones (docs/public-glm.md)"
+_FEW = "the noise hides how many targets are missing"
+_FIXED = "noise outweighed some second moments, whose repair pulls coefficients towards 0"
+_LEFT = "noise outweighs the second moments, which are not repaired"
+_UNLIKE_ROWS = "public covariates are not used: they are unlike the people with a target"
+_OTHERS = "public covariates are not used: targets are missing, and the rows are not of the people who have one"
+
+_COVERS = (
+    "for the limit of the estimate, which for features that are far from normal differs slightly from the model's "
+    "coefficients"
+)
+_ANY = "for the log odds of a model that is right, whatever the distribution of the features"
+
+
+def _needs(layout: Statistics, public: Covariates | None) -> str:
+    """Describe what intervals assume about the people."""
+    if not layout.observed:
+        return f"; {_PRESENT} (docs/public-glm.md)"
+    return "" if public is None else f"; {_LIKE} (docs/public-glm.md)"
+
+
+@dataclass(frozen=True)
+class Response:
+    """Meaning of coded targets of -1 and +1: ``response = middle + half * coded``."""
+
+    low: float
+    high: float
+
+    @property
+    def half(self) -> float:
+        """Half the range."""
+        return (self.high - self.low) / 2.0
+
+    @property
+    def middle(self) -> float:
+        """The middle of the range."""
+        return (self.high + self.low) / 2.0
+
+
+@dataclass(frozen=True)
+class Fit:
+    """A fitted model."""
+
+    direction: Floats  # least-squares slopes and intercept: the response's mean is linear @ x
+    missing: NoRootError | None  # why there is no root, or None
+    values: Floats  # coefficients, the intercept last if there is one
+    _judge: Callable[[], Estimate]
+
+    @cached_property
+    def estimate(self) -> Estimate:
+        """Coefficients with their intervals, computed on first access."""
+        return self._judge()
+
+
+def normal_points(matrix: Floats, slopes: Floats, constant: bool = True) -> tuple[Floats, Floats]:
+    """Return points ``mean + C u t / sqrt(u'Cu)``, t Gauss-Hermite nodes, and weights for ``x'u`` of normal x."""
+    nodes, weights = normal_nodes(NODES)
+    if constant:
+        mean, centred = matrix[-1, :-1], matrix[:-1, :-1] - np.outer(matrix[-1, :-1], matrix[-1, :-1])
+    else:
+        mean, centred = np.zeros(len(matrix)), matrix
+    along = centred @ slopes
+    length = math.sqrt(max(float(slopes @ along), 0.0))
+    points = mean + (np.outer(nodes, along / length) if length > 0 else np.zeros((NODES, len(mean))))
+    return np.column_stack([points, np.ones(NODES)])[:, : len(matrix)], weights
+
+
+@dataclass(frozen=True)
+class MomentModel:
+    """The model to fit to the moments."""
+
+    curve: Curve  # mean function of the loss or the link
+    response: Response  # meaning of coded targets
+    public: Covariates | None  # None: ``x'w`` is taken as normal
+    covariance: str = "both"  # "both", "private" or "pooled": see `sums.private_share`
+    solver: str = "stein"  # the paper's two equations; "score": the model's own over public covariates: see `root`
+    repair: bool = True  # whether to repair second moments that noise outweighs: see `sums.design_of`
+
+    def size(self, layout: Statistics) -> int:
+        """Return the number of coefficients."""
+        return layout.size
+
+    def fit(self, sums: MomentSums, layout: Statistics, chains: int = 1) -> Fit:
+        """Fit the model to running sums."""
+        if sums.count == 0:
+            return self.unfitted(layout, chains)
+        return fit_private(self, Private.of(sums, layout, self.curve.name in LOSSES), layout, sums.count, chains)
+
+    def unfitted(self, layout: Statistics, chains: int) -> Fit:
+        """Return the fit before the first release."""
+        nothing, middle = np.zeros(layout.size), np.zeros(layout.size)
+        middle[-1] = self.response.middle if layout.constant else 0.0
+        none = Estimate(layout.names, nothing, DELTA, np.full(layout.size, np.inf), "no release yet", chains, 0)
+        return Fit(middle, None, nothing, lambda: none)
+
+
+@dataclass(frozen=True)
+class _Means:
+    """Means of a number of releases, and the model to fit to them."""
+
+    model: MomentModel
+    private: Private
+    layout: Statistics
+    releases: int
+    chains: int
+    alike: bool | None  # whether public rows resemble the people
+
+    def estimate(self, kind: type[E], values: Floats, method: str, spread: Floats, note: str, **more: Any) -> E:
+        """Return an estimate of a kind with these values."""
+        sizes = self.chains, self.releases
+        facts = {"alike": self.alike, "absent": self.private.missing, **more}
+        return kind(self.layout.names, values, method, spread, note, *sizes, **facts)
+
+    def without_root(self, error: NoRootError, slopes: Floats) -> NoRootError:
+        """Return the error with the least-squares slopes by name."""
+        return NoRootError(str(error), dict(zip(self.layout.names, map(float, slopes), strict=False)))
+
+
+def fit_private(model: MomentModel, private: Private, layout: Statistics, releases: int, chains: int) -> Fit:
+    """Fit a model to the means of a number of releases."""
+    curve, response, public = model.curve, model.response, model.public
+    p = layout.size
+    like, why = (None, None) if public is None or not layout.observed else _usable(private, public)
+    # The model's own equations can be solved over public rows only: if these may be wrong, there is no interval.
+    scored = model.solver == "score" and public is not None and curve.name != "identity"
+    public = public if why is None or (scored and like is not False) else None
+    means = _Means(model, private, layout, releases, chains, like)
+    design = design_of(private, public, model.covariance, model.repair)
+    beta = np.asarray(np.linalg.solve(design.matrix, private.cross), dtype=np.float64)
+    direction = response.half * beta
+    mean = None
+    if layout.constant:
+        direction[-1] += response.middle
+        mean = response.middle + response.half * float(private.cross[-1])
+    slopes = direction[:-1] if layout.constant else direction
+    if scored and public is not None:
+        return _scored(means, public, direction)
+    normal = public is None
+    if public is not None:
+        points, shares, people = public.points, public.shares, public.people
+    else:
+        points, shares = normal_points(design.matrix, slopes, layout.constant)
+        people = np.inf
+    features = points[:, : len(slopes)]
+    missing = None
+    if curve.name == "identity":
+        a, c = float(direction[-1]) if layout.constant else 0.0, 1.0
+    else:
+        try:
+            a, c = solve(curve, features @ slopes, shares, mean)
+        except NoRootError as error:
+            missing = means.without_root(error, slopes)
+            a, c = _short(curve, mean)
+    values = np.append(c * slopes, [a] * layout.constant)
+
+    def judge() -> Estimate:
+        spread, of_line = np.full(p, np.inf), normal and layout.observed and curve.name == "logistic"
+        if not private.is_share_known:
+            note = f"none: {_FEW}"
+        elif missing is not None:
+            note = f"none: {missing}"
+        elif scored:
+            note = "none: solver 'score' needs public covariates like the people's, so solver 'stein' was used"
+        elif design.doubtful:
+            note = f"none: {_FIXED if model.repair else _LEFT}"
+        else:
+            at = _At(means, design, beta, response, curve, points, shares, people, a, c)
+            spread = np.sqrt(np.maximum(np.diag(_covariance(at)), 0.0))
+            if curve.name == "identity":
+                note = "for the population's best linear fit" + _needs(layout, public)
+            elif of_line:
+                note = _ANY if why is None else f"{_ANY}; {why}"
+                return _of_line(at, values, spread, note)
+            else:
+                note = _COVERS + _needs(layout, public)
+                note += "; without public covariates, x'w is taken as normal" if normal else ""
+        note = note if why is None else f"{note}; {why}"
+        method = DELTA if missing is None else LEAST_SQUARES
+        if of_line:
+            # Effects are defined in the same way with and without an interval.
+            line = {"fit": beta, "error": spread, "beyond": Allowance(np.zeros(p), np.zeros(p))}
+            return means.estimate(LineEstimate, values, method, spread, note, **line)
+        return means.estimate(Estimate, values, method, spread, note)
+
+    return Fit(direction, missing, values, judge)
+
+
+def _of_line(at: _At, values: Floats, spread: Floats, note: str) -> LineEstimate:
+    """Return log odds with distribution-free intervals, and the average effects of the line."""
+    line = replace(at, response=Response(-1.0, 1.0), curve=LINKS["identity"], a=float(at.beta[-1]), c=1.0)
+    error = np.sqrt(np.maximum(np.diag(_covariance(line)), 0.0))
+    # Tasks code each feature to [-1, 1]; estimators bound the norm only.
+    largest = at.means.layout.reach if at.means.layout.units else 1.0
+    matrix = at.design.matrix
+    beyond = allowance(at.beta, values, matrix, np.asarray(np.linalg.inv(matrix)), largest)
+    return at.means.estimate(LineEstimate, values, DELTA, spread, note, fit=at.beta, error=error, beyond=beyond)
+
+
+def _scored(means: _Means, public: Covariates, direction: Floats) -> Fit:
+    """Fit by the model's own equations."""
+    private, layout, curve, response = means.private, means.layout, means.model.curve, means.model.response
+    half, middle = response.half, response.middle if layout.constant else 0.0
+    cross = half * private.cross + middle * (public.shares @ public.points)
+    mean = middle + half * float(private.cross[-1]) if layout.constant else None
+    a, c = _short(curve, mean)
+    near = np.append(c * direction[:-1], a) if layout.constant else c * direction
+    missing = None
+    try:
+        values = solve_score(curve, public, cross, near)
+    except NoRootError as error:
+        missing = means.without_root(error, direction[: layout.size - layout.constant])
+        values = near
+
+    def judge() -> Estimate:
+        spread = np.full(layout.size, np.inf)
+        if not private.is_share_known:
+            note = f"none: {_FEW}"
+        elif missing is not None:
+            note = f"none: {missing}"
+        elif private.missing > 0.0:
+            note = "none: targets are missing, and public covariates are not of the people who have one"
+        else:
+            # The covariance of x y is at most x x' minus the square of its mean, as |y| <= 1 in coded units.
+            varies = (public.second_moment - np.outer(private.cross, private.cross)) / private.people[1]
+            by_share = private.share_noise * np.outer(private.cross, private.cross)
+            own = half**2 * (private.cross_noise * np.eye(layout.size) + varies + by_share)
+            spread = np.sqrt(np.maximum(np.diag(score_covariance(curve, public, values, middle, own)), 0.0))
+            note = _SCORED.format(_LIKE if layout.observed else _PRESENT)
+        return means.estimate(Estimate, values, DELTA if missing is None else LEAST_SQUARES, spread, note)
+
+    return Fit(direction, missing, values, judge)
+
+
+def _short(curve: Curve, mean: float | None) -> tuple[float, float]:
+    """Return the limits of intercept a and factor c as ``x'w`` goes to 0, where the curve is nearly a line."""
+    inside = 0.0 if mean is None else mean
+    if mean is not None and not curve.low < mean < curve.high:
+        top = curve.high if np.isfinite(curve.high) else 1.0
+        inside = min(max(mean, curve.low + 1e-3), top - 1e-3)
+    a = float(curve.inverse(np.array(inside))) if mean is not None else 0.0
+    return a, 1.0 / max(float(curve.slope(np.array(a))), 1e-3)
+
+
+@dataclass(frozen=True)
+class _At:
+    """Values at which the delta method linearizes."""
+
+    means: _Means
+    design: Design
+    beta: Floats
+    response: Response
+    curve: Curve
+    points: Floats
+    shares: Floats
+    people: float
+    a: float
+    c: float
+
+
+def _covariance(at: _At) -> Floats:
+    """Return the covariance of ``(c u, a)``."""
+    to_beta, to_mean, to_root, seen = _derivatives(at)
+    private, beta, share, matrix = at.means.private, at.beta, at.design.share, at.design.matrix
+    inverse = np.linalg.inv(matrix)
+    through = to_beta @ inverse
+    # Derivative of the estimate by b = E x y, whose last entry is the mean of y.
+    by_cross = through.copy()
+    if at.means.layout.constant:
+        by_cross[:, -1] += to_mean
+    covariance = private.cross_noise * by_cross @ by_cross.T
+    noise = private.matrix_noise * np.outer(beta, beta)
+    np.fill_diagonal(noise, private.matrix_noise @ beta**2)
+    covariance += share**2 * through @ noise @ through.T
+    if private.share_noise > 0.0:
+        # Both moments are divided by the share of targets, except the constant's own entry.
+        scaled = private.matrix @ beta
+        scaled[-1] -= beta[-1]
+        by_share = share * through @ scaled - by_cross @ private.cross
+        covariance += private.share_noise * np.outer(by_share, by_share)
+
+    # Error from the sampling of people: residuals, and the variation of x x'.
+    shares, fitted = at.shares, at.points @ beta
+    residual = max(1.0 - float(beta @ matrix @ beta), 0.0)
+    covariance += residual / private.people[1] * by_cross @ matrix @ by_cross.T
+    own = fitted[:, None] * (at.points @ (by_cross - share * through).T)
+    covariance += _spread(own, shares) / private.people[1]
+    # Error from the sampling of public covariates, in the matrix and in the root.
+    if np.isfinite(at.people):
+        theirs = -(1.0 - share) * fitted[:, None] * (at.points @ through.T) + seen @ to_root.T
+        covariance += _spread(theirs, shares) / at.people
+    return covariance
+
+
+def _spread(rows: Floats, shares: Floats) -> Floats:
+    centred = rows - shares @ rows
+    return np.asarray((centred * shares[:, None]).T @ centred)
+
+
+def _derivatives(at: _At) -> tuple[Floats, Floats, Floats, Floats]:
+    """Return derivatives of ``(c u, a)`` by beta, E y and two means over public rows, and these means' terms by row."""
+    layout, half, shares = at.means.layout, at.response.half, at.shares
+    p, k = layout.size, layout.size - layout.constant
+    features = at.points[:, :k]
+    slopes = half * at.beta[:k]
+    scores = features @ slopes
+    z = at.a + at.c * scores
+    mean, slope, bend = at.curve.mean(z), at.curve.slope(z), at.curve.bend(z)
+    to_beta, to_mean = np.zeros((p, p)), np.zeros(p)
+    to_beta[:k, :k] = at.c * half * np.eye(k)
+    if at.curve.name == "identity":
+        if layout.constant:
+            to_beta[k, k] = half
+        return to_beta, to_mean, np.zeros((p, 2)), np.zeros((len(z), 2))
+    # G1 = mean f(a + c s) - mean y, G2 = c mean f'(a + c s) - 1. The columns of the Jacobian are for a and c.
+    jacobian = np.array(
+        [
+            [shares @ slope, shares @ (slope * scores)],
+            [at.c * (shares @ bend), shares @ slope + at.c * (shares @ (bend * scores))],
+        ]
+    )
+    if not layout.constant:
+        jacobian[0], jacobian[1, 0] = (1.0, 0.0), 0.0
+    by_slopes = np.array([(shares * at.c * slope) @ features, (shares * at.c**2 * bend) @ features])
+    seen = np.column_stack([mean, at.c * slope])
+    if not layout.constant:
+        by_slopes[0], seen[:, 0] = 0.0, 0.0
+    back = -np.linalg.inv(jacobian)
+    # Coefficients move with c along u, the intercept with a.
+    lift = np.zeros((p, 2))
+    lift[:k, 1] = slopes
+    if layout.constant:
+        lift[k, 0] = 1.0
+    to_root = lift @ back
+    to_beta[:, :k] += half * to_root @ by_slopes
+    if layout.constant:
+        to_mean = -half * to_root[:, 0]
+    return to_beta, to_mean, to_root, seen
+
+
+def _usable(private: Private, public: Covariates) -> tuple[bool | None, str | None]:
+    """Return whether public rows resemble people with a target (None: unknown), and why they are not used, if not."""
+    like = _alike(private, public)
+    if like is False:
+        return like, _UNLIKE_ROWS
+    return like, _OTHERS if private.missing > 0.0 else None
+
+
+def _alike(private: Private, public: Covariates) -> bool | None:
+    """Test whether two second-moment matrices differ by noise and sampling only: one false alarm in 10,000.
+
+    None means that they are too large for the test.
+    """
+    p = len(private.matrix)
+    if matrix_size(p) > MOST_NUMBERS:
+        return None
+    own = flattened(private.matrix)
+    noise = np.diag(flattened(np.sqrt(private.matrix_noise)) ** 2)
+    scaled = own.copy()
+    # The constant's own entry is 1 for any share of targets.
+    scaled[-1] = 0.0
+    noise += private.share_noise * np.outer(scaled, scaled)
+    rows = public.people if public.total is None else public.total
+    drawn = (1.0 / private.people[0] + 1.0 / rows) * public.scatter
+    return misfit(own - flattened(public.second_moment), noise + drawn) <= UNLIKE

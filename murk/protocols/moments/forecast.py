@@ -1,0 +1,64 @@
+"""Simulated estimates from the second moments of a number of people, whose sums are drawn at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.random import Generator
+
+from murk.inference.estimate import Estimate
+from murk.protocols import population as design
+from murk.protocols.moments import kernels
+from murk.protocols.moments.device import MomentProblem
+from murk.protocols.moments.mechanisms import Level
+from murk.protocols.moments.sums import MomentSums
+from murk.protocols.population import Records
+from murk.protocols.scores import forecasting as scoring
+from murk.task.privacy import DEFAULT_LEVEL
+from murk.task.task import Task
+
+
+def estimate(
+    problem: MomentProblem, records: Records, people: int, levels: Mapping[str, float], chains: int, rng: Generator
+) -> Estimate:
+    """Simulate the estimate from a number of people. The number of chains makes no difference, as their sums add up."""
+    layout, V = problem.layout, problem.vectors(records.X, records.y)
+    parts = [layout.cross, layout.dimension - layout.cross]
+    total, sums = np.zeros(layout.dimension), np.zeros(kernels.SUMS)
+    for name, size in design.split(people, levels).items():
+        mechanism = problem.mechanisms[name]
+        level = Level.of(mechanism, layout)
+        weights, variances, drawn = np.array(level.weights), np.array(level.variances), records.drawn(size, rng)
+        if layout.observed:
+            released = design.released_sum(mechanism, V, drawn, rng)
+        else:
+            released = drawn @ V + np.sqrt(size * np.repeat(variances, parts)) * rng.normal(size=layout.dimension)
+        total += np.repeat(weights, parts) * released
+        for part in (0, 1):
+            sums[kernels.WEIGHTS + part] += size * weights[part]
+            sums[kernels.NOISE + part] += size * weights[part] ** 2 * variances[part]
+            sums[kernels.SQUARES + part] += size * weights[part] ** 2
+    return problem.model.fit(MomentSums(total, sums, people), layout).estimate
+
+
+def estimates(problem: Any, *arguments: Any) -> Iterator[Callable[[], Estimate]]:
+    """Yield functions that return the estimate after each number of people; directions are forecast like scores."""
+    draw = design.one_by_one(estimate) if isinstance(problem, MomentProblem) else scoring.estimates
+    return draw(problem, *arguments)
+
+
+def effect_variance(problem: Any, task: Task, people: int) -> float:
+    """Return the variance of an effect per standard deviation of a feature, for a target coded to -1 and +1."""
+    mechanism = problem.mechanisms[DEFAULT_LEVEL]
+    if not isinstance(problem, MomentProblem):
+        # Scores in one epoch, as in their own forecast.
+        factor = 2.7 if task.public is None else 1.7
+        return factor**2 * design.vectors_variance(task.coding.size, mechanism.score.variance, people)
+    squares, cross = Level.of(mechanism, problem.layout).variances
+    # With observed targets, ``x y`` has as much noise as ``x x'``.
+    cross = squares if problem.layout.observed else cross
+    factor = 1.4 if task.public is None else 1.7
+    own = design.moments_variance(cross / problem.layout.weight**2, squares / 2.0, people)
+    return factor**2 * own + design.misfit_variance(task)

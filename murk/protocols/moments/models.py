@@ -1,0 +1,104 @@
+"""Models on a log of released moments, whose means contain all features' products with each other and the target.
+
+The target's square is not released, so it is no feature of a model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from murk.protocols.covariates import Covariates
+from murk.protocols.further_models import Part, all_numbers
+from murk.protocols.mean_functions import LINKS, LOSSES, curve_of
+from murk.protocols.moments.device import MomentProblem, response_of
+from murk.protocols.moments.estimate import Fit, MomentModel, fit_private
+from murk.protocols.moments.statistics import Statistics
+from murk.protocols.moments.sums import MomentSums, Private
+from murk.task.features import ClassTarget
+from murk.task.models import Columns, Model, task_of
+from murk.task.task import Task
+
+
+@dataclass(frozen=True)
+class PartModel(MomentModel):
+    """The model of some columns, fitted to the sums of whole releases; ``labels`` tells whether targets are labels."""
+
+    columns: Columns = field(kw_only=True)
+    names: tuple[str, ...] = field(kw_only=True)
+    labels: bool = field(kw_only=True)
+
+    def size(self, layout: Statistics) -> int:
+        """Return the number of coefficients."""
+        return len(self.names)
+
+    def fit(self, sums: MomentSums, layout: Statistics, chains: int = 1) -> Fit:
+        """Fit the model to running sums of whole releases, whose layout is given."""
+        own = replace(layout, names=self.names)
+        if sums.count == 0:
+            return self.unfitted(own, chains)
+        private = part_of_means(Private.of(sums, layout, self.labels), self.columns)
+        return fit_private(self, private, own, sums.count, chains)
+
+
+def part_of_means(private: Private, columns: Columns) -> Private:
+    """Return the means of a model's columns, with the noise of the release."""
+    places = list(columns.places)
+    among = np.ix_(places, places)
+    found = replace(private, matrix=private.matrix[among], matrix_noise=private.matrix_noise[among])
+    if columns.own_target:
+        return replace(found, cross=private.cross[places])
+    cross, people = columns.sign * private.matrix[places, columns.aim], (private.people[0], private.people[0])
+    # Off the diagonal, all entries have the same noise.
+    noise = float(private.matrix_noise[places[0], columns.aim])
+    return replace(found, cross=cross, cross_noise=noise, people=people)
+
+
+def part_of(model: Model, task: Task, columns: Columns, whole: Any) -> Part:
+    """Return the part of released moments that a model uses, or raise UserError if they cannot serve it."""
+    model.refuse_beyond(("loss", "link", "solver"), task.protocol)
+    others = ", ".join(feature.name for feature in task.features)
+    if not isinstance(whole, MomentProblem):
+        able = "moments: {release: observed} in a task serves any of its features"
+        if isinstance(task.target, ClassTarget):
+            able = "examples: {release: cells} in a task serves any of its columns, also several classes"
+        raise model.refuse(
+            "name",
+            f"the log of {task.name!r} releases directions of its own target, which serve no other model; {able}",
+        )
+    if not whole.layout.constant:
+        raise model.refuse("name", f"the log of {task.name!r} has no constant (moments.intercept: false)")
+    if columns.uses_own_target:
+        raise model.refuse(
+            "features",
+            f"{task.target.name!r}, the task's target, is released without its square, and cannot be a feature: this "
+            f"log serves {others}",
+        )
+    binary = columns.target.kind == "binary"
+    key, wrong, known = ("loss", "link", LOSSES) if binary else ("link", "loss", LINKS)
+    if getattr(model, wrong) is not None:
+        raise model.refuse(wrong, f"has no effect on a {columns.target.kind} target; remove it, or give {key}")
+    if model.solver == "score" and (whole.model.public is None or getattr(model, key) == "identity"):
+        raise model.refuse("solver", "score needs the task's public covariates, and a loss or link; use stein")
+    block: Mapping[str, Any] = {"release": task.block.release, key: getattr(model, key)}
+    derived = task_of(model, task, columns, block)
+    curve = curve_of(getattr(derived.block, key), known, key)
+    fitted = curve, response_of(columns.target, curve), _covariates(whole.model.public, columns)
+    ways = task.block.covariance, model.solver, task.block.repair
+    names, labels = tuple(derived.coding.names), task.target.kind == "binary"
+    used = PartModel(*fitted, *ways, columns=columns, names=names, labels=labels)
+    problem = MomentProblem(whole.layout, used, whole.mechanisms, whole.binary)
+    note = f"; of people whose {task.target.name} is known" if whole.layout.observed and not columns.own_target else ""
+    return Part(derived, problem, all_numbers, note)
+
+
+def _covariates(public: Covariates | None, columns: Columns) -> Covariates | None:
+    """Return public covariates of a model's features."""
+    if public is None:
+        return None
+    places = list(columns.places)
+    moment = public.second_moment[np.ix_(places, places)]
+    return replace(public, points=public.points[:, places], second_moment=moment)

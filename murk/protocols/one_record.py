@@ -1,0 +1,302 @@
+"""Learning from one record at a time: its values go into a kernel's memory, passed by address. Does not import River.
+
+As a record takes two microseconds, only one method lies between its dictionary and the kernel.
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+import struct
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, Final
+
+import numpy as np
+
+from murk._internal.arrays import Floats, Integers, Words
+from murk._internal.jit import jit, within
+from murk._internal.lazy import bounding
+from murk._internal.locks import Turns, in_turn, occupied
+from murk._internal.memory import words_at
+from murk._internal.wiping import empty, keep, wiped
+from murk.errors import UserError
+from murk.privacy.noise import NoiseSource, SecureNoise
+from murk.privacy.noise.distributions import GAUSSIAN_NOISE, NoiseDistribution
+from murk.privacy.noise.kernels import DONE, draw_gaussian
+from murk.privacy.noise.sources import fill_from
+from murk.protocols.options import chosen_noise
+from murk.task.values import number
+
+_ERROR_CODE = "MURK-LEARN-001"
+
+# Results of a kernel: it learned the record, or nothing, because the random words were `TOO_FEW` (they stay in its
+# memory for the draw to continue), there were `NO_WORDS`, or its memory is full (`NOT_NOW`).
+LEARNED, TOO_FEW, NO_WORDS, NOT_NOW = range(4)
+
+SPARE: Final = 4  # additional random words for one record, which few draws need
+
+
+@within
+def trials_for(size: int) -> int:
+    """Return a number of trials that suffices for ``size`` numbers of noise in at least 99% of draws."""
+    return size + size // 16 + 4
+
+
+@within
+def words_for(size: int) -> int:
+    """Return the number of random words for ``size`` numbers of noise: two for each trial, and spare words."""
+    return 2 * trials_for(size) + SPARE
+
+
+@jit
+def draw_from(address: int, trials: int, noise: Any) -> int:
+    """Fill ``noise`` from the words at an address (two per trial, then spare ones); return `LEARNED` or `TOO_FEW`."""
+    pairs, spare = words_at(address, 2 * trials), words_at(address + 16 * trials, SPARE)
+    return LEARNED if draw_gaussian(pairs, spare, noise)[0] == DONE else TOO_FEW
+
+
+@wiped
+def finish_draw(words: Words, trials: int, noise: Integers, distribution: NoiseDistribution = GAUSSIAN_NOISE) -> None:
+    """Draw ``noise`` from random words (two for each trial, then spare ones) and, as these do not suffice, new ones."""
+    words = keep(words.copy())
+    # Read-only like the operating system's, so that the kernels are compiled for one type only.
+    read_only = words.view()
+    read_only.setflags(write=False)
+    fill_from(read_only, trials, distribution, noise)
+
+
+@wiped
+def take_random(words: Words) -> None:
+    """Fill an array with random words from the operating system."""
+    words[:] = keep(np.frombuffer(os.urandom(8 * len(words)), dtype=np.uint64))
+
+
+class KernelMemory(ABC):
+    """An array of integers and one of floats in a single block of memory, so that a kernel takes one address.
+
+    Unless `_forget` is overridden, all floats from ``x`` on belong to a record.
+    """
+
+    whole: Integers  # int64 numbers, first in the block
+    real: Floats  # float64 numbers
+    x: Floats  # coded features of the next record, with the constant
+    features: Floats  # the same without the constant
+    # (put, address, place): put(*values) writes the next record's features, several times as fast as numpy; address is
+    # that of the memory, and place the features' position in real.
+    way: tuple[Callable[..., None], int, int]
+
+    def _allocate(self, wholes: int, reals: int) -> None:
+        both = np.zeros(wholes + reals, dtype=np.int64)
+        self.whole, self.real = both[:wholes], both[wholes:].view(np.float64)
+
+    def _open(self, x: int, p: int) -> None:
+        """Create the views on the p features, the constant last, at index ``x`` of ``real``."""
+        self.x = self.real[x : x + p]
+        self.features = self.x[:-1]
+        pack = struct.Struct(f"{p - 1}d").pack_into
+        # With the target array bound by a partial, values are passed on without making a list.
+        put = partial(pack, memoryview(self.real).cast("B"), 8 * x)  # type: ignore[arg-type]
+        self.way = put, int(self.whole.ctypes.data), x
+
+    @property
+    def address(self) -> int:
+        """Address of the memory."""
+        return self.way[1]
+
+    def wipe(self) -> None:
+        """Wipe everything that belongs to one record: features, release, noise and random words."""
+        self._forget(self.real, self.whole)
+
+    def _forget(self, real: Floats, whole: Integers) -> None:
+        """Wipe what belongs to a record in ``whole`` and ``real``, which are this memory's arrays or copies."""
+        x = self.way[2]
+        real[x:] = 0.0
+        real[x + len(self.x) - 1] = 1.0  # the constant is written once
+
+    @abstractmethod
+    def _bind(self) -> None:
+        """Create the views into the two arrays."""
+
+    def __getstate__(self) -> Any:
+        # Views are recreated over the copied arrays. A copy contains nothing of a record.
+        real, whole = self.real.copy(), self.whole.copy()
+        self._forget(real, whole)
+        return real, whole
+
+    def __setstate__(self, state: Any) -> None:
+        real, whole = state
+        self._allocate(len(whole), len(real))
+        self.real[:], self.whole[:] = real, whole
+        self._bind()
+
+
+class Held:
+    """Learned state of an engine while no kernel is in use; stands in for a `KernelMemory`."""
+
+    count = 0  # number of records in a kernel's memory that ``learned`` lacks
+
+    def __init__(self, learned: Any) -> None:
+        self.learned = learned  # replaced, never written to
+
+    def wipe(self) -> None:
+        """Do nothing, since there is nothing from a record to wipe."""
+
+
+class RecordEngine(ABC):
+    """Base class of engines whose kernel learns one record in place if possible."""
+
+    _kernels: Any  # module with learn_record(address, y, trials), looked up at each call
+    memory: Any  # the kernel's memory, or a `Held` where no kernel adds to what is learned
+    current: Any = None  # mechanism of the next records
+    _turns: Turns
+    _in_place: bool  # whether the kernel draws the noise of the mechanism in use
+    _trials: int  # trials for which it draws words; 0 for simulated noise
+
+    @abstractmethod
+    def use(self, mechanism: Any) -> None:
+        """Select the mechanism for the next records that do not bring their own."""
+
+    def _hold(self, held: Any, mechanism: Any) -> None:
+        """Switch to another memory, for records randomized by ``mechanism``."""
+        # If an interrupt arrives in between, the next record sets the mechanism again.
+        self.current, self._in_place = None, False
+        self.memory = held
+        self.current, self._in_place = mechanism, isinstance(held, KernelMemory)
+
+    def learn_record(self, values: Sequence[Any], y: float, mechanism: Any = None) -> None:
+        """Randomize one record once, by default with the current mechanism, and learn from the release.
+
+        ``values`` are coded features without the constant, ``(p - 1,)``; anything but a number counts as 0. ``y`` is
+        the coded target, NaN if missing.
+        """
+        turns = self._turns
+        # Like `in_turn`, inlined to save a call.
+        with turns:
+            if turns.busy:
+                raise occupied()
+            try:
+                turns.busy = True
+                if mechanism is not None and mechanism is not self.current:
+                    self.use(mechanism)
+                if self._in_place:
+                    put, address, _ = self.memory.way
+                    try:
+                        put(*values)
+                    except struct.error:
+                        put(*map(number, values))
+                    missing = self._kernels.learn_record(address, y, self._trials)
+                    if missing:
+                        self._learn_slowly(y, missing)
+                else:
+                    self._learn_row(values, y)
+            except BaseException:
+                self.memory.wipe()
+                raise
+            finally:
+                turns.busy = False
+
+    def _learn_slowly(self, y: float, missing: int) -> None:
+        """Learn from the record with secure noise if the kernel lacked random words."""
+        memory, trials = self.memory, self._trials
+        words = memory.words[: 2 * trials + SPARE]
+        if missing == NO_WORDS:
+            take_random(words)
+        finish_draw(words, trials, memory.noise)
+        memory.words[:] = 0
+        self._kernels.learn_record(memory.address, y, 0)
+
+    @wiped
+    def _learn_row(self, values: Sequence[Any], y: float) -> None:
+        """Learn from one record like `learn_record`, where the kernel cannot."""
+        row, target = empty((1, len(values) + 1)), empty(1)
+        row[0, -1], target[0] = 1.0, y
+        for column, value in enumerate(values):
+            row[0, column] = number(value)
+        self._learn_block(row, target)
+
+    @abstractmethod
+    def _learn_block(self, X: Floats, y: Floats) -> None:
+        """Learn from rows by the current mechanism; the caller holds ``_turns``."""
+
+
+class IterateEngine(RecordEngine):
+    """Base class of engines whose memory holds an iterate and its average."""
+
+    _layout: Any  # module with the positions COUNT, SIMULATED, SEED, ITERATE and AVERAGE
+    _vector: str  # name of a released vector in errors
+
+    def __init__(
+        self, settings: Any, mechanisms: Mapping[str, Any], memory: Any, seed: int | None, noise: NoiseSource | None
+    ) -> None:
+        for level, mechanism in bounding(mechanisms).items():
+            if mechanism.dimension != settings.dimension:
+                raise UserError(
+                    f"level {level!r} randomizes {mechanism.dimension} numbers, {self._vector} has {settings.dimension}"
+                )
+        self.settings, self.mechanisms, self.memory = settings, mechanisms, memory
+        self.dimension: int = settings.dimension
+        """Number of integers in a release."""
+        self._turns = Turns()
+        self._noise = chosen_noise(seed, noise)
+        self._seeded = seed is not None
+        if seed is not None:
+            memory.whole[self._layout.SIMULATED] = 1
+            memory.whole[self._layout.SEED] = np.array(seed, dtype=np.uint64).view(np.int64)
+        # Whether the kernel draws a record's noise.
+        self._direct = type(self._noise) is SecureNoise
+        self._in_place = self._seeded or self._direct
+        self._levels = {level: index for index, level in enumerate(self.mechanisms)}
+        self._prepared: set[str] = set()
+
+    @in_turn
+    def __getstate__(self) -> dict[str, Any]:
+        # Copied in turn, so that no other thread writes to it meanwhile.
+        return {**self.__dict__, "memory": copy.copy(self.memory)}
+
+    @property
+    def n_releases(self) -> int:
+        """Number of releases learned."""
+        return int(self.memory.whole[self._layout.COUNT])
+
+    @property
+    def iterate(self) -> Floats:
+        """A copy of the newest iterate, in working coordinates."""
+        return self._row(self._layout.ITERATE)
+
+    @property
+    def average(self) -> Floats:
+        """A copy of the average, in working coordinates."""
+        return self._row(self._layout.AVERAGE)
+
+    @in_turn
+    def _row(self, index: int) -> Floats:
+        return np.array(self.memory.rows[index])
+
+    def _level_indices(self, levels: Sequence[str]) -> Integers:
+        """Return the levels' rows in the tables that kernels read, which are filled at a level's first release."""
+        for level in {*levels} - self._prepared:
+            self._prepare(self._levels[level], self.mechanisms[level])
+            self._prepared.add(level)
+        return np.array([self._levels[level] for level in levels], dtype=np.int64)
+
+    @abstractmethod
+    def _prepare(self, row: int, mechanism: Any) -> None:
+        """Fill a level's row of the tables."""
+
+    def _learn_block(self, X: Floats, y: Floats) -> None:
+        self._learn_records(X, y, None)
+
+    @in_turn
+    def learn_records(self, X: Floats, y: Floats, mechanisms: Sequence[Any] | None = None) -> None:
+        """Learn from the rows of coded ``X``, (m, p) or without the constant; ``mechanisms`` is one, or one per row."""
+        try:
+            self._learn_records(X, y, mechanisms)
+        except BaseException:
+            self.memory.wipe()
+            raise
+
+    @abstractmethod
+    def _learn_records(self, X: Floats, y: Floats, mechanisms: Sequence[Any] | None) -> None:
+        """Learn from rows; the caller holds ``_turns``."""

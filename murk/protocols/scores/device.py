@@ -1,0 +1,278 @@
+"""The score problem of a task, shared by devices and learners. Does not import River, since devices import it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from murk._internal.arrays import Floats, Integers
+from murk._internal.jit import due
+from murk.errors import UserError
+from murk.inference.drift import Drift
+from murk.inference.estimate import PublicCovariates
+from murk.inference.prediction_sets import Wanted
+from murk.privacy.guarantees import Guarantee
+from murk.privacy.mechanisms import calibrate
+from murk.privacy.mechanisms.base import Randomizer
+from murk.privacy.noise import NoiseSource, Purpose
+from murk.protocols.linear_algebra import matrix_size
+from murk.protocols.population import stated_location
+from murk.protocols.scores.engine import ScoreEngine, SharedScoreEngine, drift_of, lengths_of, merged
+from murk.protocols.scores.estimate import ScoreEstimate
+from murk.protocols.scores.mechanisms import LevelMechanisms, ScoreMechanisms, score_mechanisms
+from murk.protocols.scores.model import QUESTIONS, Model, Question, above, asked, question_at, vectors
+from murk.protocols.scores.settings import FIRST, REMEMBERED, Settings
+from murk.protocols.scores.sums import direction_spread
+from murk.protocols.scores.survey.rounds import Survey
+from murk.protocols.scores.survey.thresholds import THRESHOLDS
+from murk.stream.wire.codec import MAX_MESSAGE, MAX_STATE, longest_release
+from murk.stream.wire.state import trail_bytes
+from murk.task.features import CategoryFeature, ClassTarget, RealTarget
+from murk.task.privacy import DEFAULT_LEVEL
+from murk.task.task import Task
+
+if TYPE_CHECKING:
+    from murk.protocols.scores.fast_records import OneAnswer
+    from murk.task.task import Task
+
+_ERROR_CODE = "MURK-LEARN-001"
+
+# Bytes of a float in a model message, of a float of a state in base64, and of a sum of a state with its comma.
+_MODEL_NUMBER, _STATE_NUMBER, _STATE_SUM = 26, 11, 24
+_SURVEY_SUM = 12  # bytes of a number of answers to a survey's question, or of their sum, which are few
+_MANY_NUMBERS = 5_000  # longest gradient for which a learner's state has room for the default number of iterates
+
+
+@dataclass(frozen=True)
+class ScoreProblem:
+    """The questions of a task of scores, their bounds and mechanisms."""
+
+    settings: Settings  # the public settings
+    mechanisms: LevelMechanisms  # level name to the two mechanisms of that level
+    kind: ClassVar[str] = "score"
+    interactive: ClassVar[bool] = True
+    _last: list[tuple[Floats, Model] | None] = field(
+        default_factory=lambda: [None], init=False, repr=False, compare=False
+    )
+
+    @property
+    def dimension(self) -> int:
+        """Length of a score."""
+        return self.settings.dimension
+
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        """Lengths of the payloads of all questions."""
+        return lengths_of(self.settings)
+
+    @property
+    def model_size(self) -> int:
+        """Length of a published model."""
+        return self.settings.model_size
+
+    @property
+    def shares_models(self) -> bool:
+        """Whether people of all chains answer at the first chain's models."""
+        return self.settings.shared
+
+    @cached_property
+    def initial(self) -> Floats:
+        """The model of version 0."""
+        flat = self.settings.first_model(self.mechanisms).flat
+        flat.setflags(write=False)
+        return flat
+
+    @property
+    def questions(self) -> tuple[Question, ...]:
+        """The questions asked; of those of a survey, which are all alike, the first."""
+        known = QUESTIONS if self.settings.matrices else ("score",)
+        inside = ("inside",) if self.settings.wanted is not None else ()
+        return (*known, *inside, *([above(0)] if self.settings.survey is not None else []))
+
+    def is_published(self, version: int) -> bool:
+        """Return whether an epoch begins at a version."""
+        return version == self.settings.epoch_start(version)
+
+    def next_published(self, version: int) -> int:
+        """Return the version at which the current epoch ends."""
+        return self.settings.epoch_end(version)
+
+    def block(self, releases: int) -> int:
+        """Return the largest number of releases to make at the newest model of a single chain."""
+        return self.settings.epoch_end(releases) - releases
+
+    def check_iterate(self, theta: Floats) -> None:
+        """Raise HostileModelError for a model that no honest learner publishes, before any record is read."""
+        self.settings.checked(theta)
+
+    def check_state(self) -> None:
+        """Raise UserError, naming a protocol that fits, if messages or a learner's state are too large for a log."""
+        check_size(self.settings, len(self.mechanisms), self.interactive)
+
+    # What a device does
+
+    def ask(self, noise: NoiseSource, indices: Integers, model: Floats) -> list[Question]:
+        """Draw each person's question by the model's shares, independently of any record."""
+        words = noise.words(indices, 1, Purpose.QUESTION)[:, 0]
+        shown = self._model(model)
+        if len(words) > 1 or shown.survey:
+            return [question_at(place) for place in asked(words, shown).tolist()]
+        word, (scatter, matrix, inside) = int(words[0]), shown.thresholds
+        if word < matrix:
+            return ["scatter" if word < scatter else "curvature"]
+        return ["inside" if word < inside else "score"]
+
+    def vectors(self, X: Floats, y: Floats, theta: Floats | None = None, question: Question = "score") -> Floats:
+        """Return the mechanism's inputs for coded records, (m, p); see `murk.protocols.scores.model.vectors`."""
+        model = self._model(self.initial if theta is None else theta)
+        # An overflow caused by a hostile model gives zeros for any record.
+        return vectors(X, y, model, self.settings.response, question, self.settings.coverage)
+
+    def _model(self, flat: Floats) -> Model:
+        """Return the model with the numbers ``flat``, kept for the next call if these are read-only."""
+        (last,) = self._last
+        if last is not None and last[0] is flat:
+            return last[1]
+        model = Model.of(flat, self.settings.features, sets=self.settings.wanted is not None)
+        if not flat.flags.writeable and flat.flags.owndata:
+            self._last[0] = flat, model
+        return model
+
+    def in_place(self, level: str, theta: Floats, seed: int | None) -> OneAnswer | None:
+        """Return a compiled `ask`, `vectors` and mechanism for single records; None if impossible or too early."""
+        # Loaded on demand: most devices release a record or two.
+        from murk.protocols.scores.fast_records import OneAnswer, in_place, learn_record
+
+        pair, model = self.mechanisms[level], self._model(theta)
+        if not in_place(pair, model) or (pair.matrix is None and model.thresholds[1]):
+            return None
+        return OneAnswer(model, pair, self.settings, seed) if due(learn_record, self.settings.dimension) else None
+
+    def mechanism(self, level: str, question: Question) -> Randomizer:
+        """Return the mechanism that randomizes answers to a question, at a privacy level."""
+        return self.mechanisms[level].mechanism(question)
+
+    # What a learner does
+
+    def engine(self) -> ScoreEngine:
+        """Return a learner for this task's releases, at version 0."""
+        kind = SharedScoreEngine if self.settings.shared else ScoreEngine
+        return kind(self.settings, self.mechanisms)
+
+    def estimate(self, engines: Sequence[ScoreEngine]) -> ScoreEstimate:
+        """Return the joint estimate of all chains' learners."""
+        return merged(engines)
+
+    def drift(self, engines: Sequence[ScoreEngine]) -> Drift:
+        """Return whether the coefficients have changed between epochs."""
+        return drift_of(self.settings, [(engine.now, engine.mechanisms) for engine in engines])
+
+
+def check_size(settings: Settings, levels: int, interactive: bool) -> None:
+    """Raise UserError, naming a protocol that fits, for too many features for messages or a learner's state."""
+    p, lengths = settings.features, lengths_of(settings)
+    size = settings.model_size
+    release = longest_release(ScoreProblem.kind, max(lengths))
+    model = 512 + _MODEL_NUMBER * size if interactive else 0
+    sums = levels * (settings.dimension + 2 * sum(lengths[1:]))
+    trail = trail_bytes(len(settings.reported))
+    # Rounds of a survey are epochs, too: of those remembered, so many fewer hold other sums.
+    rounds = 0 if settings.survey is None else len(settings.survey.starts) - 1
+    others = max(1 if settings.once else REMEMBERED, rounds) - rounds
+    surveyed = _SURVEY_SUM * 2 * levels * (p + 1) * max(map(len, THRESHOLDS))
+    sums *= _STATE_SUM
+    epochs = _STATE_NUMBER * size * (rounds + others) + rounds * max(surveyed, sums) + others * sums
+    state = epochs + trail + 4096
+    if max(release, model) > MAX_MESSAGE or state > MAX_STATE:
+        instead = "" if settings.dimension <= _MANY_NUMBERS else " with max_staleness: {releases: 20}"
+        if instead and not settings.labels:
+            instead += ", or examples"
+        # Sums are kept for each level, as their noise and lattices differ.
+        at_levels, fewer = (f" at each of {levels} levels", ", a narrower grid of levels") if levels > 17 else ("", "")
+        raise UserError(
+            f"{p:,} coded features (the constant is one, and so is each category but the first) have "
+            f"{matrix_size(p):,} second moments{at_levels}: a learner's state would take up to {state / 2**20:.1f} MB, "
+            f"and a log accepts {MAX_STATE / 2**20:g} MB. Give the task fewer features{fewer}, or protocol: "
+            f"gradients{instead}"
+        )
+
+
+def covariates_of(task: Task) -> PublicCovariates | None:
+    """Return the public covariates of a resolved task, if any; raise UserError if their features are not the task's."""
+    if task.covariates is None:
+        return None
+    covariates = PublicCovariates(*task.covariates)
+    if covariates.points.shape[1] != task.coding.size:
+        raise UserError(
+            f"the public covariates have {covariates.points.shape[1]} coded features and the task {task.coding.size}: "
+            "give public data with the task's columns"
+        )
+    return covariates
+
+
+def survey_of(kind: str | None, guarantee: Guarantee, dimension: int, numbers: Sequence[bool], **more: Any) -> Survey:
+    """Return a survey whose people answer by the mechanism that goes with scores of a dimension; see `Survey.of`."""
+    score = calibrate(kind, guarantee, dimension=dimension, radius=1.0)
+    bit = calibrate(score.kind, guarantee, dimension=1, radius=1.0)
+    return Survey.of(numbers, direction_spread(bit)[0], **more)
+
+
+def level_mechanisms(task: Task, settings: Settings) -> LevelMechanisms:
+    """Return a task's mechanisms by level; raise UserError if one cannot provide its level's guarantee."""
+
+    def mechanisms(guarantee: Guarantee) -> ScoreMechanisms:
+        kind, sizes = task.privacy.kind_for(guarantee), (settings.features, settings.contrasts)
+        return score_mechanisms(kind, guarantee, *sizes, matrices=settings.matrices, bits=settings.bits)
+
+    return task.privacy.by_level(mechanisms)
+
+
+def problem_for(task: Task) -> ScoreProblem:
+    """Return a resolved task's problem; raise UserError if guarantee, mechanism, size or covariates do not fit."""
+    block, coding = task.block, task.coding
+    assert block is not None
+    labels = tuple(task.target.classes) if isinstance(task.target, ClassTarget) else ()
+    shared = block.models == "shared"
+    # The task's number is for each partition, but shared epochs count the releases of all partitions.
+    forget = task.forget if task.forget is None or not shared else task.forget * task.log.partitions
+    first = FIRST if task.shuffle is None else max(FIRST, task.shuffle.crowd)
+    asked = task.predictions
+    wanted = None if asked is None else Wanted(asked.coverage, asked.share)
+    facts = coding.names, task.target.kind == "binary", covariates_of(task), block.exponent, labels
+    line = block.effects == "line"
+    survey = _survey(task, len(labels))
+    settings = Settings(*facts, forget=forget, shared=shared, line=line, first=first, wanted=wanted, survey=survey)
+    # Before mechanisms are calibrated, which may be impossible at this size.
+    check_size(settings, len(task.privacy.levels), interactive=True)
+    return ScoreProblem(settings, level_mechanisms(task, settings))
+
+
+def _survey(task: Task, classes: int) -> Survey | None:
+    """Return the survey of a task without public covariates, which show features' spreads themselves."""
+    if task.covariates is not None or not task.features:
+        return None
+    privacy, coding = task.privacy, task.coding
+    guarantee = privacy.levels[DEFAULT_LEVEL]
+    separate = task.log.partitions if task.block.models == "own" else 1
+    # Chains with targets in different units could not be joined; nor is there a unit for prediction sets.
+    own = task.target if isinstance(task.target, RealTarget) and separate == 1 and task.predictions is None else None
+    numbers = (*coding.numbers, *([] if own is None else [True]))
+    stated: list[tuple[float, float] | None] = [None] * len(numbers)
+    for feature in task.features:
+        if not isinstance(feature, CategoryFeature) and feature.typical is not None:
+            # Among the columns of a date, its number has the feature's own name.
+            stated[coding.names.index(feature.name)] = stated_location(feature)
+    if own is not None and own.typical is not None:
+        stated[-1] = stated_location(own)
+    return survey_of(
+        privacy.kind_for(guarantee),
+        guarantee,
+        max(classes - 1, 1) * coding.size,
+        numbers,
+        stated=stated,
+        target=own is not None,
+        crowd=1 if task.shuffle is None else task.shuffle.crowd,
+        people=None if task.people is None else task.people // separate,
+    )

@@ -1,0 +1,615 @@
+"""The estimate from epochs' sums, its intervals, signs of forged answers, and forecasts of what it takes to learn more.
+
+In a forecast more people answer at the next model as expected at the solution, with the mechanisms' noise, and all
+equations are solved again. Their number is quadrupled until the interval is bounded, then doubled as a margin. With
+people's own spread 1/p, a release with noise variance s'^2 is worth ``(s^2 + 1/p) / (s'^2 + 1/p)`` releases with noise
+variance s^2, which gives the budgets. Public rows are tried as a sample of rows with the people's released second
+moments. docs/scores.md states how often forecasts are right.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache, cached_property, partial
+from operator import itemgetter
+from statistics import NormalDist
+from typing import Any, ClassVar, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from murk._internal.arrays import Floats, Integers
+from murk._internal.numbers import rounded
+from murk.errors import MurkError, UserError
+from murk.inference.average_effects import mean_slope
+from murk.inference.estimate import Estimate, Extent, People
+from murk.inference.poisoning import SLACK, Influence, longest, noise_of_number
+from murk.inference.stream import StreamChange
+from murk.privacy.guarantees import Guarantee
+from murk.protocols.linear_algebra import contrasts, flattened
+from murk.protocols.scores.mechanisms import LevelMechanisms, ScoreMechanisms, score_mechanisms
+from murk.protocols.scores.model import Expected, Model, Question, Response, Rows, mean_matrix
+from murk.protocols.scores.settings import AnySolution, Settings, disagreement
+from murk.protocols.scores.solve import classes
+from murk.protocols.scores.solve.classes import ClassLines, ClassSolution
+from murk.protocols.scores.solve.curve import Solution
+from murk.protocols.scores.solve.line import ProbabilityLine
+from murk.protocols.scores.solve.moments import UNEVEN, extent_of, pooled
+from murk.protocols.scores.solve.public import CurveSolution, PublicSolution
+from murk.protocols.scores.stream import FeatureChange, feature_change, impossible
+from murk.protocols.scores.sums import Epoch, Key, Summaries, Tally, most_answers, share_of, step_of, summaries
+from murk.task.privacy import MOST_LEVELS
+
+_ERROR_CODE = "MURK-LEARN-001"
+
+MOST: Final = 256  # largest multiple of the present number of people that is forecast
+
+_MARGIN = 2  # factor on forecasts, as half of all runs at the threshold itself would fall short
+_LARGEST_HALF: Final = 1e300  # above every finite half-width
+_ROWS = (10_000, 3_000, 1_000)
+_LARGEST = {"mu": 10.0, "epsilon": 16.0, "rho": 50.0}  # larger budgets are hardly private and not advised
+_STATED = 0.1  # relative error of a spread that is stated
+_SEEN = 2.0  # standard deviations from which a curvature stands out from noise
+
+
+@dataclass(frozen=True)
+class Need:
+    """Changes that would each suffice to learn a coefficient; None for a change not known to suffice."""
+
+    people: int | None = None  # total number of people, at these budgets
+    budgets: Mapping[str, Guarantee] = field(default_factory=dict)  # level to guarantee, with the current people
+    public_rows: int | None = None  # number of public covariates like the people's, with the current people and budgets
+    least: bool = False  # whether it may take far more: noise still hides the curvature along this coefficient
+    seen: bool = True  # whether enough stood out from noise for a forecast
+    # whether a statement of the feature's spread would suffice, where noise hides that spread; else None
+    stated: bool | None = None
+    told: bool = True  # whether anything tells the feature's spread from zero
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data, including the words."""
+        return {
+            "people": self.people,
+            "budgets": {level: each.to_dict() for level, each in self.budgets.items()} or None,
+            "public_rows": self.public_rows,
+            "at_least": self.least,
+            "stated": self.stated,
+            "words": self.words,
+        }
+
+    @property
+    def words(self) -> str:
+        """The end of a sentence that begins with "it would take".
+
+        >>> from murk.privacy import GaussianDP
+        >>> Need(400_000, {"default": GaussianDP(2.5)}).words
+        'about 400,000 people in all, or mu of about 2.5 with as many people as now'
+        >>> Need(seen=False).words
+        'more than can be forecast yet: hardly anything stands out from the noise so far'
+        >>> Need(stated=True).words
+        'a statement of its spread: `typical` values, tighter bounds or public rows. With it, it would be learned now'
+        """
+        if not self.told:
+            return (
+                "values that differ: nothing tells them from a single one. If they differ, `typical` values, tighter "
+                "bounds or public rows would tell"
+            )
+        if self.stated is not None:
+            words = "a statement of its spread: `typical` values, tighter bounds or public rows"
+            return f"{words}. With it, it would be learned now" if self.stated else f"{words}, and more people"
+        if not self.seen:
+            return "more than can be forecast yet: hardly anything stands out from the noise so far"
+        options = []
+        if self.people is not None:
+            options.append(f"about {self.people:,} people in all")
+        if self.budgets:
+            options.append(f"{_budgets_words(self.budgets)} with as many people as now")
+        if self.public_rows is not None:
+            options.append(f"about {self.public_rows:,} public rows like the people")
+        if not options:
+            return f"more than {_MARGIN * MOST:,} times the people"
+        words = ", or ".join(options)
+        return words.replace("about", "at least") if self.least else words
+
+
+def _parameter(guarantee: Guarantee) -> tuple[str, float]:
+    """Return name and value of a guarantee's first parameter, which measures its privacy loss."""
+    (parameters,) = guarantee.to_dict().values()
+    return next(iter(parameters.items()))
+
+
+def _budgets_words(budgets: Mapping[str, Guarantee]) -> str:
+    parameters = {level: _parameter(budget) for level, budget in budgets.items()}
+    if len(budgets) > MOST_LEVELS + 1:
+        # Those of a grid.
+        (name, least), *_, (_, most) = sorted(parameters.values(), key=itemgetter(1))
+        return f"{name} of about {least:g} to {most:g}"
+    shown = {level: f" ({level})" if len(budgets) > 1 else "" for level in budgets}
+    return " and ".join(f"{name} of about {value:g}{shown[level]}" for level, (name, value) in parameters.items())
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """Inputs of forecasts."""
+
+    settings: Settings
+    solution: AnySolution
+    found: Summaries  # the epochs' mean answers that it solves
+    mechanisms: LevelMechanisms  # level to mechanisms
+    counts: Mapping[str, int]  # level to its number of releases
+
+    @property
+    def people(self) -> int:
+        """Number of releases so far."""
+        return sum(self.counts.values())
+
+    def needs(self, quantile: float, within: Floats | None = None) -> dict[str, Need]:
+        """Return by name what it would take to learn each coefficient that was not learned.
+
+        ``quantile`` is the intervals' normal quantile, and ``within`` the half-widths wanted, (p,), by default any.
+        """
+        names = self.settings.reported
+        limits = np.full(len(names), _LARGEST_HALF) if within is None else within
+        unknown = ~(self.solution.half_widths(quantile) <= limits)
+        if not unknown.any():
+            return {}
+        statements = self._statements(quantile, unknown, limits)
+        unknown &= ~np.isin(names, list(statements))
+        if not unknown.any():
+            return statements
+        targetless = isinstance(self.solution, Solution) and self.solution.targetless
+        visible = None if targetless else self._visible()
+        if visible is None:
+            return statements | {name: Need(seen=False) for name, each in zip(names, unknown, strict=True) if each}
+        model = self.settings.first_model(self.mechanisms)
+        if not self.settings.once:
+            model = self.settings.next_model(self.found, self.people, self.mechanisms)
+        times = _MARGIN * self._times(model, quantile, unknown, limits)
+        rows = self._rows(model, quantile, unknown, limits)
+        needs = statements
+        for j in np.flatnonzero(unknown).tolist():
+            factor = float(times[j])
+            people = None if math.isinf(factor) else rounded(factor * self.people)
+            needs[names[j]] = Need(people, self._budgets(factor), int(rows[j]) or None, least=not visible[j])
+        return needs
+
+    def _statements(self, quantile: float, unknown: NDArray[np.bool_], limits: Floats) -> dict[str, Need]:
+        """Return the needs of features whose spread noise hides, by solving as if their spread were stated."""
+        solution, coordinates = self.solution, self.settings.coordinates
+        if coordinates is None or not isinstance(solution, Solution) or not solution.moments.unseen.any():
+            return {}
+        if solution.targetless:
+            return {}
+        unseen, errors = solution.moments.unseen, coordinates.log_spread_error
+        stated = replace(coordinates, log_spread_error=np.where(unseen & (errors > 0.0), _STATED, errors))
+        learned = replace(self.settings, coordinates=stated).solution(self.found).half_widths(quantile) <= limits
+        names, told = self.settings.names, solution.moments.frame.told
+        return {
+            names[j]: Need(stated=bool(learned[j]), told=bool(told[j]))
+            for j in np.flatnonzero(unseen & unknown[:-1]).tolist()
+        }
+
+    def _times(self, model: Model, quantile: float, unknown: NDArray[np.bool_], limits: Floats) -> Floats:
+        """Return the multiple of the people that each coefficient needs, (p,): a power of two, or infinite."""
+        factors, factor = np.full(len(unknown), math.inf), 4
+        learned = cache(partial(self._learned, model, quantile, limits))
+        while factor <= MOST and np.any(np.isinf(factors[unknown])):
+            new = unknown & np.isinf(factors) & learned(factor)
+            if new.any():
+                half = new & learned(factor // 2)
+                factors[new] = factor
+                factors[half] = factor // 2
+            factor *= 4
+        return factors
+
+    def _learned(self, model: Model, quantile: float, limits: Floats, factor: int) -> NDArray[np.bool_]:
+        """Return whether each coefficient is learned from ``factor`` times the people."""
+        people = (factor - 1) * self.people
+        # Half of them are centred, as in every second epoch.
+        centred = 0 if model.exponent == 1.0 else people // 2
+        further = [*self._epoch(replace(model, exponent=1.0), centred), *self._epoch(model, people - centred)]
+        try:
+            halves = self.solution.refit([*self.found, *further]).half_widths(quantile)
+        except (MurkError, np.linalg.LinAlgError):
+            return np.zeros(len(self.settings.reported), dtype=bool)
+        return np.asarray(halves <= limits)
+
+    def _epoch(self, model: Model, people: int) -> Summaries:
+        """Return the mean answers of an epoch in which all answer as expected, with the present shares of levels."""
+        tallies: dict[Key, Tally] = {}
+        for question, share in model.shares.items():
+            if question == "inside":
+                continue
+            mean = self._answer(model, question)
+            for level, known in self.counts.items():
+                count = round(people * known / self.people * share)
+                if count:
+                    step = step_of(self.mechanisms[level].mechanism(question))
+                    tallies[level, question] = Tally(count, [round(count * value / step) for value in mean.tolist()])
+        return summaries([Epoch(0, model, tallies)], self.mechanisms, self.settings.features)
+
+    def _answer(self, model: Model, question: Question) -> Floats:
+        """Return one person's expected answer, in units of the release."""
+        solution, response, rows = self.solution, self.settings.response, self.solution.rows
+        if question == "score":
+            if response.classes:
+                basis = contrasts(response.classes)
+                at = classes.probabilities(rows.points, solution.origin, basis)
+                return self._target_share * classes.ClassScores.of(model, rows, basis).score(at)
+            return self._target_share * Expected.of(model, rows, response).score(rows.points @ solution.origin)
+        flat = question == "scatter" or bool(response.classes)
+        matrix = mean_matrix(model, rows, Response(False) if response.classes else response, flat=flat)
+        share = 1.0 if question == "scatter" else self._target_share
+        return share * flattened(matrix) / (model.matrix_reach / 2.0)
+
+    @property
+    def _target_share(self) -> float:
+        solution = self.solution
+        return min(solution.curvature.ratio, 1.0) if isinstance(solution, Solution) else 1.0 - solution.missing
+
+    def _visible(self) -> NDArray[np.bool_] | None:
+        """Return whether released matrices exceed their noise along each coefficient, (p,); None if along none."""
+        solution, response = self.solution, self.settings.response
+        if not isinstance(solution, Solution):
+            return np.ones(len(self.settings.reported), dtype=bool) if solution.alike else None
+        answers = [
+            (each.model, answer, partial(mean_matrix, each.model, solution.rows, response, flat=flat))
+            for each in self.found
+            for answer, flat in ((each.scatter, True), (each.curvature, False))
+        ]
+        matrices = pooled(answers, solution.newest.transform)
+        if matrices is None:
+            return None
+        weighed = matrices.expected / matrices.variances
+        if float(np.sum(weighed * matrices.measured)) < _SEEN * math.sqrt(float(np.sum(weighed * matrices.expected))):
+            return None
+        # Each coefficient's direction, with the others at their most likely, in the newest coordinates.
+        along = solution.newest.back.T @ solution.covariance
+        along = along / np.linalg.norm(along, axis=0)
+        measured = np.einsum("ij,ik,kj->j", along, matrices.measured, along)
+        noise = np.sqrt(np.einsum("ij,ik,kj->j", along**2, matrices.variances, along**2))
+        return np.asarray(measured > _SEEN * noise)
+
+    def _budgets(self, factor: float) -> dict[str, Guarantee]:
+        """Return guarantees, by level, that make releases worth ``factor`` times as much; empty if one is too large."""
+        if math.isinf(factor):
+            return {}
+        budgets = {level: self._budget(self.mechanisms[level], factor) for level in self.counts}
+        known = {level: budget for level, budget in budgets.items() if budget is not None}
+        return known if len(known) == len(budgets) else {}
+
+    def _budget(self, pair: ScoreMechanisms, factor: float) -> Guarantee | None:
+        score: Any = pair.score
+        own = 1.0 / score.dimension
+        wanted = (score.variance + own) / factor - own
+        guarantee: Any = pair.guarantee
+        name, low = _parameter(guarantee)
+        high = _LARGEST[name]
+
+        def enough(value: float) -> bool:
+            budget = replace(guarantee, **{name: value})
+            try:
+                other: Any = score_mechanisms(
+                    pair.kind, budget, self.settings.features, self.settings.contrasts, matrices=False
+                ).score
+            except UserError:
+                return False
+            return bool(other.variance <= wanted)
+
+        if wanted <= 0.0 or high <= low or not enough(high):
+            return None
+        while high / low > 1.02:
+            middle = math.sqrt(low * high)
+            low, high = (low, middle) if enough(middle) else (middle, high)
+        budget: Guarantee = replace(guarantee, **{name: float(f"{high:.2g}")})
+        return budget
+
+    def _rows(self, model: Model, quantile: float, unknown: NDArray[np.bool_], limits: Floats) -> Integers:
+        """Return the fewest public rows that suffice, (p,); 0 where none do, or there are some already."""
+        fewest = np.zeros(len(unknown), dtype=np.int64)
+        solution = self.solution
+        if not isinstance(solution, Solution):
+            return fewest
+        answers = self._epoch(model, self.people // _MARGIN)
+        for size in _ROWS:
+            rows = Rows(solution.rows.points, solution.rows.shares, float(size))
+            try:
+                halves = PublicSolution(answers, self.settings.response, rows).half_widths(quantile)
+            except (MurkError, np.linalg.LinAlgError):
+                break
+            learned = unknown & (halves <= limits)
+            if not learned.any():
+                break
+            fewest[learned] = size
+        return fewest
+
+
+QUESTIONS_THAT_MOVE: tuple[Question, ...] = ("score", "curvature")
+"""Scatters only choose coordinates and rows, which curvatures correct: they move an estimate less than scores do."""
+
+
+@dataclass(frozen=True)
+class Excess:
+    """More answers to a question than its share allows."""
+
+    question: Question  # the question
+    # answers, expected: actual and expected answers, over all epochs and levels with too many
+    answers: int
+    expected: float
+
+    @property
+    def words(self) -> str:
+        """A sentence that describes the excess."""
+        return (
+            f"{self.answers:,} answers are to the question {self.question!r}, but about {self.expected:,.0f} are "
+            "expected by its public share: some of them are forged"
+        )
+
+
+def excesses(epochs: Iterable[Epoch]) -> tuple[Excess, ...]:
+    """Return the questions with more answers than their shares allow."""
+    totals: dict[Question, tuple[int, float]] = {}
+    for epoch in epochs:
+        releases: dict[str, int] = {}
+        for (level, _), tally in epoch.tallies.items():
+            releases[level] = releases.get(level, 0) + tally.count
+        for (level, question), tally in epoch.tallies.items():
+            share = share_of(epoch.model, question)
+            if tally.count > most_answers(releases[level], share):
+                answers, expected = totals.get(question, (0, 0.0))
+                totals[question] = answers + tally.count, expected + releases[level] * share
+    return tuple(Excess(question, *both) for question, both in sorted(totals.items()))
+
+
+def influence_of(question: Question, epochs: Sequence[Epoch], mechanisms: LevelMechanisms) -> float:
+    """Return how many standard errors one forged answer moves a coefficient; 0 where nobody answered the question."""
+    farthest, noise = 0.0, 0.0
+    for level, pair in mechanisms.items():
+        mechanism = pair.mechanism(question)
+        spread = noise_of_number(mechanism)
+        weight = 1.0 / (spread**2 + 1.0 / mechanism.dimension)
+        count = sum(epoch.tallies[level, question].count for epoch in epochs if (level, question) in epoch.tallies)
+        farthest = max(farthest, weight * longest(mechanism))
+        noise += count * (weight * spread) ** 2
+    return farthest / math.sqrt(noise) if noise > 0.0 else 0.0
+
+
+@dataclass(frozen=True)
+class Forgery:
+    """The possible influence of forged answers, and the signs of them.
+
+    Of N answers of one level at one model, a question of share s has more than ``N s + sqrt(2 t N s (1 - s)) + t / 3``
+    with probability at most e^-t (Bernstein), with t = 32 as for refusing an honest payload. Beyond that number its
+    mean is weighted as that many answers, and intervals are widened by the possible effect of the excess over the
+    expected number. Single forged answers cannot be identified in sums: nothing is refused, and honest answers are
+    solved bit for bit.
+    """
+
+    influence: Influence  # influence of one forged answer, whichever question it answers
+    excesses: tuple[Excess, ...] = ()  # questions with more answers than their shares allow
+    widened: float = 0.0  # standard errors by which intervals are widened for these
+
+    @classmethod
+    def of(cls, epochs: Sequence[Epoch], mechanisms: LevelMechanisms) -> Forgery:
+        """Return the influence and the signs of forged answers in epochs."""
+        influences = [influence_of(question, epochs, mechanisms) for question in QUESTIONS_THAT_MOVE]
+        exceeded = excesses(epochs)
+        widened = sum(
+            SLACK * (excess.answers - excess.expected) * influence_of(excess.question, epochs, mechanisms)
+            for excess in exceeded
+            if excess.question != "inside"
+        )
+        return cls(Influence(max(influences)), exceeded, widened)
+
+
+METHOD = "scores"
+_SURELY = 2.0  # standard errors from which missing targets are reported without public rows
+_UNLIKE_NORMAL = 2.0  # factor by which no features' curvature is lower than that of normal ones
+_OF_CLASSES = (
+    "slopes of the least-squares line through each class's indicator (the linear probability model); log odds and odds "
+    "ratios are not learned without public covariates"
+)
+_UNMEASURED = "how often intervals for several classes hold the truth has not been measured (docs/scores.md)"
+_RARE = (
+    "the outcome is too rare for log odds at this privacy, which would depend on the shape of the features: average "
+    "effects are learned instead"
+)
+_TARGETLESS = "the answers do not show that anybody has a target: all or nearly all of the targets are missing"
+_WEIGHTED = "if the model is wrong, coefficients are those of a weighted fit"
+_BY_LINE = (
+    "slopes of the least-squares line through the labels (the linear probability model): the curvature that log odds "
+    "need does not stand out from the noise, and the line needs none"
+)
+_LINES = "where effects are strong, the average effects of a softmax model differ from these slopes (docs/scores.md)"
+# Confidence level at which all intervals of log odds must be bounded for average effects to follow from log odds.
+_CHOSEN = 0.95
+_ONCE = (
+    "where the model is wrong, of the fit weighted by 1 over the length of people's whitened features; how often they "
+    "hold the truth is in docs/public-glm.md"
+)
+
+
+@dataclass(frozen=True)
+class ScoreEstimate(Estimate):
+    """Coefficients with intervals that allow for the error of the estimated curvature."""
+
+    forecasts: ClassVar[bool] = True
+    noise_hides: ClassVar[bool] = True
+
+    unit: float = 1.0  # the target's coded unit in its own units
+    outlook: Outlook | None = None  # input of the forecasts of :meth:`needs`
+    forgery: Forgery | None = None  # the influence of forged answers, and signs of them
+    _halves: dict[float, Floats] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def half_widths(self, level: float = 0.95) -> Floats:
+        """Return half-widths of the intervals at ``level``; infinite where a coefficient was not learned."""
+        if not 0 < level < 1:
+            raise UserError(f"a confidence level lies between 0 and 1, got {level!r}")
+        if self.solution is None:
+            return np.full(len(self.names), np.inf)
+        # Kept, as several parts of a report need half-widths, which take as long as the solution.
+        if level not in self._halves:
+            quantile = NormalDist().inv_cdf(0.5 + level / 2.0)
+            self._halves[level] = self._wider(quantile) * self.solution.half_widths(quantile)
+        return self.unit * self._halves[level]
+
+    def _wider(self, quantile: float) -> float:
+        """Return the factor of half-widths: 1 without signs of forged answers."""
+        forged = 0.0 if self.forgery is None else self.forgery.widened
+        return (1.0 + forged / quantile) * (1.0 if self.solution is None else disagreement(self.solution))
+
+    def doubts(self) -> list[str]:
+        """Return signs of forged releases, in words: nothing that honest people in any order could cause."""
+        signs = [] if self.forgery is None else [one.words for one in self.forgery.excesses]
+        questions = () if self.outlook is None else impossible(self.outlook.found)
+        return signs + [
+            f"the mean answer to the question {question!r} is one that no people's records give, beyond noise: some "
+            "answers are forged"
+            for question in questions
+        ]
+
+    def stream_change(self) -> StreamChange | None:
+        """Return how the stream contradicts one model of one group of people; None if it does not."""
+        if self.outlook is None:
+            return None
+        widened, change = disagreement(self.outlook.solution), self._feature_change
+        if widened == 1.0 and change is None:
+            return None
+        names = () if change is None else tuple(self.outlook.settings.names[index] for index in change.features)
+        return StreamChange(widened, change is not None, names)
+
+    @cached_property
+    def _feature_change(self) -> FeatureChange | None:
+        if self.outlook is None:
+            return None
+        solution, response = self.outlook.solution, self.outlook.settings.response
+        contradicted = solution.moments.contradicted if isinstance(solution, Solution) else np.zeros(0)
+        return feature_change(self.outlook.found, response, solution.rows, tuple(np.flatnonzero(contradicted).tolist()))
+
+    def needs(self, level: float = 0.95, within: Mapping[str, float] | None = None) -> dict[str, Need]:
+        """Return by name what it would take to learn each coefficient without a bounded interval at ``level``.
+
+        ``within`` asks for half-widths of these sizes. It takes several times as long as the estimate.
+        """
+        if self.outlook is None:
+            return {name: Need(seen=False) for name in self.names}
+        limits = None if within is None else np.array([within.get(name, np.inf) for name in self.names]) / self.unit
+        return self.outlook.needs(NormalDist().inv_cdf(0.5 + level / 2.0), limits)
+
+    @property
+    def solution(self) -> AnySolution | None:
+        """The solution, in coded units; None before anything was learned."""
+        return None if self.outlook is None else self.outlook.solution
+
+    @cached_property
+    def line(self) -> ProbabilityLine | None:
+        """The least-squares line through the labels, where the answers determine it."""
+        if self.outlook is None or not self.outlook.settings.line or not isinstance(self.solution, Solution):
+            return None
+        return ProbabilityLine.of(self.outlook.found, self.outlook.settings.response, self.solution.moments)
+
+    def effects(self, level: float = 0.95) -> tuple[Floats, Floats] | None:
+        """Return the line's slopes and their half-widths, if it gives more precise average effects than log odds."""
+        if not self.by_line or self.line is None:
+            return None
+        quantile = NormalDist().inv_cdf(0.5 + level / 2.0)
+        return self.line.values, self._wider(quantile) * self.line.half_widths(quantile)
+
+    @cached_property
+    def by_line(self) -> bool:
+        """Whether average effects of all features are taken from the line, decided by standard errors alone."""
+        if self.line is None or self.covariance is None or self.people is None:
+            return False
+        line = np.sqrt(np.diag(self.line.covariance))[:-1]
+        slope = mean_slope(self.values, self.people)[0]
+        curve = slope * np.sqrt(np.diag(self.covariance))[:-1]
+        if not len(line):
+            return False
+        return float(np.mean(np.log(line / curve))) < 0.0 or not np.isfinite(self.half_widths(_CHOSEN))[:-1].all()
+
+    @property
+    def effects_note(self) -> str:
+        """The model that defines average effects, if they do not follow from the coefficients; else empty."""
+        if isinstance(self.solution, ClassLines):
+            return _OF_CLASSES
+        return _BY_LINE if self.by_line else ""
+
+    def extent(self) -> Extent | None:
+        """Return the features' second moments, from the public rows used or from released matrices."""
+        if self.outlook is None:
+            return None
+        if self.outlook.solution.public:
+            return super().extent()
+        if isinstance(self.solution, ClassLines):
+            return extent_of(self.solution.indicators[0], Response(True))
+        return extent_of(self.outlook.found, self.outlook.settings.response)
+
+    def missing(self) -> float:
+        """Return the share of people whose target is missing; 0 unless significant.
+
+        Without public rows it is known from curvatures over scatters of the same people, which no distribution of the
+        features changes. The ratio of curvatures to those of normal features is no such share.
+        """
+        if not isinstance(self.solution, Solution):
+            return 0.0 if self.solution is None else self.solution.missing
+        if self.solution.targetless:
+            # Whatever the features' shape, their curvature is not that much lower than of normal ones.
+            return max(1.0 - _UNLIKE_NORMAL * (self.solution.targets[0] + _SURELY * self.solution.targets[1]), 0.0)
+        line = self.line
+        if line is None:
+            return 0.0
+        share, error = line.share
+        return max(1.0 - share - _SURELY * error - UNEVEN, 0.0)
+
+
+def estimate_of(names: tuple[str, ...], outlook: Outlook | None, chains: int, releases: int) -> ScoreEstimate:
+    """Return a solution's estimate, in coded units."""
+    if outlook is None:
+        unknown = np.full(len(names), np.inf)
+        return ScoreEstimate(names, np.zeros(len(names)), METHOD, unknown, "nothing was learned yet", chains, releases)
+    solution = outlook.solution
+    rows, covariance = solution.rows, solution.covariance
+    people = People(rows.points, rows.shares, sampled=solution.public, doubt=solution.doubt)
+    note = _note(solution, outlook.settings)
+    # Whether people are like the public rows; None if there are none, or nothing checks it.
+    unchecked = isinstance(solution, PublicSolution) and not solution.checked
+    alike = solution.alike if not unchecked and (solution.public or not solution.alike) else None
+    errors = np.sqrt(np.diag(covariance))
+    counts = chains, releases
+    return ScoreEstimate(
+        names, solution.values, METHOD, errors, note, *counts, covariance, people, alike, outlook=outlook
+    )
+
+
+def _note(solution: AnySolution, settings: Settings) -> str:
+    if not solution.alike and isinstance(solution, ClassSolution | CurveSolution):
+        note = "none: the public covariates are not like the people's, and this model is not learned without them"
+    elif isinstance(solution, ClassLines):
+        note = "by released second moments; infinite where a slope was not learned at this privacy"
+    elif not solution.alike:
+        note = "the public covariates are not like the people's and are not used: by released second moments instead"
+    elif not solution.public:
+        note = "by released second moments and curvatures; infinite where a coefficient was not learned at this privacy"
+    elif isinstance(solution, ClassSolution):
+        note = "needs the public covariates to be like the people's, which released matrices do not contradict"
+    elif isinstance(solution, PublicSolution) and not solution.checked:
+        note = (
+            "needs the public covariates to be like the people's and no target to be missing: with so many features "
+            "nobody was asked for a matrix that would tell"
+        )
+    else:
+        note = "public covariates pass the check that they are like the people's; intervals allow for what it misses"
+    if solution.missing:
+        note += f"; {solution.missing:.0%} of the targets are missing, and the estimate is of people who have one"
+    if settings.once:
+        return f"{note}; {_ONCE}"
+    if isinstance(solution, ClassLines):
+        return f"{note}; {_LINES}"
+    if settings.binary or isinstance(solution, ClassSolution):
+        note += f"; {_WEIGHTED}"
+    if isinstance(solution, Solution) and solution.targetless:
+        note += f"; {_TARGETLESS}"
+    elif isinstance(solution, Solution) and solution.rare:
+        note += f"; {_RARE}"
+    return f"{note}; {_UNMEASURED}" if isinstance(solution, ClassSolution) else note

@@ -1,0 +1,289 @@
+"""Learning scores from raw records in one process, which draws questions and randomizes. Does not import River."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+import numpy as np
+
+from murk._internal.arrays import Floats, Integers
+from murk._internal.jit import due
+from murk._internal.lazy import map_levels
+from murk._internal.locks import in_turn
+from murk._internal.wiping import copied, keep, wiped
+from murk.errors import MurkError, UserError
+from murk.inference.prediction_sets import PredictionSets
+from murk.privacy.guarantees import Guarantee, guarantee_from_dict
+from murk.privacy.noise import NoiseSource, Purpose, SecureNoise, SimulatedNoise
+from murk.protocols.one_record import TOO_FEW, Held, RecordEngine, finish_draw, trials_for
+from murk.protocols.scores import fast_records as k
+from murk.protocols.scores.engine import Answered, Chain, ScoreEngine, chain_state, merged_of, reaches
+from murk.protocols.scores.estimate import ScoreEstimate
+from murk.protocols.scores.fast_records import Answers, in_place
+from murk.protocols.scores.mechanisms import ScoreMechanisms
+from murk.protocols.scores.model import Question, asked, question_at, vectors, with_constant
+from murk.protocols.scores.settings import Settings
+from murk.protocols.scores.sums import Epoch
+from murk.task.values import number
+
+_ERROR_CODE = "MURK-LEARN-001"
+
+TURN: Final = 65_536  # records learned before other threads get a turn; the sum of their integers fits into 64 bits
+
+MOST_BUDGETS: Final = 64
+"""Largest number of different budgets that people choose themselves, as a learner keeps sums for each."""
+
+
+class LocalScores(RecordEngine, ScoreEngine):
+    """A chain that draws each record's question, randomizes the answer and learns it, once.
+
+    Sums are kept by level; a person's own budget becomes a level named by its guarantee. Predictions use the solution
+    at the last count given by `shown_next`. ``make`` makes the mechanisms of a guarantee.
+    """
+
+    _kernels = k
+
+    def __init__(
+        self,
+        settings: Settings,
+        guarantees: Mapping[str, Guarantee],
+        make: Callable[[Guarantee], ScoreMechanisms],
+        noise: NoiseSource,
+    ) -> None:
+        self._make, self._noise = make, noise
+        self._seed = noise.seed if type(noise) is SimulatedNoise else None
+        self._direct = self._seed is not None or type(noise) is SecureNoise
+        self._trials = 0 if self._seed is not None else trials_for(settings.dimension)
+        self._declared = dict(guarantees)
+        self._own: dict[str, Guarantee] = {}
+        super().__init__(settings, {level: make(guarantee) for level, guarantee in guarantees.items()})
+        # The learner's own budget is "default", even if another level has the same guarantee.
+        self._names = {guarantee: level for level, guarantee in guarantees.items()} | {guarantees["default"]: "default"}
+        self._solved: tuple[tuple[Chain, ScoreEstimate], ...] = ()
+
+    # Levels
+
+    def level(self, guarantee: Guarantee) -> str:
+        """Return the level of a guarantee, added if new; raise UserError if it is infeasible, or there are too many."""
+        try:
+            return self._names[guarantee]
+        except (KeyError, TypeError):
+            return self._new_level(guarantee)
+
+    @in_turn
+    def _new_level(self, guarantee: Guarantee) -> str:
+        return self._own_level(guarantee)
+
+    def _own_level(self, guarantee: Guarantee) -> str:
+        if not isinstance(guarantee, Guarantee):
+            raise UserError(f"budget={guarantee!r} is not a guarantee; give one such as GaussianDP(mu=1.0)")
+        name = repr(guarantee)
+        if name in self._declared:
+            raise UserError(f"levels={{...}} gives the name {name!r} to a different guarantee: rename that level")
+        if name not in self._own:
+            if len(self._own) >= MOST_BUDGETS:
+                raise UserError(
+                    f"budget={guarantee!r}: people have chosen {MOST_BUDGETS} other budgets already, and sums are kept "
+                    "for each. Let them choose from a few levels, as in levels={'strict': ..., 'open': ...}"
+                )
+            pair = self._make(guarantee)
+            # Ordered by name, so that sums over levels do not depend on who came first.
+            own = dict(sorted({**self._own, name: guarantee}.items()))
+            known = {**self.mechanisms, name: pair}
+            mechanisms = {level: known[level] for level in (*self._declared, *own)}
+            self._reach, self.mechanisms, self._own = map_levels(reaches, mechanisms), mechanisms, own
+        self._names[guarantee] = name
+        return name
+
+    # Records, each randomized once
+
+    @property
+    def n_releases(self) -> int:
+        """Number of learned releases."""
+        held = self.memory
+        return int(held.learned.count + held.count)
+
+    @property
+    def now(self) -> Chain:
+        """The chain so far."""
+        held = self.memory
+        chain: Chain = held.joined(self._advanced) if held.count else held.learned
+        return chain
+
+    @now.setter
+    def now(self, chain: Chain) -> None:
+        self._hold(Held(chain), None)
+
+    def use(self, level: str) -> None:
+        """Select the privacy level for the next records, using the kernel of one record where possible."""
+        now, pair = self.now, self.mechanisms[level]
+        held = Held(now)
+        if self._direct and in_place(pair, self.model) and due(k.learn_record, self.settings.dimension):
+            held = Answers(now, level, pair, self.settings, self._until_next_model(), self._seed)
+        self._hold(held, level)
+
+    def _learn_slowly(self, y: float, missing: int) -> None:
+        memory = self.memory
+        if missing == TOO_FEW:
+            words, trials, noise = memory.asked()
+            finish_draw(words, trials, noise)
+            k.learn_record(memory.address, y, 0)
+            return
+        values = [number(value) for value in memory.features.tolist()]
+        memory.wipe()
+        self._learn_row(values, y)
+
+    def _learn_block(self, X: Floats, y: Floats) -> None:
+        self._learn_records(X, y, (self.current or "default",))
+
+    def learn_records(self, X: Floats, y: Floats, levels: Sequence[str]) -> None:
+        """Randomize the answers of coded records (m, p), the constant last or left out, and learn from them in order.
+
+        ``y`` (m,) is NaN where missing; ``levels`` has each record's level, or one for all.
+        """
+        for start in range(0, len(X), TURN):
+            part = slice(start, start + TURN)
+            self._learn_in_turn(X[part], y[part], levels if len(levels) == 1 else levels[part])
+
+    @in_turn
+    def _learn_in_turn(self, X: Floats, y: Floats, levels: Sequence[str]) -> None:
+        self._learn_records(X, y, levels)
+
+    @wiped
+    def _learn_records(self, X: Floats, y: Floats, levels: Sequence[str]) -> None:
+        alike = len(levels) == 1 and self._seed is not None
+        warm = alike and due(k.learn_rows, len(X) * self.settings.dimension)
+        done = 0
+        while done < len(X):
+            together = warm and in_place(self.mechanisms[levels[0]], self.model)
+            left = self._left() if together else self._until_next_model()
+            part = slice(done, min(len(X), done + left))
+            if together:
+                self._learn_rows(X[part], y[part], levels[0])
+            else:
+                coded = X[part] if X.shape[1] == self.settings.features else with_constant(X[part])
+                self._add(self._answers(coded, y[part], levels if len(levels) == 1 else levels[part]))
+            done = part.stop
+
+    def _learn_rows(self, X: Floats, y: Floats, level: str) -> None:
+        """Learn from rows of one level, at most the rest of the epoch, in one kernel call."""
+        now = self.now
+        # A separate memory: the kernel runs without the interpreter's lock, and nobody may read half of a row.
+        held = Answers(now, level, self.mechanisms[level], self.settings, len(X), self._seed)
+        try:
+            k.learn_rows(held.address, copied(X), copied(y))
+        except BaseException:
+            held.wipe()
+            raise
+        self.now = held.joined(self._advanced)
+
+    def _answers(self, X: Floats, y: Floats, levels: Sequence[str]) -> dict[Answered, Integers]:
+        count, epoch = self.now.count, self.now.epochs[-1]
+        people = np.arange(count, count + len(X), dtype=np.int64)
+        questions = asked(self._noise.words(people, 1, Purpose.QUESTION)[:, 0], epoch.model)
+        answers: dict[Answered, Integers] = {}
+        for own, level, question in _groups(levels, questions):
+            rows, targets = (values if isinstance(own, slice) else keep(values[own]) for values in (X, y))
+            given = vectors(rows, targets, epoch.model, self.settings.response, question, self.settings.coverage)
+            mechanism = self.mechanisms[level].mechanism(question)
+            answers[epoch.start, level, question] = mechanism.randomize(given, self._noise, people[own])
+        return answers
+
+    # Predictions
+
+    def _left(self) -> int:
+        """Return the number of records until the epoch ends or predictions change."""
+        count = self.now.count
+        return min(self.settings.epoch_end(count), self.settings.shown_next(count)) - count
+
+    def _advanced(self, before: Chain, count: int, epochs: tuple[Epoch, ...]) -> Chain:
+        now = super()._advanced(before, count, epochs)
+        if count == self.settings.shown_next(before.count):
+            return now
+        return replace(now, shown=before.shown or before)
+
+    def estimate(self) -> ScoreEstimate:
+        """Return the estimate in coded units, with intervals; it is kept until the next release."""
+        return self._estimate(self.now)
+
+    def shown(self) -> Floats:
+        """Return coefficients for predictions, shrunk more than the estimate, (p,); for K classes ((K - 1) p,)."""
+        now = self.now
+        solution = self._estimate(now.shown or now).solution
+        settings = self.settings
+        unknown = np.zeros(max(len(settings.labels) - 1, 1) * settings.features)
+        if solution is None:
+            return unknown
+        return solution.origin if now.coordinates is None else now.coordinates.in_target(solution.origin)
+
+    def sets(self) -> PredictionSets | None:
+        """Return the prediction sets, which change when predictions do; None if they are not asked for."""
+        now = self.now
+        return self._estimate(now.shown or now).sets
+
+    def _estimate(self, chain: Chain) -> ScoreEstimate:
+        solved = self._solved
+        for known, estimate in solved:
+            if known is chain:
+                return estimate
+        solved_estimate = merged_of(self.settings, [(chain, self.mechanisms)])
+        now = self.now
+        # At most two: the newest, and the one for predictions.
+        kept = [one for one in solved if one[0] is now or one[0] is now.shown]
+        self._solved = (*kept, (chain, solved_estimate))[-2:]
+        return solved_estimate
+
+    def __getstate__(self) -> dict[str, Any]:
+        # A copy makes solutions and the kernel's memory anew.
+        return {**self.__dict__, "_solved": (), "memory": Held(self.now), "current": None, "_in_place": False}
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the whole state as plain data, from which learning continues bit for bit."""
+        now = self.now
+        levels = {
+            level: {"guarantee": guarantee.to_dict(), "mechanism": self.mechanisms[level].kind}
+            for level, guarantee in {**self._declared, **self._own}.items()
+        }
+        shown = None if now.shown is None else chain_state(now.shown)
+        return {**super().state_dict(), "levels": levels, **chain_state(now), "shown": shown}
+
+    def _read(self, state: Mapping[str, Any]) -> Chain:
+        try:
+            levels = {
+                level: (guarantee_from_dict(one["guarantee"]), one["mechanism"])
+                for level, one in state["levels"].items()
+            }
+            shown = state["shown"]
+        except (KeyError, TypeError, AttributeError) as error:
+            raise MurkError(f"the state is malformed: it needs levels and shown ({type(error).__name__})") from error
+        for level, (guarantee, kind) in levels.items():
+            known = self._declared.get(level)
+            if known is None and level == repr(guarantee):
+                self._own_level(guarantee)
+                known = guarantee
+            if known != guarantee or self.mechanisms[level].kind != kind:
+                raise MurkError(
+                    f"the state's level {level!r} has {guarantee!r} and the {kind} mechanism, but this learner's has "
+                    "others: make the learner with the budget, levels and mechanism of the state"
+                )
+        now = super()._read(state)
+        earlier = None if shown is None else super()._read(shown)
+        if earlier is not None and earlier.count >= now.count:
+            raise MurkError("the state's predictions use more releases than the state holds")
+        return replace(now, shown=earlier)
+
+
+def _groups(levels: Sequence[str], questions: Integers) -> Iterator[tuple[slice | Integers, str, Question]]:
+    """Yield the records of each level and question."""
+    if len(questions) == 1:
+        yield slice(None), levels[0], question_at(int(questions[0]))
+        return
+    names = sorted(set(levels))
+    level_indices = np.array([names.index(level) for level in levels], dtype=np.int64)
+    for level_index, level in enumerate(names):
+        for question in np.unique(questions).tolist():
+            records = np.flatnonzero((questions == question) & (level_indices == level_index))
+            if len(records):
+                yield records, level, question_at(question)

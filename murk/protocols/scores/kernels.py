@@ -1,0 +1,272 @@
+"""Compiled loops that compute mechanisms' inputs. No BLAS, so that a record's answer does not depend on its batch."""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from murk._internal.jit import deferred, deferred_to, within
+from murk._internal.memory import borrowed
+from murk._internal.wiping import empty, keep, wiped
+
+Array = NDArray[Any]
+
+LARGEST_LOGIT = 50.0  # logits are clipped to it: probabilities hardly change beyond, and nothing overflows
+_LARGEST_EXPONENT = 700.0  # its exponential does not overflow
+SCORE, SCATTER = 0, 1  # indices of the questions in `murk.protocols.scores.model.QUESTIONS`
+
+
+def _length(
+    logit: float, length: float, target: float, reach: float, exponent: float, binary: bool, question: int
+) -> float:
+    """Return the length of a record's vector, from its logit and its transformed features' length."""
+    logit = min(max(logit, -LARGEST_LOGIT), LARGEST_LOGIT)
+    high, low = 1.0, -1.0
+    if binary:
+        high, low = min(1.0, math.exp(-exponent * logit)), -min(1.0, math.exp(exponent * logit))
+    if question == SCORE:
+        scale = min(max(target, -1.0), 1.0)
+        if binary:
+            scale = high if target > 0.5 else low
+        return scale * (min(1.0, reach / length) if length > 0.0 else 0.0)
+    weight = 0.5
+    if question != SCATTER and binary:
+        probability = 1.0 / (1.0 + math.exp(-logit))
+        weight = probability * (1.0 - probability) * (high - low)
+    return math.sqrt(2.0 * weight * min(length, reach) / reach)
+
+
+_compiled_length = within(_length)
+
+
+def _vectors_early(
+    X: Array,
+    y: Array,
+    origin: Array,
+    transform: Array,
+    reach: float,
+    exponent: float,
+    binary: bool,
+    question: int,
+    out: Array,
+) -> None:
+    # The compiled loop on Python's own numbers, which are faster than an array's.
+    shift, rows = origin.tolist(), transform.tolist()
+    for i, (x, target) in enumerate(zip(X.tolist(), y.tolist(), strict=True)):
+        v, logit, largest, square = [], 0.0, 0.0, 0.0
+        for value, weight, row in zip(x, shift, rows, strict=True):
+            logit += value * weight
+            z = 0.0
+            for factor, one in zip(row, x, strict=True):
+                z += factor * one
+            v.append(z)
+            largest = max(largest, abs(z))
+        if largest > 0.0:
+            v = [z / largest for z in v]
+            for z in v:
+                square += z * z
+        norm = math.sqrt(square)
+        scale = _length(logit, largest * norm, target, reach, exponent, binary, question)
+        factor = scale / norm if norm > 0.0 else 0.0
+        v = [z * factor for z in v]
+        finite = (question == SCATTER or target == target) and all(z - z == 0.0 for z in v)
+        out[i] = v if finite else 0.0
+
+
+@deferred_to(_vectors_early)
+def vectors(
+    X: Array,
+    y: Array,
+    origin: Array,
+    transform: Array,
+    reach: float,
+    exponent: float,
+    binary: bool,
+    question: int,
+    out: Array,
+) -> None:
+    """Write scores of coded records, or the v of their matrices ``v v'``, into ``out`` (m, p): no longer than 1.
+
+    Missing targets (NaN) give zeros, except in a scatter; so do non-finite values.
+    """
+    p = X.shape[1]
+    for i in range(X.shape[0]):
+        logit, largest, square = 0.0, 0.0, 0.0
+        for j in range(p):
+            logit += X[i, j] * origin[j]
+            z = 0.0
+            for k in range(p):
+                z += transform[j, k] * X[i, k]
+            out[i, j] = z
+            largest = max(largest, abs(z))
+        # Scaled before squaring, so that neither huge nor tiny values make a direction longer than 1.
+        if largest > 0.0:
+            for j in range(p):
+                out[i, j] /= largest
+                square += out[i, j] * out[i, j]
+        norm = math.sqrt(square)
+        scale = _compiled_length(logit, largest * norm, y[i], reach, exponent, binary, question)
+        finite = question == SCATTER or y[i] == y[i]
+        for j in range(p):
+            out[i, j] *= scale / norm if norm > 0.0 else 0.0
+            finite &= out[i, j] - out[i, j] == 0.0
+        if not finite:
+            for j in range(p):
+                out[i, j] = 0.0
+
+
+@deferred
+def class_scores(
+    X: Array, y: Array, origin: Array, transform: Array, reach: float, exponent: float, basis: Array, out: Array
+) -> None:
+    """Write scores of K classes (see `classes`) into ``out`` (m, (K - 1) p): no longer than 1, 0 without a target."""
+    p, classes, c = X.shape[1], basis.shape[0], basis.shape[1]
+    unit, answer, odds = np.zeros((1, p)), np.zeros(c), np.zeros(classes)
+    for i in range(X.shape[0]):
+        # For a real target of 1 the score is the direction c z.
+        vectors(X[i : i + 1], np.ones(1), origin[:p], transform, reach, 0.0, False, SCORE, unit)
+        top, total, square, least = -math.inf, 0.0, 0.0, 1.0
+        for k in range(classes):
+            odds[k] = 0.0
+            for a in range(c):
+                for j in range(p):
+                    odds[k] += basis[k, a] * exponent * origin[a * p + j] * X[i, j]
+            top = max(top, odds[k])
+        for k in range(classes):
+            odds[k] = math.exp(odds[k] - top)
+            total += odds[k]
+        for k in range(classes):
+            odds[k] /= total
+            square += odds[k] * odds[k]
+            least = min(least, odds[k])
+        largest = math.sqrt(1.0 - 2.0 * least + square)
+        there = y[i] >= 0.0 and y[i] < classes
+        label = int(y[i]) if there else classes - 1
+        finite = there
+        for a in range(c):
+            answer[a] = 0.0
+            for k in range(classes):
+                answer[a] -= basis[k, a] * odds[k]
+            if there:
+                answer[a] += basis[label, a]
+            for j in range(p):
+                out[i, a * p + j] = answer[a] / largest * unit[0, j]
+                finite &= out[i, a * p + j] - out[i, a * p + j] == 0.0
+        if not finite:
+            for j in range(c * p):
+                out[i, j] = 0.0
+    unit[:] = 0.0
+    answer[:] = 0.0
+    odds[:] = 0.0
+
+
+@deferred
+def inside(
+    X: Array, y: Array, origin: Array, threshold: float, basis: Array, classes: int, missing: float, out: Array
+) -> None:
+    """Write whether targets are in their prediction sets (1 or -1; ``missing`` without a target) into ``out`` (m, 1).
+
+    ``classes`` is 0 for a real target; ``basis`` turns contrasts into the classes' log odds.
+    """
+    p, c = X.shape[1], basis.shape[1]
+    odds = np.zeros(c)
+    for i in range(X.shape[0]):
+        for a in range(c):
+            odds[a] = 0.0
+            for j in range(p):
+                odds[a] += origin[a * p + j] * X[i, j]
+        holds, there = False, y[i] == y[i]
+        if classes == 0:
+            centre = min(max(odds[0], -1.0), 1.0)
+            holds = abs(min(max(y[i], -1.0), 1.0) - centre) <= threshold
+        else:
+            there = there and y[i] >= 0.0 and y[i] < classes
+            label = int(y[i]) if there else 0
+            # 1 over the label's probability.
+            inverse = 0.0
+            for k in range(classes):
+                further = 0.0
+                for a in range(c):
+                    further += (basis[k, a] - basis[label, a]) * odds[a]
+                inverse += math.exp(min(further, _LARGEST_EXPONENT))
+            holds = inverse * (1.0 - threshold) <= 1.0
+        out[i, 0] = missing if not there else 1.0 if holds else -1.0
+    odds[:] = 0.0
+
+
+@cache
+def _triangle(p: int) -> tuple[Array, Array, Array]:
+    """Return row, column and factor of each entry of an upper triangle."""
+    row, column = np.triu_indices(p)
+    return row, column, np.where(row == column, 1.0, math.sqrt(2.0))
+
+
+@wiped
+def _outer_early(rows: Array, out: Array) -> None:
+    # The compiled operations in the same order by columns; a running sum adds sequentially.
+    row, column, factor = _triangle(rows.shape[1])
+    v = keep(np.where(np.isfinite(rows), rows, 0.0))
+    squares = np.abs(v, out=empty(v.shape))
+    with np.errstate(all="ignore"):
+        largest = keep(squares.max(axis=1, initial=1.0, keepdims=True))
+        v /= largest
+        np.multiply(v, v, out=squares)
+        sums = np.cumsum(squares, axis=1, out=empty(v.shape))
+        lengths = np.sqrt(sums[:, -1:], out=empty((len(v), 1)))
+        np.maximum(lengths, np.divide(1.0, largest, out=largest), out=lengths)
+        v /= lengths
+        # Indexing would copy through memory that is not wiped.
+        left, right = (np.take(v, places, axis=1, out=empty(out.shape), mode="clip") for places in (row, column))
+        np.multiply(left, right, out=out)
+        out *= factor
+
+
+@deferred_to(_outer_early)
+def outer(rows: Array, out: Array) -> None:
+    """Write ``v v'`` of rows v (m, p), shortened to 1, into ``out`` like `flattened`; non-finite values count as 0."""
+    p = rows.shape[1]
+    v = np.empty(p)
+    for i in range(rows.shape[0]):
+        # Scaled before squaring, so that a huge row does not overflow.
+        largest, square, at = 1.0, 0.0, 0
+        for j in range(p):
+            v[j] = rows[i, j] if rows[i, j] - rows[i, j] == 0.0 else 0.0
+            largest = max(largest, abs(v[j]))
+        for j in range(p):
+            v[j] /= largest
+            square += v[j] * v[j]
+        length = max(math.sqrt(square), 1.0 / largest)
+        for j in range(p):
+            v[j] /= length
+        for j in range(p):
+            out[i, at] = v[j] * v[j]
+            for k in range(j + 1, p):
+                out[i, at + k - j] = v[j] * v[k] * math.sqrt(2.0)
+            at += p - j
+    v[:] = 0.0
+
+
+@wiped
+def _noisy_outer_early(rows: Array, unit: float, noise: Array, out: Array) -> None:
+    # The noise could be computed from these steps, so they are wiped.
+    matrices, steps = empty(out.shape), empty(out.shape, np.int64)
+    _outer_early(rows, matrices)
+    matrices /= unit
+    steps[:] = np.rint(matrices, out=matrices)
+    np.add(steps, noise, out=out)
+
+
+@deferred_to(_noisy_outer_early)
+def noisy_outer(rows: Array, unit: float, noise: Array, out: Array) -> None:
+    """Write `outer` in steps of ``unit``, plus noise, as integers into ``out``."""
+    rows = borrowed(rows)
+    matrix = np.empty((1, out.shape[1]))
+    for i in range(rows.shape[0]):
+        outer(rows[i : i + 1], matrix)
+        for j in range(out.shape[1]):
+            out[i, j] = np.int64(np.rint(matrix[0, j] / unit)) + noise[i, j]
+    matrix[:] = 0.0

@@ -1,0 +1,1 @@
+"""Solutions of the equations that scores give."""

@@ -1,0 +1,128 @@
+"""Rounds of a survey: whom it asks about which threshold, and when it ends.
+
+In a round each person answers "is x_j above t?" for one coded column j and one threshold t, both drawn with public
+chances. The first round's thresholds are even; later ones surround the centre found so far.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+
+from murk._internal.arrays import Floats
+from murk.protocols.scores.survey.coordinates import Coordinates
+from murk.protocols.scores.survey.shapes import CAREFUL, Location, Reply, location_of, share_of
+from murk.protocols.scores.survey.thresholds import THRESHOLDS
+
+_PEOPLE: Final = 20.0  # people a column and round, times one person's variance
+_LEAST, _MOST = 3, 6  # rounds
+_SHARE: Final = 0.1  # largest share of the people expected
+_NARROWEST: Final = 0.01  # least spread around which later thresholds lie
+_CATEGORY: Final = 1.0 / 3.0  # scale of a category: its codes -1 and +1 lie beyond all thresholds
+_REACH: Final = 3.0  # spreads of a real target beyond which it is cut
+
+
+@dataclass(frozen=True)
+class Survey:
+    """Public settings of a survey."""
+
+    numbers: tuple[bool, ...]  # whether each column (features, perhaps the target) is a number; else it is a category
+    first: int  # releases of the first round
+    later: int  # releases of each later round, which asks about numbers only
+    stated: tuple[tuple[float, float] | None, ...] = ()  # likely centre and spread of each column, if publicly stated
+    target: bool = False  # whether the last column is a real target
+
+    @classmethod
+    def of(
+        cls,
+        numbers: Sequence[bool],
+        variance: float,
+        *,
+        stated: Sequence[tuple[float, float] | None] = (),
+        target: bool = False,
+        crowd: int = 1,
+        people: int | None = None,
+    ) -> Survey:
+        """Return the survey at a noise variance of one answer.
+
+        Columns with a ``stated`` centre and spread are asked about once, and again only if the answers contradict the
+        statement. A round has no fewer releases than a ``crowd``. ``people`` is the number expected, if known.
+        """
+        asked, counted = len(numbers), sum(numbers)
+        each = _PEOPLE * (1.0 + variance)
+        if people is not None:
+            each *= min(1.0, _SHARE * people / (each * (asked + (_MOST - 1) * counted)))
+        first, later = (max(math.ceil(each * columns), crowd) for columns in (asked, counted))
+        return cls(tuple(numbers), first, later if counted else 0, tuple(stated) or (None,) * asked, target)
+
+    @cached_property
+    def starts(self) -> tuple[int, ...]:
+        """Versions at which rounds may begin, and the one at which the last of them ends."""
+        if not self.later:
+            return 0, self.first
+        return 0, *(self.first + place * self.later for place in range(_MOST))
+
+    @property
+    def end(self) -> int:
+        """Number of releases after which no round begins."""
+        return self.starts[-1]
+
+    def opening(self) -> Round:
+        """Return the first round."""
+        columns = len(self.numbers)
+        return Round(1, np.zeros(columns), np.where(self.numbers, 1.0, _CATEGORY))
+
+    def concluded(self, replies: Sequence[list[Reply]], rounds: int) -> Coordinates | Round:
+        """Return the coordinates, or the next round if ``rounds`` do not suffice; ``replies`` are by column."""
+        found = [self._location(column, own) for column, own in enumerate(replies)]
+        unsettled = [
+            number and ((stated is None and rounds < _LEAST) or not location.settled)
+            for number, stated, location in zip(self.numbers, self.stated, found, strict=True)
+        ]
+        if rounds < _MOST and any(unsettled):
+            scale = [
+                max(location.extent, _NARROWEST) if asked else 0.0
+                for location, asked in zip(found, unsettled, strict=True)
+            ]
+            thresholds = min(rounds + 1, len(THRESHOLDS) - 1)
+            return Round(thresholds, np.array([each.centre for each in found]), np.array(scale))
+        features, target = (found[:-1], _target_of(found[-1])) if self.target else (found, (0.0, 1.0))
+
+        def column(name: str) -> Floats:
+            return np.array([_rounded(getattr(each, name)) for each in features])
+
+        errors = column("centre_error"), column("log_spread_error")
+        return Coordinates(column("centre"), column("spread"), *errors, target)
+
+    def _location(self, column: int, replies: list[Reply]) -> Location:
+        if self.numbers[column]:
+            return location_of(replies, self.stated[column])
+        mean, error = share_of(replies)
+        return Location(mean, 1.0, error, 0.0, 1.0)
+
+
+def _target_of(location: Location) -> tuple[float, float]:
+    """Return middle and half width of a target; all of its range where hardly anything would be cut."""
+    # Too small a spread would cut many targets, so that the likely one is taken, rather a larger one.
+    spread = location.spread * math.exp(2.0 * CAREFUL * location.log_spread_error)
+    width = min(_REACH * spread, 1.0 + abs(location.centre))
+    return (_rounded(location.centre), _rounded(width)) if width < 1.0 else (0.0, 1.0)
+
+
+def _rounded(value: float) -> float:
+    # The last digits differ between processors' mathematical functions.
+    return float(f"{value:.9g}")
+
+
+@dataclass(frozen=True, eq=False)
+class Round:
+    """The questions of one round: for a column j and a threshold c of a list, "is x_j above ``centre + c scale``?"."""
+
+    thresholds: int  # index of the list in `THRESHOLDS`
+    centre: Floats  # (columns,), coded units
+    scale: Floats  # (columns,); 0 for a column that nobody is asked about

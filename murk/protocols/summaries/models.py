@@ -1,0 +1,119 @@
+"""Models of other columns on a log of released windows, whose sums are kept whole; Newton steps serve none."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+import numpy as np
+
+from murk.inference.estimate import Estimate
+from murk.protocols.further_models import Part, all_numbers
+from murk.protocols.summaries.device import GramProblem, SketchProblem
+from murk.protocols.summaries.engine import GramEngine, SketchEngine
+from murk.protocols.summaries.estimate import estimate, estimate_grams, influence_of
+from murk.protocols.summaries.settings import GramSettings, SketchSettings
+from murk.protocols.summaries.sums import GramSums, SketchSums
+from murk.task.models import Columns, Model, task_of
+from murk.task.task import Task
+
+Sums = TypeVar("Sums", GramSums, SketchSums)
+
+
+def part_of_sums(sums: Sums, columns: Columns) -> Sums:
+    """Return the sums of a model's columns, the target last."""
+    last = sums.columns - 1
+    places = [last if place < 0 else place for place in (*columns.places, columns.aim)]
+    signs = np.ones(len(places))
+    signs[-1] = columns.sign
+    part = type(sums)(len(places))
+    part.moment[...] = sums.moment[np.ix_(places, places)] * np.outer(signs, signs)
+    for name in (*sums.scalars, *sums.counts):
+        setattr(part, name, getattr(sums, name))
+    return part
+
+
+@dataclass(frozen=True)
+class PartProblem:
+    """The windows of a log, and a model of some columns."""
+
+    whole: GramProblem | SketchProblem
+    settings: GramSettings | SketchSettings  # the model's
+    columns: Columns
+
+    def check_state(self) -> None:
+        """Raise UserError, with the size, if a state is too large for a log."""
+        self.whole.check_state()
+
+    def engine(self) -> GramPartEngine | SketchPartEngine:
+        """Return a learner of the model, at version 0."""
+        return GramPartEngine(self) if isinstance(self.whole, GramProblem) else SketchPartEngine(self)
+
+    def estimate(self, engines: Sequence[Any]) -> Estimate:
+        """Return the joint estimate of several chains."""
+        estimate: Estimate = engines[0].estimate(*engines[1:])
+        return estimate
+
+
+class _PartEngine:
+    """Engine that keeps the sums of whole windows, and estimates a model of some columns."""
+
+    def __init__(self, problem: PartProblem) -> None:
+        super().__init__(problem.whole.settings, problem.whole.mechanisms)  # type: ignore[call-arg]
+        self._own: Any = problem.settings
+        self._columns = problem.columns
+
+    @property
+    def coefficients(self) -> int:
+        """Number of coefficients."""
+        return len(self._own.names)
+
+
+class GramPartEngine(_PartEngine, GramEngine):
+    """A `GramEngine` whose estimate is of some columns."""
+
+    def _fit(self, sums: Sequence[GramSums]) -> Estimate:
+        weight = self.target_weight if self._columns.own_target else 1.0
+        found = estimate_grams(self._own, weight, [part_of_sums(each, self._columns) for each in sums])
+        # No smaller than for the model's columns alone, whose eigenvalues are not below those of all.
+        return replace(found, influence=influence_of(self.settings, self.mechanisms, sums[0].merged(*sums[1:])))
+
+
+class SketchPartEngine(_PartEngine, SketchEngine):
+    """A `SketchEngine` whose estimate is of some columns."""
+
+    def _fit(self, sums: Sequence[SketchSums]) -> Estimate:
+        return estimate(self._own, [part_of_sums(each, self._columns) for each in sums])
+
+
+def part_of(model: Model, task: Task, columns: Columns, whole: Any) -> Part:
+    """Return the part of released windows that a model uses, or raise UserError if they cannot serve it."""
+    model.refuse_beyond((), task.protocol)
+    others = ", ".join(feature.name for feature in task.features)
+    if not isinstance(whole, GramProblem | SketchProblem):
+        raise model.refuse(
+            "name",
+            f"the log of {task.name!r} releases Newton steps, each made at the task's own model, which serve no other; "
+            "sketch: {method: moments} in a task serves any of its columns",
+        )
+    if columns.uses_own_target and isinstance(whole, GramProblem):
+        raise model.refuse(
+            "features",
+            f"{task.target.name!r}, the task's target, is released with other noise than its features, and cannot be a "
+            f"feature: this log serves {others}",
+        )
+    # The quadratic's range, like the bound of a label, is of the task's target.
+    kept = {"method", "rows", "window", "organisation", "person", "rows_per_person", "analysis", "neighbours"}
+    kept |= {"range"} if columns.own_target else set()
+    derived = task_of(model, task, columns, task.block.model_dump(mode="json", include=kept))
+    names, kind = tuple(derived.coding.names), columns.target.kind
+    # Bounds keep their ratio to the box.
+    share = math.sqrt(len(names) / len(whole.settings.names))
+    own: dict[str, Any] = {"names": names, "kind": kind}
+    own["reach"] = whole.settings.reach if columns.own_target else None
+    own["feature_bound"], own["whole_bound"] = whole.settings.feature_bound * share, whole.settings.feature_bound
+    own["target_bound"] = whole.settings.target_bound if columns.own_target else 1.0
+    note = "" if columns.own_target else f"; of records whose {task.target.name} is known"
+    return Part(derived, PartProblem(whole, replace(whole.settings, **own), columns), all_numbers, note)

@@ -1,0 +1,84 @@
+"""The target of a task without features, shared by devices and learners. Does not import River."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from murk._internal.arrays import Floats
+from murk._internal.lazy import bounding
+from murk.errors import UserError
+from murk.protocols.univariate.settings import Settings, TargetMechanism
+from murk.stream.wire.codec import MAX_MESSAGE, MAX_STATE
+from murk.stream.wire.state import trail_bytes
+from murk.task.features import ClassTarget, RealTarget, quantile_name
+
+if TYPE_CHECKING:
+    from murk.inference.estimate import Estimate
+    from murk.protocols.univariate.engine import TargetEngine
+    from murk.task.task import Task
+
+_ERROR_CODE = "MURK-LEARN-001"
+
+_ENVELOPE, _NUMBER, _STATE_SUM = 512, 22, 24  # bytes of a release's other fields, of its numbers, and of a state's sums
+_CELLS = 512  # sums of the largest grid of two classes
+
+
+@dataclass(frozen=True)
+class TargetProblem:
+    """A task's target, and its mechanisms."""
+
+    settings: Settings
+    mechanisms: Mapping[str, TargetMechanism]
+    kind: ClassVar[str] = "target"
+    interactive: ClassVar[bool] = False
+
+    @property
+    def dimension(self) -> int:
+        """Number of integers in a release."""
+        return self.mechanisms["default"].dimension
+
+    def check_state(self) -> None:
+        """Raise UserError if releases or states are too large for a log."""
+        sums = max(self.settings.categories, _CELLS) * len(self.mechanisms)
+        state = _STATE_SUM * sums + trail_bytes(len(self.settings.names)) + 4096
+        if _ENVELOPE + _NUMBER * self.dimension > MAX_MESSAGE or state > MAX_STATE:
+            raise UserError(
+                f"{self.settings.classes:,} classes at {len(self.mechanisms)} levels make a learner's state of up to "
+                f"{state / 2**20:.1f} MB, and a log accepts {MAX_STATE / 2**20:g} MB: give fewer classes or levels"
+            )
+
+    def vectors(self, X: Floats, y: Floats, theta: Floats | None = None) -> Floats:
+        """Return the mechanism's inputs for coded records, (m, 1), for any ``theta``."""
+        return self.settings.positions(np.asarray(y, dtype=np.float64))
+
+    def engine(self) -> TargetEngine:
+        """Return a learner for this task's releases, at version 0."""
+        from murk.protocols.univariate.engine import TargetEngine
+
+        return TargetEngine(self.settings, self.mechanisms)
+
+    def estimate(self, engines: Sequence[TargetEngine]) -> Estimate:
+        """Return the joint estimate of several chains."""
+        from murk.protocols.univariate.engine import merged
+
+        return merged(engines)
+
+
+def problem_for(task: Task) -> TargetProblem:
+    """Return a resolved task's problem; raise UserError if a guarantee does not fit."""
+    target, (name,) = task.target, task.coding.names
+    classes = 0 if target.kind == "real" else 2
+    names: tuple[str, ...] = (name,)
+    if isinstance(target, ClassTarget):
+        classes, names = len(target.classes), tuple(f"{label}:{name}" for label in target.classes)
+    quantiles: tuple[float, ...] = ()
+    if isinstance(target, RealTarget) and target.quantiles is not None:
+        quantiles, names = target.quantiles, tuple(quantile_name(each, name) for each in target.quantiles)
+    # Zero states that every person has a target.
+    settings = Settings(names, classes, target.missing_share != 0.0, quantiles)
+    family = settings.family(bounding(task.privacy.levels).values())
+    return TargetProblem(settings, task.privacy.by_level(lambda guarantee: settings.mechanism(guarantee, family)))

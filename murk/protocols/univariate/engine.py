@@ -1,0 +1,193 @@
+"""Engine of a target alone: exact sums by level. Does not import River."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from murk._internal.arrays import Floats, Integers
+from murk._internal.lazy import map_levels
+from murk._internal.locks import Turns, in_turn
+from murk._internal.wiping import wiped
+from murk.errors import MurkError, UserError
+from murk.inference.estimate import Estimate
+from murk.privacy.guarantees import Guarantee, guarantee_from_dict
+from murk.privacy.mechanisms.payload_limits import FORGED
+from murk.privacy.noise import NoiseSource, SecureNoise
+from murk.protocols.averages import NeverPublished
+from murk.protocols.univariate.estimate import Totals, estimate_of
+from murk.protocols.univariate.quantiles import quantiles_of
+from murk.protocols.univariate.settings import Settings, TargetMechanism
+from murk.protocols.univariate.statistics import Statistics, statistics_of
+from murk.stream.wire.blocks import block_of
+from murk.stream.wire.codec import RejectedError
+from murk.stream.wire.releases import TargetRelease
+from murk.stream.wire.state import count_of, reading
+
+_ERROR_CODE = "MURK-LEARN-001"
+
+BLOCK: Final = 65_536  # largest number of releases added at once, whose sums fit into 64 bits
+MOST_BUDGETS: Final = 64
+"""Largest number of different budgets that people choose themselves, as a learner keeps sums for each."""
+
+
+class TargetEngine(NeverPublished):
+    """Sums of the released targets of one chain."""
+
+    kind = "target"
+
+    def __init__(
+        self,
+        settings: Settings,
+        mechanisms: Mapping[str, TargetMechanism],
+        *,
+        noise: NoiseSource | None = None,
+        make: Callable[[Guarantee], TargetMechanism] | None = None,
+    ) -> None:
+        self.settings, self.mechanisms = settings, mechanisms
+        self.dimension = mechanisms["default"].dimension  # number of integers in a release
+        self.statistics: Mapping[str, Statistics] = map_levels(lambda each: statistics_of(settings, each), mechanisms)
+        self._noise: NoiseSource = SecureNoise() if noise is None else noise
+        self._make, self._own = make, dict[str, Guarantee]()
+        self._turns = Turns()
+        # Replaced as a whole, so that readers see a consistent state.
+        self.totals: dict[str, tuple[int, list[int]]] = {}
+
+    @property
+    def n_releases(self) -> int:
+        """Number of releases learned."""
+        return sum(count for count, _ in self.totals.values())
+
+    @property
+    def coefficients(self) -> int:
+        """Number of reported shares, means or quantiles."""
+        return len(self.settings.names)
+
+    def figures(self) -> dict[str, float]:
+        """Return no further figures."""
+        return {}
+
+    def estimate(self) -> Estimate:
+        """Return the shares, the mean or the quantiles in coded units, with intervals."""
+        return merged([self])
+
+    # Records, randomized here
+
+    def level(self, guarantee: Guarantee) -> str:
+        """Return the level of a person's own guarantee, added if it is new; raise UserError if there are too many."""
+        name = repr(guarantee)
+        if name not in self.mechanisms:
+            if len(self._own) >= MOST_BUDGETS:
+                raise UserError(
+                    f"budget={guarantee!r}: people have chosen {MOST_BUDGETS} other budgets already, and sums are kept "
+                    "for each. Let them choose from a few levels, as in levels={'strict': ..., 'open': ...}"
+                )
+            assert self._make is not None
+            mechanism = self._make(guarantee)
+            self._own[name] = guarantee
+            self.mechanisms = {**self.mechanisms, name: mechanism}
+            self.statistics = {**self.statistics, name: statistics_of(self.settings, mechanism)}
+        return name
+
+    @in_turn
+    def learn_record(self, values: Sequence[Any], y: float, level: str) -> None:
+        """Randomize a coded target once at a level, and learn from the release."""
+        self._learn(np.array([y], dtype=np.float64), level)
+
+    @in_turn
+    def learn_records(self, X: Floats, y: Floats, levels: Sequence[str]) -> None:
+        """Randomize coded targets (m,), at one level for all or one for each, and learn from the releases."""
+        if len(levels) != 1 and len(set(levels)) > 1:
+            # In order, as simulated noise depends on the number of releases.
+            for value, level in zip(y, levels, strict=True):
+                self._learn(np.array([value]), level)
+            return
+        for start in range(0, len(y), BLOCK):
+            self._learn(y[start : start + BLOCK], levels[0])
+
+    @wiped
+    def _learn(self, y: Floats, level: str) -> None:
+        records = np.arange(self.n_releases, self.n_releases + len(y), dtype=np.int64)
+        payloads = self.mechanisms[level].randomize(self.settings.positions(y), self._noise, records)
+        self._add(payloads, level)
+
+    # Releases made elsewhere
+
+    def admit(self, release: TargetRelease, ahead: int = 0) -> None:
+        """Raise RejectedError for a payload that the level's mechanism does not release."""
+        if not self._holds(release.level, np.array([release.payload], dtype=np.int64)):
+            raise RejectedError("magnitude", FORGED)
+
+    def admits(self, releases: Sequence[TargetRelease]) -> bool:
+        """Return whether `admit` accepts all these releases."""
+        return all(self._holds(level, rows) for level, rows in block_of(releases).split("level").items())
+
+    def _holds(self, level: str, rows: Integers) -> bool:
+        mechanism = self.mechanisms[level]
+        return rows.shape[1] == mechanism.dimension and mechanism.holds(rows)
+
+    @in_turn
+    def learn_releases(self, releases: Sequence[TargetRelease]) -> None:
+        """Learn admitted releases."""
+        if releases:
+            for level, rows in block_of(releases).split("level").items():
+                for start in range(0, len(rows), BLOCK):
+                    self._add(rows[start : start + BLOCK], level)
+
+    def _add(self, payloads: Integers, level: str) -> None:
+        sums = self.statistics[level].add(payloads).tolist()
+        count, total = self.totals.get(level, (0, [0] * len(sums)))
+        added = count + len(payloads), [old + new for old, new in zip(total, sums, strict=True)]
+        self.totals = {**self.totals, level: added}
+
+    # State
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the whole state as plain data."""
+        levels = {level: {"count": count, "sums": sums} for level, (count, sums) in sorted(self.totals.items())}
+        own = {name: guarantee.to_dict() for name, guarantee in sorted(self._own.items())}
+        return {"schema": 1, "settings": self.settings.digest, "levels": levels, "own": own}
+
+    @in_turn
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Load a state from `state_dict`; raise MurkError if it is malformed, or of other settings."""
+        with reading():
+            if state["schema"] != 1:
+                raise MurkError(f"a state of schema {state['schema']!r} does not fit a learner of schema 1")
+            if state["settings"] != self.settings.digest:
+                raise MurkError("the state is for a different target: make the learner with the same target")
+            for name, data in state["own"].items():
+                if self._make is None or self.level(guarantee_from_dict(data)) != name:
+                    raise MurkError("the state holds levels of another task")
+            totals = {}
+            for level, entry in state["levels"].items():
+                sums = entry["sums"]
+                if level not in self.mechanisms or len(sums) != self.statistics[level].size:
+                    raise MurkError("the state holds sums of another task")
+                if not all(type(value) is int and abs(value) < 2**127 for value in sums):
+                    raise MurkError("the state holds sums that are not whole numbers")
+                totals[level] = count_of(entry["count"], "count"), list(sums)
+        self.totals = totals
+
+
+def merged(engines: Sequence[TargetEngine]) -> Estimate:
+    """Return the joint estimate of several chains; raise UserError if their targets differ."""
+    first = engines[0]
+    if any(engine.settings != first.settings for engine in engines):
+        raise UserError("only learners with the same target can be merged")
+    statistics: dict[str, Statistics] = {}
+    totals: dict[str, tuple[int, list[int]]] = {}
+    for engine in engines:
+        for level, (count, sums) in engine.totals.items():
+            known, before = totals.get(level, (0, [0] * len(sums)))
+            totals[level] = known + count, [old + new for old, new in zip(before, sums, strict=True)]
+            statistics[level] = engine.statistics[level]
+    return estimated(first.settings, totals, statistics, len(engines))
+
+
+def estimated(settings: Settings, totals: Totals, statistics: Mapping[str, Statistics], chains: int) -> Estimate:
+    """Return shares, a mean or quantiles from the sums of all chains."""
+    function = quantiles_of if settings.quantiles else estimate_of
+    return function(settings, totals, statistics, chains)

@@ -1,0 +1,150 @@
+"""Forecasts of shares, means and quantiles, from simulated sums."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+from numpy.random import Generator
+
+from murk._internal.arrays import Floats
+from murk.inference.estimate import Estimate
+from murk.privacy.mechanisms.selection import LEVELS
+from murk.privacy.mechanisms.thresholds import THRESHOLDS
+from murk.protocols import population as design
+from murk.protocols.population import Records
+from murk.protocols.univariate.device import TargetProblem
+from murk.protocols.univariate.engine import estimated
+from murk.protocols.univariate.quantiles import critical_value
+from murk.protocols.univariate.statistics import (
+    Grid,
+    Numbers,
+    Points,
+    Statistics,
+    Subsets,
+    Thresholds,
+    Windows,
+    statistics_of,
+)
+from murk.task.privacy import DEFAULT_LEVEL
+from murk.task.task import Task
+
+
+def estimate(
+    problem: TargetProblem, records: Records, people: int, levels: Mapping[str, float], chains: int, rng: Generator
+) -> Estimate:
+    """Simulate the estimate from a number of people. The number of chains makes no difference, as their sums add up."""
+    places = problem.settings.positions(records.y)[:, 0]
+    totals: dict[str, tuple[int, list[int]]] = {}
+    known: dict[str, Statistics] = {}
+    for level, size in design.split(people, levels).items():
+        known[level] = statistics_of(problem.settings, problem.mechanisms[level])
+        drawn = records.drawn(size, rng)
+        totals[level] = size, np.rint(_sums(known[level], places, drawn, rng)).astype(np.int64).tolist()
+    return estimated(problem.settings, totals, known, chains)
+
+
+def _likely(problem: TargetProblem, records: Records, *more: Any) -> Estimate:
+    return estimate(problem, _normal(records) if problem.settings.quantiles else records, *more)
+
+
+estimates = design.one_by_one(_likely)
+
+
+def _normal(records: Records) -> Records:
+    """Return records whose targets have a normal distribution with the same mean and variance, cut at the bounds.
+
+    Means depend on no more than mean and variance, which two values have, too; quantiles depend on the density.
+    """
+    y, known = records.y.copy(), np.isfinite(records.y)
+    shares = records.shares[known] / records.shares[known].sum()
+    mean = float(shares @ y[known])
+    spread = math.sqrt(float(shares @ (y[known] - mean) ** 2))
+    levels = np.cumsum(shares) - shares / 2.0
+    y[known] = np.clip([NormalDist(mean, spread).inv_cdf(level) for level in levels.tolist()], -1.0, 1.0)
+    return replace(records, y=y)
+
+
+def _sums(statistics: Any, places: Floats, drawn: Floats, rng: Generator) -> Floats:
+    """Draw the sums of people's releases, of which ``drawn[i]`` are of the position ``places[i]``."""
+    mechanism = statistics.mechanism
+    if isinstance(statistics, Thresholds):
+        return _answers(statistics, places, drawn, rng)
+    if isinstance(statistics, Grid | Windows):
+        return _counts(statistics, places, drawn, rng)
+    whole = np.floor(places).astype(np.int64)
+    shares = np.zeros((len(places), statistics.size if isinstance(statistics, Subsets) else mechanism.vertices))
+    at, last = np.arange(len(places)), shares.shape[1] - 1
+    shares[at, np.minimum(whole + 1, last)] = places - whole
+    shares[at, np.minimum(whole, last)] += 1.0 - (places - whole)
+    total = drawn @ shares
+    if isinstance(statistics, Subsets):
+        covariance = sum(
+            (count * mechanism.covariance(each) for count, each in zip(drawn, shares, strict=True) if count),
+            np.zeros((last + 1, last + 1)),
+        )
+        values, vectors = np.linalg.eigh(covariance)
+        total = total + vectors @ (np.sqrt(np.maximum(values, 0.0)) * rng.normal(size=last + 1))
+        return np.asarray(mechanism.gain * total + drawn.sum() * mechanism.base)
+    noise = np.sqrt(drawn.sum() * mechanism.variance) * rng.normal(size=last + 1)
+    sums = mechanism.height * (total + noise)
+    if isinstance(statistics, Points):
+        return np.asarray(sums)
+    assert isinstance(statistics, Numbers)
+    into = np.array([[-1.0, 1.0]]) if last == 1 else np.array([[-1.0, 1.0, 0.0], [-1.0, -1.0, 2.0]])
+    axes = shares @ into.T
+    square = (axes * drawn[:, None]).T @ axes + drawn.sum() * mechanism.variance * into @ into.T
+    coarse = square[np.triu_indices(last)] * (mechanism.height / 1024.0) ** 2
+    return np.concatenate([into @ sums, coarse])
+
+
+def _answers(statistics: Thresholds, places: Floats, drawn: Floats, rng: Generator) -> Floats:
+    """Draw how many people answer at each threshold, and the sums of their answers."""
+    sums = np.zeros((THRESHOLDS, statistics.mechanism.dimension))
+    # People between two thresholds answer alike; missing targets are the last of all.
+    cells = np.where(places > 1.0, THRESHOLDS + 1.0, np.ceil(places * THRESHOLDS)).astype(np.int64)
+    people = np.bincount(cells, weights=drawn, minlength=THRESHOLDS + 2).astype(np.int64)
+    asked = rng.multinomial(people, np.full(THRESHOLDS, 1.0 / THRESHOLDS))
+    for threshold, numbers in enumerate(asked.T):
+        answers = np.array([numbers[: threshold + 1].sum(), numbers[threshold + 1 : -1].sum(), numbers[-1]])
+        answers = answers[: statistics.mechanism.dimension - 1]
+        sums[threshold, 0] = numbers.sum()
+        if numbers.any():
+            sums[threshold, 1:] = _sums(statistics.inner, np.arange(float(len(answers))), answers, rng)
+    return sums.ravel()
+
+
+def _counts(statistics: Grid | Windows, places: Floats, drawn: Floats, rng: Generator) -> Floats:
+    """Draw how many releases have each outcome."""
+    chances = statistics.mechanism.chances if isinstance(statistics, Windows) else statistics.chances
+    total = np.zeros(statistics.size)
+    for place, count in zip(places, drawn, strict=True):
+        at: Floats = np.zeros(len(chances))
+        if isinstance(statistics, Grid):
+            at[int(place)] = 1.0
+        elif place > 1.0:
+            at[-1] = 1.0
+        else:
+            level = min(int(place * (LEVELS - 1)), LEVELS - 2)
+            part = place * (LEVELS - 1) - level
+            at[level : level + 2] = 1.0 - part, part
+        outcome = at @ chances
+        total += rng.multinomial(int(count), outcome / outcome.sum())
+    return total
+
+
+def effect_variance(problem: TargetProblem, task: Task, people: int) -> float:
+    """Return the variance of a mean, of a share's 2 s - 1, or of a quantile, of a target coded to -1 and +1.
+
+    A quantile's is that of a normal interval as wide as the one for even targets: where a run of a share d of the
+    thresholds ends at the quantile, the mean of F is d / 2 away, and its variance is that of d n answers.
+    """
+    variance = statistics_of(problem.settings, problem.mechanisms[DEFAULT_LEVEL]).variance
+    if problem.settings.quantiles:
+        share = (2.0 * critical_value(0.95) * math.sqrt(variance / people)) ** (2.0 / 3.0)
+        return float((2.0 * share / 1.96) ** 2)
+    return float((4.0 if problem.settings.classes else 1.0) * variance / people)

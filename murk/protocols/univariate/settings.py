@@ -1,0 +1,124 @@
+"""What people release of a target, and the mechanism of least variance for it. A device loads this."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Final
+
+import numpy as np
+
+from murk._internal.arrays import Floats
+from murk._internal.wiping import empty
+from murk.errors import UserError
+from murk.privacy.guarantees import ApproxDP, Guarantee, PureDP
+from murk.privacy.mechanisms.privacy_loss import UNITS, budget_of, epsilon_units, is_pure
+from murk.privacy.mechanisms.selection import SubsetSelection, WindowSelection
+from murk.privacy.mechanisms.simplex import SimplexGaussian
+from murk.privacy.mechanisms.thresholds import ThresholdMechanism
+
+_ERROR_CODE = "MURK-LEARN-001"
+
+BareMechanism = SubsetSelection | WindowSelection | SimplexGaussian
+TargetMechanism = BareMechanism | ThresholdMechanism
+
+GAUSSIAN, SELECTION = "gaussian", "selection"  # families of mechanisms
+# From this mu on, windows have a smaller mean variance over the range of a number than Gaussian noise.
+_WINDOWS_FROM: Final = 1.7
+_BETTER: Final = 0.99
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The public settings of a target alone."""
+
+    names: tuple[str, ...]  # of the shares of all classes, of the positive class alone, of the mean or of quantiles
+    classes: int  # K; 0 for a real target
+    missing: bool = True  # whether targets may be missing
+    quantiles: tuple[float, ...] = ()  # asked of a real target instead of its mean
+
+    @property
+    def categories(self) -> int:
+        """Number of classes, one of which is a missing target; of a number, of the vertices of its simplex."""
+        return (self.classes or 2) + self.missing
+
+    @cached_property
+    def digest(self) -> str:
+        """Fingerprint of the settings: states load, and chains merge, only between equal ones."""
+        return hashlib.sha256(repr((self.names, self.classes, self.missing, *self.quantiles)).encode()).hexdigest()[:16]
+
+    def positions(self, y: Floats) -> Floats:
+        """Return the mechanism's input for coded targets (m,): numbers of classes, or positions in the range, (m, 1).
+
+        A missing target is the last category; if none may be missing, the first class or the middle of the range.
+        """
+        out = empty((len(y), 1))
+        out[:, 0] = y
+        if not self.classes:
+            np.clip(out, -1.0, 1.0, out=out)
+            out += 1.0
+            out /= 2.0
+        rest = 0.0 if self.classes else 0.5
+        out[np.isnan(out)] = self.categories - 1.0 if self.missing else rest
+        return out
+
+    def family(self, guarantees: Iterable[Guarantee]) -> str:
+        """Return the mechanisms of all levels: those of least variance at the first, if all levels can have them."""
+        first, *others = guarantees
+        family = self._best_family(first)
+        if family == GAUSSIAN and not all(_allows_gaussian(each) for each in others):
+            return SELECTION
+        return family
+
+    def mechanism(self, guarantee: Guarantee, family: str | None = None) -> TargetMechanism:
+        """Return the mechanism of a family, by default the better one, that has ``guarantee`` with least variance."""
+        family = family or self._best_family(guarantee)
+        labelled = bool(self.classes or self.quantiles)
+        bare = _mechanism(self.categories, labelled, self.missing, guarantee, family)
+        if not self.quantiles:
+            return bare
+        assert not isinstance(bare, WindowSelection)
+        return ThresholdMechanism(bare)
+
+    def _best_family(self, guarantee: Guarantee) -> str:
+        # Whether a target exceeds a threshold is one of one class or, as their likelihood is not used, of several.
+        classes = self.categories + 1 if self.quantiles else self.classes
+        return _best_family(self.categories, classes, self.missing, guarantee)
+
+
+def _allows_gaussian(guarantee: Guarantee) -> bool:
+    return not is_pure(guarantee)
+
+
+@lru_cache(maxsize=1024)
+def _best_family(categories: int, classes: int, missing: bool, guarantee: Guarantee) -> str:
+    """Return the family of smaller variance; of several classes, that of all shares together if these are even."""
+    if not isinstance(guarantee, Guarantee):
+        raise UserError(f"not a guarantee: {guarantee!r}; use PureDP, ApproxDP, GaussianDP or ZeroConcentratedDP")
+    if not _allows_gaussian(guarantee):
+        return SELECTION
+    if isinstance(guarantee, ApproxDP):
+        return SELECTION if epsilon_units(guarantee) > 0 else GAUSSIAN
+    if classes == 2:
+        # For two points in Gaussian noise the likelihood is better than any choice among few outcomes.
+        return GAUSSIAN
+    if not classes:
+        cap = budget_of(guarantee)
+        square = cap.units * (1 if cap.currency == "gdp" else 2)
+        return SELECTION if square >= round(_WINDOWS_FROM**2 * UNITS) else GAUSSIAN
+    subset = _mechanism(categories, True, missing, guarantee, SELECTION).variance * categories
+    noise = _mechanism(categories, True, missing, guarantee, GAUSSIAN).variance * (categories - 1)
+    return SELECTION if subset < _BETTER * (noise + 1.0 - 1.0 / categories) else GAUSSIAN
+
+
+@lru_cache(maxsize=1024)
+def _mechanism(categories: int, labelled: bool, missing: bool, guarantee: Guarantee, family: str) -> BareMechanism:
+    if family == GAUSSIAN:
+        return SimplexGaussian.calibrate(guarantee, vertices=categories)
+    if isinstance(guarantee, ApproxDP):
+        guarantee = PureDP(guarantee.epsilon)
+    if labelled:
+        return SubsetSelection.calibrate(guarantee, categories=categories)
+    return WindowSelection.calibrate(guarantee, missing=missing)

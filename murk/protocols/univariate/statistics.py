@@ -1,0 +1,362 @@
+"""Exact sums of released integers, and the unbiased estimates with covariances that follow from them.
+
+Of shares, an estimate is that of the K classes and, if targets may be missing, of a missing one, (k,). Of a mean, it is
+the mean of the coded number, 0 for a missing one, and the share of missing ones, (2,).
+
+*Subsets*: sums of each category's indicator. *Windows*: numbers of each outcome. *Gaussian noise*: of more than two
+classes sums of the payloads, of a number also sums of their products; of two classes numbers of the releases in each
+cell of a grid, since the likelihood needs fewer people than the mean if one class is rare. *Thresholds*: of each
+threshold the number of releases and the sums of payloads.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final, Protocol
+
+import numpy as np
+
+from murk._internal.arrays import Floats, Integers
+from murk.privacy.mechanisms.base import WIDTH
+from murk.privacy.mechanisms.selection import SubsetSelection, WindowSelection
+from murk.privacy.mechanisms.simplex import SimplexGaussian
+from murk.privacy.mechanisms.thresholds import THRESHOLDS, ThresholdMechanism
+from murk.protocols.univariate.settings import Settings, TargetMechanism
+
+_STEPS: Final = 4  # iterations of the likelihood's weights
+_PSEUDO: Final = 2.0  # pseudo-releases of each class in variances, so that no class seems certain to be empty
+_COARSE: Final = 10  # binary digits of payloads that products leave out
+_ACROSS, _DOWN = 32, 16  # cells of the grid along the difference of two classes, and along a missing target
+
+
+@dataclass(frozen=True)
+class Summary:
+    """An unbiased estimate (q,) and its covariance (q, q)."""
+
+    values: Floats
+    covariance: Floats
+
+
+class Statistics(Protocol):
+    """Sums of the releases of a level."""
+
+    @property
+    def size(self) -> int:
+        """Number of integers."""
+
+    @property
+    def longest(self) -> float:
+        """Largest change of a number that is estimated, if one release is replaced, times the number of releases."""
+
+    @property
+    def variance(self) -> float:
+        """Variance of a number that is estimated from one release."""
+
+    def add(self, payloads: Integers) -> Integers:
+        """Return the sums of payloads (m, d), for m of at most 65,536, int64."""
+
+    def summary(self, sums: Floats, count: int) -> Summary:
+        """Return the estimate from the sums of ``count`` releases."""
+
+
+def statistics_of(settings: Settings, mechanism: TargetMechanism) -> Statistics:
+    """Return what is summed of a mechanism's releases."""
+    if isinstance(mechanism, ThresholdMechanism):
+        return Thresholds(mechanism)
+    if isinstance(mechanism, SubsetSelection):
+        return Subsets(mechanism)
+    if isinstance(mechanism, WindowSelection):
+        return Windows(mechanism)
+    if settings.classes == 2:
+        return Grid(mechanism)
+    return Points(mechanism) if settings.classes else Numbers(mechanism)
+
+
+def _present(shares: Floats, count: int) -> Floats:
+    """Return shares without negative or certain ones, for variances."""
+    raised = np.maximum(shares * count, 0.0) + _PSEUDO
+    return np.asarray(raised / raised.sum())
+
+
+@dataclass(frozen=True)
+class Subsets:
+    """Indicators of categories."""
+
+    mechanism: SubsetSelection
+
+    @property
+    def size(self) -> int:
+        """Number of integers."""
+        return self.mechanism.categories
+
+    @property
+    def longest(self) -> float:
+        """Largest change of a share by one release, times their number."""
+        return 1.0 / self.mechanism.gain
+
+    @property
+    def variance(self) -> float:
+        """Variance of a share that is estimated from one release."""
+        return self.mechanism.variance
+
+    def add(self, payloads: Integers) -> Integers:
+        """Return how many subsets contain each category."""
+        return np.asarray(payloads.sum(axis=0))
+
+    def summary(self, sums: Floats, count: int) -> Summary:
+        """Return the shares of all categories."""
+        shares = (sums / count - self.mechanism.base) / self.mechanism.gain
+        return Summary(shares, self.mechanism.covariance(_present(shares, count)) / count)
+
+
+@dataclass(frozen=True)
+class Windows:
+    """Numbers of outcomes."""
+
+    mechanism: WindowSelection
+
+    @property
+    def size(self) -> int:
+        """Number of integers."""
+        return self.mechanism.outcomes
+
+    @property
+    def longest(self) -> float:
+        """Largest change of a mean by one release, times their number."""
+        return float(np.ptp(self.mechanism.weights[:, 0]))
+
+    @property
+    def variance(self) -> float:
+        """Variance of a number that is estimated from one release."""
+        return self.mechanism.variance
+
+    def add(self, payloads: Integers) -> Integers:
+        """Return the numbers of outcomes."""
+        return np.bincount(payloads[:, 0], minlength=self.size).astype(np.int64)
+
+    def summary(self, sums: Floats, count: int) -> Summary:
+        """Return the mean and the share of missing numbers; people's own spread is in that of the outcomes."""
+        weights = self.mechanism.weights
+        # A pseudo-release of either end of the range, so that no end seems certain to be empty.
+        counts = sums + self.mechanism.chances[0] + self.mechanism.chances[len(self.mechanism.values) - 1]
+        total = float(counts.sum())
+        mean = counts @ weights / total
+        spread = (weights * counts[:, None]).T @ weights / total - np.outer(mean, mean)
+        return Summary(sums @ weights / count, spread / count)
+
+
+@dataclass(frozen=True)
+class Points:
+    """Sums of points of a simplex in Gaussian noise."""
+
+    mechanism: SimplexGaussian
+
+    @property
+    def size(self) -> int:
+        """Number of integers."""
+        return self.mechanism.vertices
+
+    @property
+    def longest(self) -> float:
+        """Largest change of a share by one release, times their number."""
+        return 2.0 * math.sqrt(self.mechanism.reach.parts[0][2]) * self.mechanism.unit
+
+    @property
+    def variance(self) -> float:
+        """Variance of a share that is estimated from one release."""
+        k = self.mechanism.vertices
+        return (self.mechanism.variance + 1.0 / k) * (1.0 - 1.0 / k)
+
+    def add(self, payloads: Integers) -> Integers:
+        """Return the sums of payloads."""
+        return np.asarray(payloads.sum(axis=0))
+
+    def summary(self, sums: Floats, count: int) -> Summary:
+        """Return the shares of all categories."""
+        shares = self.mechanism.decode(sums[None, :] / count)[0]
+        return Summary(shares, self.mechanism.covariance(_present(shares, count)) / count)
+
+
+def _axes(payloads: Integers) -> Integers:
+    """Return payloads along the line from the first vertex to the second, and towards the third, (m, k - 1)."""
+    along = payloads[:, 1] - payloads[:, 0]
+    if payloads.shape[1] == 2:
+        return np.asarray(along[:, None])
+    return np.column_stack([along, 2 * payloads[:, 2] - payloads[:, 0] - payloads[:, 1]])
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """Sums and products of a number's points in Gaussian noise."""
+
+    mechanism: SimplexGaussian
+
+    @property
+    def _axes(self) -> int:
+        return self.mechanism.vertices - 1
+
+    @property
+    def size(self) -> int:
+        """Number of integers."""
+        return self._axes + self._axes * (self._axes + 1) // 2
+
+    @property
+    def longest(self) -> float:
+        """Largest change of a mean by one release, times their number."""
+        return 2.0 * math.sqrt(2.0 * self.mechanism.reach.parts[0][2]) * self.mechanism.unit
+
+    @property
+    def variance(self) -> float:
+        """Variance of a number that is estimated from one release."""
+        return 2.0 * self.mechanism.variance
+
+    def add(self, payloads: Integers) -> Integers:
+        """Return the sums along both axes, and of their products."""
+        axes = _axes(payloads)
+        coarse = axes >> _COARSE
+        upper = np.triu_indices(self._axes)
+        return np.concatenate([axes.sum(axis=0), (coarse.T @ coarse)[upper]])
+
+    def summary(self, sums: Floats, count: int) -> Summary:
+        """Return the mean and the share of missing numbers, with the spread of the releases."""
+        axes, height = self._axes, float(self.mechanism.height)
+        products = np.zeros((axes, axes))
+        products[np.triu_indices(axes)] = sums[axes:]
+        mean = sums[:axes] / count
+        square = 4.0**_COARSE * (products + np.triu(products, 1).T) / count
+        covariance = square - np.outer(mean, mean)
+        # A pseudo-release of either end of the range.
+        covariance[0, 0] += 2.0 * height**2 / (count + 2.0)
+        into = np.zeros((2, axes))
+        into[0, 0] = 1.0 / height
+        share = 0.0
+        if axes == 2:
+            into[1, 1] = 1.0 / (3.0 * height)
+            share = (float(mean[1]) / height + 1.0) / 3.0
+        values = np.array([float(mean[0]) / height, share])
+        return Summary(values, into @ covariance @ into.T / count)
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Numbers of the releases of two classes in the cells of a grid, and the likelihood of shares given these."""
+
+    mechanism: SimplexGaussian
+
+    @property
+    def _ends(self) -> list[tuple[int, int, int]]:
+        """Start, width and number of the cells along each axis; the outermost have no end."""
+        height = self.mechanism.height
+        # Of 3.5 standard deviations of noise beyond the vertices.
+        ends = [(-height - 5 * WIDTH, height + 5 * WIDTH, _ACROSS)]
+        if self.mechanism.vertices == 3:
+            ends.append((-height - 9 * WIDTH, 2 * height + 9 * WIDTH, _DOWN))
+        return [(start, -(-(stop - start) // cells), cells) for start, stop, cells in ends]
+
+    @property
+    def size(self) -> int:
+        """Number of integers."""
+        return math.prod(cells for _, _, cells in self._ends)
+
+    @property
+    def longest(self) -> float:
+        """Largest change of a share by one release, times their number."""
+        even = np.full(self.mechanism.vertices, 1.0 / self.mechanism.vertices)
+        return float(np.ptp(self._weights(even), axis=1).max())
+
+    @property
+    def variance(self) -> float:
+        """Variance of a share that is estimated from one release."""
+        return Points(self.mechanism).variance
+
+    def add(self, payloads: Integers) -> Integers:
+        """Return the numbers of releases in the cells."""
+        axes, cells = _axes(payloads), np.zeros(len(payloads), dtype=np.int64)
+        for values, (start, width, number) in zip(axes.T, self._ends, strict=True):
+            cells = cells * number + np.clip((values - start) // width, 0, number - 1)
+        return np.bincount(cells, minlength=self.size).astype(np.int64)
+
+    @cached_property
+    def chances(self) -> Floats:
+        """Probability of each cell for each vertex, (k, cells)."""
+        # Loading it is slow, and most processes do not need it.
+        from scipy.special import ndtr
+
+        height, tables = self.mechanism.height, []
+        means = [np.array([-height, height, 0]), np.array([-height, -height, 2 * height])]
+        for axis, (start, width, number) in enumerate(self._ends):
+            edges = start + width * np.arange(1, number) - 0.5
+            spread = WIDTH * math.sqrt(2.0 if axis == 0 else 6.0)
+            below = ndtr((edges[None, :] - means[axis][: self.mechanism.vertices, None]) / spread)
+            whole = np.column_stack([np.zeros(len(below)), below, np.ones(len(below))])
+            tables.append(np.diff(whole, axis=1))
+        if len(tables) == 1:
+            return np.asarray(tables[0])
+        return np.asarray((tables[0][:, :, None] * tables[1][:, None, :]).reshape(len(tables[0]), -1))
+
+    def _weights(self, shares: Floats) -> Floats:
+        """Return the numbers for each cell (k, cells) whose means are the shares, of least variance at ``shares``."""
+        per = self.chances / np.maximum(shares @ self.chances, 1e-300)
+        return np.asarray(np.linalg.solve(per @ self.chances.T, per))
+
+    def summary(self, sums: Floats, count: int) -> Summary:
+        """Return the shares by scores of the likelihood; for any fixed weights they are unbiased."""
+        at = np.full(self.mechanism.vertices, 1.0 / self.mechanism.vertices)
+        for _ in range(_STEPS):
+            weights = self._weights(at)
+            shares = weights @ sums / count
+            squares = (weights * (at @ self.chances)) @ weights.T
+            covariance = (squares - np.outer(shares, shares)) / count
+            # Weights at a share below its error would depend on the noise.
+            error = np.sqrt(np.maximum(np.diag(covariance), 1.0 / count**2))
+            at = np.maximum(shares, error)
+            at /= at.sum()
+        return Summary(shares, (covariance + covariance.T) / 2.0)
+
+
+@dataclass(frozen=True)
+class Thresholds:
+    """Number of releases at each threshold, and the sums of their payloads."""
+
+    mechanism: ThresholdMechanism
+
+    @cached_property
+    def inner(self) -> Subsets | Points:
+        """The statistics of one threshold: shares of people at or below it, of those above, and of missing targets."""
+        noise = self.mechanism.noise
+        return Points(noise) if isinstance(noise, SimplexGaussian) else Subsets(noise)
+
+    @property
+    def size(self) -> int:
+        """Number of integers."""
+        return THRESHOLDS * self.mechanism.dimension
+
+    @property
+    def longest(self) -> float:
+        """Largest change of a share by one release, times their number."""
+        return self.inner.longest
+
+    @property
+    def variance(self) -> float:
+        """Variance of a share at a threshold that is estimated from one release there."""
+        return self.inner.variance
+
+    def add(self, payloads: Integers) -> Integers:
+        """Return the numbers and sums by threshold."""
+        sums = np.zeros((THRESHOLDS, self.mechanism.dimension), dtype=np.int64)
+        ones = np.ones((len(payloads), 1), dtype=np.int64)
+        np.add.at(sums, payloads[:, 0], np.hstack([ones, payloads[:, 1:]]))
+        return sums.ravel()
+
+    def summary(self, sums: Floats, count: int) -> Summary:
+        """Return the shares of people, averaged over the thresholds."""
+        return self.inner.summary(sums.reshape(THRESHOLDS, -1)[:, 1:].sum(axis=0), count)
+
+    def shares(self, sums: Floats) -> tuple[Floats, Floats]:
+        """Return the number of releases at each threshold (t,) and, times it, the estimated shares (t, k)."""
+        by_threshold = sums.reshape(THRESHOLDS, -1)
+        counts = by_threshold[:, 0]
+        used = np.maximum(counts, 1.0)
+        return counts, counts[:, None] * self.inner.mechanism.decode(by_threshold[:, 1:] / used[:, None])

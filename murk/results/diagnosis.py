@@ -1,0 +1,399 @@
+"""Diagnosis of an estimate: useless coefficients and what would help most, missing values, forged releases.
+
+A coefficient is useless if it was not learned, or if its interval holds zero and, over its feature's public range,
+reaches further than a quarter of the target's possible change to both sides (of a probability, 25 points). A level (the
+intercept, a mean or a share) is useless if its interval spans more than half of the target's possible range.
+
+Reasons are *people*, too few at this budget, which is always given; *bounds*, a feature's values fill little of its
+public range; *rare*, few people have a category; *direction*, features hardly vary independently; *missing*, a share of
+the targets is missing; and *stream*, answers of different times disagree, which more people would not mend.
+
+Shares and directions are reported if they are beyond two standard errors of their noise. Remedies are never concluded
+from a reason: they are forecast, by the estimator on more people's answers (`Estimate.needs`) or with a change of the
+task (`murk.planning.advice`), or nothing is advised.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from murk._internal.arrays import Floats
+from murk._internal.links import logistic
+from murk._internal.numbers import NOT_LEARNED, TOO_WIDE, many, number
+from murk.inference.estimate import Estimate, Extent
+from murk.inference.poisoning import counted
+from murk.inference.stream import REMEDY
+from murk.protocols.device import plausible
+from murk.task.coding import INTERCEPT, indicator_of, is_constant
+from murk.task.features import INDICATOR, CategoryFeature, DateFeature, Feature, NumberFeature
+from murk.task.protocols.base import Scale
+from murk.task.task import Task
+
+QUARTER: Final = 0.25  # share of the target's possible change to both sides of zero beyond which an interval is useless
+
+_SIGMAS: Final = 2.0
+# Largest reported share of the public range, share of people with a category, and eigenvalue of the correlation.
+_FILLED, _RARE, _APART = 0.5, 0.1, 0.2
+_MISSING, _MOST_MISSING = 0.15, 0.5  # shares of missing targets that are reported, and that forecasts do not cover
+
+
+@dataclass(frozen=True)
+class Reason:
+    """One reason why coefficients are useless."""
+
+    reason: str  # "people", "bounds", "rare", "direction", "missing" or "stream"
+    names: tuple[str, ...]  # names of the coefficients
+    words: str  # explanation
+    cure: str = ""  # what it would take to learn them, if forecast
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data."""
+        return {**asdict(self), "names": list(self.names)}
+
+
+@dataclass(frozen=True)
+class Advice:
+    """A change of a task that reduces half-widths by forecast."""
+
+    change: str  # what to do, in words
+    before: float  # median half-width of average effects, in points per standard deviation; infinite if not learned
+    after: float  # the same with the change
+
+    @property
+    def words(self) -> str:
+        """The change with its forecast."""
+        was = f"in place of {self.before:.2g}" if math.isfinite(self.before) else "where now most are not learned"
+        return f"{self.change} (forecast: a half-width of {self.after:.2g} points per standard deviation {was})"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data."""
+        before = self.before if math.isfinite(self.before) else None
+        return {"change": self.change, "points_before": before, "points_after": self.after, "words": self.words}
+
+
+def diagnose(
+    report: Mapping[str, Any],
+    estimate: Estimate,
+    scale: Scale,
+    *,
+    unit: float | None = 1.0,
+    categories: Mapping[str, tuple[str, str]] | None = None,
+    advise: Callable[[], Sequence[Advice]] = tuple,
+    forecast: bool = True,
+) -> dict[str, Any] | None:
+    """Explain why coefficients of a report are useless, and what would help most; return None if none is.
+
+    ``unit`` is half the target's range in the units of the coefficients, 1 if both are coded and None without bounds;
+    ``categories`` describes, by coefficient, people with and without a category; ``advise`` forecasts what would help,
+    the best first. ``forecast=False`` skips the slow forecast of what it takes to learn.
+    """
+    wide = {name: most for name, most in too_wide(report, scale, unit).items() if not is_constant(name)}
+    useless = (*(name for name in report["not_learned"] if not is_constant(name)), *wide)
+    if not useless:
+        return None
+    extent = estimate.extent()
+    needs = {name: need for name, need in report["needed"].items() if name in useless}
+    if wide and forecast:
+        more = estimate.needs(report["interval"].get("nominal_level", report["interval"]["level"]), wide)
+        needs |= {name: need.to_dict() for name, need in more.items()}
+    reasons = [_people(report, useless, needs)]
+    if extent is not None and extent.known and len(estimate.names) == len(extent.moment):
+        indices = {name: index for index, name in enumerate(estimate.names[:-1])}
+        reasons += _narrow(extent, {name: indices[name] for name in useless if name in indices}, categories or {})
+        reasons += _together(extent, indices, useless)
+    share = estimate.missing()
+    if share >= _MISSING:
+        reasons.append(Reason("missing", useless, f"at least {math.floor(100.0 * share)}% of the targets are missing"))
+    stream = estimate.stream_change()
+    mixed = stream is not None and stream.widened > 1.0
+    if mixed:
+        reasons.insert(0, Reason("stream", useless, "answers of different times disagree", REMEDY))
+    # Forecasts are of people who do not change, and who have a target.
+    advice = () if mixed or share >= _MOST_MISSING else advise()
+    helps = advice[0].words if advice else reasons[0].cure
+    head = f"Too wide to say anything: {', '.join(wide)}. " if wide else ""
+    why = "; ".join(reason.words for reason in reasons)
+    # What it would take to learn each coefficient is reported separately.
+    omitted = not helps or (not advice and not wide and bool(report["needed"]))
+    return {
+        "useless": {name: TOO_WIDE if name in wide else NOT_LEARNED for name in useless},
+        "reasons": [reason.to_dict() for reason in reasons],
+        "advice": [each.to_dict() for each in advice],
+        "helps_most": helps,
+        "words": f"{head}Why: {why}." + ("" if omitted else f" What would help most: {helps}."),
+    }
+
+
+def too_wide(report: Mapping[str, Any], scale: Scale, unit: float | None) -> dict[str, float]:
+    """Return the coefficients that were learned but are useless, with the largest useful half-width.
+
+    That of a level (an intercept, a mean or a share) is infinite, as its usefulness depends on where it lies.
+    """
+    # Largest useful half-width in coded units, which are half of the feature's range.
+    most = {"log odds": 2.0, "slope": 1.0, "probability": 1.0, "own": 2.0}[scale] * QUARTER
+    if scale == "slope":
+        most = math.inf if unit is None else most * unit
+    intervals = report["confidence_intervals"]
+    names = tuple(intervals)
+    # An estimated residual scale of a robust loss comes after the constant.
+    judged = names[: names.index(INTERCEPT) + 1] if INTERCEPT in names else names
+    found = {}
+    for name in judged:
+        low, high = intervals[name]
+        if name in report["not_learned"] or not math.isfinite(high - low):
+            continue
+        if is_constant(name):
+            # A coded label or target lies between -1 and 1, and half of that is 1 wide.
+            ends = logistic(np.array([low, high])) if scale == "log odds" else np.array([low, high]) / (4.0 * most)
+            if ends[1] - ends[0] > (2.0 * QUARTER if scale == "log odds" else 1.0):
+                found[name] = math.inf
+        elif low < 0.0 < high and most < (high - low) / 2.0:
+            found[name] = most
+    return found
+
+
+def _people(report: Mapping[str, Any], useless: Sequence[str], needs: Mapping[str, Mapping[str, Any]]) -> Reason:
+    """Return the reason "people": too few at these budgets, with the number needed, if known."""
+    forget = report.get("forget")
+    count = report.get("records_learned", forget["used"] if forget else report["releases"])
+    guarantees = [each["guarantee"] for each in report["levels"].values()]
+    parameters = ", ".join(f"{key} = {value:g}" for key, value in next(iter(guarantees[0].values())).items())
+    budget = f"at {parameters}" if len(guarantees) == 1 else "at these levels"
+    words = f"{count:,} {'records' if 'records_learned' in report else 'people'} {budget} are too few"
+    if not needs:
+        return Reason("people", tuple(useless), words)
+    # The median need, as a rare category takes far more than all other coefficients; unknown needs come last.
+    ordered = sorted(needs, key=lambda name: needs[name]["people"] or math.inf)
+    name = ordered[(len(ordered) - 1) // 2]
+    cure = ""
+    if any(needs[name][key] for key in ("people", "budgets", "public_rows")):
+        cure = needs[name]["words"] + (f", for {name}" if len(useless) > 1 else "")
+    return Reason("people", tuple(useless), words, cure)
+
+
+def _narrow(extent: Extent, indices: Mapping[str, int], categories: Mapping[str, tuple[str, str]]) -> list[Reason]:
+    """Return reasons for features that fill little of their public range, and for rare categories."""
+    reasons, filled, rare = [], {}, {}
+    for name, index in indices.items():
+        variance, error = extent.variance(index)
+        deviation = math.sqrt(max(variance + _SIGMAS * error, 0.0))
+        if name not in categories:
+            filled[name] = math.sqrt(3.0) * deviation
+            continue
+        # Share of the rarer of two values that are 2 apart.
+        share = (1.0 - math.sqrt(max(1.0 - deviation**2, 0.0))) / 2.0
+        if share < _RARE:
+            # No figure, as the moments may be of people weighted by the length of their features.
+            rare[name] = categories[name][int(extent.mean[index] > 0.0)]
+    if rare:
+        reasons.append(Reason("rare", tuple(rare), f"few people have {', '.join(rare.values())}"))
+    narrow = {name: share for name, share in filled.items() if share < _FILLED}
+    if narrow:
+        percents = {name: max(math.ceil(100.0 * share - 1e-6), 1) for name, share in narrow.items()}
+        each = ", ".join(f"{percent}% of {name}" for name, percent in percents.items())
+        reasons.append(Reason("bounds", tuple(narrow), f"most people fill at most {each}, within the public bounds"))
+    return reasons
+
+
+def _together(extent: Extent, indices: Mapping[str, int], useless: Collection[str]) -> list[Reason]:
+    """Return the reason "direction" if some combination of features hardly varies."""
+    known = [
+        (name, index, math.sqrt(variance))
+        for name, index in indices.items()
+        for variance, error in [extent.variance(index)]
+        if variance > 2.0 * _SIGMAS * error and variance > 0.0
+    ]
+    if len(known) < 2:
+        return []
+    columns = np.zeros((len(indices), len(known)))
+    for column, (_, index, deviation) in enumerate(known):
+        columns[index, column] = 1.0 / deviation
+    # Covariances by polarization, from the same released moments that the noise is known of.
+    size = len(known)
+    correlation = np.eye(size)
+    for i in range(size):
+        for j in range(i):
+            both, _ = extent.along(columns[:, i] + columns[:, j])
+            correlation[i, j] = correlation[j, i] = both / 2.0 - 1.0
+    weights = np.linalg.eigh(correlation)[1][:, 0]
+    value, error = extent.along(columns @ weights)
+    least = value + _SIGMAS * error
+    parts = [(known[i][0], float(weights[i])) for i in np.argsort(-np.abs(weights)) if abs(weights[i]) > 0.3]
+    if least > _APART or len(parts) < 2 or not any(name in useless for name, _ in parts):
+        return []
+    first, *rest = parts
+    combination = first[0] + "".join(f" {'+' if each * first[1] > 0 else '-'} {name}" for name, each in rest)
+    names = tuple(name for name, _ in parts)
+    words = f"{', '.join(names[:-1])} and {names[-1]} hardly vary apart: the effect of {combination} is not learned"
+    return [Reason("direction", names, words)]
+
+
+# Forecasts what would help a task: from the number of people, their extent, and whether to try more people.
+Advise = Callable[["Task", int, "Extent | None", bool], Sequence[Advice]]
+
+
+def diagnose_task(
+    task: Task, report: Mapping[str, Any], estimate: Estimate, advise: Advise | None = None
+) -> dict[str, Any] | None:
+    """Diagnose a report of a task like `diagnose`; ``advise`` forecasts what would help."""
+
+    def advice() -> Sequence[Advice]:
+        if advise is None:
+            return ()
+        # Some estimates forecast the effect of more people or a larger budget themselves.
+        return advise(task, report.get("records_learned", report["releases"]), estimate.extent(), not report["needed"])
+
+    with plausible():
+        return diagnose(report, estimate, task.coefficient_scale, categories=categories(task), advise=advice)
+
+
+def categories(task: Task) -> dict[str, tuple[str, str]]:
+    """Return the coefficients of a task's categories, with words for people with and without each."""
+    coding = task.coding
+    named = {}
+    for index, feature in enumerate(task.features):
+        if isinstance(feature, CategoryFeature):
+            first, *others = feature.categories
+            for name, category in zip(coding.names_of(index), others, strict=False):
+                # An indicator of missing values, which may come last, is not a category.
+                rest = f"{feature.name}: {first}" if len(others) == 1 else f"another {feature.name} than {category}"
+                named[name] = f"{feature.name}: {category}", rest
+    return named
+
+
+MATTERS: Final = 0.95  # ratio to the coefficient of complete records up to which reports say that missing values matter
+
+
+def kept_share(missing: float, distance: float, variance: float) -> float:
+    """Return the factor by which missing values shrink a coefficient, ``s^2 / (s^2 + m (f - a)^2)``.
+
+    Values are missing at random with share m (``missing``) and coded as f; the others have mean a, at a ``distance``
+    ``f - a``, and variance s^2. Features are taken as unrelated.
+    """
+    return variance / (variance + missing * distance**2) if variance > 0.0 else 0.0
+
+
+def coded_as(feature: Feature) -> str:
+    """Return the code of a missing value of a feature, in words.
+
+    >>> coded_as(NumberFeature(name="visits", low=0, high=8))
+    '4, the middle of its bounds'
+    """
+    if feature.missing == INDICATOR:
+        return f"the middle, with {indicator_of(feature)} beside it"
+    if feature.missing is not None:
+        return f"{feature.missing:g}" if isinstance(feature.missing, float) else str(feature.missing)
+    if isinstance(feature, NumberFeature):
+        return f"{(feature.low + feature.high) / 2.0:g}, the middle of its bounds"
+    return "the middle between its categories" if isinstance(feature, CategoryFeature) else "the middle of its bounds"
+
+
+def describe_missing(task: Task, estimate: Estimate) -> list[dict[str, Any]]:
+    """Describe each feature's missing values, for a report."""
+    if all(feature.missing is None and feature.missing_share is None for feature in task.features):
+        return []
+    described, extent = [], estimate.extent()
+    if extent is not None and (not extent.known or len(extent.moment) != task.coding.size):
+        extent = None
+    names = task.coding.names
+    for feature in task.features:
+        share, source = feature.missing_share, "the task"
+        if feature.missing == INDICATOR and extent is not None:
+            index = names.index(indicator_of(feature))
+            released = min(max((1.0 + float(extent.mean[index])) / 2.0, 0.0), 1.0)
+            share, source = released, "releases"
+        if share is None:
+            continue
+        known: dict[str, Any] = {"feature": feature.name, "share": share, "source": source}
+        known |= {"coded_as": coded_as(feature), "kept": None}
+        # A date or several categories have more than one number.
+        if feature.name in names and not isinstance(feature, DateFeature) and extent is not None:
+            known["kept"] = _kept_ratio(task, feature, names.index(feature.name), share, extent)
+        described.append(known | {"words": _missing_words(known, feature)})
+    return described
+
+
+def _kept_ratio(task: Task, feature: Feature, index: int, share: float, extent: Any) -> float | None:
+    if feature.missing == INDICATOR:
+        return 1.0
+    variance, error = extent.variance(index)
+    if variance < _SIGMAS * error or share >= 1.0:
+        return None
+    mean = float(extent.mean[index])
+    fill = float(task.coding.encode_record({}, target=False).x[index])
+    there = (mean - share * fill) / (1.0 - share)
+    own = (variance - share * (1.0 - share) * (fill - there) ** 2) / (1.0 - share)
+    return kept_share(share, fill - there, max(own, 0.0))
+
+
+def _missing_words(known: dict[str, Any], feature: Feature) -> str:
+    source = "as the task states" if known["source"] == "the task" else "as releases show"
+    words = (
+        f"Intervals are of the model for coded values: {100.0 * known['share']:.2g}% of the values of "
+        f"{known['feature']} are missing, {source}, and count as {known['coded_as']}."
+    )
+    if known["kept"] is None or known["kept"] >= MATTERS:
+        return words
+    return (
+        f"{words} That matters: its coefficient is about {known['kept']:.2f} of what it is among complete records. A "
+        "fill value near the mean of people (`missing:` of the feature) or `missing: indicator` avoids it."
+    )
+
+
+def describe_forgers(estimate: Estimate, level: float) -> dict[str, Any]:
+    """Return how far one forged release, and 0.1% and 1% of all, could have moved each coefficient.
+
+    ``moved`` has the changes in coded units and in half-widths at ``level``, infinite if unbounded; ``coverage`` how
+    far below its statement the coverage of prediction sets could be; ``signs`` are indications of forged releases.
+    """
+    halves, releases = estimate.half_widths(level), estimate.releases_used
+    known = np.isfinite(halves) & (halves > 0.0)
+    moved, farthest = [], []
+    for forged in counted(releases):
+        far = estimate.moved(forged, level)
+        widths = np.divide(far, halves, out=np.full(len(far), math.inf), where=known)
+        coded, by_widths = (dict(zip(estimate.names, map(float, each), strict=True)) for each in (far, widths))
+        moved.append({"releases": forged, "coded": coded, "half_widths": by_widths})
+        farthest.append((forged, _farthest(far, widths, known)))
+    signs = estimate.doubts()
+    found = {"moved": moved, "signs": signs, "words": _forged_words(farthest, releases, signs)}
+    sets = estimate.sets
+    if sets is not None and sets.known and not sets.whole:
+        lowered = [(forged, min(forged * sets.reach, 1.0)) for forged in counted(releases)]
+        parts = [f"{_forged(forged, releases)} by {number(100.0 * most, 2)} points" for forged, most in lowered]
+        told = f"How far below its statement the coverage of prediction sets could be at most: {'; '.join(parts)}."
+        found["coverage"] = [{"releases": forged, "lowered": most} for forged, most in lowered]
+        found["words"] = f"{found['words']} {told}".strip()
+    return found
+
+
+def _forged(forged: int, releases: int) -> str:
+    share = "" if forged == 1 else f" ({100.0 * forged / releases:.2g}%)"
+    return f"{many(forged, 'forged release')}{share}"
+
+
+def _farthest(far: Floats, widths: Floats, known: NDArray[np.bool_]) -> str | None:
+    """Return the largest change of a coefficient, in words; None if unbounded."""
+    if known.any():
+        most = float(np.max(widths[known]))
+        return f"{number(most, 2)} half-widths" if math.isfinite(most) else None
+    most = float(np.max(far))
+    return f"{number(most, 2)} in coded units" if math.isfinite(most) else None
+
+
+def _forged_words(farthest: list[tuple[int, str | None]], releases: int, signs: list[str]) -> str:
+    parts: list[str] = []
+    for forged, most in farthest:
+        if most is None:
+            who = "more" if parts else "one forged release"
+            parts.append(f"without a bound by {who}")
+            break
+        parts.append(f"{_forged(forged, releases)} by {most}")
+    far = f"How far a coefficient could have been moved at most: {'; '.join(parts)} (docs/threat-model.md)."
+    return " ".join([*[far] * bool(parts), *(f"Signs of forged releases: {each}." for each in signs)])

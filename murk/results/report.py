@@ -1,0 +1,365 @@
+"""The report: the dictionary that ``--json`` prints, and that tables, sentences and pictures are made from."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any, Final
+
+from murk._internal.arrays import Floats
+from murk._internal.lazy import bounding
+from murk.inference.average_effects import marginal_effects
+from murk.inference.confidence_sequences import Looks, Valid, looks_of
+from murk.inference.contrasts import contrasts
+from murk.inference.drift import CurvePoint, Drift, columns, merged_curve
+from murk.inference.estimate import Estimate
+from murk.inference.units import (
+    Unit,
+    Units,
+    coded_unit,
+    effect_units,
+    fits_probabilities,
+    odds_ratio,
+    on_logit_scale,
+    units,
+)
+from murk.privacy import Guarantee
+from murk.privacy.central.explain import CENTRAL, against_a_blank_record, described
+from murk.privacy.mechanisms.privacy_loss import really_given
+from murk.protocols.device import Problem, plausible, problem_for
+from murk.protocols.drift import drift_of
+from murk.results.diagnosis import Advise, describe_forgers, describe_missing, diagnose_task, too_wide
+from murk.results.predictions import describe_prediction
+from murk.stream.log.interface import Log
+from murk.stream.wire.state import decode_state
+from murk.stream.worker.recovery import check_shuffled
+from murk.task.coding import is_constant
+from murk.task.features import BinaryTarget, ClassTarget
+from murk.task.privacy import DEFAULT_LEVEL
+from murk.task.protocols.base import Scale
+from murk.task.task import Disclosure, Task
+
+
+def committed(
+    task: Task, log: Log, problem: Problem | None = None
+) -> tuple[Estimate, dict[str, Any], tuple[CurvePoint, ...], Drift | None]:
+    """Return the joint estimate of all chains of a log, counts of messages, the estimate's curve, and its drift.
+
+    ``problem`` is by default the task's. Drift is None if untestable. ``state_digest`` tells bit-identical states.
+    """
+    check_shuffled(log, task)
+    problem = problem or problem_for(task)
+    engines = [problem.engine() for _ in range(task.log.partitions)]
+    messages, lag = [], 0
+    for chain, engine in enumerate(engines):
+        status = log.status(chain)
+        lag += status.lag
+        if status.checkpoint.state is not None:
+            message = decode_state(status.checkpoint.state, f"chain {chain} of {log.url}")
+            engine.load_state_dict(message.learner)
+            messages.append(message)
+    counters = [message.counters for message in messages]
+    dead: Counter[str] = Counter()
+    for each in counters:
+        dead.update(each.dead)
+    more = {}
+    if log.model_name is not None:
+        more["before"] = sum(message.offset - message.counters.read for message in messages)
+    if task.of_organisations:
+        more["records_learned"] = sum(state.learner["records"] for state in messages)
+    states = json.dumps([engine.state_dict() for engine in engines], sort_keys=True)
+    with plausible():
+        estimate = problem.estimate(engines)
+        points = merged_curve([message.trail for message in messages], len(estimate.names), estimate.method)
+        drift = drift_of(problem, engines, estimate, points)
+    counts = {
+        "releases": sum(each.learned for each in counters),
+        "duplicates": sum(each.duplicates for each in counters),
+        "dead_letters": dict(dead),
+        "lag": lag,
+        "state_digest": hashlib.sha256(states.encode()).hexdigest(),
+        **more,
+    }
+    return estimate, counts, points, drift
+
+
+def describe_target(task: Task) -> str:
+    """Return what a task's coefficients are of, in words, such as "log odds of worked = yes"; empty for classes.
+
+    A class is named by its coefficients.
+    """
+    target = task.target
+    if not task.features or isinstance(target, ClassTarget):
+        return ""
+    event = f"{target.name} = {target.positive}" if isinstance(target, BinaryTarget) else target.name
+    scale = next(iter(units(task).values())).scale
+    words = {"log odds": "log odds", "percentage points": "probability", "target units": "mean"}
+    return f"{words[scale]} of {event}" if scale in words else f"{event}, by {task.fitted_model}"
+
+
+def describe_levels(task: Task) -> dict[str, dict[str, Any]]:
+    """Describe each level's guarantee, as data and in words; for a grid, only the default, lowest and highest."""
+    mechanisms = problem_for(task).mechanisms
+    shown = bounding(mechanisms)
+    levels = {level: describe_level(task.privacy.levels[level], mechanism) for level, mechanism in shown.items()}
+    if task.shuffle is not None:
+        for level, entry in levels.items():
+            central = task.shuffle.promised(task.privacy.levels[level])
+            entry["central"] = {**central.to_dict(), "words": central.describe()}
+    return levels
+
+
+def describe_grid(task: Task) -> dict[str, Any]:
+    """Return the range of a task's grid of levels, as data and in words."""
+    grid = task.privacy.grid
+    assert grid is not None
+    last = len(grid.points) - 1
+    return {
+        "parameter": task.privacy.parameter,
+        "from": grid.low,
+        "to": grid.high,
+        "levels": len(grid.points),
+        "words": f"A person with a budget of their own releases at the largest one within it on a grid of "
+        f"{task.privacy.range_words}: level 0 is the smallest budget, level {last} the largest.",
+    }
+
+
+SEVERAL_ROWS: Final = (
+    "Each row counts as a person: if one person may have several rows, the promise is for each row, and their rows "
+    "together disclose more. Name people by a column (--person)."
+)
+
+SEVERAL_RECORDS: Final = (
+    "The sketch protects each record, not a person: if one person may have several records, name the column of people "
+    "in the task (sketch.person, with sketch.rows_per_person), and the promise is the person's."
+)
+
+
+def describe_level(guarantee: Guarantee, mechanism: Any) -> dict[str, Any]:
+    """Describe the guarantee of a mechanism's release, as data and in words.
+
+    ``right_at_most`` is the largest probability that an adversary who knows all else guesses which of two records was
+    released, (1 + delta(0)) / 2. A sketch's guarantee compares a record with a blank one, ``replace_one`` any two.
+    """
+    if mechanism.kind in CENTRAL:
+        words, replaced = described(mechanism)
+        return {
+            "guarantee": mechanism.stated.to_dict(),
+            "replace_one": replaced.to_dict(),
+            "right_at_most": replaced.max_attack_accuracy,
+            "words": words,
+        }
+    given = really_given(guarantee, mechanism.guarantees)
+    return {
+        "guarantee": given.to_dict(),
+        "mechanism": mechanism.kind,
+        "right_at_most": given.max_attack_accuracy,
+        "words": given.describe(),
+    }
+
+
+def describe_cap(task: Task, *, people_are_rows: bool = False) -> str:
+    """Describe the guarantee of all releases of one person, or of one row of a file without a column of people."""
+    cap = task.privacy.per_person
+    if task.of_organisations:
+        if cap is None:
+            return "One window an organisation, at its level."
+        return f"All windows of one organisation together: {against_a_blank_record(cap)}"
+    if people_are_rows:
+        bound = "One release a row" if cap is None else f"All releases of one row together: {cap.describe()}"
+        return f"{bound.removesuffix('.')}. {SEVERAL_ROWS}"
+    if cap is None:
+        return "One release a person, at their level."
+    return f"All releases of one person together: {cap.describe()}"
+
+
+def per_unit(units: Units, estimate: Estimate, level: float) -> dict[str, dict[str, Any]]:
+    """Return coefficients and intervals per unit of each feature, with the ``factor`` and ``shift`` that convert.
+
+    Effects are cut to what is possible. Log odds have their odds ratios beside them.
+    """
+    columns = estimate.values, *estimate.ends(level), estimate.standard_errors
+    return {
+        name: {
+            **_in_unit(unit, float(value), (float(low), float(high)), shift=unit.shift),
+            "std_error": float(error) * abs(unit.factor),
+            "factor": unit.factor,
+            "shift": unit.shift,
+        }
+        for name, value, low, high, error in zip(estimate.names, *columns, strict=True)
+        if (unit := units.get(name)) is not None
+    }
+
+
+def _in_unit(unit: Unit, value: float, ends: tuple[float, float], *, shift: float = 0.0) -> dict[str, Any]:
+    effect, low, high = (unit.possible(each * unit.factor + shift) for each in (value, *ends))
+    found: dict[str, Any] = {"unit": unit.label, "scale": unit.scale, "value": effect, "interval": [low, high]}
+    if unit.scale == "log odds":
+        found |= {"odds_ratio": odds_ratio(effect), "odds_ratio_interval": [odds_ratio(low), odds_ratio(high)]}
+    return found
+
+
+def coded_effects(scale: Scale, estimate: Estimate, level: float) -> tuple[Floats, Floats] | None:
+    """Return average marginal effects of coded features on the target or its probability, and half-widths.
+
+    None if they are undetermined.
+    """
+    pair = estimate.effects(level)
+    if pair is None and scale == "log odds":
+        return marginal_effects(estimate, level)
+    if pair is None and scale in ("probability", "slope"):
+        return estimate.values, estimate.half_widths(level)
+    return pair
+
+
+def average_effects(scale: Scale, units: Units, estimate: Estimate, level: float) -> dict[str, dict[str, Any]] | None:
+    """Return average marginal effects per unit, cut to what is possible; None if they are undetermined."""
+    pair = coded_effects(scale, estimate, level)
+    if pair is None:
+        return None
+    return {
+        name: _in_unit(unit, float(value), (float(value - half), float(value + half)))
+        for name, value, half in zip(estimate.names, *pair, strict=True)
+        if (unit := units.get(name)) is not None and not is_constant(name)
+    }
+
+
+def describe_forgetting(forget: int | None, estimate: Estimate) -> dict[str, Any] | None:
+    """Return how many releases an estimate uses, and what forgetting the others costs; None if none are forgotten."""
+    if forget is None:
+        return None
+    used, learned = estimate.releases_used, estimate.n_releases
+    wider = math.sqrt(learned / used) if used else 1.0
+    words = f"Of the newest {used:,} of {learned:,} releases (forget: {forget})"
+    if wider >= 1.05:
+        words += f": intervals are about {wider:.1f} times as wide as those of all would be"
+    return {"releases": forget, "used": used, "wider": wider, "words": f"{words}."}
+
+
+def cost_of_forgetting(task: Task) -> str | None:
+    """Return the cost of forgetting in a sentence, for the start of a task; None if it forgets nothing."""
+    if task.forget is None:
+        return None
+    chains = task.log.partitions
+    each = "" if chains == 1 else f" in each of {chains:,} partitions"
+    kept = f"{task.forget * 7 // 8:,} to {task.forget:,}"
+    return (
+        f"forget: {task.forget}: the estimate is of the newest {kept} releases{each}, so its intervals stop "
+        "shrinking; intervals half as wide take four times as many releases (docs/drift.md)"
+    )
+
+
+def report_estimate(
+    estimate: Estimate,
+    scale: Scale,
+    units: Units,
+    level: float,
+    *,
+    effects: Units | None = None,
+    forecast: bool = True,
+    looks: Looks | None = None,
+    half_range: float | None = 1.0,
+) -> dict[str, Any]:
+    """Return the part of a report about coefficients, in natural ``units`` where known; ``effects`` of average effects.
+
+    ``forecast=False`` skips a slow forecast; ``looks`` are those for which intervals hold at ``level``, by default one.
+    ``half_range`` is half the target's range in the coefficients' units, None if unknown.
+    """
+    nominal = level if looks is None else looks.nominal(level)
+    intervals = estimate.intervals(nominal)
+    with plausible():
+        needs = {name: need.to_dict() for name, need in estimate.needs(nominal).items()} if forecast else {}
+    held = {} if looks is None else {"looks": looks.to_dict(level)}
+    fixed = {} if nominal == level else {"fixed_intervals": _listed(estimate.intervals(level))}
+    report = {
+        "coefficients": dict(zip(estimate.names, map(float, estimate.values), strict=True)),
+        "standard_errors": dict(zip(estimate.names, map(float, estimate.standard_errors), strict=True)),
+        "confidence_intervals": _listed(intervals),
+        **fixed,
+        "interval": {
+            "method": intervals.method,
+            "level": level,
+            "nominal_level": nominal,
+            "note": intervals.note,
+            **held,
+        },
+        "per_unit": per_unit(units, estimate, nominal),
+        "average_effects": average_effects(scale, units if effects is None else effects, estimate, nominal),
+        "effects_note": estimate.effects_note,
+        "not_learned": list(needs) or estimate.not_learned(nominal),
+        "needed": needs,
+        "stream": None if (change := estimate.stream_change()) is None else change.to_dict(),
+        "forged": describe_forgers(estimate, level),
+    }
+    return {**report, "too_wide": list(too_wide(report, scale, half_range))}
+
+
+def _listed(intervals: Mapping[str, tuple[float, float]]) -> dict[str, list[float]]:
+    return {name: list(interval) for name, interval in intervals.items()}
+
+
+def report_log(
+    task: Task,
+    log: Log,
+    *,
+    level: float = 0.95,
+    history: bool = False,
+    people_are_rows: bool = False,
+    advise: Advise | None = None,
+    live: bool = False,
+    looks: Valid | None = None,
+    problem: Problem | None = None,
+    shown: Task | None = None,
+    at: Mapping[str, str] | None = None,
+    kept: bool = False,
+    **more: Any,
+) -> dict[str, Any]:
+    """Return the report of a log, the object that ``--json`` prints.
+
+    ``history`` adds the estimate's path. ``people_are_rows`` tells that no column of a file names people. ``advise``
+    forecasts what would help useless coefficients. Intervals of a ``live`` stream hold at every look, unless ``looks``
+    asks for others. ``problem`` is by default the task's; ``shown`` is the task that it fits, if another. ``at`` adds
+    the prediction for a raw record, and ``kept`` the estimate itself (``estimate``), which is no JSON.
+    """
+    shown = shown or task
+    estimate, counts, points, drift = committed(task, log, problem)
+    scale = shown.coefficient_scale
+    disclosure = Disclosure.of(task)
+    levels = describe_levels(task)
+    used = counts.get("records_learned", estimate.releases_used)
+    held = looks_of(task, estimate, used, live=live, asked=looks)
+    report = {
+        "task": shown.name,
+        "protocol": task.protocol,
+        "objective": shown.objective,
+        "odds_ratios": on_logit_scale(shown),
+        "chances": fits_probabilities(shown),
+        "of": describe_target(shown),
+        **more,
+        **counts,
+        **report_estimate(estimate, scale, units(shown), level, effects=effect_units(shown), looks=held),
+        "drift": None if drift is None else drift.to_dict(),
+        "forget": describe_forgetting(task.forget, estimate),
+        **({"history": columns(points, estimate.names)} if history else {}),
+        "guarantee": levels[DEFAULT_LEVEL]["guarantee"],
+        "levels": levels,
+        **({"grid": describe_grid(task)} if task.privacy.grid is not None else {}),
+        "cap": None if task.privacy.per_person is None else task.privacy.per_person.to_dict(),
+        "cap_words": describe_cap(task, people_are_rows=people_are_rows),
+        "public_sample": None if disclosure is None else disclosure.to_dict(),
+        "simulated": task.simulated,
+        "task_hash": task.hash,
+    }
+    report["contrasts"] = [each.to_dict() for each in contrasts(shown, estimate, held, level)] if used else []
+    if estimate.sets is not None:
+        report["prediction_sets"] = estimate.sets.to_dict(coded_unit(shown))
+    report["missing_values"] = describe_missing(shown, estimate)
+    if at is not None:
+        report["prediction"] = describe_prediction(shown, estimate, at, held.nominal(level))
+    if kept:
+        report["estimate"] = estimate
+    report["diagnosis"] = diagnose_task(shown, report, estimate, advise)
+    return report

@@ -1,0 +1,322 @@
+"""Tables and sentences of a report, the dictionary of `murk.results.report`."""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from murk._internal.numbers import NOT_LEARNED, many, number, span
+from murk.inference.estimate import RANDOM_SCALING
+from murk.task.coding import INTERCEPT, MIDDLE, is_constant, without_features
+from murk.task.shuffling import COLLUDING
+
+SIMULATED: Final = "SIMULATED: the noise was drawn from a seed, so nobody's privacy was protected."
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table; the first column is left-aligned, the others right."""
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+
+@dataclass(frozen=True)
+class Paragraph:
+    """Prose; further lines are indented by ``hang``."""
+
+    text: str
+    hang: str = ""
+
+
+Block = Table | Paragraph
+
+
+def interval_words(report: Mapping[str, Any]) -> str:
+    """Return the title of a column of intervals: the level and, if they hold at every look, that they do."""
+    interval = report["interval"]
+    looks = interval.get("looks")
+    if looks and looks["valid"] == "always":
+        return str(looks["words"])
+    # The coverage of random scaling is known to be lower.
+    nominal = "nominal " if interval["method"] == RANDOM_SCALING and any_interval(report) else ""
+    return f"{nominal}{100 * interval['level']:.3g}% interval"
+
+
+def effect_word(report: Mapping[str, Any]) -> str:
+    """Return what a report's effects per unit are called: "odds ratio", "points" or "effect"; without features a level.
+
+    The level of a share is in percent.
+    """
+    if report.get("coefficients") and without_features(report["coefficients"]):
+        level = "mean" if INTERCEPT in report["coefficients"] else "quantile"
+        return "percent" if report["chances"] else level
+    return "odds ratio" if report["odds_ratios"] else "points" if report["chances"] else "effect"
+
+
+def any_interval(report: Mapping[str, Any]) -> bool:
+    """Return whether any interval has a finite end."""
+    return any(math.isfinite(end) for interval in report["confidence_intervals"].values() for end in interval)
+
+
+def describe_learned(report: Mapping[str, Any]) -> Iterator[Block]:
+    """Yield tables and sentences on a report's coefficients."""
+    if report.get("effects_note"):
+        # Average effects may be known although log odds are not.
+        yield from average_table(report)
+        yield Paragraph("")
+    yield coefficient_table(report)
+    yield Paragraph(describe_intervals(report))
+    if report.get("model"):
+        yield Paragraph(report["model"]["words"])
+    if not report.get("effects_note"):
+        yield from average_table(report)
+    yield from contrast_table(report)
+    yield from prediction_table(report)
+    if report.get("prediction_sets"):
+        yield Paragraph(report["prediction_sets"]["words"])
+    yield from map(Paragraph, describe_not_learned(report))
+    for missing in report.get("missing_values", ()):
+        yield Paragraph(missing["words"])
+    if report["diagnosis"]:
+        yield Paragraph(report["diagnosis"]["words"])
+    yield from map(Paragraph, describe_age(report))
+    if report.get("forged") is not None:
+        yield Paragraph(report["forged"]["words"])
+
+
+def describe_privacy(report: Mapping[str, Any]) -> Iterator[Block]:
+    """Yield the public sample, and the guarantees of each release and of all."""
+    if report["public_sample"] is not None:
+        yield Paragraph(report["public_sample"]["words"])
+    yield Paragraph("")
+    for level, promise in report["levels"].items():
+        if "central" not in promise:
+            yield Paragraph(f"Promised for each release at level {level}: {promise['words']}", "  ")
+            continue
+        yield Paragraph(f"Promised for each release at level {level}: two guarantees.")
+        for words in promises(promise):
+            yield Paragraph(f"  {words}", "  ")
+    if "grid" in report:
+        yield Paragraph(report["grid"]["words"])
+    yield Paragraph(report["cap_words"], "  ")
+
+
+def promises(level: Mapping[str, Any]) -> list[str]:
+    """Return the guarantee of a level in words; for a shuffled task, the local one and then the central one."""
+    if "central" not in level:
+        return [level["words"]]
+    return [f"{COLLUDING}: {level['words']}", level["central"]["words"]]
+
+
+def coefficient_table(report: Mapping[str, Any]) -> Table:
+    """Return the table of coefficients with standard errors and intervals: per unit where known, else coded."""
+    if report["coefficients"] and without_features(report["coefficients"]):
+        return _table_of_means(report)
+    odds, rows, interval = report["odds_ratios"], [], interval_words(report)
+    if not report["per_unit"]:
+        columns = ["coefficient", "coded", "std. error", interval]
+        for name, value in report["coefficients"].items():
+            cells = [number(value), number(report["standard_errors"][name])]
+            rows.append(_learned(report, name, name, [*cells, span(*report["confidence_intervals"][name])]))
+        return Table(title_of(report), columns, rows)
+    for name in report["coefficients"]:
+        unit = report["per_unit"].get(name)
+        if unit is None:
+            # The residual scale of a robust loss has no unit.
+            value, error = report["coefficients"][name], report["standard_errors"][name]
+            ends, label = span(*report["confidence_intervals"][name]), f"{name} (coded)"
+        else:
+            value, error, label = unit["value"], unit["std_error"], labelled(name, unit["unit"])
+            ends = span(*unit["odds_ratio_interval" if odds else "interval"])
+            label += " (percent)" if unit["scale"] == "percent" else ""
+        cells = [number(value), number(error)]
+        if odds:
+            cells.append("" if unit is None else number(unit["odds_ratio"]))
+        rows.append(_learned(report, name, label, [*cells, ends]))
+    measures = ["log odds", "std. error", "odds ratio"] if odds else [effect_word(report), "std. error"]
+    return Table(title_of(report), ["per", *measures, interval], rows)
+
+
+def labelled(name: str, unit: str) -> str:
+    """Return the words for a coefficient's unit, which name the coefficient: those of a feature already do."""
+    return f"{name}: {unit}" if is_constant(name) and unit == MIDDLE else unit
+
+
+def _learned(report: Mapping[str, Any], name: str, label: str, cells: list[str]) -> list[str]:
+    """Return a row; without its numbers if they are a guess, shrunk towards zero, and no answer."""
+    if name in report["not_learned"]:
+        cells = [NOT_LEARNED, *[""] * (len(cells) - 1)]
+    return [label, *cells]
+
+
+def _table_of_means(report: Mapping[str, Any]) -> Table:
+    rows = []
+    for name, value in report["coefficients"].items():
+        each = {"unit": name, "value": value, "interval": report["confidence_intervals"][name]}
+        each |= {"std_error": report["standard_errors"][name], **report["per_unit"].get(name, {})}
+        cells = [number(each["value"]), number(each["std_error"]), span(*each["interval"])]
+        rows.append(_learned(report, name, each["unit"], cells))
+    return Table(title_of(report), ["", effect_word(report), "std. error", interval_words(report)], rows)
+
+
+def title_of(report: Mapping[str, Any]) -> str:
+    """Return the title: the number of releases, and what the coefficients are of."""
+    learned = f"{report['task']}: {many(report['releases'], 'release')} learned"
+    learned += f", of {many(report['records_learned'], 'record')}" if "records_learned" in report else ""
+    return f"{learned}; {report['of']}" if report.get("of") else learned
+
+
+def describe_intervals(report: Mapping[str, Any]) -> str:
+    """Return how the intervals were made, and their note; or why there are none."""
+    method, note = report["interval"]["method"], report["interval"]["note"].rstrip(".")
+    if any_interval(report):
+        looks = report["interval"].get("looks")
+        return f"Intervals by {method}: {note}." + (f" {looks['meaning']} (docs/intervals.md)." if looks else "")
+    return f"No intervals: {note.removeprefix('none: ').removeprefix('no interval: ')}."
+
+
+def average_table(report: Mapping[str, Any]) -> Iterator[Block]:
+    """Yield the average effect of a unit of each feature on the probability, if coefficients are log odds."""
+    effects = report["average_effects"]
+    # For a single line through labels, the table of coefficients has the average effects.
+    if not effects or not (report["odds_ratios"] or report.get("effects_note")):
+        return
+    rows = []
+    for effect in effects.values():
+        low, high = effect["interval"]
+        learned = math.isfinite(low + high)
+        points = [number(effect["value"]), span(low, high)] if learned else [NOT_LEARNED, ""]
+        rows.append([effect["unit"], *points])
+    if not report.get("effects_note"):
+        yield Paragraph("")
+    columns = ["per", "points", interval_words(report).removeprefix("nominal ")]
+    yield Table("Average marginal effect on the probability, in percentage points", columns, rows)
+    if report.get("effects_note"):
+        yield Paragraph(f"Average effects are {report['effects_note']}.")
+    else:
+        yield from map(Paragraph, describe_disagreement(report))
+
+
+def contrast_table(report: Mapping[str, Any]) -> Iterator[Block]:
+    """Yield the comparisons of categories, if the task asks for any."""
+    contrasts = report.get("contrasts")
+    if not contrasts:
+        return
+    rows, odds = [], report["odds_ratios"]
+    averaged = odds or (report.get("effects_note") and not report["chances"])
+    for each in contrasts:
+        value, ends = (each["odds_ratio"], each["odds_ratio_interval"]) if odds else (each["value"], each["interval"])
+        learned = math.isfinite(sum(each["interval"]))
+        row = [each["name"], *([number(value), span(*ends)] if learned else [NOT_LEARNED, ""])]
+        if averaged:
+            average, (low, high) = each["average_effect"], each["average_effect_interval"] or (-math.inf, math.inf)
+            known = average is not None and math.isfinite(low + high)
+            row += [number(average), span(low, high)] if known else [NOT_LEARNED, ""]
+        row += ["-", "-"] if each["p_value"] is None else [f"{each['p_value']:.2g}", f"{each['e_value']:.3g}"]
+        rows.append(row)
+    interval = interval_words(report)
+    points = ["points", interval] if averaged else []
+    tested = any(each["p_value"] is not None for each in contrasts)
+    yield Paragraph("")
+    title = "Contrasts" + (": p-values and e-values hold at every look" if tested else ", without a valid p-value")
+    yield Table(title, ["contrast", effect_word(report), interval, *points, "p", "e"], rows)
+
+
+def prediction_table(report: Mapping[str, Any]) -> Iterator[Block]:
+    """Yield the model's mean or probabilities at the features asked for, if any."""
+    if report.get("prediction") is None:
+        return
+    found = report["prediction"]
+    at = ", ".join(f"{name} = {value}" for name, value in found["at"].items())
+    rows = [[name, number(each["value"]), span(*each["interval"])] for name, each in found["of"].items()]
+    yield Paragraph("")
+    yield Table(f"Prediction at {at}", [found["target"], "predicted", interval_words(report)], rows)
+    if found.get("set_words"):
+        yield Paragraph(found["set_words"])
+
+
+def describe_contrasts(report: Mapping[str, Any]) -> Iterator[str]:
+    """Yield each comparison of categories in a sentence."""
+    for block in contrast_table(report):
+        if isinstance(block, Table):
+            for name, *cells in block.rows:
+                named = zip(block.columns[1:], cells, strict=True)
+                yield f"{name}: " + ", ".join(f"{column} {cell}" for column, cell in named if cell) + "."
+
+
+def describe_disagreement(report: Mapping[str, Any]) -> Iterator[str]:
+    """Name the features whose odds ratio and average effect disagree on whether there is an effect, and why."""
+    apart, unknown = [], []
+    for name, effect in report["average_effects"].items():
+        unit = report["per_unit"].get(name)
+        if unit is None or name in report["not_learned"] or not math.isfinite(sum(unit["interval"])):
+            continue
+        if not math.isfinite(sum(effect["interval"])):
+            unknown.append(name)
+        elif _excludes_zero(unit["interval"]) != _excludes_zero(effect["interval"]):
+            apart.append(name)
+    if apart:
+        yield (
+            f"Odds ratio and points of {', '.join(apart)} disagree: one interval includes no effect, the other does "
+            "not. Points are averaged over people, and their interval allows for the unknown positions of people on "
+            "the curve. Take such an effect as not established."
+        )
+    if unknown:
+        yield (
+            f"Points of {', '.join(unknown)} are not learned although the odds ratio is: they also depend on where "
+            "people are on the curve, which noise still hides."
+        )
+
+
+def _excludes_zero(interval: Sequence[float]) -> bool:
+    low, high = interval
+    return low > 0.0 or high < 0.0
+
+
+def describe_age(report: Mapping[str, Any]) -> Iterator[str]:
+    """Describe whether people or coefficients have changed, if known, and which releases are forgotten."""
+    stream, drift, forget = report.get("stream"), report.get("drift"), report.get("forget")
+    if stream is not None:
+        yield stream["words"]
+    if drift is not None and drift["compared"]:
+        yield drift["words"]
+    if forget is not None:
+        yield forget["words"]
+
+
+def describe_not_learned(report: Mapping[str, Any]) -> Iterator[str]:
+    """Name the coefficients that were not learned, and what it would take to learn them."""
+    alike: dict[str, list[str]] = {}
+    for name, need in report["needed"].items():
+        # The forecast is for the first interval with an end, which need not be a useful one.
+        forecast = any(need.get(key) for key in ("people", "budgets", "public_rows"))
+        first = ", at which its interval becomes bounded; a narrow one takes more" if forecast else ""
+        alike.setdefault(need["words"] + first, []).append(name)
+    for words, names in alike.items():
+        yield f"Not learned at this privacy: {', '.join(names)}. It would take {words}."
+    others = [name for name in report["not_learned"] if name not in report["needed"]]
+    if others:
+        yield f"Not learned at this privacy: {', '.join(others)}."
+
+
+def as_text(blocks: Iterator[Block]) -> str:
+    """Return blocks as plain text, prose wrapped at 110 columns."""
+    lines: list[str] = []
+    for block in blocks:
+        if isinstance(block, Paragraph):
+            lines += textwrap.wrap(
+                block.text, 110, subsequent_indent=block.hang, break_long_words=False, break_on_hyphens=False
+            ) or [""]
+            continue
+        table = [block.columns, *block.rows]
+        widths = [max(len(row[column]) for row in table) for column in range(len(block.columns))]
+        lines += [block.title] if block.title else []
+        for first, *others in table:
+            cells = [cell.rjust(size) for cell, size in zip(others, widths[1:], strict=True)]
+            lines.append("  ".join([first.ljust(widths[0]), *cells]).rstrip())
+    return "\n".join(lines)

@@ -1,0 +1,502 @@
+"""The interface of logs: an ordered, partitioned, replayable stream of one task, and the chains' states.
+
+A log holds releases in partitions, the newest model of each chain (chain ``c`` reads partition ``c``), each chain's
+state with its offset, and dead letters. Offsets grow along a partition but need not be consecutive.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
+
+from murk.errors import MurkError, UserError
+from murk.stream.wire.codec import MAX_MESSAGE, RejectedError, parse
+
+if TYPE_CHECKING:
+    from murk.stream.wire.blocks import DuplicateWindow
+    from murk.stream.wire.packed import Fetched, Packed
+    from murk.task.task import Task
+
+_ERROR_CODE = "MURK-LOG-001"
+
+_PAGE = 4096  # messages read at once by `Log.messages`
+NO_LOG = "MURK-LOG-004"  # code of the error that there is no log at a URL
+FIRST_CHAIN = 0  # chain under which models are stored that all chains share
+
+
+def truncate_time(time: float, granularity: int) -> int:
+    """Truncate a time to a multiple of the granularity, in seconds since 1970.
+
+    >>> truncate_time(1_700_049_599.9, 86_400)
+    1700006400
+    """
+    seconds = int(time)
+    return seconds - seconds % granularity
+
+
+def segment_seconds(retention: int) -> int:
+    """Return for a retention, in seconds, how long a broker writes to a segment before it begins the next one."""
+    return max(600, retention // 8)
+
+
+class Message(NamedTuple):
+    """One message of a partition; ``time`` is when the log appended it, in seconds since 1970."""
+
+    offset: int
+    time: int
+    value: bytes
+
+
+class DeadLetter(NamedTuple):
+    """A message that was not learned, with its place, a reason from `REASONS` and a detail."""
+
+    partition: int
+    offset: int
+    reason: str
+    detail: str
+    value: bytes
+
+
+Dead = Sequence[DeadLetter]
+
+
+class Checkpoint(NamedTuple):
+    """State of a chain, None at first, and the first offset that is not in it."""
+
+    state: bytes | None
+    offset: int
+
+
+class ChainStatus(NamedTuple):
+    """A chain's checkpoint, and the end of its partition just after that was read."""
+
+    checkpoint: Checkpoint
+    end: int
+
+    @property
+    def lag(self) -> int:
+        """Number of uncommitted offsets; 0 if the partition has lost its newest messages."""
+        return max(0, self.end - self.checkpoint.offset)
+
+
+class CrowdMark(NamedTuple):
+    """The shuffler that appends to a log, and the number of crowds that it has appended."""
+
+    shuffler: str
+    crowds: int
+
+
+class FencedError(MurkError):
+    """Another worker owns the chain now; nothing of the refused write was applied."""
+
+    kind = "MURK-LOG-005"
+
+
+class UnreachableError(MurkError):
+    """The log cannot be reached at the moment; the request may be repeated."""
+
+    kind = "MURK-LOG-002"
+
+
+class Membership(ABC):
+    """A process's share of the chains, among all processes that learn from a log."""
+
+    shared = False  # whether chains move between processes; otherwise losing one is an error
+
+    @abstractmethod
+    def chains(self) -> frozenset[int]:
+        """Return the chains assigned to this process; call it often, since it also reports that the process is alive.
+
+        Two processes may briefly be assigned the same chain: `Log.acquire` decides between them. Raises
+        ``UnreachableError`` if the log cannot be reached.
+        """
+
+    @abstractmethod
+    def close(self, *, for_good: bool = True) -> None:
+        """Leave, so that others take over now; with ``for_good=False`` only if this process does not restart soon."""
+
+
+class AllChains(Membership):
+    """Membership of a process that learns every chain alone."""
+
+    def __init__(self, chains: Iterable[int]) -> None:
+        self._chains = frozenset(chains)
+
+    def chains(self) -> frozenset[int]:
+        """Return all chains."""
+        return self._chains
+
+    def close(self, *, for_good: bool = True) -> None:
+        """Do nothing."""
+
+
+class Ownership(ABC):
+    """The exclusive right to write one chain's state, until another process takes the chain over and fences this one.
+
+    Comparing offsets would not stop a worker that was suspended from overwriting a newer state.
+    """
+
+    chain: int
+
+    @abstractmethod
+    def load(self) -> Checkpoint:
+        """Read the state and offset of the last commit; raise ``FencedError`` when another owner is known."""
+
+    @abstractmethod
+    def commit(
+        self, state: bytes, offset: int, dead: Dead = (), model: bytes | None = None, estimate: bytes | None = None
+    ) -> None:
+        """Write state, offset, dead letters, newest model and newest estimate in one atomic, durable write.
+
+        A commit whose outcome is unknown may be repeated, unless the log raises and the chain must be acquired again.
+        Raises ``FencedError``, and writes nothing, if another process owns the chain; `MurkError` if the log could not
+        write: either everything was written or nothing.
+        """
+
+    def publish_uncommitted(self, model: bytes) -> None:  # noqa: B027 - optional
+        """Publish a model before it is committed, without waiting or fencing; it may get lost."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Give up the ownership; the committed state stays."""
+
+
+class Log(ABC):
+    """An ordered, partitioned, replayable stream of one task, open in any number of processes; for one thread."""
+
+    url: str  # for messages, without credentials
+    model_name: str | None = None  # model whose states, estimates and owners these are; None: the task's own learner
+    _registered: Task | None = None
+    # Whether a sender searches the log for a release whose arrival is unknown. Otherwise it sends the release again.
+    readable_by_senders: bool = True
+
+    @property
+    @abstractmethod
+    def identity(self) -> str:
+        """Random name drawn when the log's streams were created; `UserError` when they do not exist yet."""
+
+    @abstractmethod
+    def prepare(self, document: bytes) -> None:
+        """Create the streams that a task needs, without registering it; raise `UserError` if they do not fit it."""
+
+    @abstractmethod
+    def register_task(self, document: bytes) -> None:
+        """Create the task's streams and store its document, once among concurrent processes.
+
+        Registering the same task again only updates its retention. Raises `UserError` if the log carries another task.
+        """
+
+    @abstractmethod
+    def document(self) -> bytes | None:
+        """Return the registered task's document, or None."""
+
+    def registered_task(self) -> Task:
+        """Return the registered task, read once; raise `UserError` if the log carries none."""
+        if self._registered is None:
+            from murk.task.task import Task
+
+            document = self.document()
+            if document is None:
+                raise without_task(self.url)
+            self._registered = Task.from_document(document)
+        return self._registered
+
+    @property
+    def partitions(self) -> int:
+        """Number of partitions, which is the number of chains."""
+        return self.registered_task().log.partitions
+
+    @property
+    def simulated(self) -> bool:
+        """Whether the log takes only simulated releases; otherwise it takes only real ones."""
+        return self.registered_task().simulated
+
+    @abstractmethod
+    def append(self, batch: Sequence[tuple[int, bytes]]) -> None:
+        """Append (partition, message) pairs in order; all of them are durable on return.
+
+        After an error, a log in a file has appended none, and a broker any of them: sending them again is safe, since a
+        release counts once. Raises `UserError`, and appends nothing, for an unknown partition or a message longer than
+        ``MAX_MESSAGE`` bytes; `MurkError` if the log could not write.
+        """
+
+    def crowd_mark(self) -> CrowdMark | None:
+        """Return which shuffler appends to this log; None if none does."""
+        return None
+
+    def claim(self, shuffler: str, *, replace: bool = False) -> CrowdMark:
+        """Reserve the log for a shuffler and return its mark; with ``replace``, take it over from another shuffler.
+
+        Raises `UserError` if another shuffler appends to the log, it has releases that were not shuffled, or it takes
+        no crowds.
+        """
+        raise _without_crowds(self.url)
+
+    def append_crowd(self, messages: Iterable[tuple[int, Packed]], mark: CrowdMark) -> None:
+        """Append a crowd's messages, by partition and in order, and then the mark, in one atomic, durable write.
+
+        Raises ``FencedError``, and appends nothing, unless the log's mark is that shuffler's, with one crowd fewer;
+        `MurkError` if the log could not write: either everything was written or nothing.
+        """
+        raise _without_crowds(self.url)
+
+    def discard(self, partition: int, offset: int) -> None:
+        """Delete a partition's messages before an offset; a file overwrites them, a broker keeps whole batches."""
+        raise _without_crowds(self.url)
+
+    def fetch(self, partition: int, offset: int, limit: int) -> Fetched:
+        """Read messages in one piece; see `read`."""
+        import numpy as np
+
+        from murk.stream.wire.packed import Fetched, Packed
+
+        offsets, times, values = [*zip(*self.read(partition, offset, limit), strict=True)] or [()] * 3
+        return Fetched(np.array(offsets, np.int64), np.array(times, np.int64), Packed.of(values))
+
+    @abstractmethod
+    def read(self, partition: int, offset: int, limit: int) -> list[Message]:
+        """Read at most ``limit`` messages from ``offset`` on, in order; none only if there is none yet.
+
+        Raises `MurkError` if retention has removed the message at ``offset``, or the log never reached it.
+        """
+
+    def messages(self, partition: int, begin: int, end: int) -> Iterator[Message]:
+        """Iterate over the messages of a partition from one offset up to another, read a page at a time."""
+        while begin < end and (page := self.read(partition, begin, min(_PAGE, end - begin))):
+            begin = page[-1].offset + 1
+            yield from (message for message in page if message.offset < end)
+
+    def exposed(self) -> str:
+        """Return a clause that says who else can read the log's file, as far as that is known; see ``exposure``."""
+        return ""
+
+    def first_since(self, partition: int, time: float) -> int:
+        """Return the offset of the first message appended at or after a time, in seconds since 1970."""
+        begin, end = self.begin(partition), self.end(partition)
+        while begin < end:
+            middle = (begin + end) // 2
+            message = next(iter(self.read(partition, middle, 1)), None)
+            if message is None or message.time >= time:
+                end = middle
+            else:
+                begin = message.offset + 1
+        return begin
+
+    def skip(self, partition: int, offset: int) -> int:
+        """Return the offset after records without a message, once a `read` from ``offset`` has returned none."""
+        return offset
+
+    def releases(self, partition: int | None = None) -> Iterator[Any]:
+        """Iterate over the releases of one partition or of all, each once, in the order in which a learner learns them.
+
+        These are the messages of the log's task that came before their expiry and repeat no earlier release. Size and
+        magnitude are checked by a learner's ``learn_release``, which raises RejectedError for what no honest device
+        sends. Reading costs nobody further budget. Raises `UserError` if the log carries no task.
+        """
+        from murk.stream.wire.blocks import DuplicateWindow
+        from murk.stream.wire.duplicates import Unexpired
+
+        task = self.registered_task()
+        for number in range(self.partitions) if partition is None else [partition]:
+            messages = self.messages(number, self.begin(number), self.end(number))
+            unexpired = Unexpired.of(self.identity, task.expiry, task.granularity)
+            yield from _learnable(messages, task, number, DuplicateWindow(task.duplicates, unexpired))
+
+    @abstractmethod
+    def begin(self, partition: int) -> int:
+        """Return the offset of the oldest message; equal to `end` when there is none."""
+
+    @abstractmethod
+    def end(self, partition: int) -> int:
+        """Return the offset of the next message."""
+
+    def ends(self) -> Sequence[int]:
+        """Return the offset of the next message of each partition."""
+        return self.ends_of(range(self.partitions))
+
+    def ends_of(self, partitions: Collection[int]) -> Sequence[int]:
+        """Return the offset of the next message of each of these partitions, in their order."""
+        return [self.end(partition) for partition in partitions]
+
+    @abstractmethod
+    def publish(self, chain: int, message: bytes) -> None:
+        """Replace a chain's newest model."""
+
+    @abstractmethod
+    def model(self, chain: int) -> bytes | None:
+        """Return a chain's newest model, or None."""
+
+    def cached_model(self, chain: int) -> tuple[bytes | None, int]:
+        """Return a chain's newest model and the end of its partition, for devices, even while a log is unreachable.
+
+        They may be a moment old. The model is never newer than the end.
+        """
+        return self.model(chain), self.end(chain)
+
+    def time_bounds(self) -> tuple[float, float]:
+        """Return the earliest and the latest time that the log's own clock may show now, in seconds since 1970.
+
+        The log judges expiry by this clock. A log that cannot tell returns bounds that include every time.
+        """
+        return -math.inf, math.inf
+
+    @property
+    def takes_estimates(self) -> bool:
+        """Whether commits may carry an estimate."""
+        return False
+
+    def estimate(self) -> bytes | None:
+        """Return the newest published estimate, or None."""
+        return None
+
+    def owners(self) -> Mapping[int, str]:
+        """Return which process ("host:process") committed each chain last; empty where unknown."""
+        return {}
+
+    def join(self, name: str | None = None) -> Membership:
+        """Share the chains with all processes that join; a learner that joins again under its ``name`` keeps its own.
+
+        On a log in a file, the newest process learns all chains.
+        """
+        return AllChains(range(self.partitions))
+
+    @abstractmethod
+    def checkpoint(self, chain: int) -> Checkpoint:
+        """Read a chain's committed state and offset without owning it."""
+
+    def status(self, chain: int) -> ChainStatus:
+        """Read a chain's checkpoint and then the end of its partition."""
+        checkpoint = self.checkpoint(chain)
+        # In the other order, messages that arrive and are learned in between would make the lag negative.
+        return ChainStatus(checkpoint, self.end(chain))
+
+    @abstractmethod
+    def acquire(self, chain: int) -> Ownership:
+        """Take over a chain and fence its previous owner."""
+
+    @abstractmethod
+    def dead_letters(self, partition: int | None = None) -> Iterator[DeadLetter]:
+        """Iterate over the dead letters of one partition or of all, in order."""
+
+    @abstractmethod
+    def trim(self, before: float) -> int:
+        """Delete messages and dead letters appended before a time (seconds since 1970); return the number of messages.
+
+        Messages that are not committed, or that the window for duplicates may need, are kept. A log that applies its
+        retention itself does nothing, nor does a log opened for a model.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close the log; closing twice is allowed."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+
+def _learnable(messages: Iterable[Message], task: Task, partition: int, window: DuplicateWindow) -> Iterator[Any]:
+    """Iterate over the releases among messages that a learner of a task would learn, in order."""
+    from murk.stream.wire.duplicates import lifetime_of
+
+    kind, task_hash, levels, lifetime = task.release_kind, task.hash, task.privacy.levels, lifetime_of(task.expiry)
+    for offset, appended, value in messages:
+        try:
+            release = parse(value, kind)
+        except RejectedError:
+            continue
+        if release.task != task_hash or release.simulated is not task.simulated or release.level not in levels:
+            continue
+        is_late = release.expires > appended + lifetime
+        if release.chain != partition or appended > release.expires or (is_late and task.shuffle is not None):
+            continue
+        if not window.seen(offset, release.id, 0 if is_late else release.expires):
+            yield release
+
+
+def check_sizes(batch: Sequence[tuple[int, bytes]]) -> None:
+    """Raise `UserError` if a message of a batch has more than ``MAX_MESSAGE`` bytes."""
+    check_size(max((len(value) for _, value in batch), default=0))
+
+
+def check_size(longest: int) -> None:
+    """Raise `UserError` if the longest message of a batch has more than ``MAX_MESSAGE`` bytes."""
+    if longest > MAX_MESSAGE:
+        raise UserError(f"a message has {longest} bytes, and a log takes at most {MAX_MESSAGE}: nothing was appended")
+
+
+def check_partition(log: Log, partition: int) -> None:
+    """Raise `UserError` if a log has no such partition."""
+    if not 0 <= partition < log.partitions:
+        raise UserError(f"{log.url} has no partition {partition}: they are numbered from 0 to {log.partitions - 1}")
+
+
+def check_range(log: Log, partition: int, offset: int) -> None:
+    """Raise `MurkError` if an offset is before the beginning of a partition or after its end."""
+    begin, end = log.begin(partition), log.end(partition)
+    if offset < begin:
+        raise MurkError(
+            f"partition {partition} of {log.url} begins at offset {begin}, and offset {offset} was requested: "
+            "retention has removed earlier messages",
+            code="MURK-LOG-007",
+        )
+    if offset > end:
+        raise MurkError(
+            f"partition {partition} of {log.url} ends at offset {end}, and offset {offset} was requested: "
+            "the log is not the one that was read before, or has lost its newest messages",
+            code="MURK-LOG-006",
+        )
+
+
+def without_task(url: str) -> UserError:
+    """Return the error for a log whose task is needed and not registered yet."""
+    words = f"{url} carries no task yet: announce one first, with `murk topics` or `murk run`"
+    return UserError(words, code="MURK-LOG-003")
+
+
+def _without_crowds(url: str) -> UserError:
+    return UserError(f"a shuffler cannot use {url}: give a log in a file (sqlite:) or on a cluster (kafka:)")
+
+
+def not_an_intake(url: str) -> UserError:
+    """Return the error for devices that send to the log that a shuffler writes to."""
+    return UserError(
+        f"{url} is the log that a shuffler writes to, where others would know when each release came: send to the "
+        "shuffler's intake (its --from)",
+        code="MURK-SHUFFLE-001",
+    )
+
+
+def check_mark(url: str, found: CrowdMark | None, wanted: CrowdMark) -> None:
+    """Raise ``FencedError`` unless a log's mark allows its shuffler to append the crowd that leads to ``wanted``."""
+    if found is None or found.shuffler != wanted.shuffler or found.crowds != wanted.crowds - 1:
+        words = f"another shuffler has taken {url} over; this one stops and appended nothing. Run one shuffler per log"
+        raise FencedError(words)
+
+
+def check_claim(url: str, found: CrowdMark | None, shuffler: str, replace: bool, released: bool) -> bool:
+    """Return whether a shuffler's claim to a log must be written; raise `UserError` if it is refused."""
+    if found is None and released:
+        raise UserError(
+            f"{url} already has unshuffled releases, whose arrival times are visible: pass a new log as --to, to "
+            "which only the shuffler writes",
+            code="MURK-SHUFFLE-001",
+        )
+    if found is not None and found.shuffler != shuffler and not replace:
+        raise UserError(
+            f"another shuffler appends to {url}: give its --store; if that is lost, --replace gives up what it held",
+            code="MURK-SHUFFLE-001",
+        )
+    return found is None or found.shuffler != shuffler
+
+
+def taken_over(chain: int, url: str) -> FencedError:
+    """Return the error of a commit by a worker whose chain was taken over."""
+    return FencedError(
+        f"another worker has taken over chain {chain} of {url}; this one stops, and what it had not committed was "
+        "discarded. Run one worker for each chain"
+    )

@@ -1,1 +1,0 @@
-"""Task files: validation, defaults, and the coding of records."""

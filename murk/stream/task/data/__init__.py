@@ -1,1 +1,0 @@
-"""Raw values, columns and their coding."""

@@ -1,0 +1,455 @@
+"""Read and write many releases at once, as columns, in compiled code.
+
+A release in the compact form of `encode` is literal text with holes. `Layout.read` fills columns from the holes of many
+messages, and `Layout.write` is its inverse. Like the parsers of `wire`, reading never accepts a message that `decode`
+refuses, and leaves every message in another form to `decode`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
+from typing import Any, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from murk._internal.arrays import Integers, Words
+from murk._internal.jit import deferred, within
+from murk._internal.lazy import LazyLevels
+from murk.errors import MurkError
+from murk.stream.wire.codec import WireRules
+from murk.stream.wire.packed import Packed
+from murk.stream.wire.releases import KINDS, MOST_ITEMS, SCHEMA_VERSION
+
+_ERROR_CODE = "MURK-LOG-001"
+
+Bytes = NDArray[np.uint8]
+
+Array = Any
+_ID, _WHOLE, _PAYLOAD, _WORD = range(4)  # what a hole holds: an id, a count, integers, or one of some words
+_MOST_DIGITS = 19  # with which an integer does not overflow 64 bits
+_LARGEST = 2**62 - 1  # largest integer of a release
+_LATEST = 2**53 - 1  # largest time
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Releases of one kind as columns, in order: a hole's number is a count, or the index of one of its words."""
+
+    layout: Layout
+    packed: Packed
+    ids: Words  # (m, 2), big-endian halves
+    numbers: Integers  # (m, holes); of the payload, how many integers it has
+    texts: Integers  # (m, 2), the beginning and the end of the payload in the data
+    integers: Integers  # of all payloads
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def column(self, name: str) -> Integers:
+        """Return the numbers of a field; of a field that this kind of releases does not have, zeros."""
+        place = self.layout.places.get(name)
+        column: Integers = np.zeros(len(self), np.int64) if place is None else self.numbers[:, place]
+        return column
+
+    def groups(self, *names: str) -> dict[Any, Integers | slice]:
+        """Return the indices of releases by the value of a field, or by the values of several."""
+        columns = np.stack([self.column(name) for name in names], axis=1)
+        if not len(self):
+            return {}
+        if (columns == columns[0]).all():
+            return {self._key(names, columns[0]): slice(None)}
+        keys, index = np.unique(columns, axis=0, return_inverse=True)
+        return {self._key(names, key): np.flatnonzero(index.ravel() == i) for i, key in enumerate(keys)}
+
+    def _key(self, names: Sequence[str], numbers: Integers) -> Any:
+        values = [
+            self.layout.words[name][number] if name in self.layout.words else number
+            for name, number in zip(names, numbers.tolist(), strict=True)
+        ]
+        return values[0] if len(values) == 1 else tuple(values)
+
+    def split(self, *names: str) -> dict[Any, Integers]:
+        """Group the payloads, as rows, by the value of a field, or by the values of several; see `Block.split`."""
+        return {key: self.rows(chosen) for key, chosen in self.groups(*names).items()}
+
+    def rows(self, chosen: Integers | slice) -> Integers:
+        """Return the payloads of some releases as rows; raise `MurkError` if their lengths differ."""
+        sizes, ends = self.column("payload")[chosen], self._ends[chosen]
+        if sizes.min() != sizes.max():
+            raise MurkError("the payloads of some releases have different lengths")
+        if len(sizes) == len(self):
+            return self.integers.reshape(len(self), -1)
+        rows: Integers = self.integers[(ends - sizes)[:, None] + np.arange(sizes[0])]
+        return rows
+
+    @cached_property
+    def _ends(self) -> Integers:
+        ends: Integers = np.cumsum(self.column("payload"))
+        return ends
+
+
+def distinct(column: Integers) -> set[int]:
+    """Return the distinct numbers of a column, most often one."""
+    low, high = int(column.min()), int(column.max())
+    return {low} if low == high else set(np.unique(column).tolist())
+
+
+class Layout:
+    """The compact form of the releases that some rules allow."""
+
+    def __init__(self, rules: WireRules) -> None:
+        self.rules = rules
+        model = KINDS[rules.kind].model_fields
+        self.words: dict[str, tuple[str, ...]] = {"level": tuple(rules.magnitudes)}
+        if "question" in model:
+            self.words["question"] = get_args(model["question"].annotation)
+        known = {
+            "schema": f"{SCHEMA_VERSION}",
+            "kind": f'"{rules.kind}"',
+            "task": f'"{rules.task_hash}"',
+            "simulated": "true" if rules.simulated else "false",
+        }
+        literals, holes, text = [], [], "{"
+        for name, field in model.items():
+            text += f'"{field.alias or name}":'
+            if (field.alias or name) in known:
+                text += known[field.alias or name]
+            else:
+                opening, closing = (
+                    '""' if name == "id" or name in self.words else "[]" if name == "payload" else ("", "")
+                )
+                literals.append((text + opening).encode())
+                holes.append(name)
+                text = closing
+            text += ","
+        literals.append((text[:-1] + "}").encode())
+        self.places = {name: place for place, name in enumerate(holes)}
+        kinds = {"id": _ID, "payload": _PAYLOAD} | dict.fromkeys(self.words, _WORD)
+        words = [[word.encode() for word in self.words.get(name, ())] for name in holes]
+        limits = [{"time": _LATEST, "expires": _LATEST, "item": MOST_ITEMS - 1}.get(name, _LARGEST) for name in holes]
+        literal, word = (Packed.of([b"", *texts]) for texts in (literals, [*chain.from_iterable(words)]))
+        # What kernels read: literal text, what each hole holds, its limit, and words, with the first word of each hole.
+        self._program = (
+            np.frombuffer(literal.data, np.uint8),
+            literal.ends,
+            np.array([kinds.get(name, _WHOLE) for name in holes]),
+            np.array(limits),
+            np.frombuffer(word.data, np.uint8),
+            word.ends,
+            np.cumsum([0, *map(len, words)]),
+        )
+        self._longest = sum(map(len, literals)) + sum(
+            max(map(len, these), default=_MOST_DIGITS + 13) for these in words
+        )
+
+    def read(self, packed: Packed) -> Columns | None:
+        """Return messages as columns; None if any has another form or may be invalid (see `receiver`)."""
+        count = len(packed)
+        if count and packed.sizes.max() > self.rules.max_bytes:
+            return None
+        data = np.frombuffer(packed.data, np.uint8)
+        ids, numbers = np.empty((count, 2), np.uint64), np.empty((count, len(self.places)), np.int64)
+        texts, integers = np.empty((count, 2), np.int64), np.empty(len(data) // 2 + 1, np.int64)
+        found = scan(data, packed.ends, self._program, ids, numbers, texts, integers)
+        columns = Columns(self, packed, ids, numbers, texts, integers[:found])
+        return columns if found >= 0 and self._is_plain(columns) else None
+
+    def _is_plain(self, columns: Columns) -> bool:
+        """Return whether chains, lengths and magnitudes are within the rules."""
+        rules = self.rules
+        if not len(columns):
+            return True
+        if columns.column("chain").max() >= rules.partitions:
+            return False
+        if not distinct(columns.column("payload")) <= set(rules.lengths):
+            return False
+        if isinstance(rules.magnitudes, LazyLevels) or len(set(rules.magnitudes.values())) > 1:
+            bounds = np.empty(len(columns), np.int64)
+            for level, chosen in columns.groups("level").items():
+                bounds[chosen] = min(rules.magnitudes[level], _LARGEST)
+            return bool((np.abs(columns.integers) <= np.repeat(bounds, columns.column("payload"))).all())
+        [bound] = set(rules.magnitudes.values())
+        return bool(-bound <= columns.integers.min() and columns.integers.max() <= bound)
+
+    def write(
+        self, records: Bytes, count: int, level: str, version: int, time: int, expires: int, last: Words
+    ) -> list[tuple[int, Packed]]:
+        """Return the messages of records (see `merge`), of one level, version and time, by the chain that gets them.
+
+        The id of a release decides its chain, which says nothing more of the release than the id. ``last`` is the id of
+        the record before these, and becomes that of the last one. Raises `ValueError` if the records are damaged:
+        `read` takes every message.
+        """
+        if level not in self.words["level"] or not 0 <= version <= _LARGEST:
+            raise ValueError("a crowd has no such level or version")
+        starts, chains = np.empty(count, np.int64), np.empty(count, np.int64)
+        if not locate(records, self.rules.partitions, last, starts, chains):
+            raise ValueError("what waits for a crowd is not whole, or not in order")
+        given = {"level": self.words["level"].index(level), "version": version, "time": time, "expires": expires}
+        checks = np.array(self.rules.lengths), min(self.rules.magnitudes[level], _LARGEST)
+        found = []
+        for own_chain in sorted(distinct(chains)):
+            fixed = np.array([(given | {"chain": own_chain}).get(name, -1) for name in self.places], np.int64)
+            own = starts[chains == own_chain]
+            out, ends = np.empty(len(records) + len(own) * self._longest, np.uint8), np.empty(len(own), np.int64)
+            if not compose(records, own, self._program, fixed, *checks, out, ends):
+                raise ValueError("a learner would refuse a release")
+            found.append((own_chain, Packed(out[: ends[-1]].tobytes(), ends)))
+        return found
+
+
+HEAD = 25  # bytes of a record before its payload: the length of the payload's text, the id, the question and its item
+_HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
+_ZERO, _NINE, _A, _F, _MINUS, _COMMA, _QUOTE = b'09af-,"'
+
+
+@within
+def _integer(data: Array, at: Array, end: Array, limit: Array, signed: Array) -> Any:
+    """Return an integer of at most a limit's size and the offset after it; the offset -1 where there is none."""
+    negative = signed and at < end and data[at] == _MINUS
+    if negative:
+        at += 1
+    begin, value = at, np.uint64(0)
+    while at < end and _ZERO <= data[at] <= _NINE and at - begin <= _MOST_DIGITS:
+        value = value * np.uint64(10) + np.uint64(data[at] - _ZERO)
+        at += 1
+    digits = at - begin
+    # No zeros before a number, and no zero below zero: these are not canonical.
+    if digits == 0 or digits > _MOST_DIGITS or (data[begin] == _ZERO and (digits > 1 or negative)):
+        return np.int64(0), np.int64(-1)
+    if value > np.uint64(limit):
+        return np.int64(0), np.int64(-1)
+    return -np.int64(value) if negative else np.int64(value), at
+
+
+@deferred
+def scan(data: Array, ends: Array, program: Any, ids: Array, numbers: Array, texts: Array, integers: Array) -> int:
+    """Fill columns from messages and return the number of integers in payloads; -1 if a message has another form."""
+    literals, literal_ends, kinds, limits, words, word_ends, word_places = program
+    holes, found = len(kinds), 0
+    for m in range(len(ends)):
+        at, end = ends[m - 1] if m else 0, ends[m]
+        for hole in range(holes + 1):
+            first, last = literal_ends[hole], literal_ends[hole + 1]
+            if end - at < last - first:
+                return -1
+            for i in range(first, last):
+                if data[at] != literals[i]:
+                    return -1
+                at += 1
+            if hole == holes:
+                break
+            kind = kinds[hole]
+            if kind == _ID:
+                if end - at < 32:
+                    return -1
+                for half in range(2):
+                    word = np.uint64(0)
+                    for _ in range(16):
+                        byte = data[at]
+                        if _ZERO <= byte <= _NINE:
+                            digit = byte - _ZERO
+                        elif _A <= byte <= _F:
+                            digit = byte - _A + 10
+                        else:
+                            return -1
+                        word = (word << np.uint64(4)) | np.uint64(digit)
+                        at += 1
+                    ids[m, half] = word
+                numbers[m, hole] = 0
+            elif kind == _WORD:
+                start = at
+                while at < end and data[at] != _QUOTE:
+                    at += 1
+                number = -1
+                for place in range(word_places[hole], word_places[hole + 1]):
+                    first, last = word_ends[place], word_ends[place + 1]
+                    if last - first == at - start:
+                        equal = True
+                        for i in range(last - first):
+                            equal &= words[first + i] == data[start + i]
+                        if equal:
+                            number = place - word_places[hole]
+                if number < 0:
+                    return -1
+                numbers[m, hole] = number
+            else:
+                start, before = at, found
+                while True:
+                    value, at = _integer(data, at, end, limits[hole], kind == _PAYLOAD)
+                    if at < 0:
+                        return -1
+                    if kind == _WHOLE:
+                        numbers[m, hole] = value
+                        break
+                    integers[found] = value
+                    found += 1
+                    if at < end and data[at] == _COMMA:
+                        at += 1
+                    else:
+                        numbers[m, hole] = found - before
+                        texts[m, 0], texts[m, 1] = start, at
+                        break
+        if at != end:
+            return -1
+    return found
+
+
+@deferred
+def _head(records: Array, at: Array) -> Any:
+    """Return the id and the length of the record at an offset."""
+    size, high, low = np.int64(0), np.uint64(0), np.uint64(0)
+    for i in range(4):
+        size = (size << 8) | np.int64(records[at + i])
+    for i in range(8):
+        high = (high << np.uint64(8)) | np.uint64(records[at + 4 + i])
+        low = (low << np.uint64(8)) | np.uint64(records[at + 12 + i])
+    return high, low, HEAD + size
+
+
+@deferred
+def merge(
+    known: Array, given: Any, order: Array, shift: Array, first: Array, out: Array, ends: Array, counts: Array
+) -> bool:
+    """Merge new records into known ones, sorted by id, and note where each part ends and how many records it has.
+
+    A record has the length of its payload's text (4 bytes, big-endian), its id (16), its question (1), the question's
+    item (4, big-endian) and the text. A part holds the ids of equal highest bits; ``first`` is the number of the first
+    one. ``given`` has the data, texts, ids, questions and items of the new records, which ``order`` sorts. Returns
+    whether the known records were whole, sorted, and of these parts.
+    """
+    data, texts, ids, questions, items = given
+    at = new = written = 0
+    before_high, before_low, part = np.uint64(0), np.uint64(0), 0
+    while at < len(known) or new < len(order):
+        is_known = at < len(known)
+        if is_known:
+            if len(known) - at < HEAD:
+                return False
+            high, low, size = _head(known, at)
+            if len(known) - at < size:
+                return False
+        if new < len(order):
+            row = order[new]
+            if not is_known or ids[row, 0] < high or (ids[row, 0] == high and ids[row, 1] < low):
+                is_known, high, low = False, ids[row, 0], ids[row, 1]
+        if high < before_high or (high == before_high and low < before_low):
+            return False
+        before_high, before_low = high, low
+        # Two shifts, as one by 64 bits is undefined.
+        own = np.int64((high >> np.uint64(1)) >> np.uint64(shift)) - first
+        if not part <= own < len(ends):
+            return False
+        while part < own:
+            ends[part] = written
+            part += 1
+        if is_known:
+            out[written : written + size] = known[at : at + size]
+            at += size
+        else:
+            start, text = texts[row, 0], texts[row, 1] - texts[row, 0]
+            for i in range(4):
+                out[written + i] = (text >> (8 * (3 - i))) & 255
+            for i in range(8):
+                out[written + 4 + i] = (high >> np.uint64(8 * (7 - i))) & np.uint64(255)
+                out[written + 12 + i] = (low >> np.uint64(8 * (7 - i))) & np.uint64(255)
+            out[written + 20] = questions[row]
+            for i in range(4):
+                out[written + 21 + i] = (items[row] >> (8 * (3 - i))) & 255
+            out[written + HEAD : written + HEAD + text] = data[start : start + text]
+            size = HEAD + text
+            new += 1
+        written += size
+        counts[own] += 1
+    while part < len(ends):
+        ends[part] = written
+        part += 1
+    return True
+
+
+@deferred
+def locate(records: Array, partitions: Array, last: Array, starts: Array, chains: Array) -> bool:
+    """Note where records begin, their chains, and the last id; return whether all are whole, and sorted by id."""
+    at = 0
+    for m in range(len(starts)):
+        if len(records) - at < HEAD:
+            return False
+        high, low, size = _head(records, at)
+        if high < last[0] or (high == last[0] and low < last[1]):
+            return False
+        last[0], last[1] = high, low
+        starts[m], chains[m] = at, np.int64(low % np.uint64(partitions))
+        at += size
+    return at == len(records)
+
+
+@deferred
+def compose(
+    records: Array, starts: Array, program: Any, fixed: Array, lengths: Array, bound: Array, out: Array, ends: Array
+) -> bool:
+    """Write messages of the records at ``starts``; of a word whose number is not fixed, they have the number.
+
+    Returns whether they are in the words, and payloads are integers within the bound, of one of the lengths.
+    """
+    literals, literal_ends, kinds, _, words, word_ends, word_places = program
+    written = 0
+    digits = np.empty(20, np.uint8)
+    for m in range(len(starts)):
+        at = starts[m]
+        _, _, size = _head(records, at)
+        for hole in range(len(kinds) + 1):
+            first, last = literal_ends[hole], literal_ends[hole + 1]
+            for i in range(first, last):
+                out[written] = literals[i]
+                written += 1
+            if hole == len(kinds):
+                break
+            kind = kinds[hole]
+            if kind == _ID:
+                for i in range(16):
+                    byte = records[at + 4 + i]
+                    out[written], out[written + 1] = _HEX[byte >> 4], _HEX[byte & 15]
+                    written += 2
+            elif kind == _PAYLOAD:
+                place, stop, count = at + HEAD, at + size, 0
+                while place <= stop:
+                    _, end = _integer(records, place, stop, bound, True)
+                    if end < 0 or (end < stop and records[end] != _COMMA):
+                        return False
+                    place = end + 1
+                    count += 1
+                known = False
+                for length in lengths:
+                    known |= count == length
+                if not known:
+                    return False
+                for i in range(at + HEAD, stop):
+                    out[written] = records[i]
+                    written += 1
+            elif kind == _WORD:
+                place = word_places[hole] + (fixed[hole] if fixed[hole] >= 0 else np.int64(records[at + 20]))
+                if place >= word_places[hole + 1]:
+                    return False
+                for i in range(word_ends[place], word_ends[place + 1]):
+                    out[written] = words[i]
+                    written += 1
+            else:
+                value, count = fixed[hole], 0
+                if value < 0:
+                    # The only count that differs within a crowd is the item.
+                    value = 0
+                    for i in range(4):
+                        value = (value << 8) | np.int64(records[at + 21 + i])
+                while value > 0 or count == 0:
+                    digits[count] = _ZERO + value % 10
+                    value //= 10
+                    count += 1
+                for i in range(count):
+                    out[written] = digits[count - 1 - i]
+                    written += 1
+        ends[m] = written
+    return True

@@ -1,0 +1,240 @@
+"""Recognise repeated releases until they expire, by fingerprints.
+
+A fingerprint is the SipHash of an id and a time of expiry, the same for every copy of a release, with a secret key: two
+of n share one with a probability of n^2 / 2^65, 3e-6 for ten million, and no sender can choose ids that do.
+Fingerprints that expire in the same *period* are kept in runs, each of which is sorted, so that a whole period is
+forgotten at once. A Bloom filter recognises nearly every new id without a look at the runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from hashlib import blake2b
+from typing import Any, Self
+
+import numpy as np
+
+from murk._internal.arrays import Integers, Words
+from murk._internal.jit import deferred, within
+
+SLACK = 86_400
+"""Seconds by which a device's clock may be ahead. What expires later than its task's expiry and this is refused."""
+_PERIODS = 16  # periods in which releases expire that are made at one time, at most
+_SPARE = 2**17  # ids for which an empty filter has room
+_BITS = 12  # bits of a filter for each id: it takes fewer than 1 of 150 new ids for a known one
+_MOST_BITS = 2**32
+_PROBES = 4
+_HELD = 2**16  # ids that are kept unsorted
+Array = Any
+
+
+def lifetime_of(expiry: int) -> int:
+    """Return the longest time, in seconds, from the arrival of a release to its expiry, for a task's ``expiry``."""
+    return expiry + SLACK
+
+
+def key_of(identity: str) -> Words:
+    """Return a key of fingerprints that follows from a log's random identity, so that a chain is a function of it."""
+    return np.frombuffer(blake2b(identity.encode(), digest_size=16, person=b"murk duplicates").digest(), "<u8").astype(
+        np.uint64
+    )
+
+
+def period_of(expiry: int, granularity: int) -> int:
+    """Return the length, in seconds, of the periods at whose ends the ids of a task's releases are forgotten."""
+    return max(granularity, -(-lifetime_of(expiry) // _PERIODS))
+
+
+def ends_of(expires: Integers, period: int) -> Integers:
+    """Return the ends of the periods in which releases expire.
+
+    >>> ends_of(np.array([0, 1, 60, 61]), 60).tolist()
+    [0, 60, 60, 120]
+    """
+    ends: Integers = -(-expires // period) * period
+    return ends
+
+
+class Filter:
+    """A Bloom filter of fingerprints, of which ``room`` fit before it must be made anew."""
+
+    def __init__(self, stored: Iterable[Words], count: int) -> None:
+        self.room = 2 * count + _SPARE
+        self._words = np.zeros(min(_BITS * self.room, _MOST_BITS) // 64, np.uint64)
+        for prints in stored:
+            self.add(prints)
+
+    def add(self, prints: Words) -> Array:
+        """Add fingerprints; return which ones the filter had, or seemed to have, before."""
+        self.room -= len(prints)
+        suspect = np.empty(len(prints), np.bool_)
+        mark(self._words, prints, suspect)
+        return suspect
+
+    def probe(self, prints: Words) -> Array:
+        """Return which fingerprints the filter has, or seems to have."""
+        suspect = np.empty(len(prints), np.bool_)
+        probe(self._words, prints, suspect)
+        return suspect
+
+
+class Unexpired:
+    """Releases that have not expired, by id and time of expiry, in about 11 bytes of memory for each.
+
+    ``key`` is that of fingerprints; a release expires at most ``lifetime`` seconds after it came, so that what expires
+    that long before the newest one is forgotten, whole periods of ``period`` seconds at once.
+
+    >>> known = Unexpired(np.array([1, 2], np.uint64), 60, 600)
+    >>> one, two = b"one of 16 bytes.", b"two of 16 bytes."
+    >>> known.add([one], [90])
+    >>> known.has([one, two, one], [90, 90, 91]).tolist()
+    [True, False, False]
+    >>> known.add([two], [721])
+    >>> known.has([one, two], [90, 721]).tolist()
+    [False, True]
+    """
+
+    def __init__(self, key: Words, period: int, lifetime: int) -> None:
+        self._key, self._period, self._lifetime = key, period, lifetime
+        self._runs: dict[int, list[Words]] = {}  # by the end of their period, the longest first
+        self._held: dict[tuple[bytes, int], None] = {}
+        self._filter: Filter | None = None
+        self._newest = 0
+
+    @classmethod
+    def of(cls, identity: str, expiry: int, granularity: int) -> Self:
+        """Return an empty memory of the releases on a log with an identity, of a task with these settings."""
+        return cls(key_of(identity), period_of(expiry, granularity), lifetime_of(expiry))
+
+    def add(self, ids: Sequence[bytes], expires: Sequence[int]) -> None:
+        """Add ids of 16 bytes, with the times of their expiry in seconds since 1970."""
+        self._held.update(dict.fromkeys(zip(ids, expires, strict=True)))
+        self._newest = max(self._newest, *expires)
+        self._forget(self._newest - self._lifetime)
+        if len(self._held) >= _HELD:
+            self._sort()
+
+    def has(self, ids: Sequence[bytes], expires: Sequence[int]) -> Array:
+        """Return which releases are known and not forgotten."""
+        known = np.fromiter(map(self._held.__contains__, zip(ids, expires, strict=True)), np.bool_, len(ids))
+        if self._filter is not None:
+            prints = self._prints(ids, expires)
+            suspects = np.flatnonzero(self._filter.probe(prints))
+            for runs in self._runs.values():
+                for run in runs:
+                    known[suspects] |= contained(prints[suspects], run)
+        return known
+
+    def __len__(self) -> int:
+        return len(self._held) + sum(len(run) for runs in self._runs.values() for run in runs)
+
+    def _forget(self, before: int) -> None:
+        for end in [end for end in self._runs if end < before]:
+            del self._runs[end]
+        if next(iter(self._held))[1] < before:
+            self._held = {each: None for each in self._held if each[1] >= before}
+
+    def _sort(self) -> None:
+        """Move the ids that are kept unsorted into runs, merged with runs that are not twice as long."""
+        ids, expires = zip(*self._held, strict=True)
+        prints, ends = self._prints(ids, expires), ends_of(np.array(expires), self._period)
+        self._held = {}
+        for end in np.unique(ends).tolist():
+            runs, new = self._runs.setdefault(end, []), np.unique(prints[ends == end])
+            while runs and len(runs[-1]) < 2 * len(new):
+                new = np.union1d(runs.pop(), new)
+            runs.append(new)
+        if self._filter is None or self._filter.room < len(prints):
+            stored = [run for runs in self._runs.values() for run in runs]
+            self._filter = Filter(stored, sum(map(len, stored)))
+        else:
+            self._filter.add(prints)
+
+    def _prints(self, ids: Sequence[bytes], expires: Sequence[int]) -> Words:
+        words = np.frombuffer(b"".join(ids), ">u8").astype(np.uint64).reshape(-1, 2)
+        return fingerprints(self._key, words, np.array(expires, np.int64))
+
+
+def contained(prints: Words, known: Words) -> Any:
+    """Return which ones of some fingerprints are among sorted ones.
+
+    >>> contained(np.array([1, 3], np.uint64), np.array([2, 3], np.uint64)).tolist()
+    [False, True]
+    """
+    if not len(known):
+        return np.zeros(len(prints), np.bool_)
+    places = np.searchsorted(known, prints)
+    places[places == len(known)] = 0
+    return known[places] == prints
+
+
+@within
+def _round(a: Array, b: Array, c: Array, d: Array) -> Any:
+    """Return the four words after a round of SipHash."""
+    a, c = a + b, c + d
+    b = (b << np.uint64(13)) | (b >> np.uint64(51))
+    d = (d << np.uint64(16)) | (d >> np.uint64(48))
+    b, d = b ^ a, d ^ c
+    a = (a << np.uint64(32)) | (a >> np.uint64(32))
+    a, c = a + d, c + b
+    b = (b << np.uint64(17)) | (b >> np.uint64(47))
+    d = (d << np.uint64(21)) | (d >> np.uint64(43))
+    b, d = b ^ c, d ^ a
+    return a, b, (c << np.uint64(32)) | (c >> np.uint64(32)), d
+
+
+@within
+def digest(key: Array, high: Array, low: Array, last: Array) -> Any:
+    """Return the SipHash-1-3 of three words."""
+    a, b = key[0] ^ np.uint64(0x736F6D6570736575), key[1] ^ np.uint64(0x646F72616E646F6D)
+    c, d = key[0] ^ np.uint64(0x6C7967656E657261), key[1] ^ np.uint64(0x7465646279746573)
+    for word in (high, low, last, np.uint64(24 << 56)):
+        d ^= word
+        a, b, c, d = _round(a, b, c, d)
+        a ^= word
+    c ^= np.uint64(255)
+    for _ in range(3):
+        a, b, c, d = _round(a, b, c, d)
+    return a ^ b ^ c ^ d
+
+
+@deferred
+def fingerprints(key: Array, ids: Array, expires: Array) -> Words:
+    """Return the fingerprints of releases from their ids (m, 2) and times of expiry (m,)."""
+    found = np.empty(len(ids), np.uint64)
+    for m in range(len(ids)):
+        found[m] = digest(key, ids[m, 0], ids[m, 1], np.uint64(expires[m]))
+    return found
+
+
+@deferred
+def mark(words: Array, prints: Array, suspect: Array) -> int:
+    """Add fingerprints to a Bloom filter; fill in which ones it had, or seemed to have, before; return their number."""
+    bits, found = np.uint64(64 * len(words)), 0
+    for m in range(len(prints)):
+        # Two halves of a uniform hash give all places (Kirsch and Mitzenmacher, 2006).
+        at, step = prints[m] & np.uint64(0xFFFFFFFF), (prints[m] >> np.uint64(32)) | np.uint64(1)
+        had = True
+        for _ in range(_PROBES):
+            place = at % bits
+            word, bit = np.int64(place >> np.uint64(6)), np.uint64(1) << (place & np.uint64(63))
+            had = had and (words[word] & bit) != 0
+            words[word] |= bit
+            at += step
+        suspect[m] = had
+        found += had
+    return found
+
+
+@deferred
+def probe(words: Array, prints: Array, suspect: Array) -> None:
+    """Fill in which fingerprints a Bloom filter has, or seems to have."""
+    bits = np.uint64(64 * len(words))
+    for m in range(len(prints)):
+        at, step = prints[m] & np.uint64(0xFFFFFFFF), (prints[m] >> np.uint64(32)) | np.uint64(1)
+        had = True
+        for _ in range(_PROBES):
+            place = at % bits
+            had = had and (words[np.int64(place >> np.uint64(6))] & (np.uint64(1) << (place & np.uint64(63)))) != 0
+            at += step
+        suspect[m] = had

@@ -1,0 +1,1 @@
+"""What a task file says about each protocol."""

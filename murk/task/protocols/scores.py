@@ -1,0 +1,121 @@
+"""Scores in epochs, at models that are published once an epoch (`protocol: scores`)."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import Field
+
+from murk.privacy.mechanisms import BEST, KINDS
+from murk.task.errors import task_error
+from murk.task.fields import Block, Number
+from murk.task.protocols.base import ALL_GUARANTEES, Offer, Scale, TaskProtocol
+
+EPOCHS_KEPT: Final = 8  # epochs that a learner remembers
+MOST_FEATURES: Final = 64  # least number of coded features at which people are not asked for second moments
+
+_EFFECTS = "scores", "effects"
+
+
+class ScoresBlock(Block):
+    """Scores in epochs, at models that are published once an epoch (`protocol: scores`)."""
+
+    exponent: Annotated[Number, Field(ge=0, le=1)] | None = Field(
+        default=None,
+        description="share of the outcome's probability that a score subtracts: 1 is valid for any features; 0, the "
+        "label's sign, is more exact where the public rows are like the people; `null`: by rule from "
+        "the public rows, else 1",
+    )
+    models: Literal["shared", "own"] = Field(
+        default="own",
+        description="`shared`: all partitions answer at models of the first chain's learner; `own`: each chain "
+        "makes its own. If omitted: `shared` with several partitions",
+    )
+    effects: Literal["line", "curve"] = Field(
+        default="curve",
+        description="`line`: while noise hides the curvature of log odds, as with rare outcomes, all people answer "
+        "at one probability, and average effects are slopes of the line through the labels; `curve`: "
+        "always at the fitted coefficients. If omitted: `curve`, or without public covariates `line` for a "
+        "binary target and for several classes, of which only average effects are learned then",
+    )
+
+
+class ScoresProtocol(TaskProtocol):
+    """Protocol in which people of an epoch release scores at one published model; the learner solves once an epoch."""
+
+    name = "scores"
+    rank = 1
+    reads_models = True
+    block = ScoresBlock
+    releases = "score"
+    offer = Offer((*KINDS, BEST), ALL_GUARANTEES)
+    targets = ("binary", "classes", "real")
+    why_no_staleness = "learned however old they are"
+    forgets = True
+    predicts_sets = True
+
+    def check_without_public(self, block: Any, target: str) -> None:
+        """Raise PydanticCustomError, with the choices, for log odds of several classes without public covariates."""
+        if target == "classes" and block.effects == "curve":
+            raise task_error(
+                "log odds of several classes need public covariates (features without the target), and the task has "
+                "none; it must say whose features are public. Give effects: line, which learns average effects without "
+                "any; or public: {file: F}, features that everybody may know already; or public: {set_aside: N}, "
+                "which publishes the features of N of the people as they are, under no guarantee, while these release "
+                "nothing",
+                *_EFFECTS,
+            )
+        if block.exponent is not None and block.exponent < 1.0 and target == "classes":
+            words = f"{block.exponent:g} needs public covariates for a target of several classes; remove the exponent"
+            raise task_error(words, "scores", "exponent")
+
+    def check_with_public(self, block: Any, target: str) -> None:
+        """Raise PydanticCustomError, with the choices, for lines of several classes with public covariates."""
+        if target == "classes" and block.effects == "line":
+            raise task_error(
+                "'line' with several classes uses no public covariates, but the task has some; remove one", *_EFFECTS
+            )
+
+    def check_shuffled(self, block: Any, crowd: int, partitions: int, forget: int | None) -> None:
+        """Raise PydanticCustomError if partitions have models of their own, or epochs are smaller than crowds."""
+        super().check_shuffled(block, crowd, partitions, forget)
+        if block.models == "own" and partitions > 1:
+            words = f"'own' models of {partitions} partitions would split every crowd; say models: shared, or log: "
+            raise task_error(words + "{partitions: 1}", "scores", "models")
+        if forget is not None and forget // EPOCHS_KEPT < crowd:
+            words = f"{forget:,} makes epochs of {forget // EPOCHS_KEPT:,} releases, fewer than a crowd of {crowd:,}"
+            raise task_error(f"{words}; give at least {EPOCHS_KEPT * crowd:,}, or a smaller crowd", "forget")
+
+    def check_predictions(self, block: Any, features: int, partitions: int) -> None:
+        """Raise PydanticCustomError if partitions have models, and so sets, of their own."""
+        super().check_predictions(block, features, partitions)
+        if block.models == "own" and partitions > 1:
+            words = (
+                f"'own' models of {partitions} partitions would have as many different prediction sets; say models: "
+            )
+            raise task_error(words + "shared, or log: {partitions: 1}, or remove predictions", "scores", "models")
+
+    def fill_in(self, block: Mapping[str, Any], target: str, task: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the block with ``effects: line`` for several classes without public covariates, the only choice."""
+        line = target == "classes" and not task.get("public") and block.get("effects") is None
+        return {**block, "effects": "line"} if line else dict(block)
+
+    def why_impractical(self, features: int, public: bool) -> str:
+        """Return why people cannot be asked for second moments of so many features; empty if they can."""
+        if public or features < MOST_FEATURES:
+            return ""
+        return f"{features} coded features are too many for people to release matrices of second moments"
+
+    def scale(self, block: Any, target: str) -> Scale:
+        """Return "log odds" for two labels, "slope" for a real target, "probability" for classes' lines, else "own"."""
+        if target == "classes" and block.effects == "line":
+            return "probability"
+        return {"binary": "log odds", "real": "slope"}.get(target, "own")  # type: ignore[return-value]
+
+    def model(self, block: Any, target: str) -> str:
+        """Return "least squares" for a real target and for classes' lines, else "softmax" or "logistic"."""
+        if target == "classes" and block.effects == "line":
+            return "least squares"
+        return {"real": "least squares", "classes": "softmax"}.get(target, "logistic")
+
+
+PROTOCOL: Final = ScoresProtocol()

@@ -1,0 +1,685 @@
+"""The task: the public specification that devices, learners and monitors share, and what becomes public with it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import AfterValidator, Field, PrivateAttr, ValidationError, create_model, model_validator
+from pydantic_core import PydanticCustomError
+
+from murk.errors import UserError
+from murk.privacy.mechanisms import BEST
+from murk.task.coding import INTERCEPT, Coding, class_clash
+from murk.task.errors import Path as KeyPath
+from murk.task.errors import mistake, nearest, shown, task_error, user_error
+from murk.task.features import CategoryFeature, ClassTarget, Feature, RealTarget, Target, without_defaults
+from murk.task.fields import Block, Duration, Integer, Text, format_duration
+from murk.task.learning import (
+    ADDED,
+    ADDED_TO_TASK,
+    TIGHTEST_AT,
+    ContrastBlock,
+    IntervalsBlock,
+    LearnerBlock,
+    LogBlock,
+    MaxStaleness,
+    PredictionsBlock,
+    PublicBlock,
+    PublicCovariates,
+    covariates,
+)
+from murk.task.privacy import PrivacyBlock, filled_in
+from murk.task.protocols import registry
+from murk.task.protocols.base import Scale
+from murk.task.protocols.registry import BLOCKS, OBJECTIVE_KEYS, OBJECTIVES, PROTOCOLS, ProtocolName
+from murk.task.shuffling import ShuffleBlock, with_promises
+from murk.task.yaml import read_file, read_yaml
+
+
+def canonical_json(content: object) -> bytes:
+    """Return data as canonical JSON: sorted keys, no spaces, floats by repr, UTF-8.
+
+    >>> canonical_json({"b": 0.1, "a": [1, None]})
+    b'{"a":[1,null],"b":0.1}'
+    """
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    return text.encode("utf-8")
+
+
+def differences(first: bytes, second: bytes) -> list[str]:
+    """Return the keys in which two tasks' documents differ, as a task file writes them.
+
+    >>> differences(b'{"a": {"b": 1}, "c": 2}', b'{"a": {"b": 3}, "c": 2}')
+    ['a.b']
+    """
+    return _differences(json.loads(first), json.loads(second), "")
+
+
+def _differences(left: object, right: object, path: str) -> list[str]:
+    keys: list[str] = []
+    if isinstance(left, dict) and isinstance(right, dict):
+        for key in sorted({*left, *right}):
+            keys += _differences(left.get(key), right.get(key), f"{path}.{key}" if path else key)
+    elif isinstance(left, list) and isinstance(right, list) and len(left) == len(right):
+        for index, pair in enumerate(zip(left, right, strict=True)):
+            keys += _differences(*pair, f"{path}[{index}]")
+    elif left != right:
+        keys.append(path)
+    return keys
+
+
+SCHEMA_VERSION: Final = 1
+# Keys of the resolved document that no task file sets.
+RESOLVED: Final = {
+    "schema": "written by Murk alone; remove it",
+    "simulated": "chosen when a task is run (by a seed), not in its file; remove it",
+    "covariates": "resolved by Murk; write public: {file: ...} or public: {set_aside: ...}",
+}
+
+
+def check_name(name: str, what: str = "task") -> str:
+    """Return a name of a task, or of ``what``, or raise `PydanticCustomError`."""
+    if len(name) > 64 or not name or set(name) - set("abcdefghijklmnopqrstuvwxyz0123456789-"):
+        raise task_error(f"{shown(name)} is not a {what}'s name; use 1 to 64 lowercase letters, digits and -")
+    return name
+
+
+if TYPE_CHECKING:
+    _ProtocolBlocks = Block
+else:
+    _fields = {
+        name: (block | None, Field(default=None, description=f"settings of `protocol: {name}`"))
+        for name, block in BLOCKS.items()
+    }
+    _ProtocolBlocks = create_model("_ProtocolBlocks", __base__=Block, **_fields)
+
+_ERROR_CODE = "MURK-TASK-001"
+
+
+class Task(_ProtocolBlocks):
+    """A public specification: features with public bounds, target, objective, guarantee and settings.
+
+    Create one with `Task.load`, `Task.parse` or `Task.from_document`. Tasks are equal if their resolved documents are.
+
+    >>> task = Task.parse('''
+    ... name: third-child
+    ... features: [{name: age, low: 21, high: 35}, {name: same_sex, categories: [no, yes]}]
+    ... target: {name: third_child, kind: binary, positive: yes, negative: no}
+    ... privacy: {guarantee: {gdp: {mu: 1.0}}}
+    ... ''')
+    >>> task.protocol, task.coding.names
+    ('scores', ('age', 'same_sex', 'intercept'))
+    """
+
+    name: Annotated[Text, AfterValidator(check_name)] = Field(description="its name: lowercase letters, digits and -")
+    features: Annotated[tuple[Feature, ...], Field(max_length=10_000)] = Field(
+        description="the columns to learn from, in order; `[]` for the mean of the target, or the share of each class"
+    )
+    target: Target = Field(description="the column to learn")
+    missing: Literal["midpoint", "error"] = Field(
+        default="midpoint",
+        description="`midpoint` codes missing values (empty cells) as 0; with `error` simulations and `--check` "
+        "stop at them. With real noise, both code them as 0",
+    )
+    protocol: ProtocolName = Field(
+        default="scores",
+        description="what is released: `scores` at an epoch's model, `gradients` at the newest one, `examples` or "
+        "`moments` once, or an organisation's `sketch`. If omitted: `gradients` from 64 coded features, "
+        "and with `objective`, `learner` or `max_staleness`; `univariate` without features, where people release their "
+        "target once; else `scores`",
+    )
+    as_published: Annotated[bool, Field(strict=True)] = Field(
+        default=False,
+        description="`true`: the settings of the protocol's paper (LDP-SGD, IWP-SGD, public-data GLM, GaussMix); of "
+        "`gradients` and `examples` with the least Gaussian noise of a guarantee (see `calibration`)",
+    )
+    objective: Literal["balanced", "logistic", "softmax", "huber", "squared", "median"] | None = Field(
+        default=None,
+        description="for `gradients`: `balanced` (log odds from fewer people) or `logistic` (as published) for a "
+        "binary target; `softmax` for classes; `huber`, `squared` (the mean) or `median` for a real "
+        "target",
+    )
+    privacy: PrivacyBlock = Field(description="the privacy guarantee")
+    learner: LearnerBlock = Field(default=LearnerBlock(), description="settings of the learner")
+    max_staleness: MaxStaleness = Field(
+        default=MaxStaleness(), description="the maximum age of a gradient, in releases of its chain (`gradients` only)"
+    )
+    forget: Annotated[Integer, Field(ge=24_000, le=10**12)] | None = Field(
+        default=None,
+        description="the number of newest releases of each partition to learn from (`scores` only); older ones are "
+        "forgotten in steps of an eighth of this number; `null`: nothing is forgotten",
+    )
+    predictions: PredictionsBlock | None = Field(
+        default=None,
+        description="prediction sets that contain a stated share of people's targets (`scores` only); `null`: none",
+    )
+    people: Annotated[Integer, Field(ge=1, le=10**12)] | None = Field(
+        default=None,
+        description="the number of releases (records with `sketch`) at which the task ends, if it is planned; live "
+        "displays then show fixed intervals. Nothing is refused beyond it",
+    )
+    intervals: IntervalsBlock | None = Field(default=None, description="the looks at which intervals hold")
+    contrasts: Annotated[tuple[ContrastBlock, ...], Field(max_length=100)] = Field(
+        default=(), description="comparisons of two categories, each with a p-value and an e-value for every look"
+    )
+    granularity: Duration = Field(default=86_400, description="timestamps are truncated to multiples of this duration")
+    expiry: Duration = Field(default=7 * 86_400, description="how long a device keeps trying to send a release")
+    duplicates: Annotated[Integer, Field(ge=1, le=10**9)] = Field(
+        default=65_536,
+        description="the number of previous releases of a partition among which any repeated id is noticed; a repeated "
+        "release is noticed until it expires",
+    )
+    public: PublicBlock | None = Field(
+        default=None, description="public covariates, for whitening and intervals; `null`: nobody's features are public"
+    )
+    shuffle: ShuffleBlock | None = Field(
+        default=None,
+        description="crowds in which a shuffler hides who released what (`scores`, `examples` and `moments`); `null`: "
+        "releases are not shuffled",
+    )
+    log: LogBlock = Field(default=LogBlock(), description="the log's settings; not part of the task's hash")
+    simulated: Annotated[bool, Field(strict=True)] = Field(default=False, description="whether noise is simulated")
+    covariates: PublicCovariates | None = Field(default=None, description="the resolved public covariates")
+
+    hidden = frozenset(RESOLVED)
+    _path: Path | None = PrivateAttr(default=None)
+    # The file's name and the lines of its keys, for errors.
+    _source: str = PrivateAttr(default="")
+    _lines: Mapping[KeyPath, int] = PrivateAttr(default_factory=dict)
+
+    @classmethod
+    def keys(cls) -> list[str]:
+        """Return the keys of a task file; the protocols' own come last."""
+        keys = super().keys()
+        return [key for key in keys if key not in BLOCKS] + list(BLOCKS)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Read a task file; see `parse`. Raises `UserError` if it cannot be read, too."""
+        task = cls.parse(read_file(path, "task"), source=str(path))
+        task._path = Path(path)
+        return task
+
+    @classmethod
+    def parse(cls, text: str, source: str = "task") -> Self:
+        """Read the text of a task file ``source``; raise `UserError` with line, key and remedy of each mistake."""
+        content, lines = read_yaml(text, source)
+        for key, remedy in RESOLVED.items():
+            if key in content:
+                raise UserError(f"{source}, line {lines[(key,)]}: {key}: {remedy}")
+        if content.get("protocol") is None:
+            content["protocol"] = registry.protocol_by_rule(content)
+        try:
+            content = registry.with_published(content)
+        except PydanticCustomError as error:
+            wrong = ValidationError.from_exception_data(source, [{"type": error, "input": None}])
+            raise user_error(wrong, source, lines) from None
+        content = with_promises(registry.with_rules_of_scores(registry.with_delays(content)))
+        if "privacy" in content:
+            content["privacy"] = filled_in(content["privacy"], content["protocol"], registry.release_named(content))
+        return cls._resolve(content, source, lines)
+
+    @classmethod
+    def from_document(cls, document: bytes, source: str = "the log's task") -> Self:
+        """Read a resolved document (see `document`); raise `UserError` if it is damaged or of another version."""
+        try:
+            content = json.loads(document)
+        except (ValueError, RecursionError):
+            raise UserError(f"{source}: not a task's document (not JSON); it is damaged") from None
+        if not isinstance(content, dict) or content.pop("schema", None) != SCHEMA_VERSION:
+            raise UserError(f"{source}: not of schema {SCHEMA_VERSION}; it was written by another version of Murk")
+        return cls._resolve(content, source, {})
+
+    @classmethod
+    def _resolve(cls, content: dict[str, Any], source: str, lines: dict[KeyPath, int]) -> Self:
+        try:
+            task = cls.model_validate(content)
+        except ValidationError as error:
+            raise user_error(error, source, lines) from None
+        task._source, task._lines = source, lines
+        return task
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill_in(cls, data: Any) -> Any:
+        return with_promises(registry.resolved(data)) if isinstance(data, dict) else data
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        self._check_names()
+        if self.as_published:
+            words = "stands for settings where a task file is read; give these, or use Task.parse"
+            raise task_error(words, "as_published")
+        self._check_protocol()
+        self._check_intervals()
+        self._check_contrasts()
+        self._check_objective()
+        self._check_times()
+        self._check_covariates()
+        self._check_privacy()
+        if self.shuffle is not None:
+            self._check_shuffle(self.shuffle)
+        return self
+
+    def _check_names(self) -> None:
+        taken = {INTERCEPT: "the constant's name"}  # use of each coded name
+        columns: dict[str, int] = {}
+        for index, feature in enumerate(self.features):
+            at = ("features", index, "name")
+            if feature.name in columns:
+                first = columns[feature.name] + 1
+                raise task_error(f"{shown(feature.name)} is feature {first} too; remove or rename one", *at)
+            columns[feature.name] = index
+            for coded in self.coding.names_of(index):
+                named = f"its coded name {shown(coded)}"
+                if coded in taken:
+                    raise task_error(f"{named} is {taken[coded]} already; rename it", *at)
+                if coded.endswith(f":{INTERCEPT}"):
+                    raise task_error(f"{named} ends like that of a class's constant; rename it", *at)
+                taken[coded] = f"a coded name of feature {index + 1}"
+        target = self.target
+        if isinstance(target, ClassTarget) and (clash := class_clash(target.classes, taken)) is not None:
+            label, other, name = clash
+            words = f"its coefficient {shown(f'{label}:{name}')} would have the name of one of the class {shown(other)}"
+            place = target.classes.index(label)
+            raise task_error(f"{words}; rename the class or the feature", "target", "classes", place)
+        if target.name in columns:
+            words = f"{shown(target.name)} is a feature too, and cannot predict itself: remove one"
+            raise task_error(words, "target", "name")
+
+    def _check_protocol(self) -> None:
+        name, protocol, target = self.protocol, PROTOCOLS[self.protocol], self.target
+        quantiles = target.quantiles if isinstance(target, RealTarget) else None
+        if not self.features:
+            if self.public is not None:
+                words = "a task without features has no covariates that could be public; remove it"
+                raise task_error(words, "public")
+            protocol.check_without_features(self.block, target.kind)
+            if quantiles is not None and name != "univariate":
+                raise task_error(
+                    f"{name} cannot learn quantiles; say protocol: univariate, or leave it out", "protocol"
+                )
+        else:
+            protocol.check_features()
+            if quantiles is not None:
+                words = "has no effect in a task with features; remove it, or say features: []"
+                raise task_error(words, "target", "quantiles")
+        idle = f"has no effect with protocol: {name}"
+        for other in BLOCKS:
+            if other != name and getattr(self, other) is not None:
+                raise task_error(f"{idle}; remove it, or say protocol: {other}", other)
+        if protocol.block is not None or not self.features:
+            if self.objective is not None:
+                learns = "whose own block says what is learned" if self.features else "which learns shares or a mean"
+                words = f"{self.objective!r} {idle}, {learns}; remove it"
+                raise task_error(words, "objective")
+            if target.kind not in protocol.targets:
+                able = "use scores, gradients, moments or examples"
+                raise task_error(f"{name} learns binary or real targets, not {target.kind!r}; {able}", "protocol")
+            protocol.check(self.block, target.kind)
+            if self.learner.radius == "unbounded":
+                raise task_error(f"unbounded {idle}; remove it", "learner", "radius")
+            unread = tuple(key for key in LearnerBlock.model_fields if key not in protocol.learner_keys)
+            if key := self.learner.beyond_defaults(unread):
+                raise task_error(f"{idle}; remove it", "learner", key)
+            if self.max_staleness != MaxStaleness():
+                words = f"{idle}, whose releases are {protocol.why_no_staleness}; remove it"
+                raise task_error(words, "max_staleness")
+        if self.forget is not None and not protocol.forgets:
+            why = f"{self.forget:,} {idle}, whose learner {protocol.why_no_forgetting}"
+            remedy = "remove it and begin a new task for each period, or say protocol: scores"
+            raise task_error(f"{why}; {remedy}", "forget")
+        if self.predictions is not None:
+            protocol.check_predictions(self.block, len(self.features), self.log.partitions)
+
+    def _check_intervals(self) -> None:
+        if self.intervals is None or self.intervals.valid != "always":
+            return
+        at = ("intervals", "valid")
+        if self.forget is not None:
+            words = f"forget: {self.forget}`, as the estimand may move; say valid: fixed, or remove forget"
+            raise task_error(f"`valid: always` cannot be combined with `{words}", *at)
+        if self.learner.intervals == "random-scaling":
+            words = "which intervals: random-scaling does not have; say valid: fixed, or give public covariates"
+            raise task_error(f"always needs a covariance, {words}", *at)
+
+    def _check_contrasts(self) -> None:
+        features = {feature.name: feature for feature in self.features if isinstance(feature, CategoryFeature)}
+        for index, contrast in enumerate(self.contrasts):
+            at = ("contrasts", index)
+            if contrast.feature not in features:
+                remedy = nearest(contrast.feature, features) if features else "this task has none"
+                words = f"{shown(contrast.feature)} is not a feature with categories; {remedy}"
+                raise task_error(words, *at, "feature")
+            categories = features[contrast.feature].categories
+            for key, value in (("category", contrast.category), ("against", contrast.against)):
+                if value not in categories:
+                    words = f"{shown(value)} is not a category of {contrast.feature}; {nearest(value, categories)}"
+                    raise task_error(words, *at, key)
+            if contrast.category == contrast.against:
+                raise task_error(f"{shown(contrast.against)} is compared with itself; name another one", *at, "against")
+            if contrast in self.contrasts[:index]:
+                raise task_error(f"contrast {self.contrasts.index(contrast) + 1} is the same; remove one", *at)
+
+    def _check_objective(self) -> None:
+        objective, target, learner = self.objective, self.target, self.learner
+        able = OBJECTIVES[target.kind]
+        if objective is not None and objective not in able:
+            choices = " or ".join(map(repr, able))
+            words = f"does not fit a target of kind {target.kind!r}; use {choices}, or leave it out"
+            raise task_error(f"{objective!r} {words}", "objective")
+        for only, keys in OBJECTIVE_KEYS.items():
+            if objective != only and (key := learner.beyond_defaults(keys)):
+                raise task_error(f"has no effect with objective {objective!r}; remove it", "learner", key)
+        if learner.intervals == "complete" and target.missing_share:
+            stated = f"the target's missing_share is {target.missing_share:g}"
+            words = f"complete states that no target is missing, but {stated}; remove one"
+            raise task_error(words, "learner", "intervals")
+
+    def _check_times(self) -> None:
+        # Devices send again until the expiry, truncated to the granularity.
+        expiry, granularity = format_duration(self.expiry), format_duration(self.granularity)
+        if self.expiry < self.granularity:
+            why = "so that releases would expire immediately; raise it or lower granularity"
+            raise task_error(f"{expiry} is below granularity {granularity}, {why}", "expiry")
+        if self.log.retention < self.expiry:
+            why = "so that a release sent again after the log has removed it would count twice"
+            words = f"{format_duration(self.log.retention)} is below expiry {expiry}, {why}; raise it or lower expiry"
+            raise task_error(words, "log", "retention")
+
+    def _check_covariates(self) -> None:
+        protocol = PROTOCOLS[self.protocol]
+        check = protocol.check_without_public if self.public is None else protocol.check_with_public
+        check(self.block, self.target.kind)
+        if self.covariates is None:
+            return
+        if self.public is None:
+            raise task_error("covariates without public: {file: ...} or public: {set_aside: ...}; add it", "covariates")
+        size = self.covariates.points.shape[1]
+        if size != self.coding.size:
+            raise task_error(f"points of {size} coordinates; the task codes {self.coding.size}", "covariates")
+
+    def _check_privacy(self) -> None:
+        classes = len(self.target.classes) if isinstance(self.target, ClassTarget) else 1
+        protocol = PROTOCOLS[self.protocol]
+        # An approximate dimension: which guarantees are possible hardly depends on it.
+        try:
+            self.privacy.check_feasible(protocol, self.coding.size * classes, protocol.offered(self.block))
+        except PydanticCustomError as error:
+            context = error.context or {}
+            raise task_error(str(context["message"]), "privacy", *context["at"]) from None
+
+    def _check_shuffle(self, shuffle: ShuffleBlock) -> None:
+        PROTOCOLS[self.protocol].check_shuffled(self.block, shuffle.crowd, self.log.partitions, self.forget)
+        if self.privacy.per_person is not None:
+            words = "the central guarantee holds for people who are in one crowd, once"
+            raise task_error(f"{words}; remove the cap, which allows more", "privacy", "per_person")
+        if self.privacy.grid is not None:
+            words = f"crowds are of one level, and few people share one of a grid's {len(self.privacy.levels)}"
+            raise task_error(f"{words}; name a few levels, or remove shuffle", "privacy", "levels")
+        for level, guarantee in self.privacy.levels.items():
+            shuffle.check_level(guarantee, "privacy", *self.privacy.key_of(level))
+        shuffle.check_promise(self.privacy.guarantee, "shuffle")
+
+    @cached_property
+    def coding(self) -> Coding:
+        """Coding of records as features and targets."""
+        return Coding(self.features, self.target)
+
+    @property
+    def release_kind(self) -> str:
+        """Kind of release, such as ``"gradient"``."""
+        return PROTOCOLS[self.protocol].release_kind(self.block)
+
+    @property
+    def of_organisations(self) -> bool:
+        """Whether organisations release, not people."""
+        return PROTOCOLS[self.protocol].of_organisations
+
+    @property
+    def coefficient_scale(self) -> Scale:
+        """Scale of the coefficients, such as ``"log odds"``."""
+        scale = PROTOCOLS[self.protocol].scale(self.block, self.target.kind)
+        return scale if self.features or scale == "slope" else "probability"
+
+    @property
+    def fitted_model(self) -> str:
+        """Name of the fitted model."""
+        if not self.features:
+            asks_quantiles = isinstance(self.target, RealTarget) and self.target.quantiles is not None
+            return "quantiles" if asks_quantiles else "mean" if self.target.kind == "real" else "shares"
+        # The balanced loss fits the same model.
+        objective = None if self.objective == "balanced" else self.objective
+        return objective or PROTOCOLS[self.protocol].model(self.block, self.target.kind)
+
+    @property
+    def block(self) -> Any:
+        """Settings of the task's protocol, or None."""
+        return getattr(self, self.protocol) if self.protocol in BLOCKS else None
+
+    @property
+    def tightest_at(self) -> int:
+        """Number of releases (an organisation's records) at which confidence sequences are tightest."""
+        stated = None if self.intervals is None else self.intervals.tightest_at
+        return stated or self.people or TIGHTEST_AT
+
+    def error_at(self, message: str, *path: str | int) -> UserError:
+        """Return an error about a key of the task, with the line of its file, if it was read from one."""
+        return UserError(mistake(message, path, self._source, self._lines), code="MURK-TASK-001")
+
+    @property
+    def path(self) -> Path | None:
+        """File from which the task was loaded, or None."""
+        return self._path
+
+    @property
+    def public_path(self) -> Path | None:
+        """File of public covariates, relative to the task file, or None."""
+        if self.public is None or self.public.file is None:
+            return None
+        return self._path.parent / self.public.file if self._path else Path(self.public.file)
+
+    @cached_property
+    def hash(self) -> str:
+        """Hex SHA-256 of the resolved task without ``log``, whose settings may change; every release carries it."""
+        content = {key: value for key, value in self._content.items() if key != "log"}
+        return hashlib.sha256(canonical_json(content)).hexdigest()
+
+    def document(self) -> bytes:
+        """Return the resolved task as canonical JSON: sorted keys, no spaces, floats by repr, UTF-8."""
+        return canonical_json(self._content)
+
+    @cached_property
+    def _content(self) -> dict[str, Any]:
+        content = self.model_dump(mode="json", by_alias=True, warnings="error")
+        content["features"] = list(map(without_defaults, self.features, content["features"]))
+        content["target"] = without_defaults(self.target, content["target"])
+        # Blocks of other protocols are left out, and so are new keys at their defaults, which keeps older hashes.
+        for block, key in ADDED:
+            if content[block] is not None and content[block][key] == ADDED[block, key]:
+                del content[block][key]
+        for key in ADDED_TO_TASK:
+            if content[key] == ADDED_TO_TASK[key]:
+                del content[key]
+        return {"schema": SCHEMA_VERSION} | {
+            key: value for key, value in content.items() if key not in BLOCKS or value is not None
+        }
+
+    def with_public(self, points: NDArray[np.float64], counts: NDArray[np.int64], file: str | None = None) -> Self:
+        """Return the task with its public covariates resolved; ``file`` replaces the declared source.
+
+        ``points`` and ``counts`` are as in ``Covariates``. Raises `UserError` if they do not fit the task's coding, or
+        the task declares no public covariates.
+        """
+        try:
+            declared = {} if file is None else {"public": {"file": file}}
+            return self._with(covariates=covariates(points, counts), **declared)
+        except PydanticCustomError as error:
+            raise UserError(f"public covariates: {error.message()}") from None
+
+    def without_public(self) -> Self:
+        """Return the task without resolved public covariates, as its file declares it."""
+        return self._with(covariates=None)
+
+    def with_simulated(self, simulated: bool) -> Self:
+        """Return the task for simulated or real releases."""
+        return self._with(simulated=bool(simulated))
+
+    def with_protocol(self, protocol: str, **settings: object) -> Self:
+        """Return the task with another protocol and its defaults, except for ``settings``, or raise `UserError`.
+
+        A mechanism that the task names is another protocol's only if its own default cannot give the guarantee.
+        """
+        content = self.model_dump(mode="json", by_alias=True, warnings="error")
+        for key in ("objective", "learner", "max_staleness", "forget", "predictions", *BLOCKS):
+            content.pop(key, None)
+        content |= {"protocol": protocol} | ({protocol: settings} if settings else {})
+        content = registry.with_rules_of_scores(content)
+        privacy, released = content["privacy"] | {"calibration": "analytic"}, registry.release_named(content)
+        offer = PROTOCOLS[protocol].offer_of(released) if protocol in PROTOCOLS else None
+        is_offered = offer is not None and privacy["mechanism"] in offer.mechanisms
+        by_default = {**content, "privacy": filled_in(privacy | {"mechanism": None}, protocol, released)}
+        if is_offered and (protocol == self.protocol or privacy["mechanism"] == BEST):
+            return self._resolve({**content, "privacy": privacy}, self.name, {})
+        try:
+            return self._resolve(by_default, self.name, {})
+        except UserError:
+            if not is_offered:
+                raise
+            return self._resolve({**content, "privacy": privacy}, self.name, {})
+
+    def with_model(
+        self, name: str, features: Sequence[Feature], target: Target, block: Mapping[str, Any], learner: LearnerBlock
+    ) -> Self:
+        """Return the task without public covariates and with another fitted model, or raise `UserError`."""
+        names = {feature.name for feature in features}
+        parts = {
+            "features": [feature.model_dump(mode="json", by_alias=True) for feature in features],
+            "target": target.model_dump(mode="json", by_alias=True),
+            "learner": learner.model_dump(mode="json", by_alias=True),
+            "contrasts": [each.model_dump(mode="json") for each in self.contrasts if each.feature in names],
+            self.protocol: dict(block),
+        }
+        # The task's releases, and so its guarantees, stay its own.
+        return self._with(name=name, public=None, covariates=None, shuffle=None, **parts)
+
+    def with_budget(self, factor: float) -> Self:
+        """Return the task with all levels' budgets multiplied by ``factor`` (rho: by its square), without a cap."""
+        privacy = self.privacy.times(factor)
+        if self.shuffle is None:
+            return self._with(privacy=privacy)
+        shuffle = self.shuffle.model_dump(mode="json") | {"promise": {"delta": self.shuffle.promise.delta}}
+        return self._with(privacy=privacy, shuffle=shuffle)
+
+    def _with(self, **changes: Any) -> Self:
+        content = self.model_dump(mode="json", by_alias=True, warnings="error")
+        task = self._resolve({**content, **changes}, self.name, {})
+        task._path, task._source, task._lines = self._path, self._source, self._lines
+        return task
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Task) and self._content == other._content
+
+    def __hash__(self) -> int:
+        return hash(self.hash)
+
+    def __repr__(self) -> str:
+        return f"Task({self.name!r}, hash={self.hash[:12]!r})"
+
+    __str__ = __repr__
+
+
+def check_task_change(url: str, standing: bytes | None, offered: bytes) -> Task | None:
+    """Return the new task if a log must store it, None if nothing changes; raise `UserError` for a forbidden change."""
+    if standing == offered:
+        return None
+    task = Task.from_document(offered)
+    if standing is None:
+        return task
+    carried = Task.from_document(standing)
+    if task == carried:
+        return None
+    # Before the hash, on which the number has an effect: scores of several partitions share models.
+    if carried.name == task.name and carried.log.partitions != task.log.partitions:
+        raise UserError(
+            f"{url} has {carried.log.partitions} partitions and the task {task.name!r} now asks for "
+            f"{task.log.partitions}: each partition is a chain with its own state, so their number cannot be changed. "
+            f"Set log.partitions back to {carried.log.partitions}, or use another log",
+            code="MURK-TASK-003",
+        )
+    if carried.hash != task.hash:
+        # Never values: a document may hold people's covariates.
+        keys = ", ".join(key for key in differences(standing, offered) if not key.startswith("log."))
+        raise UserError(
+            f"{url} already carries the task {carried.name!r}, from which the given task {task.name!r} differs in: "
+            f"{keys}. The task of a log cannot be changed: use another log, or undo the changes",
+            code="MURK-TASK-003",
+        )
+    return task
+
+
+_MOST_NAMED: Final = 8
+
+
+@dataclass(frozen=True)
+class Disclosure:
+    """The features of some people, without the target, that everybody can read in a task's document."""
+
+    features: tuple[str, ...]
+    target: str
+    people: int
+    file: str | None  # of public records; None if people were set aside from the task's source
+    # Shown only to whoever is asked to agree, since it may depend on people's records.
+    caution: str = field(default="", repr=False, compare=False)
+
+    @classmethod
+    def of(cls, task: Task) -> Disclosure | None:
+        """Return what a resolved task makes public, or None."""
+        if task.public is None or task.covariates is None:
+            return None
+        return cls(task.coding.columns, task.target.name, int(task.covariates.counts.sum()), task.public.file)
+
+    def what(self) -> str:
+        """Return the first words of a sentence: the features and the number of people.
+
+        >>> Disclosure(("age", "same_sex"), "third_child", 1000, None).what()
+        'The features age, same_sex (without the target third_child) of 1,000 people'
+        """
+        more = len(self.features) - _MOST_NAMED
+        names = ", ".join(self.features[:_MOST_NAMED]) + (f" and {more:,} more" if more > 0 else "")
+        noun = "feature" if len(self.features) == 1 else "features"
+        return f"The {noun} {names} (without the target {self.target}) of {self.people:,} people"
+
+    def describe(self) -> str:
+        """Describe what is public."""
+        if self.file is None:
+            whose = "These people were set aside at random, and release nothing else."
+        else:
+            whose = f"They are from the file of public records {self.file}."
+        return f"{self.what()} are public with this task, as they are and under no guarantee. {whose}"
+
+    def announce(self, url: str, source: str | None = None) -> str:
+        """Describe what is about to become public, and on which log; ``source`` is what people are set aside from."""
+        if self.file is None:
+            whose = f"They are drawn at random from {source}, and these people release nothing else."
+        else:
+            whose = f"They are all people in {self.file}: nobody among them may release to this task."
+        return (
+            f"{self.what()} become public: they are written to {url} as they are, without noise and under no "
+            f"guarantee, for everybody who reads it, and cannot be taken back. {whose}"
+            + (f" CAUTION: {self.caution}." if self.caution else "")
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the disclosure as plain data, with its description."""
+        data = {**asdict(self), "features": list(self.features), "words": self.describe()}
+        del data["caution"]
+        return data
