@@ -47,6 +47,6 @@ _HOMES = {
     "ScoreClassifier": ".scores",
     "ScoreRegressor": ".scores",
     "ShareClassifier": ".univariate",
+    "UnbiasedLoss": ".evaluation",
 }
-_HOMES["UnbiasedLoss"] = ".evaluation"
 __getattr__, __dir__ = lazy_exports(__name__, _HOMES)

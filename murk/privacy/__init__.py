@@ -63,11 +63,9 @@ __all__ += ["shuffled_guarantee", "smallest_crowd"]
 
 _HOMES = {
     **dict.fromkeys(["NoiseSource", "OpenDPNoise", "SecureNoise", "SimulatedNoise"], ".noise"),
-    **dict.fromkeys(["Gram", "GramAccumulator", "Newton", "NewtonAccumulator"], "murk.privacy.central"),
-    **dict.fromkeys(["Sketch", "SketchAccumulator"], "murk.privacy.central"),
-    **dict.fromkeys(["across_crowds", "largest_local_epsilon", "smallest_crowd"], "murk.privacy.amplification"),
-    **dict.fromkeys(
-        ["shuffled_curve", "shuffled_delta", "shuffled_epsilon", "shuffled_guarantee"], "murk.privacy.amplification"
-    ),
+    **dict.fromkeys(["Gram", "GramAccumulator", "Newton", "NewtonAccumulator"], ".central"),
+    **dict.fromkeys(["Sketch", "SketchAccumulator"], ".central"),
+    **dict.fromkeys(["across_crowds", "largest_local_epsilon", "smallest_crowd"], ".amplification"),
+    **dict.fromkeys(["shuffled_curve", "shuffled_delta", "shuffled_epsilon", "shuffled_guarantee"], ".amplification"),
 }
 __getattr__, __dir__ = lazy_exports(__name__, _HOMES, tuple(__all__))

@@ -78,7 +78,7 @@ _MISSING_TARGETS: Final = (
 )
 _TYPICAL: Final = (
     "public knowledge, as in `typical: [0, 2]`: the range of about nine of ten values, for forecasts and as the "
-    "start of the survey of `scores`, where answers outweigh a wrong guess; never from people's records; `null`: unknown"
+    "start of the survey of `scores`, whose answers outweigh it; never from people's records; `null`: unknown"
 )
 MOST_QUANTILES: Final = 16
 _QUANTILES: Final = (

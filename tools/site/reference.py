@@ -22,7 +22,15 @@ from sphinx.util.typing import ExtensionMetadata, stringify_annotation
 from murk.errors import MurkError
 
 LOG = logging.getLogger(__name__)
-PACKAGES = ("murk.privacy", "murk.stream", "murk.producers", "murk.learners", "murk.monitoring")
+PACKAGES = (
+    "murk.privacy",
+    "murk.task",
+    "murk.stream",
+    "murk.producers",
+    "murk.populations",
+    "murk.learners",
+    "murk.monitoring",
+)
 # Inherited from River, and what a learner is for.
 _KEPT = {"predict_one"}
 _ARRAY_LIKE = stringify_annotation(ArrayLike, "smart")

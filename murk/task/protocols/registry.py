@@ -27,9 +27,8 @@ OBJECTIVE_KEYS: Final = {
 """Keys of `learner` that only one objective reads."""
 
 
-PROTOCOLS: Final[dict[str, TaskProtocol]] = {
-    module.PROTOCOL.name: module.PROTOCOL for module in (gradients, scores, examples, moments, summaries, univariate)
-}
+_MODULES: Final = (gradients, scores, examples, moments, summaries, univariate)
+PROTOCOLS: Final[dict[str, TaskProtocol]] = {module.PROTOCOL.name: module.PROTOCOL for module in _MODULES}
 """Protocols by name."""
 BLOCKS: Final = {name: protocol.block for name, protocol in PROTOCOLS.items() if protocol.block is not None}
 """Models of settings by protocol; a task has a field for each."""
