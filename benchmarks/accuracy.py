@@ -37,7 +37,7 @@ def errors(make, kind, p, replications, budgets=None):
         target, start = truth(model, p), 0
         for place, stop in enumerate(POINTS):
             part = slice(start, stop)
-            model.learn_many(x[part], y[part], budget=None if own is None else own[part])
+            model.learn_many(x[part], y[part], guarantee=None if own is None else own[part])
             start = stop
             scale = np.ones(len(target))
             if len(target) > p + 1:
@@ -85,10 +85,10 @@ def main(argv):
         learner = LDPSGDRegressor if kind == "linear" else LDPSGDClassifier
 
         def published(learner=learner, budget=budget, more=more, **rest):
-            return learner.as_published(budget=budget, **more, **rest)
+            return learner.as_published(guarantee=budget, **more, **rest)
 
         def ours(learner=learner, budget=budget, more=more, **rest):
-            return learner(budget=budget, **more, **rest)
+            return learner(guarantee=budget, **more, **rest)
 
         theirs, _ = errors(published, kind, p, replications, mixed)
         mine, error = errors(ours, kind, p, replications, mixed)

@@ -38,7 +38,7 @@ from murk.inference.confidence_sequences import Looks, critical_values
 from murk.inference.contrasts import contrasts
 from murk.inference.exact_sequences import difference_evidence, difference_sequence, mean_evidence
 from murk.privacy import SimulatedNoise
-from murk.protocols.device import problem_for
+from murk.protocols.device import device_for
 from murk.protocols.examples.engine import engine_of
 from murk.protocols.examples.losses import LOGIT_WIDTH
 from murk.protocols.moments import kernels
@@ -94,7 +94,7 @@ def engine_looks(
     if task.public is not None:
         drawn = rng.multinomial(task.public.set_aside, people.shares)
         task = task.with_public(people.points[drawn > 0], drawn[drawn > 0])
-    problem, records = problem_for(task), people.records
+    problem, records = device_for(task), people.records
     if task.protocol == "scores":
         shares = {level: 1.0 / len(problem.mechanisms) for level in problem.mechanisms}
         chains = task.log.partitions
@@ -172,7 +172,7 @@ def mothers_stream(name: str, looks: int, rng: np.random.Generator) -> Iterator[
     task = Task.parse(MOTHERS[name](DEMO.read_text())).with_simulated(True)
     X, y = raw(task)
     points, counts = np.unique(np.column_stack([X, y]), axis=0, return_counts=True)
-    order, engine, done = rng.permutation(len(X)), problem_for(task).engine(), 0
+    order, engine, done = rng.permutation(len(X)), device_for(task).engine(), 0
     for releases in grid(4_000, len(X), looks):
         answer(engine, X[order[done:releases]], y[order[done:releases]], rng)
         done, estimate = releases, engine.estimate()

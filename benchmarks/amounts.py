@@ -33,7 +33,7 @@ def replicate(task, how, mu, n, seed):
     y, rows = amounts(X[:n], how, rng), X[n:, :-1]
     truth, X = np.linalg.lstsq(X[:n], y, rcond=None)[0][:-1], X[:n, :-1]
     given = {
-        "budget": GaussianDP(mu),
+        "guarantee": GaussianDP(mu),
         "features": list(range(X.shape[1])),
         "seed": int(rng.integers(2**32)),
     }

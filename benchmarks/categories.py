@@ -14,7 +14,7 @@ import numpy as np
 from scipy.optimize import brentq
 
 from murk import Task
-from murk.protocols.device import problem_for
+from murk.protocols.device import device_for
 from murk.protocols.examples.cells_engine import CellLoss, CellSums
 
 FACTORS = 0.8, 1.0, 1.3, 3.0
@@ -78,7 +78,7 @@ def people(sizes, rate, classes, zipf, strength, mixed, rng):
 def coverage(number, design, replications):
     """Yield people, the share of streams with an interval, mean and least coverage, and what chance makes of 95%."""
     sizes, guarantee, loss, classes, *world = design
-    problem = problem_for(task(sizes, guarantee, loss, classes))
+    problem = device_for(task(sizes, guarantee, loss, classes))
     engine = problem.engine()
     mechanism = engine.mechanisms["default"]
     true = people(sizes, world[0], classes, *world[1:], np.random.default_rng(900 + number))

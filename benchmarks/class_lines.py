@@ -15,7 +15,7 @@ from murk.inference.estimate import PublicCovariates
 from murk.privacy import GaussianDP
 from murk.protocols.population import Records
 from murk.protocols.scores import forecasting as planned
-from murk.protocols.scores.device import ScoreProblem
+from murk.protocols.scores.device import ScoreDevice
 from murk.protocols.scores.mechanisms import score_mechanisms
 from murk.protocols.scores.model import directions
 from murk.protocols.scores.settings import Settings
@@ -70,7 +70,7 @@ def learned(X, theta, mu, people, rows, seed):
         covariates = PublicCovariates(points, counts.astype(np.int64))
     names = tuple(f"x{place}" for place in range(p))
     settings = Settings(names, False, covariates, labels=tuple(map(str, range(classes))), line=covariates is None)
-    problem = ScoreProblem(settings, {"default": score_mechanisms("best", GaussianDP(mu), p, classes - 1)})
+    problem = ScoreDevice(settings, {"default": score_mechanisms("best", GaussianDP(mu), p, classes - 1)})
     chance = class_probabilities(X @ theta.T, np.eye(classes))
     records = Records(np.tile(X, (classes, 1)), np.repeat(np.arange(float(classes)), len(X)), chance.T.ravel() / len(X))
     [step] = planned.estimates(problem, records, [people], {"default": 1.0}, 1, np.random.default_rng([seed, 7]))

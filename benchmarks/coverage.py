@@ -16,7 +16,7 @@ from benchmarks.pipe import learn
 from murk import Task
 from murk.demo import DATA, TASK
 from murk.populations.file_source import FileSource
-from murk.protocols.device import problem_for
+from murk.protocols.device import device_for
 from murk.protocols.gradients import estimate as inference
 from murk.protocols.gradients.objectives import Balanced
 
@@ -106,7 +106,7 @@ def main(argv):
                 aside, order = order[: task.public.set_aside], order[task.public.set_aside :]
                 points, counts = np.unique(x[aside], axis=0, return_counts=True)
                 own = task.with_public(points, counts.astype(np.int64))
-            problem = problem_for(own)
+            problem = device_for(own)
             if r == 0:
                 truth = weighted_fit(problem, x, y)
             levels = rng.integers(len(problem.mechanisms), size=len(order))

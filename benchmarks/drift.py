@@ -23,7 +23,7 @@ def run(seed, change, forget):
     first = np.where(np.arange(PEOPLE) < PEOPLE // 2, 1.0, 1.0 - change)
     logit = first * X[:, 0] + X[:, 1:].sum(axis=1) - 0.3
     y = rng.random(PEOPLE) < 1 / (1 + np.exp(-logit))
-    model = ScoreClassifier(budget=GaussianDP(2.0), features=[*"abc"], forget=forget, seed=seed)
+    model = ScoreClassifier(guarantee=GaussianDP(2.0), features=[*"abc"], forget=forget, seed=seed)
     noticed = math.inf
     for start in range(0, PEOPLE, LOOK):
         model.learn_many(X[start : start + LOOK], y[start : start + LOOK])

@@ -6,7 +6,7 @@ import numpy as np
 
 from murk import Task
 from murk.privacy.noise import SimulatedNoise, identifiers
-from murk.protocols.device import problem_for
+from murk.protocols.device import device_for
 from murk.stream.wire.codec import encode
 from murk.stream.wire.releases import KINDS
 
@@ -38,7 +38,7 @@ class Feed:
 
     def __init__(self, task=TASK):
         self.task = task
-        self.problem = problem_for(task)
+        self.problem = device_for(task)
         self.noise = SimulatedNoise(1)
         self.made = 0
 

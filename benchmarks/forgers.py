@@ -23,7 +23,7 @@ from murk.inference.poisoning import longest
 from murk.learners import IWPSGDClassifier, LDPSGDClassifier, PublicGLMRegressor, ScoreClassifier
 from murk.privacy import GaussianDP
 from murk.privacy.noise import SimulatedNoise
-from murk.protocols.device import problem_for
+from murk.protocols.device import device_for
 from murk.protocols.linear_algebra import flattened
 from murk.protocols.scores.engine import merged_of
 from murk.protocols.scores.sums import Tally, step_of
@@ -144,7 +144,7 @@ def scores(n, seed, *, public=False, levels=None, truth=TRUTH, mu=1.0):
     more = {"public": people(1000, rng, truth)[0]} if public else {}
     if levels:
         more["levels"] = {name: GaussianDP(each) for name, each in levels.items()}
-    model = ScoreClassifier(budget=GaussianDP(mu), features=names, seed=seed, **more)
+    model = ScoreClassifier(guarantee=GaussianDP(mu), features=names, seed=seed, **more)
     model.learn_many(X, y)
     forger = ScoreForger(model)
     name = "scores" + (", public rows" if public else "") + (", two levels" if levels else "")
@@ -167,7 +167,7 @@ def moments(n, seed, *, number=20):
     """Released second moments, a line fitted."""
     rng = np.random.default_rng(seed)
     X, y = people(n, rng)
-    model = PublicGLMRegressor(budget=GaussianDP(2.0), features=NAMES, seed=seed)
+    model = PublicGLMRegressor(guarantee=GaussianDP(2.0), features=NAMES, seed=seed)
     model.learn_many(X, 2.0 * y - 1.0)
     engine = model._require()
     mechanism = engine.mechanisms["default"]
@@ -193,7 +193,7 @@ def examples(n, seed, *, number=60):
     """Released directions of examples."""
     rng = np.random.default_rng(seed)
     X, y = people(n, rng)
-    model = IWPSGDClassifier(budget=GaussianDP(2.0), features=NAMES, seed=seed)
+    model = IWPSGDClassifier(guarantee=GaussianDP(2.0), features=NAMES, seed=seed)
     model.learn_many(X, y)
     engine = model._require()
     mechanism = engine.mechanisms["default"]
@@ -230,7 +230,7 @@ def gradients(n, seed, *, public=True, blocks=20):
     more = {"public": people(1000, rng)[0]} if public else {}
 
     def learned(way, m, when):
-        model = LDPSGDClassifier(budget=GaussianDP(2.0), features=NAMES, seed=seed, **more)
+        model = LDPSGDClassifier(guarantee=GaussianDP(2.0), features=NAMES, seed=seed, **more)
         edges = np.linspace(0, n, blocks + 1).astype(int)
         at = np.eye(blocks)
         shares = {"evenly": np.full(blocks, 1.0 / blocks), "first": at[0], "early": at[1], "last": at[-1]}[when]
@@ -274,7 +274,7 @@ privacy: {guarantee: {gdp: {mu: 2.0}}}
 def sketches(organisations, seed):
     """Second moments of organisations, some of whom invent all of their records."""
     rng = np.random.default_rng(seed)
-    problem = problem_for(Task.parse(_SKETCH))
+    problem = device_for(Task.parse(_SKETCH))
     engine = problem.engine()
 
     def window(engine, rows, number):

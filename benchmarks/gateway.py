@@ -24,7 +24,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from murk import Task
-from murk.protocols.device import problem_for
+from murk.protocols.device import device_for
 from murk.stream import Worker, open_log
 
 TASK = """
@@ -177,7 +177,7 @@ def until_learned(url, task, number):
     with ExitStack() as stack:
         port, _ = started(stack, *GATEWAY, url)
         log = stack.enter_context(open_log(url, create=False))
-        worker = stack.enter_context(Worker(log, task, problem_for(task).engine()))
+        worker = stack.enter_context(Worker(log, task, device_for(task).engine()))
         while worker.step().read:
             pass
 

@@ -84,7 +84,7 @@ def women(replications, rows=5_000):
             public, people = order[:rows], order[rows:]
             once = learned(Z[people], y[people].astype(float), GaussianDP(1.0), rng, public=Z[public], once=True)
             before = PublicGLMClassifier(
-                budget=GaussianDP(1.0), public=X[public], features=chosen, release="joint", seed=r
+                guarantee=GaussianDP(1.0), public=X[public], features=chosen, release="joint", seed=r
             )
             before.learn_many(X[people], y[people])
             for name, one in (("joint", before.estimate()), ("directions", once)):
@@ -102,9 +102,9 @@ def joint(X, y, n, p, binary, seed):
     """The joint release of the first n rows; one in 10,000 is beyond its bound."""
     more = {"public": X[n:], "features": list(range(p)), "radius": math.sqrt(chi2.ppf(0.9999, p)), "seed": seed}
     if binary:
-        model = PublicGLMClassifier(budget=GaussianDP(1.0), **more)
+        model = PublicGLMClassifier(guarantee=GaussianDP(1.0), **more)
     else:
-        model = PublicGLMRegressor(budget=GaussianDP(1.0), target_bounds=(-1.0, 1.0), **more)
+        model = PublicGLMRegressor(guarantee=GaussianDP(1.0), target_bounds=(-1.0, 1.0), **more)
     model.learn_many(X[:n], y > 0 if binary else y)
     return model
 
@@ -138,7 +138,7 @@ def error(n, budget, replications, p=5, **more):
         X, y = normal(rng, n, p, truth, -0.5)
         # A radius of 3 standard deviations of the norm: fewer than one in 10^4 is beyond it.
         model = PublicGLMClassifier(
-            budget=budget,
+            guarantee=budget,
             public=normal(rng, 20_000, p, truth, 0)[0],
             features=list(range(p)),
             radius=1.5,
@@ -235,7 +235,7 @@ def coverage(replications):
             rng = np.random.default_rng(r)
             X, y = normal(rng, n, 3, truth, -0.5)
             more = {"public": normal(rng, 2000, 3, truth, 0)[0], **extra}
-            model = PublicGLMClassifier(budget=GaussianDP(mu), features=[0, 1, 2], radius=1.5, seed=r, **more)
+            model = PublicGLMClassifier(guarantee=GaussianDP(mu), features=[0, 1, 2], radius=1.5, seed=r, **more)
             model.learn_many(X, y)
             found = model.estimate()
             held.append(np.abs(found.values - np.append(truth, -0.5)) <= found.half_widths())
@@ -252,7 +252,7 @@ def coverage(replications):
             rng = np.random.default_rng(r)
             rows, public = rng.integers(len(X), size=250_000), rng.integers(len(X), size=5_000)
             model = PublicGLMClassifier(
-                budget=GaussianDP(mu), public=X[public], features=list(names), seed=r, release="joint", solver=solver
+                guarantee=GaussianDP(mu), public=X[public], features=list(names), seed=r, release="joint", solver=solver
             )
             model.learn_many(X[rows], y[rows])
             found = model.estimate()
@@ -388,7 +388,7 @@ def speed(replications):
     rng = np.random.default_rng(0)
     X, y = rng.uniform(-1, 1, (1_000_000, 5)), rng.uniform(-1, 1, 1_000_000)
     Z = np.column_stack([X, np.ones(len(X))])
-    model = PublicGLMRegressor(budget=GaussianDP(1.0), features=list(range(5)), seed=1)
+    model = PublicGLMRegressor(guarantee=GaussianDP(1.0), features=list(range(5)), seed=1)
     model.learn_many(X[:10], y[:10])
     layout, spacing = model._engine.layout, model._engine.mechanisms["default"].unit
     total = np.zeros(layout.dimension)

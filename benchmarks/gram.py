@@ -28,7 +28,7 @@ from murk.inference.linear_probability import around_biased
 from murk.privacy import ApproxDP, SimulatedNoise
 from murk.privacy.central import GaussMixMechanism, NewtonMechanism
 from murk.privacy.mechanisms import calibrate
-from murk.protocols.summaries.device import NewtonProblem
+from murk.protocols.summaries.device import NewtonDevice
 from murk.protocols.summaries.estimate import estimate_grams
 from murk.protocols.summaries.settings import GramSettings, NewtonSettings, default_rows
 from murk.protocols.summaries.sums import GramSums
@@ -133,7 +133,7 @@ def newton(x, y, budget, seed, largest=1.0, first=None):
     mechanism = NewtonMechanism.calibrate(budget, columns=p + 1, feature_bound=bound, first=first)
     names = tuple(map(str, range(p)))
     settings = NewtonSettings(names, bound, kind="binary", largest=largest, first=mechanism.first)
-    problem = NewtonProblem(settings, {"default": mechanism})
+    problem = NewtonDevice(settings, {"default": mechanism})
     window, order = problem.accumulator("default", SimulatedNoise(seed), 0), np.random.default_rng(seed)
     window.add_block(np.column_stack([x, y])[order.permutation(len(y))])
     engine = problem.engine()

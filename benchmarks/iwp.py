@@ -66,7 +66,7 @@ def products(draws):
         for draw in range(draws):
             for place, release in enumerate(("separate", "joint", "directions")):
                 model = IWPSGDClassifier(
-                    budget=ApproxDP(epsilon, 1e-5), loss="quadratic", regularization=0.1, release=release, seed=draw,
+                    guarantee=ApproxDP(epsilon, 1e-5), loss="quadratic", regularization=0.1, release=release, seed=draw,
                     features=list(range(p)),
                 )  # fmt: skip
                 model.learn_many(x, y)
@@ -167,7 +167,7 @@ def estimate_of_outer(target, budget, x, y, public, rng):
 def estimate_of_directions(target, budget, x, y, public, rng):
     learner = IWPSGDClassifier if target == "label" else IWPSGDRegressor
     model = learner(
-        budget=budget, release="directions", features=list(range(x.shape[1] - 1)), seed=int(rng.integers(2**31))
+        guarantee=budget, release="directions", features=list(range(x.shape[1] - 1)), seed=int(rng.integers(2**31))
     )
     model.learn_many(x[:, :-1], np.where(np.isnan(y), None, y > 0.5 if target == "label" else y))
     return model.estimate()
@@ -225,7 +225,7 @@ def losses(draws):
                 u = product(x, y)
                 if loss in ("quadratic", "exponential"):
                     truth = minimiser(EXPONENTIAL if loss == "exponential" else QUADRATIC, u, 0.0)
-                model = IWPSGDClassifier(budget=budget, loss=loss, seed=draw, features=list(range(4)))
+                model = IWPSGDClassifier(guarantee=budget, loss=loss, seed=draw, features=list(range(4)))
                 model.learn_many(x, y)
                 found = model.estimate().values
                 errors[draw] = np.sum((model.average - truth) ** 2), np.sum((found - truth) ** 2)
@@ -272,7 +272,7 @@ def coverage(draws, budgets=BUDGETS):
                     truth = population
                 for place, polish in enumerate((True, False)):
                     more = {
-                        "budget": budget,
+                        "guarantee": budget,
                         "release": release,
                         "seed": draw,
                         "features": [0, 1, 2, 3],
@@ -369,7 +369,7 @@ def speed():
         ("separate, simulated noise", {"seed": 1, "release": "separate"}),
         ("directions, secure noise", {}),
     ):
-        ours = IWPSGDClassifier(budget=GaussianDP(1.0), features=names, **more)
+        ours = IWPSGDClassifier(guarantee=GaussianDP(1.0), features=names, **more)
         a, b, ratio = compare(loop(ours), loop(LogisticRegression()))
         print(f"  {what:32s} {a / 20_000 * 1e6:6.2f} against {b / 20_000 * 1e6:6.2f}: ratio {ratio:.2f}", flush=True)
 

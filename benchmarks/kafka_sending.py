@@ -11,7 +11,7 @@ from murk.populations.file_source import FileSource
 from murk.populations.people import wait_for_models
 from murk.privacy.noise import SimulatedNoise
 from murk.producers import Ledger, Producer
-from murk.protocols.device import problem_for
+from murk.protocols.device import device_for
 from murk.stream.log.kafka.topics import Names
 from murk.stream.wire.codec import encode
 from murk.stream.wire.releases import IterateMessage
@@ -39,7 +39,7 @@ def sent(broker, rounds, folder):
         Ledger(folder / "ledger.db") as ledger,
     ):
         topic = Names("sending-bare").releases
-        producer = Producer(task, log, ledger, noise=SimulatedNoise(1), problem=problem_for(task))
+        producer = Producer(task, log, ledger, noise=SimulatedNoise(1), problem=device_for(task))
         producer.begin(source)
         # So many that every kernel is compiled from here on.
         producer.release_block(next(blocks))

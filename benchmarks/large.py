@@ -18,7 +18,7 @@ import numpy as np
 from murk import Task
 from murk.errors import MurkError
 from murk.privacy.noise import SimulatedNoise, identifiers
-from murk.protocols.device import problem_for
+from murk.protocols.device import device_for
 from murk.stream.wire.codec import encode
 from murk.stream.wire.releases import KINDS
 
@@ -63,7 +63,7 @@ def measured(case, features):
     """One line of the table, as a dictionary."""
     start = time.process_time()
     task = task_of(case, features)
-    problem = problem_for(task)
+    problem = device_for(task)
     problem.check_state()
     found = {"made": time.process_time() - start}
     engine = problem.engine()

@@ -20,7 +20,7 @@ from benchmarks.score_people import features
 from murk._internal.links import logistic
 from murk.errors import MurkError
 from murk.planning.forecast import forecast
-from murk.protocols.device import problem_for
+from murk.protocols.device import device_for
 from murk.protocols.examples.engine import engine_of
 from murk.protocols.examples.estimate import estimate as estimate_examples
 from murk.protocols.population import Effects, designs
@@ -72,7 +72,7 @@ def task_of(case, size, n):
 
 def learned(task, people, n, rng):
     """The estimate of n people; None where the simulation would need them all at once, and they are too many."""
-    problem = problem_for(task) if not task.public else None
+    problem = device_for(task) if not task.public else None
     if problem is not None and not isinstance(problem, WindowProblem) and task.protocol in ("gradients", "examples"):
         engine = None
         if task.protocol == "examples":

@@ -234,7 +234,7 @@ def compared(rows: int, rounds: int) -> Iterator[tuple[str, float, float, float]
         ("moments, directions", PublicGLMClassifier, {"public": public}, scores),
         ("moments, joint", PublicGLMClassifier, {"release": "joint"}, joint),
     ):
-        model = kind(budget=GaussianDP(1.0), seed=1, features=NAMES, **more)
+        model = kind(guarantee=GaussianDP(1.0), seed=1, features=NAMES, **more)
         model.learn_many(X[:100_000], y[:100_000])
         peer = bare(model)
         a, b, ratio = compare(lambda: model.learn_many(X, y), peer, rounds=rounds)  # noqa: B023

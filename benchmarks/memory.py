@@ -19,7 +19,7 @@ import numpy as np
 
 from benchmarks.feed import NUMBERS, Feed, task_of, written
 from murk.privacy.noise import SimulatedNoise
-from murk.producers import Ledger, SketchProducer
+from murk.producers import Ledger, OrganisationProducer
 from murk.stream import Worker, open_log
 
 MARKS = [10**5, 2 * 10**5, 5 * 10**5, 10**6, 2 * 10**6, 5 * 10**6, 10**7, 2 * 10**7, 5 * 10**7, 10**8]
@@ -92,7 +92,7 @@ def organisation(folder, log):
     task = task_of(*SKETCH)
     rng, done = np.random.default_rng(1), 0
     with Ledger(f"{folder}/ledger.db") as ledger:
-        producer = SketchProducer(task, log, ledger, noise=SimulatedNoise(1))
+        producer = OrganisationProducer(task, log, ledger, noise=SimulatedNoise(1))
         with Worker(log, task, Feed(task).problem.engine()) as worker:
             while True:
                 X = np.column_stack([rng.uniform(-1.0, 1.0, (4096, NUMBERS)), np.ones(4096)])

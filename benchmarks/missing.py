@@ -67,11 +67,11 @@ def without(y, how, X, rng):
 def learned(objective, X, y, public, mu, seed, classes):
     if objective == "huber":
         model = LDPSGDRegressor(
-            budget=GaussianDP(mu), features=list(range(X.shape[1])), public=public, radius=1.5, seed=seed
+            guarantee=GaussianDP(mu), features=list(range(X.shape[1])), public=public, radius=1.5, seed=seed
         )
     else:
         model = LDPSGDClassifier(
-            budget=GaussianDP(mu), classes=list(range(classes)), features=list(range(X.shape[1])), public=public,
+            guarantee=GaussianDP(mu), classes=list(range(classes)), features=list(range(X.shape[1])), public=public,
             radius=3.0, seed=seed,
             objective="logistic" if objective == "logistic" else "balanced",
         )  # fmt: skip

@@ -18,8 +18,8 @@ NAMES = ["x", "z"]
 LESS, MORE = GaussianDP(1.0), GaussianDP(2.0)
 COMMON = {"features": NAMES, "budget": LESS, "levels": {"less": LESS, "more": MORE}}
 LEARNERS = {
-    "gradients, uniform": lambda seed: LDPSGDClassifier(features=NAMES, budget=LESS, weighting="uniform", seed=seed),
-    "gradients, inverse-variance": lambda seed: LDPSGDClassifier(features=NAMES, budget=LESS, seed=seed),
+    "gradients, uniform": lambda seed: LDPSGDClassifier(features=NAMES, guarantee=LESS, weighting="uniform", seed=seed),
+    "gradients, inverse-variance": lambda seed: LDPSGDClassifier(features=NAMES, guarantee=LESS, seed=seed),
     "examples, uniform": lambda seed: IWPSGDClassifier(**COMMON, weighting="uniform", seed=seed),
     "examples, inverse-variance": lambda seed: IWPSGDClassifier(**COMMON, seed=seed),
     "scores": lambda seed: ScoreClassifier(**COMMON, seed=seed),
@@ -39,7 +39,7 @@ def coefficients(learner: str, dependence: str, people: int, seed: int) -> list[
     y = rng.random(people) < 1.0 / (1.0 + np.exp(-(0.2 + X @ [1.0, -0.6])))
     less = DEPENDENCES[dependence](X[:, 0], y, draws)
     model = LEARNERS[learner](seed)
-    model.learn_many(pd.DataFrame(X, columns=NAMES), pd.Series(y), budget=[LESS if own else MORE for own in less])
+    model.learn_many(pd.DataFrame(X, columns=NAMES), pd.Series(y), guarantee=[LESS if own else MORE for own in less])
     found = model.coefficients()
     return [found[name] for name in (*NAMES, "intercept")]
 

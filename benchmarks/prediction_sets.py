@@ -125,7 +125,7 @@ TASKS = {
 
 def learner(kind, features, mu, seed, coverage=COVERAGE):
     """A learner that asks a tenth of the people about its sets."""
-    given = {"budget": GaussianDP(mu), "features": list(range(features)), "coverage": coverage, "seed": seed}
+    given = {"guarantee": GaussianDP(mu), "features": list(range(features)), "coverage": coverage, "seed": seed}
     return ScoreClassifier(classes=list(range(kind)), **given) if kind else ScoreRegressor(**given)
 
 

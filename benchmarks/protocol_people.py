@@ -15,21 +15,21 @@ from murk._internal.links import logistic
 from murk.inference.units import effect_units, fits_probabilities, on_logit_scale
 from murk.privacy.central.accumulators import at_model
 from murk.privacy.central.newton_step import EDGE
-from murk.protocols.device import problem_for
+from murk.protocols.device import device_for
 from murk.protocols.examples import layout as k
-from murk.protocols.examples.device import ExampleProblem
+from murk.protocols.examples.device import ExampleDevice
 from murk.protocols.examples.engine import engine_of
 from murk.protocols.examples.estimate import estimate as estimate_examples
 from murk.protocols.examples.public_fit import acting
-from murk.protocols.gradients.device import GradientProblem
+from murk.protocols.gradients.device import GradientDevice
 from murk.protocols.linear_algebra import symmetric
 from murk.protocols.moments import kernels
 from murk.protocols.moments.mechanisms import Level
 from murk.protocols.moments.sums import MomentSums
 from murk.protocols.population import released_sum
-from murk.protocols.scores.device import ScoreProblem
+from murk.protocols.scores.device import ScoreDevice
 from murk.protocols.scores.sums import direction_spread
-from murk.protocols.summaries.device import GramProblem, NewtonProblem
+from murk.protocols.summaries.device import GramDevice, NewtonDevice
 from murk.protocols.summaries.forecast import noise_of
 from murk.protocols.summaries.newton_fit import model_of
 from murk.results.report import average_effects
@@ -175,23 +175,23 @@ def estimate_of(task, X, y, public, rng):
     if len(public):
         covariates = covariates_of(public)
         task = task.with_public(covariates.points, covariates.counts) if task.public else task
-    problem, seed = problem_for(task), int(rng.integers(2**31))
-    if isinstance(problem, ScoreProblem):
+    problem, seed = device_for(task), int(rng.integers(2**31))
+    if isinstance(problem, ScoreDevice):
         engine = problem.engine()
         answer(engine, X, y, rng)
         return engine.estimate()
-    if isinstance(problem, GradientProblem):
+    if isinstance(problem, GradientDevice):
         return problem.estimate([learn(problem, X, y, np.zeros(len(X), dtype=np.int64), seed)])
-    if isinstance(problem, ExampleProblem) and problem.settings.outer:
+    if isinstance(problem, ExampleDevice) and problem.settings.outer:
         return estimate_examples([summed_outer(problem, X, y, rng)])
-    if isinstance(problem, ExampleProblem):
+    if isinstance(problem, ExampleDevice):
         engine = engine_of(problem.settings, problem.mechanisms, seed=seed)
         engine.covariates = problem.covariates
         engine.learn_records(X, y, [problem.mechanisms["default"]])
         return estimate_examples([engine])
-    if isinstance(problem, NewtonProblem):
+    if isinstance(problem, NewtonDevice):
         return summed_steps(problem, X, y, rng)
-    return (summed_gram if isinstance(problem, GramProblem) else summed_moments)(problem, X, y, rng)
+    return (summed_gram if isinstance(problem, GramDevice) else summed_moments)(problem, X, y, rng)
 
 
 def predictions(task, values, X, exact=False):

@@ -10,7 +10,7 @@ import argparse
 import numpy as np
 
 from murk import Task
-from murk.protocols.device import problem_for
+from murk.protocols.device import device_for
 from murk.protocols.population import Records
 from murk.protocols.univariate import forecast
 
@@ -49,7 +49,7 @@ def quantile(weights, q):
 
 def simulated(own, weights, missing, people, replications, seed, level=0.95):
     """Return estimates, lower and upper ends, each (replications, quantiles)."""
-    problem, used = problem_for(own), weights > 0.0
+    problem, used = device_for(own), weights > 0.0
     y = np.append(GRID[used], np.nan)
     shares = np.append((1.0 - missing) * weights[used] / weights.sum(), missing)
     records, found = Records(np.ones((len(y), 1)), y, shares), []

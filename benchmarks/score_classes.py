@@ -39,7 +39,11 @@ def measured(kind, what, classes, p, mu, n, replications):
             rows = rows[rng.random(len(rows)) < 1 / (1 + np.exp(-rows[:, -1] * 4))]
         y = np.where(rng.random(n) < (0.4 if what == "missing" else 0.0), -1, y)
         model = kind(
-            budget=GaussianDP(mu), classes=list(range(classes)), features=list(range(p)), public=rows[:ROWS], seed=seed
+            guarantee=GaussianDP(mu),
+            classes=list(range(classes)),
+            features=list(range(p)),
+            public=rows[:ROWS],
+            seed=seed,
         )
         model.learn_many(X, y)
         estimate = model.estimate()

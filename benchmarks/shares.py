@@ -17,7 +17,7 @@ import numpy as np
 from murk import Task
 from murk.privacy import GaussianDP
 from murk.privacy.mechanisms.privacy_loss import UNITS, epsilon_units
-from murk.protocols.device import problem_for
+from murk.protocols.device import device_for
 from murk.protocols.population import Records
 from murk.protocols.univariate import forecast
 from murk.protocols.univariate.estimate import estimate_of
@@ -109,7 +109,7 @@ def spread(shares):
 
 def variance(own, y, shares):
     """n times the variances of the reported numbers, from the expected sums of very many people."""
-    problem = problem_for(own)
+    problem = device_for(own)
     mechanism = problem.mechanisms["default"]
     statistics, places = statistics_of(problem.settings, mechanism), problem.settings.positions(np.array(y))[:, 0]
     if isinstance(statistics, Windows):
@@ -186,7 +186,7 @@ def coverage_table(people, replications):
         for text in ("pure: {epsilon: 1}", "pure: {epsilon: 4}", "gdp: {mu: 0.5}", "gdp: {mu: 1}", "gdp: {mu: 3}"):
             for missing in (0.0, 0.3):
                 own, y = task(target, text), np.array([*values, math.nan])
-                problem, of = problem_for(own), np.array(shares)
+                problem, of = device_for(own), np.array(shares)
                 records = Records(np.ones((len(y), 1)), y, np.append((1.0 - missing) * of, missing))
                 truth = np.array([of @ values]) if own.target.kind == "real" else 2.0 * of - 1.0
                 truth = truth[1:] if own.target.kind == "binary" else truth

@@ -17,7 +17,7 @@ from murk import Task
 from murk._internal.links import logistic
 from murk.demo import TASK
 from murk.inference.average_effects import marginal_effects
-from murk.protocols.device import problem_for
+from murk.protocols.device import device_for
 
 PLAIN = TASK.read_text().split("privacy:")[0]
 PEOPLE = (10_000, 100_000, 254_654, 1_000_000)
@@ -53,7 +53,7 @@ def task_of(way, people):
 def measured(way, people, replications, seed, every):
     """The median half-width in points, and how often it held the raw records' effect, of those that were learned."""
     task, (X, y) = task_of(way, people), every
-    problem, halves, held = problem_for(task), [], []
+    problem, halves, held = device_for(task), [], []
     for replication in range(replications):
         rng = np.random.default_rng([seed, people, replication])
         # All people are drawn without replacement, and more than there are with.

@@ -19,7 +19,7 @@ from benchmarks.on_kafka import Clock
 from deploy.broker import Broker
 from murk import Task
 from murk.cli.commands.learn import COLLECT
-from murk.protocols.device import problem_for
+from murk.protocols.device import device_for
 from murk.shuffler.shuffler import Shuffler
 from murk.shuffler.store import Store
 from murk.stream import Worker, open_log
@@ -73,7 +73,7 @@ def logs(folder, task, broker=None):
 def measured(releases, crowd, broker=None):
     """Releases in crowds, and CPU and wall seconds of shuffler and worker."""
     task = task_of(crowd)
-    problem = problem_for(task)
+    problem = device_for(task)
     with tempfile.TemporaryDirectory() as place, logs(place, task, broker) as (intake, log):
         fill(intake, task, 0, releases)
         with Shuffler(intake, log, task, problem, Store(Path(place) / "store")) as shuffler:
@@ -98,7 +98,7 @@ def shuffle_in_memory(place, crowd, queue):
     task = task_of(crowd)
     with (
         logs(place, task) as (intake, log),
-        Shuffler(intake, log, task, problem_for(task), Store(Path(place) / "store")) as shuffler,
+        Shuffler(intake, log, task, device_for(task), Store(Path(place) / "store")) as shuffler,
     ):
         while queue.recv():
             while not shuffler.step().idle:

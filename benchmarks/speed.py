@@ -83,7 +83,7 @@ def learning() -> Iterator[tuple[str, float, float, float, float]]:
     labels = y.tolist()
 
     def learner(kind, seed, **more):
-        model = kind(budget=GaussianDP(1.0), seed=seed, features=NAMES, **more)
+        model = kind(guarantee=GaussianDP(1.0), seed=seed, features=NAMES, **more)
 
         def learn():
             for x, label in zip(records, labels, strict=True):
@@ -122,7 +122,7 @@ def main(argv: list[str]) -> None:
     rng = np.random.default_rng(0)
     many = 1_000_000
     big, big_y = rng.normal(size=(many, D)), rng.random(many) < 0.5
-    model = LDPSGDClassifier(budget=GaussianDP(1.0), seed=1, radius=3.0)
+    model = LDPSGDClassifier(guarantee=GaussianDP(1.0), seed=1, radius=3.0)
     model.learn_many(big[:10], big_y[:10])
     coded, codes = np.column_stack([big, np.ones(many)]), big_y.astype(float)
     mechanism = model._default

@@ -26,7 +26,7 @@ from murk.populations.file_source import FileSource
 from murk.privacy import GaussianDP
 from murk.privacy.mechanisms import calibrate, lattice
 from murk.privacy.noise.kernels import simulated_gaussian
-from murk.protocols.device import problem_for
+from murk.protocols.device import device_for
 from murk.protocols.gradients import estimate as inference
 from murk.protocols.gradients import kernels as k
 from murk.protocols.gradients.engine import Memory, level_rows
@@ -204,7 +204,7 @@ def demonstration():
         order = rng.permutation(len(x))
         aside, order = order[: task.public.set_aside], order[task.public.set_aside :]
         points, counts = np.unique(x[aside], axis=0, return_counts=True)
-        problem = problem_for(task.with_public(points, counts.astype(np.int64)))
+        problem = device_for(task.with_public(points, counts.astype(np.int64)))
         levels = rng.integers(len(problem.mechanisms), size=len(order))
         X, target = np.ascontiguousarray(x[order]), y[order]
         if not known:

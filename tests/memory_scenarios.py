@@ -14,7 +14,7 @@ from murk import Task
 from murk.privacy import ApproxDP, GaussianDP, PureDP
 from murk.privacy.noise import SecureNoise, SimulatedNoise
 from murk.producers import Ledger, Producer
-from murk.protocols.device import problem_for
+from murk.protocols.device import device_for
 from murk.stream import open_log
 from murk.stream.wire.codec import encode
 from murk.stream.wire.releases import IterateMessage
@@ -134,7 +134,7 @@ def released(
 def accumulated(document: str, rows: list[Any], seed: int | None, index: int) -> Any:
     """An organisation's window is filled and released."""
     impatient()
-    problem: Any = problem_for(Task.parse(document))
+    problem: Any = device_for(Task.parse(document))
     noise = SecureNoise() if seed is None else SimulatedNoise(seed)
     window = problem.accumulator("default", noise, index)
     window.add_block(np.array(rows))
@@ -145,7 +145,7 @@ def accumulated(document: str, rows: list[Any], seed: int | None, index: int) ->
 def careless(document: str, records: list[Any]) -> Any:
     """Vectors of records are computed as a forecast computes those of people that there are not."""
     task = Task.parse(document)
-    problem: Any = problem_for(task)
+    problem: Any = device_for(task)
     kept = []
     for record in records:
         coded = task.coding.encode_record(record)

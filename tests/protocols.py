@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from murk.privacy.noise import SimulatedNoise
-from murk.producers.producer import answers_of
-from murk.protocols.device import problem_for
+from murk.producers.producer import randomize_records
+from murk.protocols.device import device_for
 from murk.stream.wire.releases import SketchRelease, question_fields
 from murk.task.task import Task
 from tests.cli.harness import ANY_PROTOCOL, HEADER, ROWS
@@ -134,7 +134,7 @@ def title_of(task: Task) -> str:
 @cache
 def contents(name: str) -> tuple[dict[str, Any], ...]:
     """What honest releases of the protocol's task hold: payloads of its own mechanism, from made-up records."""
-    problem = problem_for(Task.parse(BY_NAME[name].text()).with_simulated(True))
+    problem = device_for(Task.parse(BY_NAME[name].text()).with_simulated(True))
     mechanism: Any = problem.mechanisms["default"]
     noise, rng = SimulatedNoise(1), np.random.default_rng(1)
     rows = BY_NAME[name].records
@@ -146,7 +146,9 @@ def contents(name: str) -> tuple[dict[str, Any], ...]:
     theta = problem.initial if problem.interactive else None  # type: ignore[attr-defined]
     if name == "scores":
         at = np.arange(HONEST)
-        payloads, questions = answers_of(problem, X, y, [0] * HONEST, {0: theta}, ["default"] * HONEST, noise, at)  # type: ignore[arg-type]
+        payloads, questions = randomize_records(
+            problem, X, y, [0] * HONEST, {0: theta}, ["default"] * HONEST, noise, at
+        )  # type: ignore[arg-type]
         return tuple(
             {"version": 0, **question_fields(question), "payload": payload}
             for question, payload in zip(questions or (), payloads, strict=True)

@@ -12,7 +12,17 @@ import numpy as np
 import pytest
 
 from murk._internal import jit as _jit
-from murk._internal.jit import KEPT, PATIENCE, WITHOUT_KERNELS, brief, deferred, deferred_to, jit, source_stamp, within
+from murk._internal.jit import (
+    COMPILE_AFTER,
+    LOAD_AFTER,
+    WITHOUT_KERNELS,
+    brief,
+    deferred,
+    deferred_to,
+    jit,
+    source_stamp,
+    within,
+)
 from murk.privacy.noise import philox
 from tests.interrupts import interrupted
 
@@ -46,7 +56,7 @@ if "early" in sys.argv:
 else:
     import numba
     f(1)
-    print(f._patience < _jit.KEPT, f._looked)
+    print(f._patience < _jit.LOAD_AFTER, f._looked)
 if "compile" in sys.argv:
     f.compiled(1)
 """
@@ -123,7 +133,7 @@ def test_folders_that_the_stamp_leaves_out_hold_no_kernels():
         assert not [path for path in files if "_internal.jit" in path.read_text() or "numba" in path.read_text()]
 
 
-@pytest.mark.parametrize(("kept", "patience"), [(False, PATIENCE), (True, KEPT)])
+@pytest.mark.parametrize(("kept", "patience"), [(False, COMPILE_AFTER), (True, LOAD_AFTER)])
 def test_a_deferred_kernel_is_compiled_once_it_had_enough_to_do(monkeypatch, kept, patience):
     """A twentieth of that is enough where it need not be compiled."""
     monkeypatch.setattr(_jit.Kernel, "_is_kept", lambda kernel: kept)
@@ -162,7 +172,7 @@ def test_a_call_that_is_worth_compiling_for_is_compiled_for():
     def length(x):
         return len(x)
 
-    assert length(np.zeros(2 * PATIENCE)) == 2 * PATIENCE
+    assert length(np.zeros(2 * COMPILE_AFTER)) == 2 * COMPILE_AFTER
     assert length.compiled.signatures
 
 
@@ -273,11 +283,11 @@ import hashlib, json
 from murk.learners import IWPSGDClassifier, LDPSGDClassifier
 from murk.privacy import GaussianDP
 for kind in (LDPSGDClassifier, IWPSGDClassifier):
-    model = kind(budget=GaussianDP(2.0), features=["a", "b"], seed=3)
+    model = kind(guarantee=GaussianDP(2.0), features=["a", "b"], seed=3)
     for record in range(20):
         model.learn_one({"a": record / 20, "b": -0.5}, record % 3 == 0)
     print(hashlib.sha256(json.dumps(model.state_dict(), sort_keys=True).encode()).hexdigest())
-    secure = kind(budget=GaussianDP(2.0), features=["a", "b"], seed=None)
+    secure = kind(guarantee=GaussianDP(2.0), features=["a", "b"], seed=None)
     secure.learn_one({"a": 0.1, "b": 0.2}, True)
 """
 

@@ -268,7 +268,7 @@ def test_public_names_are_there():
         "PublicGLMRegressor GaussMixRegressor GaussMixClassifier "
         "ScoreClassifier ScoreRegressor",
         murk.stream: "GradientRelease ExampleRelease MomentRelease SketchRelease open_log Worker",
-        murk.producers: "Ledger Producer SketchProducer",
+        murk.producers: "Ledger Producer OrganisationProducer",
         murk.monitoring: "Monitor",
         murk.populations: "FileSource open_records",
         murk.task: "Model Task",
@@ -285,7 +285,7 @@ OTHER_LOCKS = {"gateway/group_commit.py", "monitoring/web/server.py", "stream/wo
 
 
 def test_locks_outlive_a_fork():
-    """A lock that another thread holds at a fork stays held in the child for ever, unless it is one of `Turns`."""
+    """A lock that another thread holds at a fork stays held in the child, unless it is a `ForkSafeLock`."""
     locks = {"Lock", "RLock", "Condition", "Semaphore", "BoundedSemaphore"}
     found = {
         path.relative_to(PACKAGE).as_posix()

@@ -14,7 +14,7 @@ import murk.learners
 from murk import Task
 from murk.inference.target_range import TargetRange
 from murk.privacy.noise import SimulatedNoise
-from murk.protocols.device import problem_for
+from murk.protocols.device import device_for
 from murk.protocols.scores.model import Model
 from tests.learners.catalogue import bounds_of
 from tests.memory_image import Image, complements
@@ -63,9 +63,9 @@ def records(count: int, target: str, bounds: Any = (-1.0, 1.0), seed: int = 5) -
 
 def secrets_of(model: Any, x: Any, y: Any, seed: int | None) -> list[int]:
     """Numbers that learning one record computes of it: its vector and noise, as needles."""
-    from murk.protocols.examples.device import ExampleProblem
+    from murk.protocols.examples.device import ExampleDevice
     from murk.protocols.gradients import kernels as gradients
-    from murk.protocols.scores.device import ScoreProblem
+    from murk.protocols.scores.device import ScoreDevice
 
     engine = model._engine
     if engine is None:
@@ -79,7 +79,7 @@ def secrets_of(model: Any, x: Any, y: Any, seed: int | None) -> list[int]:
         gradients.gradients(memory.real, memory.whole, np.array(engine.iterate), X, target, out)
         given = [(engine.mechanisms["default"], out)]
     elif engine.kind == "example":
-        given = [(engine.current, ExampleProblem(engine.settings, {}).vectors(X, np.array([float(y)])))]
+        given = [(engine.current, ExampleDevice(engine.settings, {}).vectors(X, np.array([float(y)])))]
     elif engine.kind == "moment":
         coded = X.copy()
         coded[:, :-1] *= engine.layout.gain
@@ -90,7 +90,7 @@ def secrets_of(model: Any, x: Any, y: Any, seed: int | None) -> list[int]:
         own += engine.layout.vectors(nobody, np.zeros(1)).ravel().tolist()
     else:
         pair = engine.mechanisms["default"]
-        problem = ScoreProblem(engine.settings, {"default": pair})
+        problem = ScoreDevice(engine.settings, {"default": pair})
         model_now = engine.now.epochs[-1].model.flat
         given = [
             (pair.mechanism(question), problem.vectors(X, np.array([float(y)]), model_now, question))
@@ -231,7 +231,7 @@ def after_survey(document: str) -> list[float] | None:
     task = Task.parse(document)
     if task.protocol != "scores":
         return None
-    problem: Any = problem_for(task)
+    problem: Any = device_for(task)
     first = Model.of(problem.initial, problem.settings.features)
     return replace(first, survey=0, width=1.0, exponent=1.0, scatter=0.3, curvature=0.3).flat.tolist()
 
@@ -240,7 +240,7 @@ def device_secrets(
     document: str, rows: list[dict[str, Any]], messages: list[Any], model: list[float] | None
 ) -> list[int]:
     """Numbers that a device computes of records: coded values, vectors, lattice steps, and noise as it came out."""
-    problem: Any = problem_for(Task.parse(document))
+    problem: Any = device_for(Task.parse(document))
     needles: list[int] = []
     # Numbers of a record without any value are everybody's.
     nobody = Task.parse(document).coding.encode_record({"y": "yes"})
@@ -314,7 +314,7 @@ SKETCHES = [
 @pytest.mark.parametrize("method", SKETCHES)
 def test_nothing_of_a_window_stays(compiled, method):
     document = TASK + f"protocol: sketch\n{method}privacy: {{guarantee: {{approx: {{epsilon: 2.0, delta: 1.0e-6}}}}}}"
-    problem: Any = problem_for(Task.parse(document))
+    problem: Any = device_for(Task.parse(document))
     source = np.random.default_rng(3)
     coded = source.uniform(-0.9, 0.9, (300, 4))
     coded[:, -1] = 1.0

@@ -10,7 +10,7 @@ from murk import Task
 from murk.learners import IWPSGDClassifier, LDPSGDClassifier, PublicGLMRegressor, ScoreClassifier, ScoreRegressor
 from murk.privacy import GaussianDP
 from murk.producers import Ledger, Producer
-from murk.protocols.device import problem_for
+from murk.protocols.device import device_for
 from murk.stream import Worker, open_log
 
 PACKAGE = str(Path(murk.__file__).parent)
@@ -52,7 +52,7 @@ def crossed(act):
     ],
 )
 def test_learning_a_record_crosses_few_files(estimator, settings, y):
-    learner, x = estimator(budget=GaussianDP(mu=1.0), features=("a", "b"), seed=1, **settings), {"a": 0.1, "b": 0.2}
+    learner, x = estimator(guarantee=GaussianDP(mu=1.0), features=("a", "b"), seed=1, **settings), {"a": 0.1, "b": 0.2}
     # A kernel takes over where compiling it pays.
     for _ in range(6_100):
         learner.learn_one(x, y)
@@ -64,7 +64,7 @@ def test_a_release_and_a_step_cross_few_files(protocol, tmp_path):
     task = Task.parse(TASK.format(protocol))
     with open_log(f"sqlite:///{tmp_path}/log.db") as log, Ledger(tmp_path / "ledger.db") as ledger:
         log.register_task(task.document())
-        worker, producer = Worker(log, task, problem_for(task).engine()), Producer(task, log, ledger)
+        worker, producer = Worker(log, task, device_for(task).engine()), Producer(task, log, ledger)
         for person in "abc":
             producer.release(RECORD, person=person)
         assert 10 <= len(crossed(lambda: producer.release(RECORD, person="d"))) <= RELEASE

@@ -27,7 +27,7 @@ import numpy as np
 from murk.errors import UserError
 from murk.privacy.noise import Purpose, SimulatedNoise, below, identifiers
 from murk.protocols.device import person_problem_for
-from murk.protocols.examples.device import CellProblem
+from murk.protocols.examples.device import CellDevice
 from murk.stream.log.interface import FIRST_CHAIN, truncate_time
 from murk.stream.wire.blocks import writer
 from murk.stream.wire.codec import encode
@@ -192,7 +192,7 @@ def _task(draw: random.Random, protocol: str, number: int) -> Task:
         except UserError:
             continue
         # The device refuses combinations of values.
-        if isinstance(problem, CellProblem):
+        if isinstance(problem, CellDevice):
             continue
         return task
 

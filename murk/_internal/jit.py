@@ -14,7 +14,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from murk._internal.locks import Turns
+from murk._internal.locks import ForkSafeLock
 from murk._internal.memory import register
 from murk._internal.wiping import numbers_were_used
 
@@ -22,12 +22,12 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 WITHOUT_KERNELS = ("cli", "demo", "monitoring", "populations", "producers", "results", "task")
 """Folders that hold no kernel and that no kernel imports: an edit there recompiles nothing."""
-PATIENCE = 300_000
+COMPILE_AFTER = 300_000
 """Numbers that a deferred kernel processes before it is compiled."""
-KEPT = 15_000
+LOAD_AFTER = 15_000
 """Numbers that a deferred kernel processes before it is loaded from numba's cache, if numba is imported already."""
 _CALL = 64  # numbers that a call counts as, besides those that it processes
-_CREATING = Turns()
+_CREATING = ForkSafeLock()
 
 
 def source_stamp(package: Path) -> str:
@@ -115,7 +115,7 @@ class Kernel:
         if not self._looked and "numba" in sys.modules:
             self._looked = True
             if self._is_kept():
-                self._patience -= PATIENCE - KEPT
+                self._patience -= COMPILE_AFTER - LOAD_AFTER
         return self._patience
 
     def _is_kept(self) -> bool:
@@ -202,12 +202,12 @@ def brief(function: F) -> F:
 
 def patient(function: F) -> F:
     """Like :func:`brief`, for a kernel that callers use only once `due` says that compiling it pays."""
-    return _kernel(function, patience=PATIENCE, direct="entry", cache=True, nogil=False)
+    return _kernel(function, patience=COMPILE_AFTER, direct="entry", cache=True, nogil=False)
 
 
 def awaited(function: F) -> F:
     """Like :func:`patient`, for a kernel of many records, which releases the GIL."""
-    return _kernel(function, patience=PATIENCE, direct="dispatcher", cache=True, nogil=True)
+    return _kernel(function, patience=COMPILE_AFTER, direct="dispatcher", cache=True, nogil=True)
 
 
 def due(kernel: Any, numbers: int) -> bool:
@@ -229,12 +229,12 @@ def deferred(function: F) -> F:
     Only for kernels of additions, multiplications, divisions, square roots and the C library's exp in a fixed order,
     which the interpreter rounds the same way.
     """
-    return _kernel(function, _interpreted(function), PATIENCE, cache=True, nogil=True)
+    return _kernel(function, _interpreted(function), COMPILE_AFTER, cache=True, nogil=True)
 
 
 def deferred_to(stand_in: Callable[..., Any]) -> Callable[[F], F]:
     """Like :func:`deferred`, with a numpy function to call in the meantime."""
-    return lambda function: _kernel(function, stand_in, PATIENCE, cache=True, nogil=True)
+    return lambda function: _kernel(function, stand_in, COMPILE_AFTER, cache=True, nogil=True)
 
 
 def _interpreted(function: Callable[..., Any]) -> Callable[..., Any]:

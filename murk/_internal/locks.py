@@ -22,13 +22,13 @@ _ERROR_CODE = "MURK-CLI-002"
 _PATIENCE = 5.0  # seconds that a fork waits for threads that hold a lock
 
 # Weak references without callbacks: Python swallows an interrupt that arrives in one.
-_known_turns: list[ref[Turns]] = []
+_known_turns: list[ref[ForkSafeLock]] = []
 # For each forking thread: the locks it acquired, and those it could not acquire.
-_held: dict[int, list[Turns]] = {}
-_missed: dict[int, list[Turns]] = {}
+_held: dict[int, list[ForkSafeLock]] = {}
+_missed: dict[int, list[ForkSafeLock]] = {}
 
 
-class Turns(_thread.RLock):  # type: ignore[misc,unused-ignore]
+class ForkSafeLock(_thread.RLock):  # type: ignore[misc,unused-ignore]
     """A reentrant lock; copying or unpickling it creates a new, free lock.
 
     ``busy``: whether the thread that holds it is within a guarded call. A second call from that thread, by a signal
@@ -43,7 +43,7 @@ class Turns(_thread.RLock):  # type: ignore[misc,unused-ignore]
             _known_turns[:] = [known for known in _known_turns if known() is not None]
         _known_turns.append(ref(self))
 
-    def __reduce__(self) -> tuple[type[Turns], tuple[()]]:
+    def __reduce__(self) -> tuple[type[ForkSafeLock], tuple[()]]:
         return type(self), ()
 
 
@@ -57,7 +57,7 @@ def occupied() -> MurkError:
 
 
 class _Guarded(Protocol):
-    _turns: Turns
+    _turns: ForkSafeLock
 
 
 Self = TypeVar("Self", bound=_Guarded)

@@ -12,7 +12,7 @@ from murk.audit.trials import Trial, mechanism_trial, task_trial
 from murk.errors import UserError
 from murk.privacy.guarantees import GaussianDP, PureDP
 from murk.privacy.mechanisms import KINDS, Mechanism, RandomizedResponse, calibrate
-from murk.protocols.device import AskingProblem, Problem, SingleQuestionProblem, problem_for
+from murk.protocols.device import Problem, QueryingDevice, SingleQueryDevice, device_for
 from murk.protocols.scores.model import above
 from murk.task.privacy import DEFAULT_LEVEL
 from murk.task.task import Task
@@ -36,7 +36,7 @@ class Case:
 def cases_of(task: Task) -> list[Case]:
     """Return a case for each level and question of a task."""
     cases = []
-    for question, problem in _questions(problem_for(task)):
+    for question, problem in _questions(device_for(task)):
         for level in of_each_kind(problem.mechanisms, lambda each: each.kind):
             words = [level] * (len(problem.mechanisms) > 1) + [question] * bool(question)
             name = f"{task.name}: {', '.join(words)}" if words else task.name
@@ -51,8 +51,8 @@ def _questions(problem: Problem) -> list[tuple[str, Any]]:
         return [("first part", first_part), ("step", problem)]
     if not hasattr(problem, "ask"):
         return [("", problem)]
-    asking = cast("AskingProblem", problem)
-    return [(name, SingleQuestionProblem(asking, name)) for name in asking.questions]
+    asking = cast("QueryingDevice", problem)
+    return [(name, SingleQueryDevice(asking, name)) for name in asking.questions]
 
 
 def catalogue() -> list[Case]:
@@ -64,7 +64,7 @@ def catalogue() -> list[Case]:
 
 def _of_text(text: str, question: str) -> Trial:
     task = Task.parse("name: audited\n" + text)
-    return task_trial(task, dict(_questions(problem_for(task)))[question], DEFAULT_LEVEL)
+    return task_trial(task, dict(_questions(device_for(task)))[question], DEFAULT_LEVEL)
 
 
 def _example(kind: str) -> Mechanism:

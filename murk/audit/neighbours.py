@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from murk._internal.arrays import Floats
 from murk.audit.release_distributions import ReleaseDistribution, distribution_of
-from murk.protocols.device import HostileModelError, Releasing, SingleQuestionProblem
+from murk.protocols.device import HostileModelError, Releasing, SingleQueryDevice
 from murk.protocols.scores.model import ABOVE, Model
 from murk.task.features import BinaryTarget, CategoryFeature, ClassTarget, DateFeature
 from murk.task.task import Task
@@ -167,7 +167,7 @@ def _iterates(
     if not problem.interactive:
         yield None
         return
-    if isinstance(problem, SingleQuestionProblem):
+    if isinstance(problem, SingleQueryDevice):
         yield from _models(problem, rng)
         return
     settings: Any = problem.settings  # type: ignore[attr-defined]
@@ -189,7 +189,7 @@ def _iterates(
     yield from iterates
 
 
-def _models(problem: SingleQuestionProblem, rng: np.random.Generator) -> Iterator[Floats]:
+def _models(problem: SingleQueryDevice, rng: np.random.Generator) -> Iterator[Floats]:
     """Yield initial models that a device accepts: the first that asks the question, and others of several scales."""
     initial = _first_asking(problem)
     yield initial
@@ -200,7 +200,7 @@ def _models(problem: SingleQuestionProblem, rng: np.random.Generator) -> Iterato
                 yield model
 
 
-def _first_asking(problem: SingleQuestionProblem) -> Floats:
+def _first_asking(problem: SingleQueryDevice) -> Floats:
     """Return the first model that asks the question: of all but a survey's, one after the survey."""
     asked: Any = problem.problem
     if asked.settings.survey is None or problem.name.startswith(ABOVE):
@@ -209,7 +209,7 @@ def _first_asking(problem: SingleQuestionProblem) -> Floats:
     return model.flat
 
 
-def _moved(problem: SingleQuestionProblem, flat: Floats, step: float, scale: float, rng: np.random.Generator) -> Floats:
+def _moved(problem: SingleQueryDevice, flat: Floats, step: float, scale: float, rng: np.random.Generator) -> Floats:
     settings: Any = problem.problem.settings  # type: ignore[attr-defined]
     p = settings.features
     model = Model.of(flat, p, sets=settings.wanted is not None)
@@ -224,7 +224,7 @@ def _moved(problem: SingleQuestionProblem, flat: Floats, step: float, scale: flo
 
 def _around(problem: Releasing, theta: Floats, step: float, rng: np.random.Generator) -> list[Floats]:
     """Return models, or iterates projected to the task's radius, near a given one."""
-    if isinstance(problem, SingleQuestionProblem):
+    if isinstance(problem, SingleQueryDevice):
         near = (_moved(problem, theta, step, 1.0, rng) for _ in range(MODELS))
         return [model for model in near if _allowed(problem, model)]
     settings: Any = problem.settings  # type: ignore[attr-defined]
@@ -245,7 +245,7 @@ def _around(problem: Releasing, theta: Floats, step: float, rng: np.random.Gener
 
 
 def _allowed(problem: Releasing, theta: Floats) -> bool:
-    asked: Any = problem.problem if isinstance(problem, SingleQuestionProblem) else problem
+    asked: Any = problem.problem if isinstance(problem, SingleQueryDevice) else problem
     try:
         asked.check_iterate(theta)
     except HostileModelError:

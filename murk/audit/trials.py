@@ -16,7 +16,7 @@ from murk.audit.release_distributions import ReleaseDistribution, Silence, distr
 from murk.audit.windows import SketchDistribution, Windows, worst_grams, worst_steps, worst_windows
 from murk.privacy.central import GaussMixMechanism, GramMechanism, NewtonAccumulator, NewtonMechanism
 from murk.privacy.noise import NoiseSource
-from murk.producers.producer import payloads_of
+from murk.producers.producer import randomize_rows
 from murk.protocols.device import Releasing
 from murk.task.task import Task
 
@@ -220,7 +220,7 @@ def _record_trial(task: Task, problem: Releasing, level: str) -> VectorTrial:
         count = len(indices)
         features, targets = np.repeat(x[which : which + 1], count, axis=0), np.repeat(y[which : which + 1], count)
         models, levels = {0: pair.theta}, [level] * count
-        return payloads_of(problem, features, targets, [0] * count, models, levels, noise, indices)
+        return randomize_rows(problem, features, targets, [0] * count, models, levels, noise, indices)
 
     described: dict[str, Any] = {"first": pair.first, "second": pair.second}
     if pair.theta is not None:

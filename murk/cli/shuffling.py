@@ -9,7 +9,7 @@ from pathlib import Path
 
 from murk.cli.options import begin_on, patiently
 from murk.errors import MurkError, UserError
-from murk.protocols.device import problem_for
+from murk.protocols.device import device_for
 from murk.shuffler.shuffler import Shuffler, Totals
 from murk.shuffler.store import Store
 from murk.stream import open_log
@@ -29,7 +29,7 @@ class Shuffling:
         self.task, self.store = task, store
         self.urls = intake.url, log.url
         self.patience = patience  # seconds for which a log may be unreachable
-        self._logs, self._problem = (intake, log), problem_for(task)
+        self._logs, self._problem = (intake, log), device_for(task)
         self._shuffler = patiently(patience, lambda: self._begin(replace=replace))
         self.totals: Totals = self._shuffler.totals
         self.trouble = ""  # why the shuffler cannot work at the moment

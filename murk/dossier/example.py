@@ -12,8 +12,8 @@ import numpy as np
 
 from murk._internal.lazy import of_each_kind
 from murk.privacy import cap_of
-from murk.producers import Ledger, Policy, Producer, SketchProducer
-from murk.protocols.device import problem_for
+from murk.producers import Ledger, OrganisationProducer, Policy, Producer
+from murk.protocols.device import device_for
 from murk.stream import open_log
 from murk.task import Task
 from murk.task.features import BinaryTarget, ClassTarget, DateFeature, NumberFeature
@@ -81,7 +81,7 @@ def example_of(task: Task) -> Example:
 
 
 def _release_window(task: Task, log: Any, ledger: Ledger, record: Mapping[str, Any]) -> int:
-    producer = SketchProducer(task, log, ledger, policy=Policy(public_sample=True))
+    producer = OrganisationProducer(task, log, ledger, policy=Policy(public_sample=True))
     fewest = max(producer.fewest, 1)
     records = min(max(fewest, _PEOPLE), producer.room)
     for _ in range(records):
@@ -131,4 +131,4 @@ def caps_of(task: Task) -> str:
 
 def levels_of(task: Task) -> Mapping[str, Any]:
     """Return the mechanism of each level, as devices use it; for a grid, those that bound all and one of each kind."""
-    return of_each_kind(problem_for(with_sample(task)).mechanisms, lambda each: each.kind)
+    return of_each_kind(device_for(with_sample(task)).mechanisms, lambda each: each.kind)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from murk.errors import UserError
-from murk.protocols.device import interactive_of, problem_for
+from murk.protocols.device import device_for, interactive_of
 from murk.stream.log.interface import FIRST_CHAIN, Log
 from murk.stream.wire.blocks import Block, block_receiver, receiver
 from murk.stream.wire.codec import Reason, RejectedError, decode_iterate
@@ -27,7 +27,7 @@ class Admission:
 
     def __init__(self, log: Log, task: Task) -> None:
         self._log, self._task = log, task
-        problem = problem_for(task)
+        problem = device_for(task)
         self._problem = interactive_of(problem)
         # It learns nothing: `ahead` stands for what the chain has learned.
         self._learner = problem.engine()

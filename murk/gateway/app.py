@@ -114,7 +114,7 @@ def split(body: bytes) -> list[bytes] | None:
 _ARRAY: Final = msgspec.json.Decoder(Annotated[list[msgspec.Raw], msgspec.Meta(min_length=1, max_length=MOST_RELEASES)])
 
 
-class Door:
+class GatewayApp:
     """Answer requests about one log's ``task``, registered as ``document``, and for ``pages``, under ``hosts`` only."""
 
     def __init__(

@@ -12,7 +12,7 @@ from typing import Self
 
 from murk._internal.lazy import bounding
 from murk.errors import MurkError, UserError
-from murk.gateway.app import Door, Settings
+from murk.gateway.app import GatewayApp, Settings
 from murk.gateway.group_commit import Appending
 from murk.monitoring.metrics.exporter import Exporter, Values
 from murk.monitoring.web.server import Hosts, Route, listening_error, local_url, reason_of
@@ -134,7 +134,7 @@ class Gateway:
         assert document is not None
         check_intake(log, task)
         self._log, self._task = log, task
-        self._door = Door(task, document, settings, pages or {}, Hosts(host))
+        self._door = GatewayApp(task, document, settings, pages or {}, Hosts(host))
         config = uvicorn.Config(
             self._door,
             http=connection(connections, settings.each, settings.relays),

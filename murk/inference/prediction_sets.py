@@ -35,7 +35,7 @@ _FEWEST: Final = 0.02  # least share of targets present that a bound tells from 
 
 
 @dataclass(frozen=True)
-class Wanted:
+class CoverageQuery:
     """The nominal coverage of prediction sets, and the share of people who are asked about them."""
 
     coverage: float

@@ -13,13 +13,13 @@ C = TypeVar("C", bound=type)
 SHARED = """
 Parameters
 ----------
-budget
+guarantee
     Guarantee of each release: ``PureDP``, ``ApproxDP``, ``GaussianDP`` or ``ZeroConcentratedDP``.
 levels
     Further guarantees by name, for releases made elsewhere.
 mechanism
     ``"gaussian"``, ``"laplace"``, ``"l2-ball"`` or ``"privunit"``; by default the one of least variance: Gaussian for
-    GDP and zCDP budgets, mostly PrivUnit for pure and (epsilon, delta) budgets.
+    GDP and zCDP guarantees, mostly PrivUnit for pure and (epsilon, delta) guarantees.
 calibration
     ``"analytic"``, or ``"classic"`` for the papers' (epsilon, delta) formula.
 features

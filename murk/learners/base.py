@@ -15,7 +15,7 @@ from river import base
 from river.utils import dataframe
 
 from murk._internal.arrays import Floats
-from murk._internal.locks import Turns
+from murk._internal.locks import ForkSafeLock
 from murk._internal.wiping import keep, lasting, wiping
 from murk.errors import MurkError, UserError
 from murk.inference.estimate import Estimate, Intervals
@@ -38,13 +38,13 @@ _ERROR_CODE = "MURK-LEARN-001"
 
 Record = Mapping[Any, Any]
 
-_BEGINNING = Turns()  # of two threads with a first record, only one fixes the features
+_BEGINNING = ForkSafeLock()  # of two threads with a first record, only one fixes the features
 
 
 class StreamEstimator(base.Estimator):
     """Base class of River estimators, whose features are fixed at construction or by a simulation's first record."""
 
-    budget: Guarantee
+    guarantee: Guarantee
     levels: Mapping[str, Guarantee] | None
     features: Sequence[Any] | None
     seed: int | None
@@ -61,9 +61,9 @@ class StreamEstimator(base.Estimator):
         self._names: tuple[Any, ...] = ()
         self._first_records: FirstRecords | None = None
         self._mechanisms: dict[Guarantee, Any] = {}
-        if not isinstance(self.budget, Guarantee):
+        if not isinstance(self.guarantee, Guarantee):
             raise UserError(
-                f"budget={self.budget!r} is not a guarantee; give one such as GaussianDP(mu=1.0) or "
+                f"guarantee={self.guarantee!r} is not a guarantee; give one such as GaussianDP(mu=1.0) or "
                 "ApproxDP(epsilon=1.0, delta=1e-6)"
             )
         if self.features is not None:
@@ -130,9 +130,9 @@ class StreamEstimator(base.Estimator):
         """Return the mechanism of a guarantee."""
 
     def _level_mechanisms(self) -> dict[str, Any]:
-        """Return mechanisms by level; ``"default"`` is the level of the learner's own budget."""
+        """Return mechanisms by level; ``"default"`` is the level of the learner's own guarantee."""
         mechanisms = {level: self._calibrated(guarantee) for level, guarantee in (self.levels or {}).items()}
-        self._default = mechanisms["default"] = self._calibrated(self.budget)
+        self._default = mechanisms["default"] = self._calibrated(self.guarantee)
         return mechanisms
 
     def _coded_names(self, names: tuple[Any, ...]) -> tuple[str, ...]:
@@ -161,7 +161,7 @@ class StreamEstimator(base.Estimator):
         mechanism = self._mechanisms.get(guarantee)
         if mechanism is None:
             mechanism = self._mechanism_for(guarantee)
-            # People may choose any budgets: the cache is bounded.
+            # People may choose any guarantees: the cache is bounded.
             if len(self._mechanisms) < 256:
                 self._mechanisms[guarantee] = mechanism
         return mechanism
@@ -364,24 +364,24 @@ def series(values: Any, X: Any, name: str | None) -> Any:
 class PersonEstimator(StreamEstimator):
     """Base class of River estimators that learn from one release of each person."""
 
-    def _person_mechanism(self, budget: Guarantee) -> Any:
-        """Return the mechanism that randomizes the record of a person with their own budget."""
-        return self._calibrated(budget)
+    def _person_mechanism(self, guarantee: Guarantee) -> Any:
+        """Return the mechanism that randomizes the record of a person with their own guarantee."""
+        return self._calibrated(guarantee)
 
-    def learn_one(self, x: Record, y: Any, budget: Guarantee | None = None) -> None:
-        """Randomize the record once, with ``budget`` or else the learner's own, and learn from the release."""
-        self._learn(x, self._coded_one(y), budget)
+    def learn_one(self, x: Record, y: Any, guarantee: Guarantee | None = None) -> None:
+        """Randomize the record once, with ``guarantee`` or else the learner's own, and learn from the release."""
+        self._learn(x, self._coded_one(y), guarantee)
 
-    def learn_many(self, X: Any, y: Any, budget: Guarantee | Sequence[Guarantee] | None = None) -> None:
-        """Learn from the rows of a data frame or an ``(n, d)`` array, with one budget for all rows or one for each."""
+    def learn_many(self, X: Any, y: Any, guarantee: Guarantee | Sequence[Guarantee] | None = None) -> None:
+        """Learn from the rows of a data frame or an ``(n, d)`` array, with one guarantee for all rows or one each."""
         with wiping():
-            self._learn_rows(X, self._coded_many(y), budget)
+            self._learn_rows(X, self._coded_many(y), guarantee)
 
-    def _learn(self, x: Record, y: float, budget: Guarantee | None) -> None:
+    def _learn(self, x: Record, y: float, guarantee: Guarantee | None) -> None:
         engine = self._engine
         if engine is None:
             engine = self._get_engine(tuple(sorted(x)))
-        own = self._default if budget is None else self._person_mechanism(budget)
+        own = self._default if guarantee is None else self._person_mechanism(guarantee)
         try:
             values = self._values_of(x)
         except KeyError:
@@ -390,21 +390,21 @@ class PersonEstimator(StreamEstimator):
         if self._first_records is not None:
             self._surveyed([(values, y)], x)
 
-    def _learn_rows(self, X: Any, y: Floats, budget: Guarantee | Sequence[Guarantee] | None) -> None:
+    def _learn_rows(self, X: Any, y: Floats, guarantee: Guarantee | Sequence[Guarantee] | None) -> None:
         engine = self._engine
         if engine is None:
             engine = self._get_engine(self._columns(X))
         rows = self._rows_of(X, y)
-        self._learn_matrix(engine, rows, y, self._of_rows(budget, len(rows)))
+        self._learn_matrix(engine, rows, y, self._of_rows(guarantee, len(rows)))
         if self._first_records is not None:
             self._surveyed(*self._head(X, y))
 
-    def _of_rows(self, budget: Guarantee | Sequence[Guarantee] | None, count: int) -> list[Any]:
-        if not isinstance(budget, Sequence):
-            return [self._default if budget is None else self._person_mechanism(budget)]
-        if len(budget) != count:
-            raise UserError(f"X has {count} rows, budget has {len(budget)}")
-        return [self._person_mechanism(each) for each in budget]
+    def _of_rows(self, guarantee: Guarantee | Sequence[Guarantee] | None, count: int) -> list[Any]:
+        if not isinstance(guarantee, Sequence):
+            return [self._default if guarantee is None else self._person_mechanism(guarantee)]
+        if len(guarantee) != count:
+            raise UserError(f"X has {count} rows, guarantee has {len(guarantee)}")
+        return [self._person_mechanism(each) for each in guarantee]
 
     def _learn_matrix(self, engine: Any, X: Floats, y: Floats, own: list[Any]) -> None:
         """Learn from rows of features, without the constant, by one mechanism for all rows or one for each."""
@@ -429,9 +429,9 @@ class SGDEstimator(PersonEstimator):
         return np.asarray(self._require().average)
 
 
-def published(protocol: TaskProtocol, target: str, budget: Guarantee) -> dict[str, Any]:
+def published(protocol: TaskProtocol, target: str, guarantee: Guarantee) -> dict[str, Any]:
     """Return the settings that ``as_published: true`` gives a task, as arguments of an estimator."""
-    found = {path[-1]: value for path, value in protocol.published(target, getattr(budget, "kind", "")).items()}
+    found = {path[-1]: value for path, value in protocol.published(target, getattr(guarantee, "kind", "")).items()}
     if "step" in found:
         found["step"] = InverseScalingStep(**found["step"])
     return found

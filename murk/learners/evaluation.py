@@ -7,7 +7,7 @@ corrects for the bias of that noise:
 >>> from murk.learners import IWPSGDClassifier
 >>> from murk.learners import Evaluated, UnbiasedLoss
 >>> from murk.privacy import GaussianDP
->>> reader = IWPSGDClassifier(budget=GaussianDP(2.0), features=["x"], release="separate", seed=1)
+>>> reader = IWPSGDClassifier(guarantee=GaussianDP(2.0), features=["x"], release="separate", seed=1)
 >>> released = [reader.decoded(release) for release in []]  # what people released
 >>> evaluate.progressive_val_score(released, Evaluated(linear_model.LogisticRegression()), UnbiasedLoss("quadratic"))
 UnbiasedLoss: 0.

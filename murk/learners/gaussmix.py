@@ -13,7 +13,7 @@ from river import base
 
 from murk._internal.arrays import Floats
 from murk._internal.links import logistic
-from murk._internal.locks import Turns, in_turn
+from murk._internal.locks import ForkSafeLock, in_turn
 from murk._internal.wiping import keep, numbers_were_used, wiping
 from murk.errors import MurkError, UserError
 from murk.inference.estimate import Estimate
@@ -62,7 +62,7 @@ class GaussMix(StreamEstimator):
 
     Parameters
     ----------
-    budget
+    guarantee
         Guarantee of *each* release, for a record replaced by zeros: ``ApproxDP``, or for moments also ``GaussianDP`` or
         ``ZeroConcentratedDP``. Only the organisation, in this process, sees raw records.
     features
@@ -74,7 +74,7 @@ class GaussMix(StreamEstimator):
     window
         Number of records in a window, which is released when full; by default windows end by :meth:`release`.
     windows
-        Largest number of windows. Each spends ``budget``: more than 1 needs people in one window each, or larger caps.
+        Largest number of windows. Each spends ``guarantee``: more than 1 needs people in one window each, or caps.
     analysis
         Proof of the mixtures' guarantee, which sets the noise: ``"tight"`` (least noise), ``"joint"``, ``"published"``.
     neighbours
@@ -87,7 +87,7 @@ class GaussMix(StreamEstimator):
         Simulate noise and mixing from a seed (no privacy), or take them from another source.
     """
 
-    budget: Budget
+    guarantee: Budget
     levels: Mapping[str, Budget] | None
     feature_bound: float | None
     rows: int | None
@@ -103,7 +103,7 @@ class GaussMix(StreamEstimator):
     _target: ClassVar[Kind]
 
     def _prepare(self) -> None:
-        self._turns = Turns()
+        self._turns = ForkSafeLock()
         self._window: Any = None  # an accumulator
         self._released = 0
         self._fit: tuple[Any, Floats] | None = None
@@ -160,8 +160,8 @@ class GaussMix(StreamEstimator):
         else:
             rows = default_rows(columns) if self.rows is None else self.rows
             self._settings = SketchSettings(rows=rows, debiased=self.debiased, **shared)
-        problems: dict[str, Any] = {"newton": problem.NewtonProblem, "moments": problem.GramProblem}
-        self._problem: problem.WindowProblem = problems.get(method, problem.SketchProblem)(
+        problems: dict[str, Any] = {"newton": problem.NewtonDevice, "moments": problem.GramDevice}
+        self._problem: problem.WindowProblem = problems.get(method, problem.SketchDevice)(
             self._settings, self._level_mechanisms()
         )
         self._names = names
@@ -179,8 +179,8 @@ class GaussMix(StreamEstimator):
         if self._window is None or self._window.released:
             if self._released >= self.windows:
                 raise UserError(
-                    f"windows={self.windows}: this number of windows was released, each with the whole budget. If no "
-                    "person is in two windows, or people may spend the budget more often, give a larger windows="
+                    f"windows={self.windows}: this number of windows was released, each with the whole guarantee. If "
+                    "no person is in two windows, or people may spend the guarantee more often, give a larger windows="
                 )
             source = chosen_noise(self.seed, self.noise)
             self._window = self._problem.accumulator("default", source, self._released)
@@ -235,7 +235,7 @@ class GaussMix(StreamEstimator):
 
     @in_turn
     def release(self) -> None:
-        """Release pending records, at ``budget`` for each person, forget them and learn; raise UserError if none."""
+        """Release pending records, at ``guarantee`` for each person, forget them and learn; raise UserError if none."""
         self._release()
 
     def _release(self) -> None:
@@ -276,7 +276,7 @@ class GaussMix(StreamEstimator):
         if isinstance(released, bool) or not isinstance(released, int) or released < 0:
             raise MurkError("the state is malformed: it needs a count of released windows")
         super().load_state_dict(state)
-        # Windows that were released here have spent their budget, whatever the state says.
+        # Windows that were released here have spent their guarantee, whatever the state says.
         self._released, self._window = max(self._released, released), None
 
     @in_turn
@@ -330,7 +330,7 @@ class GaussMixRegressor(GaussMix, TargetEstimator, base.MiniBatchRegressor):
     --------
     >>> from murk.learners import GaussMixRegressor
     >>> from murk.privacy import ApproxDP
-    >>> model = GaussMixRegressor(budget=ApproxDP(1.0, 1e-6), window=20_000, seed=1)
+    >>> model = GaussMixRegressor(guarantee=ApproxDP(1.0, 1e-6), window=20_000, seed=1)
     >>> for i in range(20_000):
     ...     x = (i * 7919 % 2003) / 1001.5 - 1
     ...     model.learn_one({"x": x}, 0.25 + 0.5 * x)
@@ -343,7 +343,7 @@ class GaussMixRegressor(GaussMix, TargetEstimator, base.MiniBatchRegressor):
     def __init__(
         self,
         *,
-        budget: Budget,
+        guarantee: Budget,
         levels: Mapping[str, Budget] | None = None,
         features: Sequence[Any] | None = None,
         feature_bound: float | None = None,
@@ -368,10 +368,10 @@ class GaussMixRegressor(GaussMix, TargetEstimator, base.MiniBatchRegressor):
         self._prepare()
 
     @classmethod
-    def as_published(cls, *, budget: ApproxDP, rows: int, **more: Any) -> Self:
+    def as_published(cls, *, guarantee: ApproxDP, rows: int, **more: Any) -> Self:
         """Return the paper's LinearMixing with k = ``rows``: least squares on the sketch, its noise not subtracted."""
         bounds = {"target_bounds": None if "target_bound" in more else (-1.0, 1.0)}
-        return cls(budget=budget, rows=rows, **{**bounds, **published(PROTOCOL, "real", budget), **more})
+        return cls(guarantee=guarantee, rows=rows, **{**bounds, **published(PROTOCOL, "real", guarantee), **more})
 
     def _means(self, rows: Floats) -> Floats:
         return self._range.middle + self._range.unit * self._linear(rows)
@@ -380,9 +380,9 @@ class GaussMixRegressor(GaussMix, TargetEstimator, base.MiniBatchRegressor):
     def _unit_test_params(cls) -> Any:
         many: dict[str, Any] = {"windows": 10**6, "seed": 1}
         # Not 50: River measures memory after 500 and 1001 records, and a window must be open at both.
-        yield {"budget": ApproxDP(1.0, 1e-5), "window": 49, **many}
-        yield {"budget": ApproxDP(1.0, 1e-5), "window": 49, "rows": 64, "target_bounds": (0.0, 100.0), **many}
-        yield {"budget": ApproxDP(1.0, 1e-5), "window": 1, "rows": 64, "debiased": False, **many}
+        yield {"guarantee": ApproxDP(1.0, 1e-5), "window": 49, **many}
+        yield {"guarantee": ApproxDP(1.0, 1e-5), "window": 49, "rows": 64, "target_bounds": (0.0, 100.0), **many}
+        yield {"guarantee": ApproxDP(1.0, 1e-5), "window": 1, "rows": 64, "debiased": False, **many}
 
 
 @documented
@@ -422,7 +422,7 @@ class GaussMixClassifier(GaussMix, LabelEstimator, base.MiniBatchClassifier):
     --------
     >>> from murk.learners import GaussMixClassifier
     >>> from murk.privacy import ApproxDP
-    >>> model = GaussMixClassifier(budget=ApproxDP(1.0, 1e-6), window=20_000, seed=1)
+    >>> model = GaussMixClassifier(guarantee=ApproxDP(1.0, 1e-6), window=20_000, seed=1)
     >>> for i in range(20_000):
     ...     x = (i * 7919 % 2003) / 1001.5 - 1
     ...     model.learn_one({"x": x}, x > 0)
@@ -436,7 +436,7 @@ class GaussMixClassifier(GaussMix, LabelEstimator, base.MiniBatchClassifier):
     def __init__(
         self,
         *,
-        budget: Budget,
+        guarantee: Budget,
         classes: Sequence[Any] = (False, True),
         levels: Mapping[str, Budget] | None = None,
         features: Sequence[Any] | None = None,
@@ -465,9 +465,11 @@ class GaussMixClassifier(GaussMix, LabelEstimator, base.MiniBatchClassifier):
         self._prepare()
 
     @classmethod
-    def as_published(cls, *, budget: ApproxDP, rows: int, range: float = 3.0, **more: Any) -> Self:
+    def as_published(cls, *, guarantee: ApproxDP, rows: int, range: float = 3.0, **more: Any) -> Self:
         """Return the paper's LinearMixing with k = ``rows`` and the quadratic surrogate on [-``range``, ``range``]."""
-        return cls(budget=budget, rows=rows, **{**published(PROTOCOL, "binary", budget), "range": range, **more})
+        return cls(
+            guarantee=guarantee, rows=rows, **{**published(PROTOCOL, "binary", guarantee), "range": range, **more}
+        )
 
     def _scale(self) -> Scale:
         return "log odds" if self.range is None else "own"
@@ -478,7 +480,7 @@ class GaussMixClassifier(GaussMix, LabelEstimator, base.MiniBatchClassifier):
     @classmethod
     def _unit_test_params(cls) -> Any:
         many: dict[str, Any] = {"windows": 10**6, "seed": 1}
-        yield {"budget": ApproxDP(1.0, 1e-5), "window": 49, **many}
-        yield {"budget": ApproxDP(1.0, 1e-5), "window": 49, "rows": 64, **many}
-        yield {"budget": ApproxDP(1.0, 1e-5), "window": 49, "method": "newton", **many}
-        yield {"budget": ApproxDP(1.0, 1e-5), "window": 20, "rows": 64, "range": 3.0, "debiased": False, **many}
+        yield {"guarantee": ApproxDP(1.0, 1e-5), "window": 49, **many}
+        yield {"guarantee": ApproxDP(1.0, 1e-5), "window": 49, "rows": 64, **many}
+        yield {"guarantee": ApproxDP(1.0, 1e-5), "window": 49, "method": "newton", **many}
+        yield {"guarantee": ApproxDP(1.0, 1e-5), "window": 20, "rows": 64, "range": 3.0, "debiased": False, **many}

@@ -68,13 +68,14 @@ class IWPSGD(SGDEstimator):
 
     Parameters
     ----------
-    budget
+    guarantee
         Guarantee of each release: ``ApproxDP``, ``GaussianDP`` or ``ZeroConcentratedDP``; for outer products, cells and
         Laplace noise also ``PureDP``.
     grid
         Number of evenly spaced values in [-1, 1] to which cells round each feature and a real target; by default 2.
     split, calibration
-        The features' share of a separate release's budget; calibration, ``"analytic"`` or, as published, ``"classic"``.
+        The features' share of a separate release's guarantee; calibration, ``"analytic"`` or, as published,
+        ``"classic"``.
     bound
         Public bound on the features' norm, to which they are projected; by default each feature to [-1, 1].
     regularization, batch
@@ -137,13 +138,13 @@ class IWPSGD(SGDEstimator):
         if self.bound is not None and not (math.isfinite(self.bound) and self.bound > 0):
             raise UserError(f"bound={self.bound!r}, the public bound on ||x||, must be positive and finite")
         # Check early whatever does not depend on the features.
-        if isinstance(self.budget, Guarantee):
-            self._made_settings(("feature", "intercept")).mechanism(self.budget)
+        if isinstance(self.guarantee, Guarantee):
+            self._made_settings(("feature", "intercept")).mechanism(self.guarantee)
         super()._prepare()
 
     def _made_settings(self, coded: tuple[str, ...]) -> ExampleSettings:
-        budgets = (self.budget, *(self.levels or {}).values())
-        guarantees = [budget for budget in budgets if isinstance(budget, Guarantee)]
+        stated = (self.guarantee, *(self.levels or {}).values())
+        guarantees = [each for each in stated if isinstance(each, Guarantee)]
         real, labels = self._target == "real", self._labels
         release = released(self.release, self.loss, guarantees, len(coded) - 1)
         return ExampleSettings(
@@ -177,32 +178,32 @@ class IWPSGD(SGDEstimator):
     def _mechanism_for(self, guarantee: Guarantee) -> ExampleMechanism:
         return self._settings.mechanism(guarantee)
 
-    def learn_one(self, x: Record, y: Any, budget: Guarantee | None = None) -> None:
+    def learn_one(self, x: Record, y: Any, guarantee: Guarantee | None = None) -> None:
         """Randomize the record once and learn from the release; or learn from a released example.
 
-        ``budget`` replaces the learner's own; one whose noise is outside the loss's valid region is refused.
+        ``guarantee`` replaces the learner's own; one whose noise is outside the loss's valid region is refused.
         """
         if self.inputs == "released":
-            self._learn_released(x, self._released_target(x, y), budget)
+            self._learn_released(x, self._released_target(x, y), guarantee)
         else:
-            self._learn(x, self._coded_one(y), budget)
+            self._learn(x, self._coded_one(y), guarantee)
 
-    def learn_many(self, X: Any, y: Any, budget: Guarantee | Sequence[Guarantee] | None = None) -> None:
-        """Learn from rows of raw records, (n, d), with one ``budget`` for all rows or one for each."""
+    def learn_many(self, X: Any, y: Any, guarantee: Guarantee | Sequence[Guarantee] | None = None) -> None:
+        """Learn from rows of raw records, (n, d), with one ``guarantee`` for all rows or one for each."""
         if self.inputs == "released":
             raise UserError("learn_many takes raw records; give released examples to learn_one or learn_release")
-        super().learn_many(X, y, budget)
+        super().learn_many(X, y, guarantee)
 
     @abstractmethod
     def _released_target(self, x: Record, y: Any) -> float:
         """Return the target of a released example as a number."""
 
-    def _learn_released(self, x: Record, y: float, budget: Guarantee | None) -> None:
+    def _learn_released(self, x: Record, y: float, guarantee: Guarantee | None) -> None:
         """Learn from a decoded example."""
         engine = self._engine
         if engine is None:
             engine = self._get_engine(tuple(sorted(name for name in x if name != "intercept")))
-        mechanism = self._default if budget is None else self._calibrated(budget)
+        mechanism = self._default if guarantee is None else self._calibrated(guarantee)
         if isinstance(x, Example):
             self._check_released(x, engine.settings.noise(mechanism))
         if engine.settings.outer:
@@ -239,7 +240,7 @@ class IWPSGD(SGDEstimator):
         elif not np.allclose(astuple(x.noise), astuple(assumed), rtol=1e-9, atol=0.0):
             raise UserError(
                 f"x was released with other noise ({x.noise}) than this learner assumes ({assumed}): give it the "
-                "budget, features and target of the release, or learn the release itself (`learn_release`)"
+                "guarantee, features and target of the release, or learn the release itself (`learn_release`)"
             )
 
     def decoded(self, release: ExampleRelease) -> tuple[Example, Any]:
@@ -362,7 +363,7 @@ class IWPSGDClassifier(IWPSGD, LabelEstimator, base.MiniBatchClassifier):
     --------
     >>> from murk.learners import IWPSGDClassifier
     >>> from murk.privacy import GaussianDP
-    >>> model = IWPSGDClassifier(budget=GaussianDP(mu=3.0), seed=1)
+    >>> model = IWPSGDClassifier(guarantee=GaussianDP(mu=3.0), seed=1)
     >>> for i in range(20_000):
     ...     x = (i * 7919 % 2003) / 1001.5 - 1
     ...     model.learn_one({"x": x}, x > 0)
@@ -376,7 +377,7 @@ class IWPSGDClassifier(IWPSGD, LabelEstimator, base.MiniBatchClassifier):
     def __init__(
         self,
         *,
-        budget: Guarantee,
+        guarantee: Guarantee,
         classes: Sequence[Any] = (False, True),
         levels: Mapping[str, Guarantee] | None = None,
         release: Literal["outer", "directions", "joint", "separate", "cells"] | None = None,
@@ -409,14 +410,14 @@ class IWPSGDClassifier(IWPSGD, LabelEstimator, base.MiniBatchClassifier):
         self._prepare()
 
     @classmethod
-    def as_published(cls, *, budget: Guarantee, gamma: float = 1e-4, **more: Any) -> Self:
+    def as_published(cls, *, guarantee: Guarantee, gamma: float = 1e-4, **more: Any) -> Self:
         """Return a learner with the paper's settings: exponential loss, constant steps, the last iterate.
 
         Features and label are released separately, with half of epsilon each; batches of 128, lambda = 5.
         ``calibration="classic"`` gives the paper's noise, where valid (epsilon_x up to 8 at delta = 1e-5).
         """
-        settings = published(PROTOCOL, "binary", budget) | {"step": InverseScalingStep(gamma, 0.0)}
-        return cls(budget=budget, **{**settings, **more})
+        settings = published(PROTOCOL, "binary", guarantee) | {"step": InverseScalingStep(gamma, 0.0)}
+        return cls(guarantee=guarantee, **{**settings, **more})
 
     def _scale(self) -> Scale:
         scales: dict[str, Scale] = {"log": "log odds", "quadratic": "probability"}
@@ -435,15 +436,15 @@ class IWPSGDClassifier(IWPSGD, LabelEstimator, base.MiniBatchClassifier):
 
     @classmethod
     def _unit_test_params(cls) -> Any:
-        yield {"budget": GaussianDP(mu=1.0), "seed": 1}
-        yield {"budget": GaussianDP(mu=1.0), "release": "joint", "intercept": False, "seed": 1}
-        yield {"budget": PureDP(epsilon=2.0), "seed": 1}
-        yield {"budget": PureDP(epsilon=4.0), "release": "cells", "loss": "log", "seed": 1}
-        yield {"budget": PureDP(epsilon=8.0), "release": "joint", "mechanism": "laplace", "loss": "log", "seed": 1}
+        yield {"guarantee": GaussianDP(mu=1.0), "seed": 1}
+        yield {"guarantee": GaussianDP(mu=1.0), "release": "joint", "intercept": False, "seed": 1}
+        yield {"guarantee": PureDP(epsilon=2.0), "seed": 1}
+        yield {"guarantee": PureDP(epsilon=4.0), "release": "cells", "loss": "log", "seed": 1}
+        yield {"guarantee": PureDP(epsilon=8.0), "release": "joint", "mechanism": "laplace", "loss": "log", "seed": 1}
         several = (False, True, "unknown")
-        yield {"budget": PureDP(epsilon=4.0), "classes": several, "release": "cells", "loss": "log", "seed": 1}
-        yield {"budget": GaussianDP(mu=4.0), "seed": 1}
-        yield {"budget": ApproxDP(epsilon=2.0, delta=1e-5), "loss": "quadratic", "release": "separate", "seed": 1}
+        yield {"guarantee": PureDP(epsilon=4.0), "classes": several, "release": "cells", "loss": "log", "seed": 1}
+        yield {"guarantee": GaussianDP(mu=4.0), "seed": 1}
+        yield {"guarantee": ApproxDP(epsilon=2.0, delta=1e-5), "loss": "quadratic", "release": "separate", "seed": 1}
 
 
 @documented
@@ -482,7 +483,7 @@ class IWPSGDRegressor(IWPSGD, TargetEstimator, base.MiniBatchRegressor):
     --------
     >>> from murk.learners import IWPSGDRegressor
     >>> from murk.privacy import GaussianDP
-    >>> model = IWPSGDRegressor(budget=GaussianDP(mu=3.0), seed=1)
+    >>> model = IWPSGDRegressor(guarantee=GaussianDP(mu=3.0), seed=1)
     >>> for i in range(20_000):
     ...     x = (i * 7919 % 2003) / 1001.5 - 1
     ...     model.learn_one({"x": x}, 0.25 + 0.5 * x)
@@ -495,7 +496,7 @@ class IWPSGDRegressor(IWPSGD, TargetEstimator, base.MiniBatchRegressor):
     def __init__(
         self,
         *,
-        budget: Guarantee,
+        guarantee: Guarantee,
         target_bounds: tuple[float, float] | None = None,
         target_bound: float | None = None,
         levels: Mapping[str, Guarantee] | None = None,
@@ -526,12 +527,12 @@ class IWPSGDRegressor(IWPSGD, TargetEstimator, base.MiniBatchRegressor):
         self._prepare()
 
     @classmethod
-    def as_published(cls, *, budget: Guarantee, gamma: float = 1e-4, **more: Any) -> Self:
+    def as_published(cls, *, guarantee: Guarantee, gamma: float = 1e-4, **more: Any) -> Self:
         """Return a learner with the paper's settings: separate releases, constant steps, the last iterate."""
-        settings = published(PROTOCOL, "real", budget) | {"step": InverseScalingStep(gamma, 0.0)}
+        settings = published(PROTOCOL, "real", guarantee) | {"step": InverseScalingStep(gamma, 0.0)}
         del settings["loss"]
         settings["target_bounds"] = None if "target_bound" in more else (-1.0, 1.0)
-        return cls(budget=budget, **{**settings, **more})
+        return cls(guarantee=guarantee, **{**settings, **more})
 
     def _released_target(self, x: Record, y: Any) -> float:
         return target(y)
@@ -545,10 +546,10 @@ class IWPSGDRegressor(IWPSGD, TargetEstimator, base.MiniBatchRegressor):
 
     @classmethod
     def _unit_test_params(cls) -> Any:
-        yield {"budget": GaussianDP(mu=1.0), "seed": 1}
-        yield {"budget": GaussianDP(mu=4.0), "target_bounds": (-10.0, 10.0), "seed": 1}
+        yield {"guarantee": GaussianDP(mu=1.0), "seed": 1}
+        yield {"guarantee": GaussianDP(mu=4.0), "target_bounds": (-10.0, 10.0), "seed": 1}
         yield {
-            "budget": ApproxDP(epsilon=2.0, delta=1e-5),
+            "guarantee": ApproxDP(epsilon=2.0, delta=1e-5),
             "release": "separate",
             "target_bounds": (0.0, 100.0),
             "seed": 1,

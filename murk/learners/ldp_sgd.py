@@ -176,8 +176,8 @@ class LDPSGDClassifier(LDPSGD, LabelEstimator, base.MiniBatchClassifier):
     """Logistic or softmax regression by locally private SGD, with averaging (LDP-SGD / LDP-ASGD).
 
     ``theta_i = Project(theta_{i-1} - eta_i g~_i)``, with ``g_i = (p_i - y_i) / max(p_i, 1 - p_i) x_i w(x_i)``
-    randomized once at the record's budget. The logistic gradient, without the divisor, has the same solution and needs
-    more people. With more than two ``classes``, ``g_i`` is the softmax gradient in contrast coordinates.
+    randomized once at the record's guarantee. The logistic gradient, without the divisor, has the same solution and
+    needs more people. With more than two ``classes``, ``g_i`` is the softmax gradient in contrast coordinates.
 
     Parameters
     ----------
@@ -211,7 +211,7 @@ class LDPSGDClassifier(LDPSGD, LabelEstimator, base.MiniBatchClassifier):
     --------
     >>> from murk.learners import LDPSGDClassifier
     >>> from murk.privacy import GaussianDP
-    >>> model = LDPSGDClassifier(budget=GaussianDP(mu=2.0), seed=1)
+    >>> model = LDPSGDClassifier(guarantee=GaussianDP(mu=2.0), seed=1)
     >>> for i in range(20_000):
     ...     x = (i * 7919 % 2003) / 1001.5 - 1
     ...     model.learn_one({"x": x}, x > 0)
@@ -222,7 +222,7 @@ class LDPSGDClassifier(LDPSGD, LabelEstimator, base.MiniBatchClassifier):
     def __init__(
         self,
         *,
-        budget: Guarantee,
+        guarantee: Guarantee,
         classes: Sequence[Any] = (False, True),
         levels: Mapping[str, Guarantee] | None = None,
         mechanism: str | None = None,
@@ -251,11 +251,11 @@ class LDPSGDClassifier(LDPSGD, LabelEstimator, base.MiniBatchClassifier):
         self._prepare()
 
     @classmethod
-    def as_published(cls, *, budget: Guarantee, eta: float = 0.2, alpha: float = 0.5, **more: Any) -> Self:
+    def as_published(cls, *, guarantee: Guarantee, eta: float = 0.2, alpha: float = 0.5, **more: Any) -> Self:
         """Return a learner as published: Mallows weights, steps ``eta i^-alpha``, no projection, K rows."""
-        settings = published(PROTOCOL, "classes", budget) | published(PROTOCOL, "binary", budget)
+        settings = published(PROTOCOL, "classes", guarantee) | published(PROTOCOL, "binary", guarantee)
         settings |= {"step": InverseScalingStep(eta, alpha), "radius": math.inf}
-        return cls(budget=budget, **{**settings, **more})
+        return cls(guarantee=guarantee, **{**settings, **more})
 
     def _scale(self) -> Scale:
         return "log odds" if len(self.classes) == 2 else "own"
@@ -280,11 +280,11 @@ class LDPSGDClassifier(LDPSGD, LabelEstimator, base.MiniBatchClassifier):
 
     @classmethod
     def _unit_test_params(cls) -> Any:
-        yield {"budget": GaussianDP(mu=1.0), "seed": 1}
-        yield {"budget": PureDP(epsilon=2.0), "seed": 1}
+        yield {"guarantee": GaussianDP(mu=1.0), "seed": 1}
+        yield {"guarantee": PureDP(epsilon=2.0), "seed": 1}
         # Every label of River's test sets, as classes are public and not learned from records.
         segments = ("brickface", "cement", "foliage", "grass", "path", "sky", "window")
-        yield {"budget": GaussianDP(mu=1.0), "seed": 1, "classes": (False, True, *segments)}
+        yield {"guarantee": GaussianDP(mu=1.0), "seed": 1, "classes": (False, True, *segments)}
 
 
 @documented
@@ -292,7 +292,7 @@ class LDPSGDRegressor(LDPSGD, TargetEstimator, base.MiniBatchRegressor):
     """Huber regression by locally private SGD, with averaging (LDP-SGD / LDP-ASGD).
 
     ``theta_i = Project(theta_{i-1} - eta_i g~_i)``, where ``g~_i`` is the record's bounded gradient, ``||g_i|| <= C0``
-    for every record and iterate, randomized once at the record's budget. The estimate is the average of the iterates.
+    for every record and iterate, randomized once at the record's guarantee. The estimate is the average of iterates.
 
     Parameters
     ----------
@@ -323,7 +323,7 @@ class LDPSGDRegressor(LDPSGD, TargetEstimator, base.MiniBatchRegressor):
     Notes
     -----
     Each call of ``learn_one`` is one release of one person: wrappers that call it several times for a record (bagging)
-    spend the budget several times. Scalers that learn from raw data leak: give public bounds instead.
+    spend the guarantee several times. Scalers that learn from raw data leak: give public bounds instead.
 
     References
     ----------
@@ -333,7 +333,7 @@ class LDPSGDRegressor(LDPSGD, TargetEstimator, base.MiniBatchRegressor):
     --------
     >>> from murk.learners import LDPSGDRegressor
     >>> from murk.privacy import GaussianDP
-    >>> model = LDPSGDRegressor(budget=GaussianDP(mu=2.0), seed=1)
+    >>> model = LDPSGDRegressor(guarantee=GaussianDP(mu=2.0), seed=1)
     >>> for i in range(20_000):
     ...     x = (i * 7919 % 2003) / 1001.5 - 1
     ...     model.learn_one({"x": x}, 0.25 + 0.5 * x)
@@ -344,7 +344,7 @@ class LDPSGDRegressor(LDPSGD, TargetEstimator, base.MiniBatchRegressor):
     def __init__(
         self,
         *,
-        budget: Guarantee,
+        guarantee: Guarantee,
         target_bounds: tuple[float, float] | None = None,
         levels: Mapping[str, Guarantee] | None = None,
         mechanism: str | None = None,
@@ -382,12 +382,12 @@ class LDPSGDRegressor(LDPSGD, TargetEstimator, base.MiniBatchRegressor):
         self._prepare()
 
     @classmethod
-    def as_published(cls, *, budget: Guarantee, eta: float = 0.2, alpha: float = 0.5, **more: Any) -> Self:
+    def as_published(cls, *, guarantee: Guarantee, eta: float = 0.2, alpha: float = 0.5, **more: Any) -> Self:
         """Return a learner as published: Mallows weights, c = 1.345, steps ``eta i^-alpha``, no projection."""
-        settings = published(PROTOCOL, "real", budget)
+        settings = published(PROTOCOL, "real", guarantee)
         del settings["objective"]
         settings |= {"c": settings.pop("huber_c"), "step": InverseScalingStep(eta, alpha), "radius": math.inf}
-        return cls(budget=budget, **{**settings, **more})
+        return cls(guarantee=guarantee, **{**settings, **more})
 
     def _objective(self) -> Huber:
         if self.scale == "estimate":
@@ -411,6 +411,6 @@ class LDPSGDRegressor(LDPSGD, TargetEstimator, base.MiniBatchRegressor):
 
     @classmethod
     def _unit_test_params(cls) -> Any:
-        yield {"budget": GaussianDP(mu=1.0), "seed": 1}
-        yield {"budget": PureDP(epsilon=2.0), "scale": 1.0, "seed": 1}
-        yield {"budget": PureDP(epsilon=2.0), "target_bounds": (0.0, 100.0), "seed": 1}
+        yield {"guarantee": GaussianDP(mu=1.0), "seed": 1}
+        yield {"guarantee": PureDP(epsilon=2.0), "scale": 1.0, "seed": 1}
+        yield {"guarantee": PureDP(epsilon=2.0), "target_bounds": (0.0, 100.0), "seed": 1}

@@ -37,11 +37,11 @@ from murk.protocols.moments.engine import BLOCK, MomentEngine, merged
 from murk.protocols.moments.estimate import MomentModel, Response
 from murk.protocols.moments.mechanisms import WHOLE, calibrated
 from murk.protocols.moments.solve import NoRootError
-from murk.protocols.moments.statistics import Statistics, balanced, normal_reach
+from murk.protocols.moments.statistics import Statistics, balanced, normal_norm_bound
 from murk.protocols.options import check_choices, chosen_noise
 from murk.protocols.scores.engine import merged as merged_scores
 from murk.protocols.scores.estimate import ScoreEstimate
-from murk.protocols.scores.in_process import LocalScores
+from murk.protocols.scores.in_process import InProcessScores
 from murk.protocols.scores.mechanisms import ScoreMechanisms, score_mechanisms
 from murk.protocols.scores.model import with_constant
 from murk.protocols.scores.settings import Settings
@@ -105,9 +105,9 @@ class Directions:
         """Return the mechanisms of a guarantee."""
         return score_mechanisms(self.kind, guarantee, self.settings.features, matrices=self.settings.matrices)
 
-    def engine(self, guarantees: Mapping[str, Guarantee], noise: NoiseSource) -> LocalScores:
+    def engine(self, guarantees: Mapping[str, Guarantee], noise: NoiseSource) -> InProcessScores:
         """Return a learner at these levels."""
-        return LocalScores(self.settings, guarantees, self.mechanisms_for, noise)
+        return InProcessScores(self.settings, guarantees, self.mechanisms_for, noise)
 
     def in_units(self, coded: ScoreEstimate) -> ScoreEstimate:
         """Return an estimate of a real target's line in its own units."""
@@ -116,7 +116,7 @@ class Directions:
         middle, half = self.response.middle, self.response.half
         return replace(TargetRange(middle - half, middle + half, middle, half).in_units(coded), unit=half)
 
-    def responses(self, engine: LocalScores, rows: Floats) -> Floats:
+    def responses(self, engine: InProcessScores, rows: Floats) -> Floats:
         """Return mean responses of rows without the constant: probabilities, or targets in their own units."""
         linear = with_constant(rows) @ engine.shown()
         if self.curve.name == "identity":
@@ -211,16 +211,16 @@ class PublicMoments(PersonEstimator):
         # With a normal design, the bound follows from the public covariates.
         return None if self.design == "gaussian" else self.radius or 1.0, 1.0 if hasattr(self, "_range") else None
 
-    def _begin(self, names: tuple[Any, ...]) -> MomentEngine | LocalScores:
+    def _begin(self, names: tuple[Any, ...]) -> MomentEngine | InProcessScores:
         noise, coded = chosen_noise(self.seed, self.noise), self._coded_names(names)
         sample = None if self._sample is None else self._sample.select(names)
-        engine: MomentEngine | LocalScores
+        engine: MomentEngine | InProcessScores
         if self._released == "directions":
             assert sample is not None
             binary = self._curve.name in LOSSES
             self._directions = Directions(coded, sample, self._curve, self._response, binary, self.mechanism)
             self._default = "default"
-            engine = self._directions.engine({**(self.levels or {}), "default": self.budget}, noise)
+            engine = self._directions.engine({**(self.levels or {}), "default": self.guarantee}, noise)
         else:
             engine = self._of_moments(names, coded, sample, noise)
         self._fix(names, engine)
@@ -234,7 +234,7 @@ class PublicMoments(PersonEstimator):
         reach = math.sqrt(k) if self.radius is None else self.radius
         if self.design == "gaussian" and sample is not None:
             moment = sample.moment[:-1, :-1]
-            reach = normal_reach(moment, self.people, self.failure, published=self._released == "separate")
+            reach = normal_norm_bound(moment, self.people, self.failure, published=self._released == "separate")
         if not (math.isfinite(reach) and reach > 0):
             raise UserError(f"radius={reach!r}, the bound on the features' norm, must be positive and finite")
         # Scaled so that the bound leaves 1 for each feature, as for the constant.
@@ -256,25 +256,25 @@ class PublicMoments(PersonEstimator):
     def _mechanism_for(self, guarantee: Guarantee) -> Randomizer:
         return calibrated(guarantee, self._layout, release=self._released, kind=self.mechanism, method=self.calibration)
 
-    def _person_mechanism(self, budget: Guarantee) -> Any:
-        return self._calibrated(budget) if self._directions is None else self._engine.level(budget)
+    def _person_mechanism(self, guarantee: Guarantee) -> Any:
+        return self._calibrated(guarantee) if self._directions is None else self._engine.level(guarantee)
 
-    def learn_one(self, x: Record, y: Any = None, budget: Any = None) -> None:
-        """Randomize the record's moments once, at ``budget`` or else the learner's own, and learn from the release.
+    def learn_one(self, x: Record, y: Any = None, guarantee: Any = None) -> None:
+        """Randomize the record's moments once, at ``guarantee`` or else the learner's own, and learn from the release.
 
-        With ``inputs="released"``, ``x`` maps the names in ``moments`` to integers, and ``budget`` is a level's name.
+        With ``inputs="released"``, ``x`` maps the names in ``moments`` to integers, ``guarantee`` is a level's name.
         """
         if self.inputs == "released":
-            self._learn_released(x, budget)
+            self._learn_released(x, guarantee)
         else:
-            self._learn(x, self._coded_one(y), budget)
+            self._learn(x, self._coded_one(y), guarantee)
 
-    def learn_many(self, X: Any, y: Any = None, budget: Any = None) -> None:
-        """Learn from rows, with one budget for all or each; with ``inputs="released"`` it is a level's name."""
+    def learn_many(self, X: Any, y: Any = None, guarantee: Any = None) -> None:
+        """Learn from rows, with one guarantee for all or each; with ``inputs="released"`` it is a level's name."""
         if self.inputs == "released":
-            self._learn_released_rows(X, budget)
+            self._learn_released_rows(X, guarantee)
         else:
-            super().learn_many(X, y, budget)
+            super().learn_many(X, y, guarantee)
 
     def _learn_matrix(self, engine: Any, X: Floats, y: Floats, own: list[Any]) -> None:
         if self._directions is not None:
@@ -431,7 +431,7 @@ class PublicGLMClassifier(PublicMoments, LabelEstimator, base.MiniBatchClassifie
     >>> rng = np.random.default_rng(1)
     >>> X = np.clip(rng.normal(size=(60_000, 2)) / 2, -1, 1)
     >>> y = rng.random(60_000) < 1 / (1 + np.exp(-(X[:, 0] - 0.5)))
-    >>> model = PublicGLMClassifier(budget=GaussianDP(mu=2.0), public=X[:2_000], features=["a", "b"], seed=1)
+    >>> model = PublicGLMClassifier(guarantee=GaussianDP(mu=2.0), public=X[:2_000], features=["a", "b"], seed=1)
     >>> model.learn_many(X[2_000:], y[2_000:])
     >>> {name: round(value, 1) for name, value in model.coefficients().items()}
     {'a': 1.0, 'b': 0.0, 'intercept': -0.5}
@@ -443,7 +443,7 @@ class PublicGLMClassifier(PublicMoments, LabelEstimator, base.MiniBatchClassifie
     def __init__(
         self,
         *,
-        budget: Guarantee,
+        guarantee: Guarantee,
         public: Any = None,
         loss: Literal["logistic", "poisson", "boosting"] = "logistic",
         classes: Sequence[Any] = (False, True),
@@ -474,13 +474,13 @@ class PublicGLMClassifier(PublicMoments, LabelEstimator, base.MiniBatchClassifie
         self._prepare()
 
     @classmethod
-    def as_published(cls, *, budget: Guarantee, **more: Any) -> Self:
+    def as_published(cls, *, guarantee: Guarantee, **more: Any) -> Self:
         """Return a learner with the paper's settings: separate Gaussian releases without an intercept.
 
         Give ``radius=`` (the paper's r) or ``design="gaussian"``. The classic calibration must be valid for half of an
-        ``ApproxDP`` budget: epsilon up to 17 at delta = 1e-6.
+        ``ApproxDP`` guarantee: epsilon up to 17 at delta = 1e-6.
         """
-        return cls(budget=budget, **{**published(moments.PROTOCOL, "binary", budget), **more})
+        return cls(guarantee=guarantee, **{**published(moments.PROTOCOL, "binary", guarantee), **more})
 
     def _scale(self) -> Scale:
         return "slope" if not self._names else "log odds" if self.loss == "logistic" else "own"
@@ -490,8 +490,8 @@ class PublicGLMClassifier(PublicMoments, LabelEstimator, base.MiniBatchClassifie
 
     @classmethod
     def _unit_test_params(cls) -> Any:
-        yield {"budget": GaussianDP(mu=1.0), "seed": 1}
-        yield {"budget": PureDP(epsilon=2.0), "loss": "boosting", "seed": 1}
+        yield {"guarantee": GaussianDP(mu=1.0), "seed": 1}
+        yield {"guarantee": PureDP(epsilon=2.0), "loss": "boosting", "seed": 1}
 
 
 @documented
@@ -524,7 +524,7 @@ class PublicGLMRegressor(PublicMoments, TargetEstimator, base.MiniBatchRegressor
     --------
     >>> from murk.learners import PublicGLMRegressor
     >>> from murk.privacy import GaussianDP
-    >>> model = PublicGLMRegressor(budget=GaussianDP(mu=2.0), features=["x"], seed=1)
+    >>> model = PublicGLMRegressor(guarantee=GaussianDP(mu=2.0), features=["x"], seed=1)
     >>> for i in range(20_000):
     ...     x = (i * 7919 % 2003) / 1001.5 - 1
     ...     model.learn_one({"x": x}, 0.25 + 0.5 * x)
@@ -537,7 +537,7 @@ class PublicGLMRegressor(PublicMoments, TargetEstimator, base.MiniBatchRegressor
     def __init__(
         self,
         *,
-        budget: Guarantee,
+        guarantee: Guarantee,
         public: Any = None,
         link: Literal["identity", "sigmoid", "cubic", "softplus", "exp"] = "identity",
         target_bounds: tuple[float, float] | None = None,
@@ -570,7 +570,7 @@ class PublicGLMRegressor(PublicMoments, TargetEstimator, base.MiniBatchRegressor
     def as_published(
         cls,
         *,
-        budget: Guarantee,
+        guarantee: Guarantee,
         link: Literal["identity", "sigmoid", "cubic", "softplus", "exp"],
         radius: float | None = None,
         lipschitz: float,
@@ -588,8 +588,8 @@ class PublicGLMRegressor(PublicMoments, TargetEstimator, base.MiniBatchRegressor
         if radius is None and "target_bounds" not in more:
             raise UserError("as_published bounds the target by lipschitz * radius: give radius= or target_bounds=")
         size = lipschitz * (radius or 0.0) + abs(start) + error
-        settings = published(moments.PROTOCOL, "real", budget) | {"target_bounds": (-size, size)} | more
-        return cls(budget=budget, link=link, radius=radius, **settings)
+        settings = published(moments.PROTOCOL, "real", guarantee) | {"target_bounds": (-size, size)} | more
+        return cls(guarantee=guarantee, link=link, radius=radius, **settings)
 
     def _scale(self) -> Scale:
         return "slope" if self.link == "identity" else "own"
@@ -599,5 +599,5 @@ class PublicGLMRegressor(PublicMoments, TargetEstimator, base.MiniBatchRegressor
 
     @classmethod
     def _unit_test_params(cls) -> Any:
-        yield {"budget": GaussianDP(mu=1.0), "seed": 1}
-        yield {"budget": PureDP(epsilon=2.0), "link": "softplus", "seed": 1}
+        yield {"guarantee": GaussianDP(mu=1.0), "seed": 1}
+        yield {"guarantee": PureDP(epsilon=2.0), "link": "softplus", "seed": 1}

@@ -16,7 +16,7 @@ from murk._internal.links import class_probabilities, logistic
 from murk.errors import UserError
 from murk.inference.drift import Drift
 from murk.inference.estimate import PublicCovariates
-from murk.inference.prediction_sets import COVERAGES, SHARES, PredictionSets, Wanted
+from murk.inference.prediction_sets import COVERAGES, SHARES, CoverageQuery, PredictionSets
 from murk.inference.target_range import TargetRange
 from murk.learners._docstrings import documented
 from murk.learners.base import LabelEstimator, PersonEstimator, Record, TargetEstimator, several_labels, two_chances
@@ -28,7 +28,7 @@ from murk.protocols.options import chosen_noise
 from murk.protocols.scores.device import survey_of
 from murk.protocols.scores.engine import drift_of, merged
 from murk.protocols.scores.estimate import ScoreEstimate
-from murk.protocols.scores.in_process import LocalScores
+from murk.protocols.scores.in_process import InProcessScores
 from murk.protocols.scores.mechanisms import ScoreMechanisms, score_mechanisms
 from murk.protocols.scores.model import with_constant
 from murk.protocols.scores.settings import FEWEST_KEPT, Settings
@@ -90,23 +90,23 @@ class Scores(PersonEstimator):
         self._sample, self.public = PublicSample.of_argument(self.public, self.features)
         super()._prepare()
 
-    def _begin(self, names: tuple[Any, ...]) -> LocalScores:
+    def _begin(self, names: tuple[Any, ...]) -> InProcessScores:
         coded, covariates = self._coded_names(names), None
         if self._sample is not None:
             covariates = PublicCovariates.of_rows(self._sample.select(names).rows)
         labels = self._labels
-        wanted = None if self.coverage is None else Wanted(float(self.coverage), float(self.coverage_share))
+        wanted = None if self.coverage is None else CoverageQuery(float(self.coverage), float(self.coverage_share))
         survey = None
         if covariates is None and names:
             dimension = max(len(labels) - 1, 1) * len(coded)
             target = not self._binary and wanted is None
             numbers = [True] * (len(names) + target)
-            survey = survey_of(self.mechanism, self.budget, dimension, numbers, target=target)
+            survey = survey_of(self.mechanism, self.guarantee, dimension, numbers, target=target)
         more: dict[str, Any] = {"forget": self.forget, "line": covariates is None, "wanted": wanted, "survey": survey}
         settings = Settings(coded, self._binary and not labels, covariates, self.exponent, labels, **more)
         self._names, self._default, self._settings = names, "default", settings
-        levels, noise = {**(self.levels or {}), "default": self.budget}, chosen_noise(self.seed, self.noise)
-        engine = LocalScores(settings, levels, self._mechanism_for, noise)
+        levels, noise = {**(self.levels or {}), "default": self.guarantee}, chosen_noise(self.seed, self.noise)
+        engine = InProcessScores(settings, levels, self._mechanism_for, noise)
         self._fix(names, engine)
         return engine
 
@@ -115,8 +115,8 @@ class Scores(PersonEstimator):
         sizes = settings.features, settings.contrasts
         return score_mechanisms(self.mechanism, guarantee, *sizes, matrices=settings.matrices, bits=settings.bits)
 
-    def _person_mechanism(self, budget: Guarantee) -> str:
-        level: str = self._engine.level(budget)
+    def _person_mechanism(self, guarantee: Guarantee) -> str:
+        level: str = self._engine.level(guarantee)
         return level
 
     def published(self) -> tuple[int, list[float]]:
@@ -158,9 +158,9 @@ class Scores(PersonEstimator):
 class ScoreClassifier(Scores, LabelEstimator, base.MiniBatchClassifier):
     """Logistic regression, softmax, or lines through several classes, by scores in epochs, with intervals.
 
-    Each person answers one question at the model of their epoch, randomized once at their budget and drawn before their
-    record is read: mostly their score ``r(y, x'a) c(z) z``, sometimes a matrix of their features. Epochs double. The
-    learner keeps sums per epoch, and solves all epochs' equations on request, without steps or a radius.
+    Each person answers one question at the model of their epoch, randomized once at their guarantee and drawn before
+    their record is read: mostly their score ``r(y, x'a) c(z) z``, sometimes a matrix of their features. Epochs double.
+    The learner keeps sums per epoch, and solves all epochs' equations on request, without steps or a radius.
 
     Parameters
     ----------
@@ -176,8 +176,8 @@ class ScoreClassifier(Scores, LabelEstimator, base.MiniBatchClassifier):
     -----
     Each call of ``learn_one`` is one release of one person. Predictions use the solution at the last of 1, 2, ..., 8,
     10, 12, 14, 16, 20, ... releases (four times an epoch), shrunk while noise dominates. A coefficient with an infinite
-    interval was not learned at this privacy. People's own budgets (``learn_one(x, y, budget)``) may take at most 64
-    different values, as sums are kept for each.
+    interval was not learned at this privacy. People's own guarantees (``learn_one(x, y, guarantee)``) may take at most
+    64 different values, as sums are kept for each.
 
     References
     ----------
@@ -192,7 +192,7 @@ class ScoreClassifier(Scores, LabelEstimator, base.MiniBatchClassifier):
     >>> rng = np.random.default_rng(1)
     >>> X = rng.uniform(-1, 1, size=(30_000, 2))
     >>> y = rng.random(30_000) < 1 / (1 + np.exp(0.5 - 2 * X[:, 0]))
-    >>> model = ScoreClassifier(budget=GaussianDP(mu=2.0), features=["a", "b"], seed=1)
+    >>> model = ScoreClassifier(guarantee=GaussianDP(mu=2.0), features=["a", "b"], seed=1)
     >>> model.learn_many(X, y)
     >>> low, high = model.confidence_intervals(0.95)["a"]
     >>> 1.0 < low < 2.0 < high
@@ -206,7 +206,7 @@ class ScoreClassifier(Scores, LabelEstimator, base.MiniBatchClassifier):
     def __init__(
         self,
         *,
-        budget: Guarantee,
+        guarantee: Guarantee,
         classes: Sequence[Any] = (False, True),
         public: Any = None,
         levels: Mapping[str, Guarantee] | None = None,
@@ -246,15 +246,15 @@ class ScoreClassifier(Scores, LabelEstimator, base.MiniBatchClassifier):
 
     @classmethod
     def _unit_test_params(cls) -> Any:
-        yield {"budget": GaussianDP(mu=1.0), "seed": 1}
-        yield {"budget": PureDP(epsilon=2.0), "seed": 1}
+        yield {"guarantee": GaussianDP(mu=1.0), "seed": 1}
+        yield {"guarantee": PureDP(epsilon=2.0), "seed": 1}
 
 
 @documented
 class ScoreRegressor(Scores, TargetEstimator, base.MiniBatchRegressor):
     """Linear regression of a bounded target's mean, by scores in epochs, with intervals.
 
-    Each person answers one question, randomized once at their budget and drawn before their record is read: mostly
+    Each person answers one question, randomized once at their guarantee and drawn before their record is read: mostly
     their score ``y c(z) z``, y coded to [-1, 1], sometimes a matrix of their features. The learner keeps sums, and
     solves on request, without steps or a radius.
 
@@ -268,8 +268,8 @@ class ScoreRegressor(Scores, TargetEstimator, base.MiniBatchRegressor):
     -----
     Each call of ``learn_one`` is one release of one person. Coefficients are in the target's own units. Predictions use
     the solution at the last of 1, 2, ..., 8, 10, 12, 14, 16, 20, ... releases, shrunk while noise dominates. A
-    coefficient with an infinite interval was not learned at this privacy. People's own budgets (``learn_one(x, y,
-    budget)``) may take at most 64 different values, as sums are kept for each.
+    coefficient with an infinite interval was not learned at this privacy. People's own guarantees (``learn_one(x, y,
+    guarantee)``) may take at most 64 different values, as sums are kept for each.
 
     References
     ----------
@@ -283,7 +283,7 @@ class ScoreRegressor(Scores, TargetEstimator, base.MiniBatchRegressor):
     >>> rng = np.random.default_rng(1)
     >>> X = rng.uniform(-1, 1, size=(30_000, 2))
     >>> y = 20 + 10 * X[:, 0] + rng.normal(size=30_000)
-    >>> model = ScoreRegressor(budget=GaussianDP(mu=2.0), target_bounds=(0, 40), features=["a", "b"], seed=1)
+    >>> model = ScoreRegressor(guarantee=GaussianDP(mu=2.0), target_bounds=(0, 40), features=["a", "b"], seed=1)
     >>> model.learn_many(X, y)
     >>> abs(model.coefficients()["a"] - 10) < 1
     True
@@ -295,7 +295,7 @@ class ScoreRegressor(Scores, TargetEstimator, base.MiniBatchRegressor):
     def __init__(
         self,
         *,
-        budget: Guarantee,
+        guarantee: Guarantee,
         target_bounds: tuple[float, float] | None = None,
         public: Any = None,
         levels: Mapping[str, Guarantee] | None = None,
@@ -338,5 +338,5 @@ class ScoreRegressor(Scores, TargetEstimator, base.MiniBatchRegressor):
 
     @classmethod
     def _unit_test_params(cls) -> Any:
-        yield {"budget": GaussianDP(mu=1.0), "seed": 1}
-        yield {"budget": PureDP(epsilon=2.0), "target_bounds": (0.0, 100.0), "seed": 1}
+        yield {"guarantee": GaussianDP(mu=1.0), "seed": 1}
+        yield {"guarantee": PureDP(epsilon=2.0), "target_bounds": (0.0, 100.0), "seed": 1}

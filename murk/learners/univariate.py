@@ -107,7 +107,7 @@ class ShareClassifier(Univariate, LabelEstimator, base.MiniBatchClassifier):
     >>> from murk.learners import ShareClassifier
     >>> from murk.privacy import PureDP
     >>> labels = np.random.default_rng(1).choice(["a", "b", "c"], 20_000, p=[0.6, 0.3, 0.1])
-    >>> model = ShareClassifier(budget=PureDP(2.0), classes=["a", "b", "c"], seed=1)
+    >>> model = ShareClassifier(guarantee=PureDP(2.0), classes=["a", "b", "c"], seed=1)
     >>> model.learn_many(np.zeros((20_000, 0)), labels)
     >>> low, high = model.confidence_intervals()["a"]
     >>> low < 0.6 < high
@@ -144,8 +144,8 @@ class ShareClassifier(Univariate, LabelEstimator, base.MiniBatchClassifier):
 
     @classmethod
     def _unit_test_params(cls) -> Any:
-        yield {"budget": GaussianDP(mu=1.0), "seed": 1}
-        yield {"budget": PureDP(epsilon=2.0), "seed": 1}
+        yield {"guarantee": GaussianDP(mu=1.0), "seed": 1}
+        yield {"guarantee": PureDP(epsilon=2.0), "seed": 1}
 
 
 @documented
@@ -172,7 +172,7 @@ class MeanRegressor(Univariate, TargetEstimator, base.MiniBatchRegressor):
     >>> from murk.learners import MeanRegressor
     >>> from murk.privacy import PureDP
     >>> weeks = np.random.default_rng(1).uniform(0, 20, 20_000)
-    >>> model = MeanRegressor(budget=PureDP(2.0), target_bounds=(0, 52), seed=1)
+    >>> model = MeanRegressor(guarantee=PureDP(2.0), target_bounds=(0, 52), seed=1)
     >>> model.learn_many(np.zeros((20_000, 0)), weeks)
     >>> low, high = model.confidence_intervals()["mean"]
     >>> low < 10.0 < high
@@ -212,5 +212,5 @@ class MeanRegressor(Univariate, TargetEstimator, base.MiniBatchRegressor):
 
     @classmethod
     def _unit_test_params(cls) -> Any:
-        yield {"budget": GaussianDP(mu=1.0), "seed": 1}
-        yield {"budget": PureDP(epsilon=2.0), "target_bounds": (0.0, 100.0), "seed": 1}
+        yield {"guarantee": GaussianDP(mu=1.0), "seed": 1}
+        yield {"guarantee": PureDP(epsilon=2.0), "target_bounds": (0.0, 100.0), "seed": 1}

@@ -15,7 +15,7 @@ from murk.monitoring.history import History, Pace
 from murk.monitoring.metrics.exporter import VALUES, Exporter, Values
 from murk.monitoring.reference import check_reference, half_widths_asked
 from murk.monitoring.snapshot import Snapshot
-from murk.protocols.device import problem_for
+from murk.protocols.device import device_for
 from murk.stream.log.interface import Log, UnreachableError
 from murk.stream.wire.state import StateMessage, decode_state
 from murk.stream.worker.recovery import check_carries
@@ -85,7 +85,7 @@ class Monitor(Exporter):
     ) -> None:
         check_carries(log, task)
         self._log: Log | None = log
-        self._task, self._problem = task, problem_for(task)
+        self._task, self._problem = task, device_for(task)
         self._reopen, self._clock, self._patience = reopen, clock, patience
         self._reference = None if reference is None else dict(reference)
         chains = task.log.partitions

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from murk.errors import UserError
-from murk.protocols.device import problem_for
+from murk.protocols.device import device_for
 from murk.protocols.registry import part
 from murk.task.protocols.registry import PROTOCOLS
 from murk.task.task import Task
@@ -119,7 +119,7 @@ def expected_error(task: Task, protocol: str, people: int, **settings: str) -> f
     cannot learn this task, or provide its guarantee.
     """
     own = task.with_protocol(protocol, **settings)
-    problem = problem_for(own)
+    problem = device_for(own)
     problem.check_state()
     error = math.sqrt(part(protocol, "forecast").effect_variance(problem, own, people))
     # Missing targets shrink what is estimated, and not the noise.

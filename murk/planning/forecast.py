@@ -19,7 +19,7 @@ from murk.inference.confidence_sequences import nominal_level
 from murk.inference.estimate import Estimate
 from murk.inference.units import effect_units
 from murk.privacy.mechanisms import BEST
-from murk.protocols.device import plausible, problem_for
+from murk.protocols.device import device_for, plausible
 from murk.protocols.population import Population, Records
 from murk.protocols.registry import part
 from murk.results.report import coded_effects
@@ -204,7 +204,7 @@ def _steps(
     """Return for each number of people a function that makes its estimate."""
     chains = min(task.log.partitions, _MOST_CHAINS)
     steps: Iterable[Callable[[], Estimate]]
-    steps = part(task.protocol, "forecast").estimates(problem_for(task), records, counts, shares, chains, rng)
+    steps = part(task.protocol, "forecast").estimates(device_for(task), records, counts, shares, chains, rng)
     return steps
 
 

@@ -25,7 +25,7 @@ from murk.privacy.noise import NoiseSource, SecureNoise, SimulatedNoise
 from murk.producers.blocks import Block
 from murk.producers.ledger.ledger import Ledger
 from murk.producers.producer import Policy
-from murk.protocols.device import problem_for
+from murk.protocols.device import device_for
 from murk.results.diagnosis import MATTERS, coded_as, kept_share
 from murk.stream.log.interface import Log
 from murk.task.coding import Cell
@@ -313,7 +313,7 @@ def open_accounts(log: Log, path: str | Path, *, simulated: bool | None = None) 
 
 def check_task(task: Task, policy: Policy) -> None:
     """Raise a UserError if a task cannot be learned, or devices refuse it. Call it before a log or ledger is made."""
-    problem = problem_for(task)
+    problem = device_for(task)
     policy.admit(task, problem.mechanisms)
     problem.check_state()
 

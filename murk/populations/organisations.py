@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from murk.errors import UserError
 from murk.populations.file_source import NOBODY
 from murk.populations.file_work import FilePopulation, Step
-from murk.producers.organisation import ORGANISATION, SketchProducer, remedy, sketch_problem_for
+from murk.producers.organisation import ORGANISATION, OrganisationProducer, remedy, sketch_problem_for
 from murk.producers.producer import WindowReceipt
 
 if TYPE_CHECKING:
@@ -157,7 +157,7 @@ class OrganisationPopulation(FilePopulation):
             )
 
     def _take_up(self) -> None:
-        self._producers: dict[str, SketchProducer] = {}
+        self._producers: dict[str, OrganisationProducer] = {}
         # Books the costs and sends for all organisations.
         self._shared = self._producer(ORGANISATION)
         run = self.ledger.begin_run(self.task.hash, self.source.digest, people=self.source.people)
@@ -171,9 +171,9 @@ class OrganisationPopulation(FilePopulation):
         # Positions of ended windows are skipped; those of a single organisation are not read at all.
         self.next_position = self._ended_rows.get(ORGANISATION, 0) if self.source.organisation_column is None else 0
 
-    def _producer(self, name: str) -> SketchProducer:
+    def _producer(self, name: str) -> OrganisationProducer:
         if name not in self._producers:
-            self._producers[name] = SketchProducer(
+            self._producers[name] = OrganisationProducer(
                 self.task,
                 self.log,
                 self.ledger,

@@ -14,14 +14,14 @@ from murk.errors import MurkError
 from murk.populations.file_work import Agree, FilePopulation, PopulationConfig, Step, check_task, open_accounts
 from murk.producers.ledger.ledger import Ledger
 from murk.producers.producer import Producer
-from murk.protocols.device import PersonProblem, interactive_of, person_problem_for
+from murk.protocols.device import PersonDevice, interactive_of, person_problem_for
 from murk.stream.log.interface import FIRST_CHAIN, Log, UnreachableError
 from murk.stream.wire.releases import IterateMessage
 from murk.stream.wire.state import decode_state
 from murk.task.task import Task
 
 if TYPE_CHECKING:
-    from murk.protocols.device import InteractiveProblem
+    from murk.protocols.device import InteractiveDevice
 
 __all__ = ["Agree", "Population", "PopulationConfig", "Step", "check_task", "open_accounts", "population_of"]
 
@@ -36,7 +36,7 @@ SHARE, FEW = 20, 256
 class Population(FilePopulation):
     """The people of a file, who own one row each or all rows with their name; ``producer`` simulates all devices."""
 
-    problem: PersonProblem
+    problem: PersonDevice
 
     def _totals(self) -> tuple[int, int]:
         return self._counters.get("released", 0), self._counters.get("refused", 0)
@@ -82,7 +82,7 @@ class Population(FilePopulation):
                 size = min(size, max(FEW, self.releases // SHARE))
         return size if self.crowd.block is None else min(size, self.crowd.block)
 
-    def _find_problem(self, task: Task) -> PersonProblem:
+    def _find_problem(self, task: Task) -> PersonDevice:
         return person_problem_for(task)
 
     def _take_up(self) -> None:
@@ -114,7 +114,7 @@ _SHORTEST, _LONGEST = 0.005, 0.05
 
 def wait_for_models(
     log: Log,
-    problem: InteractiveProblem,
+    problem: InteractiveDevice,
     patience: float,
     *,
     clock: Callable[[], float] = time.monotonic,
@@ -153,7 +153,7 @@ def wait_for_models(
         pause = min(_LONGEST, 1.2 * pause)
 
 
-def _models_progress(log: Log, problem: InteractiveProblem, chain: int, ends: Mapping[int, int]) -> tuple[bool, int]:
+def _models_progress(log: Log, problem: InteractiveDevice, chain: int, ends: Mapping[int, int]) -> tuple[bool, int]:
     """Return whether a chain's model is the newest one for these log ends, and how many messages were read."""
     message = log.model(chain)
     try:

@@ -6,10 +6,15 @@ from murk._internal.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from murk.producers.ledger.ledger import Ledger
-    from murk.producers.organisation import SketchProducer
+    from murk.producers.organisation import OrganisationProducer
     from murk.producers.producer import Policy, Producer
 
-__all__ = ["Ledger", "Policy", "Producer", "SketchProducer"]
+__all__ = ["Ledger", "OrganisationProducer", "Policy", "Producer"]
 
-_HOMES = {"Ledger": ".ledger.ledger", "Policy": ".producer", "Producer": ".producer", "SketchProducer": ".organisation"}
+_HOMES = {
+    "Ledger": ".ledger.ledger",
+    "Policy": ".producer",
+    "Producer": ".producer",
+    "OrganisationProducer": ".organisation",
+}
 __getattr__, __dir__ = lazy_exports(__name__, _HOMES)

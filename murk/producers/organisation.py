@@ -20,7 +20,7 @@ from murk.errors import MurkError, UserError
 from murk.privacy import ApproxDP
 from murk.privacy.noise import identifiers
 from murk.producers.ledger.names import Key, ReleaseRequests, name_of, person_name
-from murk.producers.producer import ANOTHER_TASK, Releaser, WindowReceipt
+from murk.producers.producer import ANOTHER_TASK, BaseProducer, WindowReceipt
 from murk.stream.log.interface import truncate_time
 from murk.stream.wire.codec import encode
 
@@ -101,7 +101,7 @@ def remedy(task: Task, level: str, spent: int = 0) -> str:
 ORGANISATION = "organisation"  # default name of an organisation's account
 
 
-class SketchProducer(Releaser["WindowProblem"]):
+class OrganisationProducer(BaseProducer["WindowProblem"]):
     """Release an organisation's records as sketches: one pass, one release per window, records never stored.
 
     A window opens with its first record if the organisation's caps have room for its release; otherwise it is refused,
@@ -132,7 +132,7 @@ class SketchProducer(Releaser["WindowProblem"]):
     >>> folder = tempfile.mkdtemp()
     >>> with open_log(f"sqlite:///{folder}/log.db") as log, Ledger(f"{folder}/ledger.db") as ledger:
     ...     log.register_task(task.document())
-    ...     producer = SketchProducer(task, log, ledger, organisation="clinic")
+    ...     producer = OrganisationProducer(task, log, ledger, organisation="clinic")
     ...     receipts = [producer.add({"age": 20 + day % 20, "weeks": 26}) for day in range(101)]
     >>> [receipt.outcome for receipt in receipts[-3:]]
     ['added', 'released', 'refused']
@@ -309,7 +309,7 @@ class SketchProducer(Releaser["WindowProblem"]):
         return WindowReceipt("left out", "none", window.records)
 
     def __repr__(self) -> str:
-        return f"SketchProducer({self.task.name!r})"
+        return f"OrganisationProducer({self.task.name!r})"
 
     def __reduce__(self) -> NoReturn:
         raise MurkError("a producer of sketches cannot be copied or pickled: make one where it is needed")
@@ -410,7 +410,7 @@ def sketch_problem_for(task: Task) -> WindowProblem:
             f"in the task {task.name!r} (protocol: {task.protocol}) people release their own records, not "
             "organisations: use Producer"
         )
-    from murk.protocols.device import problem_for
+    from murk.protocols.device import device_for
 
-    problem: WindowProblem = problem_for(task)  # type: ignore[assignment]
+    problem: WindowProblem = device_for(task)  # type: ignore[assignment]
     return problem

@@ -49,8 +49,8 @@ if TYPE_CHECKING:
     from murk.producers.ledger.identity import Run
     from murk.producers.ledger.ledger import Ledger
     from murk.producers.ledger.transaction import Queued, Spending
-    from murk.protocols.device import AskingProblem, InteractiveProblem, PersonProblem, Problem, Releasing
-    from murk.protocols.scores.fast_records import OneAnswer
+    from murk.protocols.device import InteractiveDevice, PersonDevice, Problem, QueryingDevice, Releasing
+    from murk.protocols.scores.fast_records import AnswerKernel
     from murk.stream.log.interface import Log
     from murk.task.task import Task
 
@@ -175,7 +175,7 @@ class PublishedModel:
 class Models:
     """Reads a log's models and trusts none of them."""
 
-    def __init__(self, log: Log, task: Task, problem: InteractiveProblem) -> None:
+    def __init__(self, log: Log, task: Task, problem: InteractiveDevice) -> None:
         self._log, self._task, self._problem = log, task, problem
         self._read: dict[int, tuple[bytes, int, Floats]] = {}
 
@@ -269,8 +269,8 @@ MOST_HELD = 16  # largest number of kernels in memory, one for each chain and le
 Key = TypeVar("Key", int, str)
 
 
-def answers_of(
-    problem: PersonProblem,
+def randomize_records(
+    problem: PersonDevice,
     x: Floats,
     y: Floats,
     chains: Sequence[int],
@@ -279,12 +279,12 @@ def answers_of(
     noise: NoiseSource,
     indices: Integers,
 ) -> tuple[list[list[int]], list[str] | None]:
-    """Randomize records as `payloads_of` does; return also each one's question, drawn before records are read."""
+    """Randomize records as `randomize_rows` does; return also each one's question, drawn before records are read."""
     if not hasattr(problem, "ask"):
-        return payloads_of(problem, x, y, chains, iterates, levels, noise, indices).tolist(), None
-    from murk.protocols.device import SingleQuestionProblem
+        return randomize_rows(problem, x, y, chains, iterates, levels, noise, indices).tolist(), None
+    from murk.protocols.device import SingleQueryDevice
 
-    asking = cast("AskingProblem", problem)
+    asking = cast("QueryingDevice", problem)
     asked = np.empty(len(x), dtype=object)
     for own, chain in _groups(chains):
         model = iterates[chain]
@@ -293,23 +293,23 @@ def answers_of(
     payloads: list[list[int]] = [[]] * len(x)
     for name in dict.fromkeys(asked.tolist()):
         own = np.flatnonzero(asked == name)
-        single, rows = SingleQuestionProblem(asking, name), own.tolist()
+        single, rows = SingleQueryDevice(asking, name), own.tolist()
         chains_of, levels_of = [chains[row] for row in rows], [levels[row] for row in rows]
         x_of, y_of = keep(x[own]), keep(y[own])
-        answers = payloads_of(single, x_of, y_of, chains_of, iterates, levels_of, noise, indices[own])
+        answers = randomize_rows(single, x_of, y_of, chains_of, iterates, levels_of, noise, indices[own])
         for row, answer in zip(rows, answers.tolist(), strict=True):
             payloads[row] = answer
     return payloads, asked.tolist()
 
 
-def answer_of(
-    problem: PersonProblem, x: Floats, y: Floats, model: Floats | None, level: str, noise: NoiseSource, index: Integers
+def randomize_one(
+    problem: PersonDevice, x: Floats, y: Floats, model: Floats | None, level: str, noise: NoiseSource, index: Integers
 ) -> tuple[list[int], str | None]:
     """Randomize one record; return its payload and question."""
     if not hasattr(problem, "ask"):
         (payload,) = problem.mechanisms[level].randomize(problem.vectors(x, y, model), noise, index).tolist()
         return payload, None
-    asking = cast("AskingProblem", problem)
+    asking = cast("QueryingDevice", problem)
     assert model is not None
     (question,) = asking.ask(noise, index, model)
     vectors = asking.vectors(x, y, model, question)
@@ -317,16 +317,16 @@ def answer_of(
     return payload, question
 
 
-class Answering:
+class RecordRandomizer:
     """Randomizes one record at a time; a compiled kernel, if the problem has one, gives the same results for a seed."""
 
-    def __init__(self, problem: PersonProblem, noise: NoiseSource) -> None:
+    def __init__(self, problem: PersonDevice, noise: NoiseSource) -> None:
         self._problem, self._noise = problem, noise
         self._seed = noise.seed if isinstance(noise, SimulatedNoise) else None
         direct = type(noise) in (SecureNoise, SimulatedNoise)
         self._in_place = getattr(problem, "in_place", None) if direct else None
         self._few = FEW
-        self._held: dict[tuple[int, str], tuple[Floats, OneAnswer]] = {}
+        self._held: dict[tuple[int, str], tuple[Floats, AnswerKernel]] = {}
 
     def prepare(self, chain: int, model: Floats, level: str) -> None:
         """Load or compile the kernel for a chain's model, which may take seconds; no account may be locked."""
@@ -335,7 +335,7 @@ class Answering:
         if self._few:
             self._few -= 1
             return
-        made: OneAnswer | None = self._in_place(level, model, self._seed)
+        made: AnswerKernel | None = self._in_place(level, model, self._seed)
         if made is not None:
             # The first call compiles; it randomizes no record.
             made.give(np.array(made.x), math.nan, 0)
@@ -351,14 +351,14 @@ class Answering:
         answer = None if kernel is None else kernel.give(x, y, int(index[0]))
         if answer is not None:
             return answer
-        return answer_of(self._problem, x[None, :], np.array([y]), model, level, self._noise, index)
+        return randomize_one(self._problem, x[None, :], np.array([y]), model, level, self._noise, index)
 
-    def _kernel(self, chain: int, model: Floats, level: str) -> OneAnswer | None:
+    def _kernel(self, chain: int, model: Floats, level: str) -> AnswerKernel | None:
         held = self._held.get((chain, level))
         return held[1] if held is not None and held[0] is model else None
 
 
-def payloads_of(
+def randomize_rows(
     problem: Releasing,
     x: Floats,
     y: Floats,
@@ -556,7 +556,7 @@ P = TypeVar("P", bound="Problem")
 CANDIDATES = 64
 
 
-class Releaser(ABC, Generic[P]):
+class BaseProducer(ABC, Generic[P]):
     """Base class for everything that releases data to a task: checks the task, books costs, and sends releases.
 
     Raises UserError if the log carries another task, the ledger is bound to another log, the noise is of the wrong
@@ -703,7 +703,7 @@ SINGLES = 1 << 40  # first index of simulated draws for records that come from n
 _ALONE = np.zeros(1, dtype=np.int64)
 
 
-class Producer(Releaser["PersonProblem"]):
+class Producer(BaseProducer["PersonDevice"]):
     """Release records of a task: code, pay, randomize once, store the bytes, send them.
 
     Whether, when and where something is sent depends on public settings and the ledger only, never on a value. The
@@ -747,11 +747,11 @@ class Producer(Releaser["PersonProblem"]):
         self.counts = Counts()
         self._models: Models | NoModels = NoModels(self._log)
         if self._problem.interactive:
-            self._models = Models(self._log, self.task, cast("InteractiveProblem", self._problem))
+            self._models = Models(self._log, self.task, cast("InteractiveDevice", self._problem))
         # Releases that use no model have no version.
         self._versioned = "version" in KINDS[self._problem.kind].model_fields
         self._write = writer(self._problem.kind)
-        self._answering = Answering(self._problem, self._noise)
+        self._answering = RecordRandomizer(self._problem, self._noise)
 
     @wiped
     def release(
@@ -826,7 +826,7 @@ class Producer(Releaser["PersonProblem"]):
                 indices = rows[granted] if self._noise.simulated else granted
                 names, x, y = chains[granted].tolist(), keep(block.x[granted]), keep(block.y[granted])
                 iterates = {chain: model.iterate for chain, model in models.items()}
-                answers = answers_of(self._problem, x, y, names, iterates, spend.levels, self._noise, indices)
+                answers = randomize_records(self._problem, x, y, names, iterates, spend.levels, self._noise, indices)
                 self._freeze(spend, now, indices, names, models, *answers)
             counts = {"released": len(spend.granted), "refused": len(spend.refusals), "known": len(spend.known)}
             report = BlockReport(**counts, next_position=block.next_position, refusals=tuple(spend.refusals.values()))
@@ -835,7 +835,7 @@ class Producer(Releaser["PersonProblem"]):
         self._delivery.send(spend)
         return report
 
-    def _find_problem(self, task: Task) -> PersonProblem:
+    def _find_problem(self, task: Task) -> PersonDevice:
         from murk.protocols.device import person_problem_for
 
         return person_problem_for(task)

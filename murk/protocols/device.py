@@ -89,11 +89,11 @@ class Releasing(Protocol):
         """
 
 
-class PersonProblem(Releasing, Problem, Protocol):
+class PersonDevice(Releasing, Problem, Protocol):
     """A problem to which each person releases a vector of their own record, randomized on their device."""
 
 
-class InteractiveProblem(PersonProblem, Protocol):
+class InteractiveDevice(PersonDevice, Protocol):
     """A problem whose releases depend on the newest model, which learners publish and devices read."""
 
     @property
@@ -121,7 +121,7 @@ class InteractiveProblem(PersonProblem, Protocol):
         """Raise HostileModelError for a model that no honest learner publishes, before any record is read."""
 
 
-class AskingProblem(InteractiveProblem, Protocol):
+class QueryingDevice(InteractiveDevice, Protocol):
     """A problem that asks each person one of several questions, drawn without looking at the record."""
 
     @property
@@ -138,10 +138,10 @@ class AskingProblem(InteractiveProblem, Protocol):
         """Return the vectors of coded records that the mechanism of a question, by default the first, randomizes."""
 
 
-class SingleQuestionProblem:
+class SingleQueryDevice:
     """The problem of devices that are all asked the same question ``name``."""
 
-    def __init__(self, problem: AskingProblem, name: str) -> None:
+    def __init__(self, problem: QueryingDevice, name: str) -> None:
         self.problem, self.name, self.kind, self.interactive = problem, name, problem.kind, problem.interactive
         known = problem.mechanisms
         self.mechanisms = LazyLevels(tuple(known), tuple(bounding(known)), lambda level: problem.mechanism(level, name))
@@ -152,9 +152,9 @@ class SingleQuestionProblem:
         return self.problem.vectors(X, y, theta, self.name)
 
 
-def interactive_of(problem: Problem) -> InteractiveProblem | None:
+def interactive_of(problem: Problem) -> InteractiveDevice | None:
     """Return the problem if its releases depend on a model, else None."""
-    return cast("InteractiveProblem", problem) if problem.interactive else None
+    return cast("InteractiveDevice", problem) if problem.interactive else None
 
 
 @contextmanager
@@ -171,18 +171,18 @@ def plausible() -> Iterator[None]:
         ) from error
 
 
-def problem_for(task: Task) -> Problem:
+def device_for(task: Task) -> Problem:
     """Return the problem of a resolved task; raise UserError if a level's guarantee does not fit its mechanism."""
-    problem: Problem = part(task.protocol, "device").problem_for(task)
+    problem: Problem = part(task.protocol, "device").device_for(task)
     return problem
 
 
-def person_problem_for(task: Task) -> PersonProblem:
+def person_problem_for(task: Task) -> PersonDevice:
     """Return the problem of a resolved task to which people release; raise UserError for organisations' tasks."""
     if task.of_organisations:
         raise UserError(
             f"people cannot release records to the task {task.name!r}: organisations release sketches to it "
-            "(protocol: sketch). Use SketchProducer"
+            "(protocol: sketch). Use OrganisationProducer"
         )
-    problem: PersonProblem = problem_for(task)  # type: ignore[assignment]
+    problem: PersonDevice = device_for(task)  # type: ignore[assignment]
     return problem

@@ -55,7 +55,7 @@ class Part:
     note: str = ""  # addition to the note of intervals
 
 
-class PartEngine(NeverPublished):
+class FurtherModelEngine(NeverPublished):
     """Learner of a part of a log's releases: the task's learner ``whole`` admits them, and ``own`` learns the part."""
 
     def __init__(self, whole: Any, own: Any, take: Callable[[Sequence[Any]], Sequence[Any]], digest: str) -> None:

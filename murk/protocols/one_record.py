@@ -18,7 +18,7 @@ import numpy as np
 from murk._internal.arrays import Floats, Integers, Words
 from murk._internal.jit import jit, within
 from murk._internal.lazy import bounding
-from murk._internal.locks import Turns, in_turn, occupied
+from murk._internal.locks import ForkSafeLock, in_turn, occupied
 from murk._internal.memory import words_at
 from murk._internal.wiping import empty, keep, wiped
 from murk.errors import UserError
@@ -150,7 +150,7 @@ class RecordEngine(ABC):
     _kernels: Any  # module with learn_record(address, y, trials), looked up at each call
     memory: Any  # the kernel's memory, or a `Held` where no kernel adds to what is learned
     current: Any = None  # mechanism of the next records
-    _turns: Turns
+    _turns: ForkSafeLock
     _in_place: bool  # whether the kernel draws the noise of the mechanism in use
     _trials: int  # trials for which it draws words; 0 for simulated noise
 
@@ -238,7 +238,7 @@ class IterateEngine(RecordEngine):
         self.settings, self.mechanisms, self.memory = settings, mechanisms, memory
         self.dimension: int = settings.dimension
         """Number of integers in a release."""
-        self._turns = Turns()
+        self._turns = ForkSafeLock()
         self._noise = chosen_noise(seed, noise)
         self._seeded = seed is not None
         if seed is not None:

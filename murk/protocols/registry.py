@@ -1,6 +1,6 @@
 """Registry of the protocols' rooms: their modules, imported when they are used. A new protocol needs a line here.
 
-A room's module ``device`` defines ``problem_for``; ``forecast`` and ``models`` are there if the protocol has forecasts
+A room's module ``device`` defines ``device_for``; ``forecast`` and ``models`` are there if the protocol has forecasts
 and further models.
 """
 

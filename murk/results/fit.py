@@ -12,8 +12,8 @@ from typing import Any, Self
 
 from murk.errors import UserError
 from murk.inference.estimate import Estimate
-from murk.protocols.device import Problem, problem_for
-from murk.protocols.further_models import Part, PartEngine
+from murk.protocols.device import Problem, device_for
+from murk.protocols.further_models import FurtherModelEngine, Part
 from murk.protocols.registry import has_part, part
 from murk.results.diagnosis import coded_as
 from murk.results.report import report_log
@@ -27,10 +27,10 @@ from murk.task.task import Task
 
 _ERROR_CODE = "MURK-LEARN-001"
 
-Publisher = Callable[[Log, Task, "ModelProblem"], Callable[[StreamLearner], bytes | None] | None]
+Publisher = Callable[[Log, Task, "ModelDevice"], Callable[[StreamLearner], bytes | None] | None]
 
 
-class ModelProblem:
+class ModelDevice:
     """A model's problem, which learns a part of the releases of the log's task ``released``."""
 
     interactive = False
@@ -44,9 +44,9 @@ class ModelProblem:
         """Raise UserError, with the size, if a state is too large for a log."""
         self.used.problem.check_state()
 
-    def engine(self) -> PartEngine:
+    def engine(self) -> FurtherModelEngine:
         """Return a learner of the model, at version 0."""
-        return PartEngine(self.whole.engine(), self.used.problem.engine(), self.used.take, self.model.hash)
+        return FurtherModelEngine(self.whole.engine(), self.used.problem.engine(), self.used.take, self.model.hash)
 
     def estimate(self, engines: Sequence[Any]) -> Estimate:
         """Return the joint estimate of several chains."""
@@ -54,7 +54,7 @@ class ModelProblem:
         return replace(estimate, note=estimate.note + self.used.note) if self.used.note else estimate
 
 
-def model_problem_for(model: Model, task: Task) -> ModelProblem:
+def model_device_for(model: Model, task: Task) -> ModelDevice:
     """Return the problem of a model on a log of ``task``; raise UserError if the log's releases cannot serve it."""
     if not has_part(task.protocol, "models"):
         raise UserError(
@@ -63,14 +63,14 @@ def model_problem_for(model: Model, task: Task) -> ModelProblem:
             "moments (docs/models.md)",
             code="MURK-TASK-004",
         )
-    whole = problem_for(task)
+    whole = device_for(task)
     columns = columns_of(model, task)
     used: Part = part(task.protocol, "models").part_of(model, task, columns, whole)
     for feature in task.features:
         if feature.name == columns.target.name:
             note = f"{used.note}; missing values of {feature.name} count as {coded_as(feature)}"
             used = replace(used, note=note)
-    return ModelProblem(model, task, whole, used)
+    return ModelDevice(model, task, whole, used)
 
 
 _PAUSE = 0.05  # seconds between two looks at a log while nothing arrives
@@ -79,7 +79,7 @@ _PAUSE = 0.05  # seconds between two looks at a log while nothing arrives
 class Fitting:
     """A model that is being fitted to a log. Use as a context manager; ``estimates`` makes its message."""
 
-    def __init__(self, problem: ModelProblem, log: Log, *, estimates: Publisher | None = None) -> None:
+    def __init__(self, problem: ModelDevice, log: Log, *, estimates: Publisher | None = None) -> None:
         self.problem, self.log = problem, log
         message = None if estimates is None else partial(estimates, log, problem.released, problem)
         membership = log.join()
@@ -131,7 +131,7 @@ class Fitting:
             self.pool.close(for_good=not isinstance(error, Exception))
 
 
-def _words(report: dict[str, Any], problem: ModelProblem) -> str:
+def _words(report: dict[str, Any], problem: ModelDevice) -> str:
     """Describe a model's columns, and what its intervals hold for."""
     about, target = report["model"], problem.task.target.name
     columns = ", ".join(feature.name for feature in problem.task.features)
@@ -186,7 +186,7 @@ def open_fittings(
                 "give the model another name",
                 code="MURK-TASK-004",
             )
-        problems.append(model_problem_for(model, task))
+        problems.append(model_device_for(model, task))
         problems[-1].check_state()
     fittings = []
     for problem in problems:

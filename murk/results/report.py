@@ -29,7 +29,7 @@ from murk.inference.units import (
 from murk.privacy import Guarantee
 from murk.privacy.central.explain import CENTRAL, against_a_blank_record, described
 from murk.privacy.mechanisms.privacy_loss import really_given
-from murk.protocols.device import Problem, plausible, problem_for
+from murk.protocols.device import Problem, device_for, plausible
 from murk.protocols.drift import drift_of
 from murk.results.diagnosis import Advise, describe_forgers, describe_missing, diagnose_task, too_wide
 from murk.results.predictions import describe_prediction
@@ -51,7 +51,7 @@ def committed(
     ``problem`` is by default the task's. Drift is None if untestable. ``state_digest`` tells bit-identical states.
     """
     check_shuffled(log, task)
-    problem = problem or problem_for(task)
+    problem = problem or device_for(task)
     engines = [problem.engine() for _ in range(task.log.partitions)]
     messages, lag = [], 0
     for chain, engine in enumerate(engines):
@@ -102,7 +102,7 @@ def describe_target(task: Task) -> str:
 
 def describe_levels(task: Task) -> dict[str, dict[str, Any]]:
     """Describe each level's guarantee, as data and in words; for a grid, only the default, lowest and highest."""
-    mechanisms = problem_for(task).mechanisms
+    mechanisms = device_for(task).mechanisms
     shown = bounding(mechanisms)
     levels = {level: describe_level(task.privacy.levels[level], mechanism) for level, mechanism in shown.items()}
     if task.shuffle is not None:

@@ -56,7 +56,7 @@ class Result:
     --------
     >>> from murk.learners import ScoreRegressor
     >>> from murk.privacy import GaussianDP
-    >>> learner = ScoreRegressor(budget=GaussianDP(mu=4.0), features=["dose"], seed=1)
+    >>> learner = ScoreRegressor(guarantee=GaussianDP(mu=4.0), features=["dose"], seed=1)
     >>> for i in range(4_000):
     ...     dose = (i * 7919 % 2003) / 1001.5 - 1
     ...     learner.learn_one({"dose": dose}, 0.5 * dose)

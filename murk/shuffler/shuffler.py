@@ -396,7 +396,7 @@ class Shuffler:
                 admitted += plain.packed.values()
                 continue
             part = map(Message, offsets.tolist(), times.tolist(), own)
-            judged = [self._judges[chain].judge_each([each], self._window, tally) for each in part]
+            judged = [self._judges[chain].validate_each([each], self._window, tally) for each in part]
             self._unreported.add(letter.reason for one in judged for letter in one.dead)
             admitted += [self._rewrite(release) for one in judged for release in one.admitted]
         releases = self._layout.read(Packed.of(admitted))

@@ -72,7 +72,7 @@ class Baseline(ABC):
 
     def __post_init__(self) -> None:
         if not isinstance(self.budget, ApproxDP) or not (0 < self.budget.epsilon < math.inf and self.budget.delta > 0):
-            raise UserError(f"budget={self.budget!r}: a baseline needs ApproxDP with epsilon and delta above 0")
+            raise UserError(f"guarantee={self.budget!r}: a baseline needs ApproxDP with epsilon and delta above 0")
         for name in ("feature_bound", "target_bound"):
             value = getattr(self, name)
             if not (math.isfinite(value) and value > 0):

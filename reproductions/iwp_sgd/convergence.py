@@ -220,7 +220,7 @@ def _run(setting: Setting, people: People, loss: Margin | None, gamma: float, ba
         setting.tick(draw / draws, f"{people.name}, draw {draw + 1} of {draws}")
         seed = seed_of(setting, draw)
         more: dict[str, Any] = {
-            "budget": ApproxDP(EPSILON, DELTA), "gamma": gamma, "regularization": RIDGE, "batch": batch,
+            "guarantee": ApproxDP(EPSILON, DELTA), "gamma": gamma, "regularization": RIDGE, "batch": batch,
             "features": names, "seed": seed,
         }  # fmt: skip
         if loss is not None:

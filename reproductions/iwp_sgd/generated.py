@@ -172,7 +172,8 @@ def _paths(
     u = x * np.where(y, 1.0, -1.0)[:, None]
     test, gamma = u[n:], case.gamma * 1_000_000 / n
     more: dict[str, Any] = {
-        "budget": ApproxDP(case.epsilon, DELTA), "gamma": gamma, "loss": case.loss.name, "regularization": case.ridge,
+        "guarantee": ApproxDP(case.epsilon, DELTA), "gamma": gamma, "loss": case.loss.name,
+        "regularization": case.ridge,
         "features": list(range(case.features)), "seed": seed_of(setting, draw), "radius": case.radius,
     }  # fmt: skip
     paths = {

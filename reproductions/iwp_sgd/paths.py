@@ -66,7 +66,7 @@ def default(x: Array, y: Any, epsilon: float, seed: int, regression: bool = Fals
     """Return the estimate of Murk's default for released examples at the same (epsilon, delta)."""
     learner = IWPSGDRegressor if regression else IWPSGDClassifier
     model = learner(
-        budget=ApproxDP(epsilon, DELTA),
+        guarantee=ApproxDP(epsilon, DELTA),
         mechanism="gaussian",
         intercept=False,
         features=list(range(x.shape[1])),

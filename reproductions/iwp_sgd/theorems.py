@@ -261,7 +261,7 @@ def _case(case: Case, n: int, draw: int, setting: Setting) -> Steps:
     gamma = step_size(mu, smooth, steps, length**2, seconds["right"] / BATCH)
     radius = case.radius or default_radius(loss.name, release.noise)
     more: dict[str, Any] = {
-        "budget": ApproxDP(case.epsilon, DELTA), "loss": loss.name, "regularization": case.ridge, "radius": radius,
+        "guarantee": ApproxDP(case.epsilon, DELTA), "loss": loss.name, "regularization": case.ridge, "radius": radius,
         "features": list(range(p)), "seed": seed_of(setting, draw), "calibration": "classic", "intercept": False,
     }  # fmt: skip
     models = {

@@ -20,7 +20,7 @@ NAMES: Final = ("x1", "x2", "x3", "intercept")
 _NOTE: Final = (
     "The paper's settings are in a supplement that we do not have. Here mu = 3, eta = 1, alpha = 1/2, n = 300,000. "
     "Clipping is at sqrt 2, the bound of weighted gradients, so that the noise is the same. Murk's default is "
-    "ScoreClassifier(budget=...)."
+    "ScoreClassifier(guarantee=...)."
 )
 
 
@@ -68,7 +68,7 @@ def fig1(setting: Setting) -> Outcome:
     defaults = []
     for r in range(setting.of(tiny=2, reduced=6, full=30)):
         X, y = people("logistic", D, n, setting.rng(D, r))
-        model = ScoreClassifier(budget=GaussianDP(MU), features=list(range(D)), seed=r)
+        model = ScoreClassifier(guarantee=GaussianDP(MU), features=list(range(D)), seed=r)
         model.learn_many(X, y)
         defaults.append(model.estimate().values)
     rows, checks = [], []

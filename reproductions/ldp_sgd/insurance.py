@@ -129,7 +129,7 @@ def fig9(setting: Setting) -> Outcome:
 
 def _model(kind: Kind, budget: GaussianDP, alpha: float, start: Floats, seed: int) -> Any:
     common: dict[str, Any] = {
-        "budget": budget, "eta": 0.5, "alpha": alpha, "features": list(range(D)), "seed": seed, "start": start,
+        "guarantee": budget, "eta": 0.5, "alpha": alpha, "features": list(range(D)), "seed": seed, "start": start,
     }  # fmt: skip
     if kind == "linear":
         return LDPSGDRegressor.as_published(**common)
@@ -156,11 +156,11 @@ def _default(kind: Kind, what: str, budget: GaussianDP, train: Records, test: Re
     """Return the test result of Murk's default, with 2,000 public rows of features for classes."""
     if kind == "linear":
         # Public bounds of standardized charges; dividing by 3 brings features to about 1.
-        model: Any = ScoreRegressor(budget=budget, target_bounds=(-3.0, 3.0), features=list(range(D)), seed=seed)
+        model: Any = ScoreRegressor(guarantee=budget, target_bounds=(-3.0, 3.0), features=list(range(D)), seed=seed)
         model.learn_many(train.X / 3.0, train.charges)
         return float(np.mean((test.charges - model.predict_many(test.X / 3.0)) ** 2))
     model = ScoreClassifier(
-        budget=budget, classes=(0, 1, 2), features=list(range(D)), seed=seed, public=test.X[:2000] / 3.0
+        guarantee=budget, classes=(0, 1, 2), features=list(range(D)), seed=seed, public=test.X[:2000] / 3.0
     )
     model.learn_many(train.X / 3.0, train.classes)
     chances = np.asarray(model.predict_proba_many(test.X / 3.0), dtype=np.float64)

@@ -31,7 +31,7 @@ from reproductions.ldp_sgd.simulate import (
 )
 
 WHICH: Final = ("iterate", "average")
-DEFAULT: Final = "Murk's default is LDPSGDRegressor(budget=...) on the same people: its average."
+DEFAULT: Final = "Murk's default is LDPSGDRegressor(guarantee=...) on the same people: its average."
 X_AXIS, Y_AXIS = "people", "mean squared distance"
 
 
@@ -55,7 +55,7 @@ def fig2(setting: Setting) -> Outcome:
     makers: dict[str, Maker] = {name: _made(budget) for name, budget in budgets.items()}
     defaults: dict[str, Maker] = {
         f"default, {name}": lambda seed, budget=budget: LDPSGDRegressor(  # type: ignore[misc]
-            budget=budget, features=list(range(d)), seed=seed
+            guarantee=budget, features=list(range(d)), seed=seed
         )
         for name, budget in budgets.items()
     }
@@ -225,7 +225,7 @@ def _mechanisms(setting: Setting, d: int, at: list[int], times: int, share: tupl
     # PrivUnit uses rejection sampling and takes ten times as long as other noise.
     defaults: dict[str, Maker] = {
         f"default, {name}": lambda seed, budget=_BUDGETS[name]: LDPSGDRegressor(  # type: ignore[misc]
-            budget=budget, features=list(range(d)), seed=seed
+            guarantee=budget, features=list(range(d)), seed=seed
         )
         for name in ("Laplace, epsilon = 3", "GDP, mu = 1")
     }

@@ -64,7 +64,7 @@ def truth(kind: Kind, d: int) -> Floats:
 def published(kind: Kind, d: int, budget: Guarantee, seed: int, **more: Any) -> LDPSGDClassifier | LDPSGDRegressor:
     """Return the paper's learner: Mallows weights, steps ``eta i^-alpha`` with eta = 0.2, started at zero."""
     learner = LDPSGDRegressor if kind == "linear" else LDPSGDClassifier
-    return learner.as_published(budget=budget, features=list(range(d)), seed=seed, **more)
+    return learner.as_published(guarantee=budget, features=list(range(d)), seed=seed, **more)
 
 
 def points(last: int, first: int = 1000, count: int = 16) -> list[int]:
@@ -94,7 +94,7 @@ def follow(
     recorded, start = [], 0
     for stop in at:
         part = slice(start, stop)
-        model.learn_many(X[part], y[part], budget=None if budgets is None else budgets[part])
+        model.learn_many(X[part], y[part], guarantee=None if budgets is None else budgets[part])
         start = stop
         both = np.array([model.iterate, model.average])
         if isinstance(model, LDPSGDRegressor):

@@ -133,9 +133,9 @@ def _default(kind: Kind, d: int, budget: GaussianDP, n: int, rng: np.random.Gene
     X, y = people(kind, d, n, rng)
     names = list(range(d))
     if kind == "linear":
-        path = follow(LDPSGDRegressor(budget=budget, features=names, seed=seed), X, y, [n])
+        path = follow(LDPSGDRegressor(guarantee=budget, features=names, seed=seed), X, y, [n])
         return float(path.distances(truth(kind, d))[1, -1])
-    model = ScoreClassifier(budget=budget, features=names, seed=seed)
+    model = ScoreClassifier(guarantee=budget, features=names, seed=seed)
     model.learn_many(X, y)
     return float(np.sum((model.estimate().values - truth(kind, d)) ** 2))
 
@@ -144,7 +144,7 @@ def _rows(
     setting: Setting, kind: Kind, apart: dict[tuple[int, str, float], Floats],
     gaps: dict[tuple[int, str, float], Floats], defaults: dict[tuple[int, str], Measured],
 ) -> list[Row]:  # fmt: skip
-    learner = "LDPSGDRegressor(budget=...), its average" if kind == "linear" else "ScoreClassifier(budget=...)"
+    learner = "LDPSGDRegressor(guarantee=...), its average" if kind == "linear" else "ScoreClassifier(guarantee=...)"
     note = f"Murk's default is {learner}, on people of the same kind. No noise: mu = 900."
     rows = []
 

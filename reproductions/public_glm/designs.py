@@ -158,13 +158,13 @@ def _published(population: Population, people: People, epsilon: float, delta: fl
         more |= {"design": "gaussian", "people": people.printed.people}
     budget = ApproxDP(epsilon, delta)
     if population.model == "logistic":
-        return PublicGLMClassifier.as_published(budget=budget, **more)
+        return PublicGLMClassifier.as_published(guarantee=budget, **more)
     if population.model == "poisson":
         # The paper assumes |y| <= 1.
         return PublicGLMRegressor.as_published(
-            budget=budget, link="exp", lipschitz=0.0, error=0.0, **more, target_bounds=(-1.0, 1.0)
+            guarantee=budget, link="exp", lipschitz=0.0, error=0.0, **more, target_bounds=(-1.0, 1.0)
         )
-    return PublicGLMRegressor.as_published(budget=budget, link="cubic", lipschitz=1.0, error=ERROR, **more)
+    return PublicGLMRegressor.as_published(guarantee=budget, link="cubic", lipschitz=1.0, error=ERROR, **more)
 
 
 def corrected(
@@ -203,8 +203,8 @@ def default(population: Population, people: People, epsilon: float, delta: float
 
 def _learner(population: Population, budget: ApproxDP, more: dict[str, Any]) -> Learner:
     if population.model == "logistic":
-        return PublicGLMClassifier(budget=budget, **more)
+        return PublicGLMClassifier(guarantee=budget, **more)
     if population.model == "poisson":
-        return PublicGLMRegressor(budget=budget, link="exp", target_bounds=(0.0, COUNTS), **more)
+        return PublicGLMRegressor(guarantee=budget, link="exp", target_bounds=(0.0, COUNTS), **more)
     most = population.largest
-    return PublicGLMRegressor(budget=budget, link="cubic", target_bounds=(-most, most), **more)
+    return PublicGLMRegressor(guarantee=budget, link="cubic", target_bounds=(-most, most), **more)

@@ -19,7 +19,7 @@ from murk.privacy.mechanisms.base import Randomizer
 from murk.protocols.moments.engine import MomentEngine
 from murk.protocols.moments.mechanisms import Level
 from murk.protocols.moments.statistics import Statistics
-from murk.protocols.scores.in_process import LocalScores
+from murk.protocols.scores.in_process import InProcessScores
 from murk.protocols.scores.mechanisms import outer
 from murk.protocols.scores.model import QUESTIONS, asked, vectors, with_constant
 from murk.protocols.scores.sums import direction_spread, step_of
@@ -120,7 +120,7 @@ def _put_moments(learner: Learner, engine: MomentEngine, n: int, mean: Floats, n
 def release_directions(learner: Learner, X: Floats, y: Floats, rng: np.random.Generator) -> None:
     """Put the releases of people into a new learner of directions; y is 0 or 1, or coded to [-1, 1]."""
     engine = learner._require()
-    assert isinstance(engine, LocalScores)
+    assert isinstance(engine, InProcessScores)
     state = engine.state_dict()
     (pair,), epoch = engine.mechanisms.values(), engine.now.epochs[-1]
     model, response = epoch.model, engine.settings.response
@@ -171,7 +171,7 @@ def summed(mechanism: Randomizer, blocks: Iterator[Floats], rng: np.random.Gener
 def coefficients(learner: Learner) -> Floats:
     """Return slopes in the features' units; without a root, the direction for short scores."""
     engine = learner._require()
-    if isinstance(engine, LocalScores):
+    if isinstance(engine, InProcessScores):
         return np.asarray(learner.estimate().values[: len(learner._names)])
     values = engine.fitted().values
     return np.asarray(values[: len(learner._names)] * learner._gain)

@@ -29,7 +29,7 @@ from murk import Task
 from murk.cli import cli, main
 from murk.errors import MurkError
 from murk.planning.advice import advise
-from murk.protocols.device import problem_for
+from murk.protocols.device import device_for
 from tests.cli.harness import TASK, largest_file, unprivileged, world
 from tests.cli.processes import MOST
 from tests.kernels import impatient
@@ -93,7 +93,7 @@ def _prepare(text: str, reports: bool) -> None:
     # A warning that was given here would not be given again in a child.
     with suppress(MurkError), warnings.catch_warnings(action="ignore"):
         task = Task.parse(text)
-        problem_for(task)
+        device_for(task)
         if task.protocol in ("moments", "sketch"):
             import_module("scipy.optimize")
         if reports and task.of_organisations:

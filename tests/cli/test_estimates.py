@@ -12,7 +12,7 @@ from murk.cli.estimates import Estimates, publisher
 from murk.errors import MurkError
 from murk.populations.local_run import LocalRun
 from murk.populations.people import PopulationConfig
-from murk.protocols.device import problem_for
+from murk.protocols.device import device_for
 from murk.results.report import report_log
 from murk.stream import Worker, open_log
 from murk.stream.log.interface import Checkpoint, FencedError, Log, UnreachableError
@@ -57,7 +57,7 @@ def published(log: Log) -> EstimateMessage:
 
 
 def test_it_is_the_estimate_of_all_chains_as_reports_have_it(log: Log) -> None:
-    problem, clock = problem_for(TASK), Clock()
+    problem, clock = device_for(TASK), Clock()
     assert log.estimate() is None
     with (
         Worker(log, TASK, problem.engine(), 1) as second,
@@ -91,7 +91,7 @@ def test_it_is_the_estimate_of_all_chains_as_reports_have_it(log: Log) -> None:
 def test_another_chains_state_stops_no_learner(
     log: Log, error: MurkError, stops: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    problem, clock = problem_for(TASK), Clock()
+    problem, clock = device_for(TASK), Clock()
 
     def checkpoint(_: int) -> Checkpoint:
         if failing:
@@ -115,7 +115,7 @@ def test_another_chains_state_stops_no_learner(
 
 
 def test_it_is_published_when_it_is_due_and_something_is_new(log: Log) -> None:
-    problem, clock = problem_for(TASK), Clock()
+    problem, clock = device_for(TASK), Clock()
     with (
         Worker(log, TASK, problem.engine(), 0, estimates=Estimates(log, TASK, problem, 10.0, clock)) as first,
         Worker(log, TASK, problem.engine(), 1) as second,
@@ -140,7 +140,7 @@ def test_it_is_published_when_it_is_due_and_something_is_new(log: Log) -> None:
 
 
 def test_it_takes_a_fiftieth_of_the_time_at_most(log: Log) -> None:
-    problem, clock, made = problem_for(TASK), Clock(), []
+    problem, clock, made = device_for(TASK), Clock(), []
 
     class Slow(Estimates):
         def _newest(self, engine: Any) -> bytes | None:
@@ -158,7 +158,7 @@ def test_it_takes_a_fiftieth_of_the_time_at_most(log: Log) -> None:
 
 def test_state_and_estimate_are_one_write(log: Log) -> None:
     """Who was fenced publishes neither, and what stands there is what the state says."""
-    problem, clock = problem_for(TASK), Clock()
+    problem, clock = device_for(TASK), Clock()
     with Worker(log, TASK, problem.engine(), 0, estimates=Estimates(log, TASK, problem, 1.0, clock)) as first:
         first.step(limit=10)
         with Worker(log, TASK, problem.engine(), 0, estimates=Estimates(log, TASK, problem, 1.0, clock)) as successor:
@@ -175,7 +175,7 @@ def test_state_and_estimate_are_one_write(log: Log) -> None:
 
 
 def test_only_the_first_chain_publishes_and_only_where_it_is_wanted(log: Log) -> None:
-    problem = problem_for(TASK)
+    problem = device_for(TASK)
     asked = []
 
     def never(engine: Any) -> None:

@@ -220,7 +220,7 @@ def test_a_learner_learns_the_releases_of_a_log_by_itself(log: Path) -> None:
     """As the task's own learner did, to the bit; what is repeated, expired or of another task is left out."""
     found = murk("status", "--log", LOG, "--json", folder=log).json
     learner = IWPSGDClassifier(
-        budget=GaussianDP(3.0), classes=("no", "yes"), features=["same_sex", "age", "weeks_worked"], seed=1
+        guarantee=GaussianDP(3.0), classes=("no", "yes"), features=["same_sex", "age", "weeks_worked"], seed=1
     )
     with open_log(f"sqlite:///{log}/third-child.db") as opened:
         [(chain, again), *_] = messages(opened)

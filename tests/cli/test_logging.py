@@ -8,7 +8,7 @@ import pytest
 
 import murk
 from murk import Task
-from murk.protocols.device import problem_for
+from murk.protocols.device import device_for
 from murk.stream import open_log
 from murk.stream.log.interface import AllChains, UnreachableError
 from murk.stream.worker import pool
@@ -95,7 +95,7 @@ def lonely(tmp_path, monkeypatch):
     with open_log(f"sqlite:///{tmp_path / 'log.db'}") as log:
         log.register_task(task.document())
         away = Away(log)
-        with pool.WorkerPool(away, task, problem_for(task).engine, AllChains([0])) as found:
+        with pool.WorkerPool(away, task, device_for(task).engine, AllChains([0])) as found:
             yield found, away
 
 

@@ -13,7 +13,7 @@ from murk.cli import shuffling
 from murk.cli.commands import shuffle as shuffle_module
 from murk.cli.commands.shuffle import command as shuffle_command
 from murk.monitoring import Monitor
-from murk.protocols.device import problem_for
+from murk.protocols.device import device_for
 from murk.results.html import result_html
 from murk.results.report import report_log
 from murk.shuffler.shuffler import Shuffler
@@ -107,7 +107,7 @@ def test_cells_of_several_classes_are_shuffled_from_devices_to_the_estimate(tmp_
     assert found != given[: len(found)]
     assert len(given) == 600
     learned = json.loads(murk("learn", "--log", "sqlite:///out.db", "--idle", "0.2", "--json", folder=folder).out)
-    problem = problem_for(task)
+    problem = device_for(task)
     engine = problem.engine()
     engine.learn_releases(Block(forwarded))
     assert learned["releases"] == len(found)

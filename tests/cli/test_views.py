@@ -14,7 +14,7 @@ from murk.cli.commands.produce import command as produce_command
 from murk.cli.commands.status import command
 from murk.cli.options import open_existing
 from murk.producers import Ledger
-from murk.protocols.device import problem_for
+from murk.protocols.device import device_for
 from murk.stream import Worker
 from murk.stream.log.interface import Checkpoint
 from murk.stream.log.sqlite import SqliteLog
@@ -237,7 +237,7 @@ def test_a_lag_is_never_below_zero(folder: Path, monkeypatch: pytest.MonkeyPatch
     def busy(self: SqliteLog, chain: int) -> Checkpoint:
         monkeypatch.setattr(SqliteLog, "checkpoint", read)
         log.append([(chain, b"not a release")] * 3)
-        with Worker(log, task, problem_for(task).engine(), chain) as worker:
+        with Worker(log, task, device_for(task).engine(), chain) as worker:
             worker.step()
         return read(self, chain)
 

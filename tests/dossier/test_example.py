@@ -7,7 +7,7 @@ import pytest
 
 from murk import Task
 from murk.dossier.example import Example, example_of, made_up, with_sample
-from murk.protocols.device import problem_for
+from murk.protocols.device import device_for
 from murk.stream.wire.codec import WireRules, decode
 from murk.stream.worker.interface import payload_lengths
 
@@ -45,7 +45,7 @@ def example(name: str) -> Example:
 def test_the_bytes_are_those_of_a_device(name: str) -> None:
     task = task_of(TASKS[name])
     found = example(name)
-    learner = problem_for(with_sample(task)).engine()
+    learner = device_for(with_sample(task)).engine()
     magnitudes = {level: one.magnitude for level, one in learner.mechanisms.items()}
     # Read as a learner reads them, by every rule that it has.
     rules = WireRules(

@@ -10,7 +10,7 @@ from murk import Task
 from murk.monitoring.figures import Place, figures
 from murk.monitoring.snapshot import Snapshot
 from murk.producers import Ledger
-from murk.protocols.device import problem_for
+from murk.protocols.device import device_for
 from murk.stream import open_log
 from murk.stream.wire.codec import RejectedError
 from murk.stream.wire.state import Counters, StateMessage, decode_state
@@ -30,7 +30,7 @@ class _Chain:
 
     def __init__(self, kind: str) -> None:
         self.task = task_of(kind)
-        self.problem = problem_for(self.task)
+        self.problem = device_for(self.task)
         engine = self.problem.engine()
         releases = [self._decoded(number) for number in range(LEARNED)]
         for release in releases:
@@ -142,7 +142,7 @@ def _use_log(path: Path) -> str:
         task = Task.from_document(log.document() or b"")
         list(log.dead_letters())
         log.model(0)
-        with Worker(log, task, problem_for(task).engine()) as worker:
+        with Worker(log, task, device_for(task).engine()) as worker:
             while worker.step().read:
                 pass
     return "accepted"

@@ -13,7 +13,7 @@ import yaml
 from murk import Task
 from murk.monitoring.reference import read_reference
 from murk.populations.ledger_places import noted
-from murk.protocols.device import problem_for
+from murk.protocols.device import device_for
 from murk.stream.log.kafka.consumers import letters
 from murk.stream.log.kafka.topics import Names
 from murk.stream.log.kafka.transactions import TOPICS, announced_topics
@@ -118,7 +118,7 @@ def _used(task: Task) -> str:
     again = Task.from_document(task.document())
     if again != task or again.hash != task.hash:
         raise FindingError("a task that is another one when it was written and read again")
-    problem = problem_for(task)
+    problem = device_for(task)
     problem.check_state()
     problem.engine()
     return "accepted"

@@ -8,7 +8,7 @@ import numpy as np
 
 from murk import Task
 from murk.producers.producer import Models
-from murk.protocols.device import problem_for
+from murk.protocols.device import device_for
 from murk.stream.wire.blocks import receiver
 from murk.stream.wire.codec import RejectedError, WireRules, decode, encode
 from murk.stream.wire.releases import IterateMessage, Release
@@ -80,7 +80,7 @@ def received(data: bytes, rules: WireRules, receive: Callable[[bytes], Release])
 def releases(kind: str) -> Target:
     """Any bytes where releases of a kind belong: decoded, admitted and learned as a worker does it."""
     task = task_of(kind, old=True)
-    engine = problem_for(task).engine()
+    engine = device_for(task).engine()
     rules = wire_rules(task, engine)
     receive = receiver(rules)
 
@@ -100,7 +100,7 @@ def releases(kind: str) -> Target:
             task=task.hash, identity="0" * 32, chain=0, offset=engine.n_releases, last_id=None,
             counters=Counters(learned=engine.n_releases), learner=engine.state_dict(),
         ).encode()  # fmt: skip
-        again = problem_for(task).engine()
+        again = device_for(task).engine()
         again.load_state_dict(json.loads(state)["learner"])
         if again.state_dict() != engine.state_dict():
             raise FindingError("a state that is another one when it was stored and taken up again")
@@ -135,7 +135,7 @@ class _OneModel:
 def models() -> Target:
     """Any bytes where a chain's newest model belongs: what a device checks before it looks at a record."""
     log, rng, honest = _OneModel(), np.random.default_rng(1), []
-    gradients, scores = ((task, problem_for(task)) for task in map(task_of, ("gradient", "score")))
+    gradients, scores = ((task, device_for(task)) for task in map(task_of, ("gradient", "score")))
     after = (0, *map(scores[1].next_published, (0, 3000, 6000)))
     for (task, problem), versions in ((gradients, (0, 1, 2, 8, 64, 512, 4096)), (scores, after)):
         for version in versions:

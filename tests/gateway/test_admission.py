@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from murk.gateway.admission import Admission
-from murk.protocols.device import problem_for
+from murk.protocols.device import device_for
 from murk.protocols.scores.model import Model
 from murk.stream import Worker, open_log
 from murk.stream.wire.codec import RejectedError
@@ -35,7 +35,7 @@ PROTOCOLS = ("scores", "gradients", "examples")
 def judged(log, of, messages):
     """The reasons for which the worker refuses messages, None for those that it learns."""
     log.append([(0, message) for message in messages])
-    worker = Worker(log, of, problem_for(of).engine())
+    worker = Worker(log, of, device_for(of).engine())
     while worker.step().read:
         pass
     worker.close()
@@ -104,13 +104,13 @@ def test_versions_are_judged_as_the_worker_does(tmp_path, monkeypatch, keys, tog
     of = task(**keys)
     base = json.loads(honest(of, 1)[0])
     assert of.protocol == keys.get("protocol", "scores")
-    problem, draw, reasons, ahead, blocks = problem_for(of), random.Random(1), {}, set(), 0
+    problem, draw, reasons, ahead, blocks = device_for(of), random.Random(1), {}, set(), 0
     # Of scores, the second epoch after the survey, which the chain reaches, and the fourth, which it does not.
     guesses = (3_000,) if of.protocol == "gradients" else (3_706, 12_706)
     assert all(map(problem.is_published, guesses))
     with open_log(announced(tmp_path, of)) as log:
         door = Admission(log, of)
-        workers = [Worker(log, of, problem_for(of).engine(), chain, look=0.0) for chain in range(log.partitions)]
+        workers = [Worker(log, of, device_for(of).engine(), chain, look=0.0) for chain in range(log.partitions)]
         for _ in range(24 if together == 400 else 80):
             door.begin()
             offered, one_by_one = [], []
@@ -166,7 +166,7 @@ def test_a_model_that_nobody_publishes_is_not_served(tmp_path):
         log.publish(0, b"nonsense")
         time.sleep(0.02)
         assert door.model(0) is None
-        worker = Worker(log, of, problem_for(of).engine())
+        worker = Worker(log, of, device_for(of).engine())
         worker.step()
         worker.close()
         time.sleep(0.02)

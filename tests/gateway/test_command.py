@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from murk.protocols.device import problem_for
+from murk.protocols.device import device_for
 from murk.stream import Worker, open_log
 from tests.cli.harness import finish, murk, refused, start
 from tests.gateway.devices import Client, announced, honest, release, stored, task, wire
@@ -79,7 +79,7 @@ def test_nothing_acknowledged_is_lost_when_it_is_killed(tmp_path):
     assert len(acknowledged) >= KILLS
     assert set(acknowledged) <= set(stored(url))
     # Whatever was written without being acknowledged, or twice, the worker takes the log as it is.
-    with open_log(url) as log, Worker(log, of, problem_for(of).engine()) as worker:
+    with open_log(url) as log, Worker(log, of, device_for(of).engine()) as worker:
         while worker.step().read:
             pass
         assert worker.counters.learned == len(set(stored(url)))
@@ -109,7 +109,7 @@ def test_a_worker_learns_from_it_while_it_runs(tmp_path):
     url = announced(tmp_path, of)
     process, address = begun(url, tmp_path, "--metrics-port", 0, "-v")
     try:
-        with open_log(url) as log, Worker(log, of, problem_for(of).engine()) as worker, Client(address) as client:
+        with open_log(url) as log, Worker(log, of, device_for(of).engine()) as worker, Client(address) as client:
             assert client.post(*messages[:2]).status == 202
             assert worker.step().learned == 2
             deadline = time.monotonic() + 30

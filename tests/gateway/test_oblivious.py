@@ -14,7 +14,7 @@ from murk.errors import MurkError, UserError
 from murk.gateway import app
 from murk.gateway.app import Settings
 from murk.gateway.oblivious import ObliviousKeys, Repeated, UnopenedError
-from murk.protocols.device import problem_for
+from murk.protocols.device import device_for
 from murk.stream import open_log
 from murk.stream.log.sqlite import SqliteLog
 from murk.stream.wire.codec import encode
@@ -144,7 +144,7 @@ def test_a_fault_within_is_said_within_and_not_what_it_was(door, monkeypatch, ca
         raise ZeroDivisionError("S3CR3T")
 
     with Client(door[2].url) as client, monkeypatch.context() as patch, caplog.at_level(logging.DEBUG):
-        patch.setattr(app.Door, "_task_itself", fault)
+        patch.setattr(app.GatewayApp, "_task_itself", fault)
         answer = ask(client, "GET", BASE)
     assert (answer.status, answer.json) == (500, {"error": "fault"})
     assert "S3CR3T" not in caplog.text
@@ -205,7 +205,7 @@ def test_lengths_of_answers_are_alike_in_tasks_of_any_size(tmp_path, features):
         f"name: third-child\nfeatures:\n{columns}target: {{name: y, kind: binary, positive: p, negative: n}}\n"
         "privacy: {guarantee: {gdp: {mu: 1.0}}}\n"
     )
-    url, problem = announced(tmp_path, of), problem_for(of)
+    url, problem = announced(tmp_path, of), device_for(of)
     initial, version = problem.initial, problem.next_published(3_000)
     # Of as many digits as a learner's.
     learned = 0.99 * initial + 1e-5 * np.random.default_rng(1).random(len(initial))
@@ -411,7 +411,7 @@ def test_answers_have_one_length_with_a_model_or_without(tmp_path):
     of = task(protocol="gradients")
     url = announced(tmp_path, of)
     with open_log(url) as log:
-        problem = problem_for(of)
+        problem = device_for(of)
         log.publish(0, encode(IterateMessage(task=of.hash, chain=0, version=0, iterate=problem.initial.tolist())))
     with serving(url, settings=Settings(rate=0, keys=keys(7))) as gateway, Client(gateway.url) as client:
         lengths = set()

@@ -28,7 +28,7 @@ from murk.gateway.app import STATUS_OF, Settings, split
 from murk.gateway.limits import RateLimit
 from murk.monitoring.metrics.catalogue import METRICS
 from murk.monitoring.web.server import Response
-from murk.protocols.device import problem_for
+from murk.protocols.device import device_for
 from murk.stream import Worker, open_log
 from murk.stream.log.interface import UnreachableError
 from murk.stream.log.sqlite import SqliteLog
@@ -73,7 +73,7 @@ def test_the_newest_model_is_given(tmp_path):
     url = announced(tmp_path, of)
     with serving(url, settings=OPEN) as gateway, Client(gateway.url) as client, open_log(url) as log:
         assert client.get(f"{BASE}/model").status == 204
-        worker = Worker(log, of, problem_for(of).engine(), look=0.0)
+        worker = Worker(log, of, device_for(of).engine(), look=0.0)
         worker.step()
         deadline = time.monotonic() + 30
         while (answer := client.get(f"{BASE}/model")).status == 204:
@@ -109,7 +109,7 @@ def test_the_worker_learns_what_was_posted(tmp_path, protocol):
             answer = client.post(*again)
             assert (answer.status, answer.json) == (202, {"accepted": len(again), "refused": []})
     assert sorted(stored(url)) == sorted(messages)
-    with open_log(url) as log, Worker(log, of, problem_for(of).engine()) as worker:
+    with open_log(url) as log, Worker(log, of, device_for(of).engine()) as worker:
         worker.step()
         assert worker.counters.learned == len(messages)
         assert not list(log.dead_letters())

@@ -43,7 +43,7 @@ BY_RECORD = tuple(name for name in NAMES if not name.startswith("GaussMix"))
 """Those that randomize each record by itself."""
 FEATURED = tuple(name for name in NAMES if "features" in signature(getattr(murk.learners, name)).parameters)
 """Those that learn from features, too, not from the target alone."""
-PURE = {"mechanism": "l2-ball", "budget": PureDP(1.0)}
+PURE = {"mechanism": "l2-ball", "guarantee": PureDP(1.0)}
 STRICT = GaussianDP(0.25)
 
 

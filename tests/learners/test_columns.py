@@ -80,17 +80,17 @@ def test_short_floats_are_not_rounded_to_a_label():
 
 
 LEARNERS = {
-    "gradients": lambda: LDPSGDClassifier(budget=MU, features=["a", "b"], classes=("no", "yes"), seed=1),
-    "gradients of numbers": lambda: LDPSGDRegressor(budget=MU, features=["a", "b"], seed=1),
-    "scores": lambda: ScoreClassifier(budget=MU, features=["a", "b"], classes=("no", "yes"), seed=1),
-    "scores of numbers": lambda: ScoreRegressor(budget=MU, features=["a", "b"], seed=1),
-    "examples": lambda: IWPSGDClassifier(budget=MU, features=["a", "b"], classes=("no", "yes"), seed=1),
-    "examples of numbers": lambda: IWPSGDRegressor(budget=MU, features=["a", "b"], seed=1),
+    "gradients": lambda: LDPSGDClassifier(guarantee=MU, features=["a", "b"], classes=("no", "yes"), seed=1),
+    "gradients of numbers": lambda: LDPSGDRegressor(guarantee=MU, features=["a", "b"], seed=1),
+    "scores": lambda: ScoreClassifier(guarantee=MU, features=["a", "b"], classes=("no", "yes"), seed=1),
+    "scores of numbers": lambda: ScoreRegressor(guarantee=MU, features=["a", "b"], seed=1),
+    "examples": lambda: IWPSGDClassifier(guarantee=MU, features=["a", "b"], classes=("no", "yes"), seed=1),
+    "examples of numbers": lambda: IWPSGDRegressor(guarantee=MU, features=["a", "b"], seed=1),
     "moments": lambda: PublicGLMClassifier(
-        budget=MU, public=PUBLIC, features=["a", "b"], classes=("no", "yes"), seed=1
+        guarantee=MU, public=PUBLIC, features=["a", "b"], classes=("no", "yes"), seed=1
     ),
-    "moments of numbers": lambda: PublicGLMRegressor(budget=MU, public=PUBLIC, features=["a", "b"], seed=1),
-    "sketch": lambda: GaussMixRegressor(budget=ApproxDP(1.0, 1e-5), features=["a", "b"], window=60, seed=1),
+    "moments of numbers": lambda: PublicGLMRegressor(guarantee=MU, public=PUBLIC, features=["a", "b"], seed=1),
+    "sketch": lambda: GaussMixRegressor(guarantee=ApproxDP(1.0, 1e-5), features=["a", "b"], window=60, seed=1),
 }
 
 
@@ -138,7 +138,7 @@ def test_a_target_of_another_shape_is_refused_with_it(name):
 
 
 def trained(classes):
-    model = LDPSGDClassifier(budget=GaussianDP(mu=100.0), features=["a"], classes=classes, seed=1)
+    model = LDPSGDClassifier(guarantee=GaussianDP(mu=100.0), features=["a"], classes=classes, seed=1)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DataWarning)
         for i in range(80):
@@ -150,7 +150,9 @@ def trained(classes):
 @pytest.mark.parametrize("learner", [LDPSGDClassifier, ScoreClassifier])
 def test_what_says_that_a_label_is_missing_is_no_class(learner, label):
     with pytest.raises(UserError, match="None and NaN mean that a label is missing"):
-        learner(budget=GaussianDP(mu=1.0), features=["a"], classes=("yes", label), seed=1).learn_one({"a": 1.0}, "yes")
+        learner(guarantee=GaussianDP(mu=1.0), features=["a"], classes=("yes", label), seed=1).learn_one(
+            {"a": 1.0}, "yes"
+        )
 
 
 @pytest.mark.parametrize("classes", [("no", 1), (False, "x"), (1, 2.5), (("a", 1), ("b", 2)), (True, 2), (2**70, 0)])
@@ -163,7 +165,7 @@ def test_labels_of_mixed_types_come_back_as_they_are(classes):
 
 
 def test_labels_that_fit_into_no_column_are_refused_by_frames_of_one_type():
-    model = ScoreClassifier(budget=MU, features=["a"], classes=("1", 1), seed=1)
+    model = ScoreClassifier(guarantee=MU, features=["a"], classes=("1", 1), seed=1)
     model.learn_one({"a": 0.5}, 1)
     for frame in (pl.DataFrame({"a": [1.0]}), pa.table({"a": [1.0]})):
         with pytest.raises(UserError, match="are not distinct as text"):
@@ -177,17 +179,17 @@ def test_labels_that_fit_into_no_column_are_refused_by_frames_of_one_type():
 @pytest.mark.parametrize("features", [[1, "1"], ["a", "intercept"], ["b:intercept"], ["a", "a"]])
 def test_features_whose_coefficients_have_one_name_are_refused(features):
     with pytest.raises(UserError, match="features must be names that are distinct as text"):
-        LDPSGDRegressor(budget=MU, features=features, seed=1)
+        LDPSGDRegressor(guarantee=MU, features=features, seed=1)
 
 
 @pytest.mark.parametrize("classes", [("a", "a:b", "c"), (1, "1", 2)])
 def test_classes_whose_coefficients_have_one_name_are_refused(classes):
     with pytest.raises(UserError, match="two coefficients would be named"):
-        LDPSGDClassifier(budget=MU, features=["c", "b:c"], classes=classes, seed=1)
+        LDPSGDClassifier(guarantee=MU, features=["c", "b:c"], classes=classes, seed=1)
 
 
 def test_moments_whose_numbers_have_one_name_are_refused():
-    model = PublicGLMRegressor(budget=MU, public=PUBLIC, features=["a", "target"], release="observed", seed=1)
+    model = PublicGLMRegressor(guarantee=MU, public=PUBLIC, features=["a", "target"], release="observed", seed=1)
     with pytest.raises(UserError, match=r"would be named 'a\*target'"):
         model.moments  # noqa: B018
 
@@ -195,7 +197,7 @@ def test_moments_whose_numbers_have_one_name_are_refused():
 @pytest.mark.parametrize("many", [False, True])
 def test_a_feature_that_no_record_has_is_named_in_a_simulation(many):
     def said(features, seed, rows):
-        model = ScoreClassifier(budget=MU, features=features, seed=seed)
+        model = ScoreClassifier(guarantee=MU, features=features, seed=seed)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             if many:

@@ -8,7 +8,7 @@ from murk.errors import MurkError, UserError
 from murk.privacy import GaussianDP
 from murk.privacy.mechanisms import calibrate
 from murk.privacy.noise import SimulatedNoise
-from murk.protocols.device import problem_for
+from murk.protocols.device import device_for
 from murk.protocols.gradients import kernels as k
 from murk.protocols.gradients.engine import SGDEngine
 from murk.protocols.gradients.objectives import Huber
@@ -130,7 +130,7 @@ def test_states_and_settings_of_before_are_what_they_were():
 def test_tasks_have_it_unless_they_say_no():
     task = Task.parse(FILE)
     assert task.learner.delays == "adaptive"
-    assert problem_for(task).settings.delays == "adaptive"
+    assert device_for(task).settings.delays == "adaptive"
     former = Task.parse(f"{FILE}learner: {{delays: null}}\n")
     assert former.learner.delays is None
     assert former.hash != task.hash

@@ -119,7 +119,7 @@ def test_moments_of_a_stream(change):
     X = rng.uniform(-1, 1, size=(n, 2))
     slope = np.where(np.arange(n) < n // 2, 0.5, 0.5 - change)
     y = np.clip(slope * X[:, 0] + 0.1 * X[:, 1] + 0.2 * rng.normal(size=n), -1, 1)
-    model = PublicGLMRegressor(budget=GaussianDP(4.0), features=["a", "b"], target_bounds=(-1, 1), seed=6)
+    model = PublicGLMRegressor(guarantee=GaussianDP(4.0), features=["a", "b"], target_bounds=(-1, 1), seed=6)
     points, done = [], 0
     for count in [2**k for k in range(9, 18)]:
         model.learn_many(X[done:count], y[done:count])

@@ -100,7 +100,7 @@ def test_a_scaler_that_learns_from_records_is_noticed(scaler):
     rng = random.Random(3)
     xs = [{"a": rng.gauss(70, 9), "b": rng.gauss(-4, 1)} for _ in range(2 * FIRST)]
     ys = targets("LDPSGDClassifier")
-    model = scaler() | LDPSGDClassifier(budget=GaussianDP(1.0), seed=1)
+    model = scaler() | LDPSGDClassifier(guarantee=GaussianDP(1.0), seed=1)
     assert [one for one in said(model, xs, ys) if "as if a scaler in the pipeline" in one]
     task = Task.parse("""
     name: scaled
@@ -109,12 +109,12 @@ def test_a_scaler_that_learns_from_records_is_noticed(scaler):
     privacy: {guarantee: {gdp: {mu: 1.0}}}
     """)
     encoder = Encoder(task)
-    learner = LDPSGDClassifier(budget=GaussianDP(1.0), features=encoder.features, seed=1)
+    learner = LDPSGDClassifier(guarantee=GaussianDP(1.0), features=encoder.features, seed=1)
     assert said(encoder | learner, xs, ys) == []
 
 
 def test_a_bound_of_the_target_that_is_far_too_wide_is_noticed():
-    model = IWPSGDRegressor(budget=GaussianDP(1.0), target_bound=100.0, seed=1)
+    model = IWPSGDRegressor(guarantee=GaussianDP(1.0), target_bound=100.0, seed=1)
     [found] = said(model, records(), targets("IWPSGDRegressor"))
     assert "targets fill less than a tenth" in found
 
@@ -123,14 +123,16 @@ def test_a_bound_of_the_target_that_is_far_too_wide_is_noticed():
 def test_targets_far_beyond_their_bounds_are_noticed(many):
     xs = records()
     ys = [300.0 + 50.0 * x["a"] for x in xs]
-    [found] = said(ScoreRegressor(budget=GaussianDP(1.0), features=["a", "b"], seed=1), xs, ys, many)
+    [found] = said(ScoreRegressor(guarantee=GaussianDP(1.0), features=["a", "b"], seed=1), xs, ys, many)
     assert f"{len(xs) if many else FIRST} of the first" in found
     assert "targets are beyond -1 and 1" in found
     assert "3" not in found
     held = {"target_bounds": (200.0, 400.0), "features": ["a", "b"]}
-    assert said(ScoreRegressor(budget=GaussianDP(1.0), seed=1, **held), xs, ys, many) == []
+    assert said(ScoreRegressor(guarantee=GaussianDP(1.0), seed=1, **held), xs, ys, many) == []
     # Real noise: a warning would be a function of records.
-    assert said(ScoreRegressor(budget=GaussianDP(1.0), features=["a", "b"], target_bounds=(-1, 1)), xs, ys, many) == []
+    assert (
+        said(ScoreRegressor(guarantee=GaussianDP(1.0), features=["a", "b"], target_bounds=(-1, 1)), xs, ys, many) == []
+    )
 
 
 @pytest.mark.parametrize("many", [False, True])
@@ -138,14 +140,14 @@ def test_targets_beyond_their_bounds_count_as_the_nearest(many):
     xs = records()
     learned = []
     for ys in ([1e9 if x["a"] > 0 else -math.inf for x in xs], [1.0 if x["a"] > 0 else math.nan for x in xs]):
-        model = ScoreRegressor(budget=GaussianDP(1.0), features=["a", "b"], seed=1)
+        model = ScoreRegressor(guarantee=GaussianDP(1.0), features=["a", "b"], seed=1)
         said(model, xs, ys, many)
         learned.append(model.state_dict())
     assert learned[0] == learned[1]
 
 
 def test_code_without_a_module_name_is_warned_too():
-    model = IWPSGDRegressor(budget=GaussianDP(1.0), seed=1)
+    model = IWPSGDRegressor(guarantee=GaussianDP(1.0), seed=1)
     with pytest.warns(DataWarning, match="targets are beyond -1 and 1"):
         exec("for x in xs: model.learn_one(x, 30.0)", {"model": model, "xs": records()})
     assert model.n_releases == len(records())
@@ -153,7 +155,7 @@ def test_code_without_a_module_name_is_warned_too():
 
 def test_missing_targets_are_fine():
     xs = records()
-    [found] = said(ScoreRegressor(budget=GaussianDP(1.0), features=["a", "b"], seed=1), xs, [None] * len(xs))
+    [found] = said(ScoreRegressor(guarantee=GaussianDP(1.0), features=["a", "b"], seed=1), xs, [None] * len(xs))
     assert "if they are missing, this is fine" in found
 
 
@@ -173,5 +175,5 @@ def test_only_the_first_records_are_looked_at_and_none_of_them_stays():
 def test_a_box_says_what_it_wants(box):
     for learner in (LDPSGDClassifier, LDPSGDRegressor):
         with pytest.raises(UserError, match=r"box=.*smallest and largest \|\|x\|\|\^2.*box=\(1.0, 3.0\)"):
-            learner(budget=GaussianDP(1.0), seed=1, box=box)
-    assert LDPSGDClassifier(budget=GaussianDP(1.0), seed=1, box=(1.0, 3.0)).box == (1.0, 3.0)
+            learner(guarantee=GaussianDP(1.0), seed=1, box=box)
+    assert LDPSGDClassifier(guarantee=GaussianDP(1.0), seed=1, box=(1.0, 3.0)).box == (1.0, 3.0)

@@ -8,7 +8,7 @@ import pytest
 from murk.learners import LDPSGDClassifier, PublicGLMRegressor
 from murk.privacy import ApproxDP, GaussianDP, PureDP
 from murk.privacy.mechanisms import calibrate
-from murk.protocols.device import problem_for
+from murk.protocols.device import device_for
 from murk.protocols.gradients.engine import SGDEngine
 from murk.protocols.gradients.objectives import Logistic
 from murk.protocols.gradients.settings import Settings
@@ -44,7 +44,7 @@ def gradients(guarantee, features):
 
 def moments(guarantee, features, **more):
     names = [f"x{i}" for i in range(features)]
-    model = PublicGLMRegressor(budget=guarantee, features=names, target_bounds=(-1.0, 1.0), **more)
+    model = PublicGLMRegressor(guarantee=guarantee, features=names, target_bounds=(-1.0, 1.0), **more)
     return model._require(), moment
 
 
@@ -89,8 +89,8 @@ def test_one_forged_release_reaches_less_far_than_its_coordinates_would_let_it(m
 @pytest.mark.parametrize("budget", [GaussianDP(1.0), PureDP(1.0)])
 def test_an_estimator_refuses_what_a_worker_refuses(budget):
     for model, release in (
-        (LDPSGDClassifier(budget=budget, features=list("abcdef")), gradient),
-        (PublicGLMRegressor(budget=budget, features=list("abc"), target_bounds=(-1.0, 1.0)), moment),
+        (LDPSGDClassifier(guarantee=budget, features=list("abcdef")), gradient),
+        (PublicGLMRegressor(guarantee=budget, features=list("abc"), target_bounds=(-1.0, 1.0)), moment),
     ):
         engine = model._require()
         before = model.state_dict()
@@ -98,7 +98,7 @@ def test_an_estimator_refuses_what_a_worker_refuses(budget):
         with pytest.raises(RejectedError, match="longer than"):
             model.learn_release(forged)
         assert model.state_dict() == before
-    table = PublicGLMRegressor(budget=budget, features=list("abc"), inputs="released")
+    table = PublicGLMRegressor(guarantee=budget, features=list("abc"), inputs="released")
     with pytest.raises(RejectedError, match="longer than"):
         table.learn_many(np.array([[0] * len(forged.payload), forged.payload]))
     assert table.n_releases == 0
@@ -108,7 +108,7 @@ def test_an_estimator_refuses_what_a_worker_refuses(budget):
 def test_a_forged_release_on_a_log_is_a_dead_letter_and_its_id_is_taken(protocol, tmp_path: Path):
     """Whether it is one must not depend on what this version knows: a state remembers the last id that it read."""
     task = Task.parse(TASK.format(protocol=protocol))
-    problem = problem_for(task)
+    problem = device_for(task)
     release = gradient if protocol == "gradients" else moment
     bound = problem.mechanisms["default"].magnitude
 

@@ -31,7 +31,7 @@ def learned():
     X, y = attack.people(9_000, np.random.default_rng(4), np.array([1.0, 0.2]))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("murk.learners.scores.survey_of", lambda *given, **more: None)
-        model = ScoreClassifier(budget=GaussianDP(2.0), features=["a"], seed=4)
+        model = ScoreClassifier(guarantee=GaussianDP(2.0), features=["a"], seed=4)
     model.learn_many(X, y)
     return model
 

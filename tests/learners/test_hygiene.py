@@ -30,7 +30,7 @@ def holds(data: bytes, value: float) -> bool:
 @pytest.mark.parametrize("second", [None, np.diag([2.0, 1.0, 1.0])], ids=["plain", "whitened"])
 def test_a_pickled_learner_holds_nothing_of_the_last_record(seed, budget, many, second):
     """Neither their features, nor the noise and payload from which the gradient could be taken back."""
-    model = LDPSGDRegressor(budget=budget, seed=seed, features=["a", "b"], second_moment=second)
+    model = LDPSGDRegressor(guarantee=budget, seed=seed, features=["a", "b"], second_moment=second)
     if many:
         model.learn_many(pd.DataFrame([SECRETS], columns=["a", "b"]), [0.577215664])
     else:
@@ -46,7 +46,7 @@ def test_a_pickled_learner_holds_nothing_of_the_last_record(seed, budget, many, 
 
 
 def test_the_search_would_find_a_record():
-    model = LDPSGDRegressor(budget=GaussianDP(1.0), features=["a", "b"])
+    model = LDPSGDRegressor(guarantee=GaussianDP(1.0), features=["a", "b"])
     model._engine.memory.features[:] = SECRETS
     assert all(holds(model._engine.memory.real.tobytes(), value) for value in SECRETS)
     # A copy is wiped, however it came to be there.
@@ -54,9 +54,9 @@ def test_the_search_would_find_a_record():
 
 
 def test_a_refused_budget_leaves_the_record_outside():
-    model = LDPSGDRegressor(budget=GaussianDP(1.0), mechanism="gaussian", features=["a", "b"])
+    model = LDPSGDRegressor(guarantee=GaussianDP(1.0), mechanism="gaussian", features=["a", "b"])
     with pytest.raises(UserError):
-        model.learn_one(dict(zip("ab", SECRETS, strict=True)), 1.0, budget=PureDP(1.0))
+        model.learn_one(dict(zip("ab", SECRETS, strict=True)), 1.0, guarantee=PureDP(1.0))
     assert not any(holds(pickle.dumps(model), value) for value in SECRETS)
 
 
@@ -71,7 +71,7 @@ def test_a_refused_budget_leaves_the_record_outside():
 )
 def test_no_value_stops_learn_many_or_is_quoted(frame, y):
     name = 0 if isinstance(frame, np.ndarray) else "a"
-    many = LDPSGDRegressor(budget=GaussianDP(1.0), features=[name], seed=1)
+    many = LDPSGDRegressor(guarantee=GaussianDP(1.0), features=[name], seed=1)
     one = many.clone()
     many.learn_many(frame, y)
     value = frame[0, 0] if name == 0 else frame["a"][0]
@@ -82,7 +82,7 @@ def test_no_value_stops_learn_many_or_is_quoted(frame, y):
 
 @pytest.mark.parametrize("odd", [None, float("nan"), float("inf"), -float("inf"), "text", 10**400, [1]])
 def test_odd_features_count_as_zero_everywhere(odd):
-    whole = LDPSGDRegressor(budget=GaussianDP(1.0), features=["a", "b"], seed=1)
+    whole = LDPSGDRegressor(guarantee=GaussianDP(1.0), features=["a", "b"], seed=1)
     missing = whole.clone()
     whole.learn_one({"a": odd, "b": 1.0}, 1.0)
     missing.learn_one({"b": 1.0}, 1.0)
@@ -92,7 +92,7 @@ def test_odd_features_count_as_zero_everywhere(odd):
 
 def test_missing_features_do_not_ruin_the_scale():
     rng = np.random.default_rng(3)
-    model = LDPSGDRegressor(budget=GaussianDP(8.0), features=["a"], seed=1, radius=2.0)
+    model = LDPSGDRegressor(guarantee=GaussianDP(8.0), features=["a"], seed=1, radius=2.0)
     x = np.where(rng.random(60_000) < 0.5, np.nan, 0.0)[:, None]
     model.learn_many(x, 0.5 * rng.normal(size=len(x)))
     # Learned as 0.07 where a missing value counted as a record without gradient for the scale.
@@ -120,7 +120,7 @@ def release(**changes):
     ],
 )
 def test_a_release_that_does_not_fit_changes_nothing(changes, reason):
-    model = LDPSGDClassifier(budget=GaussianDP(1.0), features=["a", "b"])
+    model = LDPSGDClassifier(guarantee=GaussianDP(1.0), features=["a", "b"])
     model.learn_release(release())
     before = model.state_dict()
     with pytest.raises(RejectedError) as error:
@@ -130,14 +130,14 @@ def test_a_release_that_does_not_fit_changes_nothing(changes, reason):
 
 
 def test_the_engine_does_not_write_beyond_its_arrays():
-    model = LDPSGDClassifier(budget=GaussianDP(1.0), features=["a", "b"])
+    model = LDPSGDClassifier(guarantee=GaussianDP(1.0), features=["a", "b"])
     with pytest.raises(MurkError, match="3 integers"):
         model._engine.learn_releases([release(payload=[1] * 100_000)])
 
 
 def test_state_keeps_the_features_kind_and_refuses_other_settings():
     x = np.random.default_rng(1).normal(size=(300, 2))
-    model = LDPSGDClassifier(budget=GaussianDP(1.0), seed=1)
+    model = LDPSGDClassifier(guarantee=GaussianDP(1.0), seed=1)
     model.learn_many(x, x[:, 0] > 0)
     state = json.loads(json.dumps(model.state_dict()))
     twin = model.clone()
@@ -154,13 +154,13 @@ def test_state_keeps_the_features_kind_and_refuses_other_settings():
 
 def test_seed_and_noise_exclude_each_other():
     with pytest.raises(UserError, match="one of them"):
-        LDPSGDClassifier(budget=GaussianDP(1.0), features=["a"], seed=1, noise=SecureNoise())
+        LDPSGDClassifier(guarantee=GaussianDP(1.0), features=["a"], seed=1, noise=SecureNoise())
 
 
 def test_too_few_releases_and_other_averages_give_no_interval():
     x = np.random.default_rng(1).normal(size=(2000, 2))
     for averaging, n in (("polyak", 500), ("polynomial-decay", 2000), (None, 2000)):
-        model = LDPSGDClassifier(budget=GaussianDP(1.0), seed=1, averaging=averaging)
+        model = LDPSGDClassifier(guarantee=GaussianDP(1.0), seed=1, averaging=averaging)
         model.learn_many(x[:n], x[:n, 0] > 0)
         intervals = model.confidence_intervals()
         assert all(low == -np.inf and high == np.inf for low, high in intervals.values())
@@ -168,7 +168,7 @@ def test_too_few_releases_and_other_averages_give_no_interval():
 
 
 def test_an_empty_batch_learns_nothing():
-    model = LDPSGDClassifier(budget=GaussianDP(1.0), features=["a"], seed=1)
+    model = LDPSGDClassifier(guarantee=GaussianDP(1.0), features=["a"], seed=1)
     model.learn_many(np.zeros((0, 1)), [])
     assert model.n_releases == 0
 

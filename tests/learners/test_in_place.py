@@ -57,7 +57,7 @@ def _at_once():
 
 def young(key, **more):
     name, settings = LEARNERS[key]
-    return made(name, **{"budget": GaussianDP(1.0), **settings, **more})
+    return made(name, **{"guarantee": GaussianDP(1.0), **settings, **more})
 
 
 def surveyed(model):
@@ -338,7 +338,7 @@ def test_what_the_kernel_does_not_draw_is_left_to_blocks():
     class Other(SecureNoise):
         pass
 
-    for more in ({"noise": Other()}, {"budget": PureDP(1.0)}):
+    for more in ({"noise": Other()}, {"guarantee": PureDP(1.0)}):
         model = learner("scores", **more)
         before = model.n_releases
         learn(model, *records("scores", 10))

@@ -21,8 +21,8 @@ from murk.populations.file_work import PopulationConfig
 from murk.populations.local_run import LocalRun
 from murk.privacy import ApproxDP, GaussianDP, PureDP, ZeroConcentratedDP
 from murk.privacy.noise import SimulatedNoise
-from murk.producers.producer import payloads_of
-from murk.protocols.device import SingleQuestionProblem, problem_for
+from murk.producers.producer import randomize_rows
+from murk.protocols.device import SingleQueryDevice, device_for
 from murk.protocols.population import Effects, designs
 from murk.protocols.scores.estimate import _budgets_words
 from murk.protocols.scores.sums import step_of, summaries
@@ -133,9 +133,9 @@ def test_every_kind_of_mechanism_of_a_grid_is_stated_and_audited() -> None:
         "name: t\nfeatures: [{name: a, low: -1, high: 1}]\ntarget: {name: y, kind: binary, positive: 'y'}\n"
         "privacy: {guarantee: {pure: {epsilon: 0.4}}, levels: {from: 0.25, to: 16}}"
     )
-    kinds = {each.kind for each in problem_for(task).mechanisms.values()}
+    kinds = {each.kind for each in device_for(task).mechanisms.values()}
     assert {each.kind for each in levels_of(task).values()} == kinds
-    assert len(kinds) > len({each.kind for each in bounding(problem_for(task).mechanisms).values()})
+    assert len(kinds) > len({each.kind for each in bounding(device_for(task).mechanisms).values()})
     assert len(cases_of(task)) >= len(levels_of(task))
 
 
@@ -157,8 +157,8 @@ def test_a_grid_is_refused_where_it_cannot_be() -> None:
         task_of(f"{WIDE}, per_person: {{gdp: {{mu: 2.0}}}}")
     many = task_of(WIDE, features=40)
     with pytest.raises(UserError, match=r"at each of 143 levels.*a narrower grid"):
-        problem_for(many)
-    problem_for(task_of("{from: 1, to: 1.5}", features=40))
+        device_for(many)
+    device_for(task_of("{from: 1, to: 1.5}", features=40))
 
 
 # Mechanisms
@@ -176,7 +176,7 @@ def test_only_the_levels_in_use_are_calibrated(protocol: str, monkeypatch: pytes
         return original(*args, **more)
 
     monkeypatch.setattr(rule, counted)
-    problem = problem_for(task)
+    problem = device_for(task)
     engine = problem.engine()
     rules = wire_rules(task, engine)
     receiver(rules), block_receiver(rules)
@@ -192,7 +192,7 @@ def test_only_the_levels_in_use_are_calibrated(protocol: str, monkeypatch: pytes
 @pytest.mark.parametrize("protocol", RULES)
 def test_exactly_the_points_of_the_grid_are_accepted(protocol: str) -> None:
     task = task_of("{from: 1, to: 1.2}", protocol).with_simulated(True)
-    engine = problem_for(task).engine()
+    engine = device_for(task).engine()
     rules = wire_rules(task, engine)
     alone, together = receiver(rules), block_receiver(rules)
     known = [*task.privacy.levels]
@@ -229,12 +229,12 @@ def unsurveyed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def released(task: Task, protocol: str, budgets: np.ndarray[Any, Any], seed: int = 3) -> tuple[Any, list[Any]]:
     """An engine's problem, and a release of each of so many people at the level of their budget."""
-    rng, problem = np.random.default_rng(seed), problem_for(task)
+    rng, problem = np.random.default_rng(seed), device_for(task)
     X = np.column_stack([rng.uniform(-1, 1, (len(budgets), FEATURES)), np.ones(len(budgets))])
     y, theta = rng.uniform(-1, 1, len(budgets)), getattr(problem, "initial", np.empty(0))
     levels, indices = [f"{place}" for place in budgets.tolist()], np.arange(len(budgets))
-    asked: Any = SingleQuestionProblem(problem, "score") if problem.kind == "score" else problem  # type: ignore[arg-type]
-    payloads = payloads_of(asked, X, y, [0] * len(budgets), {0: theta}, levels, SimulatedNoise(seed), indices)  # type: ignore[arg-type]
+    asked: Any = SingleQueryDevice(problem, "score") if problem.kind == "score" else problem  # type: ignore[arg-type]
+    payloads = randomize_rows(asked, X, y, [0] * len(budgets), {0: theta}, levels, SimulatedNoise(seed), indices)  # type: ignore[arg-type]
     more: dict[str, Any] = {"version": 0} if "version" in KINDS[problem.kind].model_fields else {}
     more |= {"question": "score"} if problem.kind == "score" else {}
     made = [
@@ -262,13 +262,13 @@ def test_learns_to_the_bit_what_named_levels_learn(protocol: str, more: str, gua
     assert other.hash != grid.hash
     assert dict(other.privacy.levels) == dict(grid.privacy.levels)
     problem, releases = released(grid, protocol, np.random.default_rng(5).integers(0, len(named), 60))
-    engine, restored, expected = problem.engine(), problem.engine(), problem_for(other).engine()
+    engine, restored, expected = problem.engine(), problem.engine(), device_for(other).engine()
     for each in (engine, expected):
         each.learn_releases(releases[:25])
         each.learn_releases(releases[25:])
     assert engine.state_dict() == expected.state_dict()
     # Continued by a process that has seen other levels first.
-    half = problem_for(grid).engine()
+    half = device_for(grid).engine()
     half.learn_releases(releases[:25])
     restored.learn_releases(releases[40:50])
     restored.load_state_dict(json.loads(json.dumps(half.state_dict())))

@@ -18,7 +18,7 @@ from murk.inference.estimate import RANDOM_SCALING, Estimate, People
 from murk.monitoring import Monitor
 from murk.monitoring.figures import Place, _keeps, figures
 from murk.privacy.noise import SimulatedNoise
-from murk.protocols.device import problem_for
+from murk.protocols.device import device_for
 from murk.results.report import report_log
 from murk.results.result import Result
 from murk.results.text import as_text, contrast_table, describe_learned
@@ -100,7 +100,7 @@ def test_which_looks_intervals_hold_at(keys, count, live, asked, valid, why):
 def test_a_monitor_keeps_sequences_of_nearly_as_many_releases_only():
     """Counted from where they were computed: a stream of many small steps is followed."""
     task = Task.parse(TASK)
-    first = figures(task, problem_for(task), [None], [Place(0, 0)])
+    first = figures(task, device_for(task), [None], [Place(0, 0)])
     before = replace(first, sequence_count=10_000, looks=replace(first.looks, count=10_090), half_widths=(0.5,) * 4)
     now, halves = replace(first.looks, count=10_099), (0.5, 0.4, 0.5, 0.5)
     assert _keeps(before, now, halves, first.alike)
@@ -114,7 +114,7 @@ def test_a_monitor_keeps_sequences_of_nearly_as_many_releases_only():
 def test_a_monitor_follows_a_stream_of_small_steps():
     """Each of 40 polls finds half a percent more releases: what was kept is of at most 1% fewer."""
     task = Task.parse(TASK)
-    problem = problem_for(task)
+    problem = device_for(task)
     engine, rng, found = problem.engine(), np.random.default_rng(3), None
 
     def learn(first, count):

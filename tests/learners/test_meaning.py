@@ -15,7 +15,7 @@ BUDGET = GaussianDP(mu=4.0)
 
 
 def learned(cls: type[Any], label: Any, **settings: Any) -> Any:
-    learner = cls(budget=BUDGET, features=["x"], seed=1, **settings)
+    learner = cls(guarantee=BUDGET, features=["x"], seed=1, **settings)
     learner.learn_one({"x": 0.5}, label)
     return learner
 
@@ -50,14 +50,14 @@ def test_bounds_of_a_target_are_compared_as_well() -> None:
 )
 def test_features_without_an_order_of_their_own_are_refused(features: Any) -> None:
     with pytest.raises(UserError, match="features must be a list of names"):
-        ScoreClassifier(budget=BUDGET, features=features)
+        ScoreClassifier(guarantee=BUDGET, features=features)
 
 
 @pytest.mark.parametrize("classes", ["ab", {"a", "b"}])
 def test_classes_without_an_order_of_their_own_are_refused(classes: Any) -> None:
     for cls in (ScoreClassifier, LDPSGDClassifier):
         with pytest.raises(UserError, match="classes must be a list of labels"):
-            cls(budget=BUDGET, features=["x"], classes=classes)
+            cls(guarantee=BUDGET, features=["x"], classes=classes)
 
 
 def test_mechanisms_of_a_policy_are_a_list() -> None:

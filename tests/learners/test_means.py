@@ -27,7 +27,7 @@ from murk.monitoring.metrics.exporter import VALUES
 from murk.planning.choice import recommend
 from murk.planning.plan import plan
 from murk.privacy import GaussianDP, PureDP, SimplexGaussian, SubsetSelection, WindowSelection
-from murk.protocols.device import problem_for
+from murk.protocols.device import device_for
 from murk.protocols.population import Records
 from murk.protocols.registry import part
 from murk.results.result import Result
@@ -109,21 +109,21 @@ def test_features_are_refused():
     ],
 )
 def test_mechanism_of_least_variance(kind, guarantee, mechanism):
-    assert type(problem_for(made(kind, guarantee)).mechanisms["default"]) is mechanism
+    assert type(device_for(made(kind, guarantee)).mechanisms["default"]) is mechanism
 
 
 def test_one_family_for_all_levels():
     text = f"name: t\nfeatures: []\ntarget: {TARGETS['real']}\nprivacy: {{guarantee: {{gdp: {{mu: 1}}}}, levels: "
-    mixed = problem_for(Task.parse(text + "{strict: {pure: {epsilon: 1}}}}"))
+    mixed = device_for(Task.parse(text + "{strict: {pure: {epsilon: 1}}}}"))
     assert {type(each) for each in mixed.mechanisms.values()} == {WindowSelection}
-    wide = problem_for(Task.parse(text + "{open: {gdp: {mu: 4}}}}"))
+    wide = device_for(Task.parse(text + "{open: {gdp: {mu: 4}}}}"))
     assert {type(each) for each in wide.mechanisms.values()} == {SimplexGaussian}
 
 
 @pytest.mark.parametrize("kind", TARGETS)
 def test_a_missing_target_is_a_category_of_its_own_unless_none_is_missing(kind):
     y = np.array([0.0, 1.0, np.nan])
-    maybe, never = (problem_for(made(kind, "pure: {epsilon: 1}", more)) for more in ("", ", missing_share: 0"))
+    maybe, never = (device_for(made(kind, "pure: {epsilon: 1}", more)) for more in ("", ", missing_share: 0"))
     assert never.mechanisms["default"].outcomes < maybe.mechanisms["default"].outcomes
     assert maybe.vectors(np.ones((3, 1)), y)[2, 0] == {"binary": 2.0, "real": 2.0, "classes": 3.0}[kind]
     assert never.vectors(np.ones((3, 1)), y)[2, 0] == {"binary": 0.0, "real": 0.5, "classes": 0.0}[kind]
@@ -142,7 +142,7 @@ def covered(own, targets, shares, missing, factor=1.0, told=True, replications=4
 
     ``targets`` are coded. Unless ``told``, missing targets are in the middle and look like others.
     """
-    problem, shares = problem_for(own), np.array(shares)
+    problem, shares = device_for(own), np.array(shares)
     y = np.array([*targets, np.nan if told else 0.5])
     records = Records(np.ones((len(y), 1)), y, np.append((1.0 - missing) * shares, missing))
     truth = shares @ targets if own.target.kind == "real" else 2.0 * shares[-1] - 1.0
@@ -207,11 +207,11 @@ def test_width_beside_one_randomized_number(rate, most):
 
 
 def binary(seed):
-    return ShareClassifier(budget=MU, classes=(0, 1), seed=seed)
+    return ShareClassifier(guarantee=MU, classes=(0, 1), seed=seed)
 
 
 def classes(seed):
-    return ShareClassifier(budget=MU, classes=("a", "b", "c"), seed=seed)
+    return ShareClassifier(guarantee=MU, classes=("a", "b", "c"), seed=seed)
 
 
 def test_one_record_at_a_time_learns_what_rows_do():
@@ -227,7 +227,7 @@ def test_one_record_at_a_time_learns_what_rows_do():
 
 def test_river_estimates():
     rng = np.random.default_rng(2)
-    mean = MeanRegressor(budget=PureDP(2.0), target_bounds=(0, 52), seed=1)
+    mean = MeanRegressor(guarantee=PureDP(2.0), target_bounds=(0, 52), seed=1)
     mean.learn_many(rows(20_000), rng.uniform(0, 20, 20_000))
     low, high = mean.confidence_intervals()["mean"]
     assert low < 10.0 < high
@@ -265,7 +265,7 @@ def test_people_with_budgets_of_their_own():
 )  # fmt: skip
 def test_river_refusals(learner):
     with pytest.raises(UserError, match="ShareClassifier the shares of labels"):
-        learner(budget=MU, features=[], seed=1)
+        learner(guarantee=MU, features=[], seed=1)
 
 
 # From a file of people to the report

@@ -219,10 +219,10 @@ def test_bad_settings_are_refused(bad):
 def test_the_default_of_two_classes_is_balanced_and_the_published_one_logistic():
     budget = GaussianDP(mu=2.0)
     made = {
-        "default": LDPSGDClassifier(budget=budget, seed=1, features=["a"]),
-        "logistic": LDPSGDClassifier(budget=budget, seed=1, features=["a"], objective="logistic"),
-        "published": LDPSGDClassifier.as_published(budget=budget, seed=1, features=["a"]),
-        "classes": LDPSGDClassifier(budget=budget, seed=1, features=["a"], classes=(1, 2, 3)),
+        "default": LDPSGDClassifier(guarantee=budget, seed=1, features=["a"]),
+        "logistic": LDPSGDClassifier(guarantee=budget, seed=1, features=["a"], objective="logistic"),
+        "published": LDPSGDClassifier.as_published(guarantee=budget, seed=1, features=["a"]),
+        "classes": LDPSGDClassifier(guarantee=budget, seed=1, features=["a"], classes=(1, 2, 3)),
     }
     for model in made.values():
         model.learn_one({"a": 0.5}, 1)
@@ -230,11 +230,11 @@ def test_the_default_of_two_classes_is_balanced_and_the_published_one_logistic()
     assert len(set(used.values())) == 4
     # A state of before is of the logistic loss, and goes on with that alone.
     state = made["logistic"].state_dict()
-    LDPSGDClassifier(budget=budget, seed=1, features=["a"], objective="logistic").load_state_dict(state)
+    LDPSGDClassifier(guarantee=budget, seed=1, features=["a"], objective="logistic").load_state_dict(state)
     with pytest.raises(MurkError, match="other settings"):
-        LDPSGDClassifier(budget=budget, seed=1, features=["a"]).load_state_dict(state)
+        LDPSGDClassifier(guarantee=budget, seed=1, features=["a"]).load_state_dict(state)
     with pytest.raises(UserError, match="objective='hinge' is not one of"):
-        LDPSGDClassifier(budget=budget, objective="hinge")
+        LDPSGDClassifier(guarantee=budget, objective="hinge")
 
 
 def test_the_balanced_mean_is_zero_at_the_logits_own_coefficients_alone():
@@ -258,7 +258,7 @@ def test_a_row_a_class_is_the_published_softmax_and_learns_the_same_with_a_kth_m
     # Next to no noise: the same gradients in other coordinates.
     made = {
         name: LDPSGDClassifier.as_published(
-            budget=GaussianDP(1000.0), classes=(0, 1, 2), features=[0, 1], seed=1, coordinates=name
+            guarantee=GaussianDP(1000.0), classes=(0, 1, 2), features=[0, 1], seed=1, coordinates=name
         )
         for name in ("classes", "contrasts")
     }
@@ -272,10 +272,10 @@ def test_a_row_a_class_is_the_published_softmax_and_learns_the_same_with_a_kth_m
     assert made["classes"].predict_proba_one({0: 1.0, 1: 0.0})[0] == pytest.approx(
         made["contrasts"].predict_proba_one({0: 1.0, 1: 0.0})[0], abs=0.01
     )
-    published = LDPSGDClassifier.as_published(budget=GaussianDP(1.0), classes=(0, 1, 2), features=[0, 1], seed=1)
+    published = LDPSGDClassifier.as_published(guarantee=GaussianDP(1.0), classes=(0, 1, 2), features=[0, 1], seed=1)
     assert len(published.iterate) == 9
     with pytest.raises(UserError, match="coordinates='rows'"):
-        LDPSGDClassifier(budget=GaussianDP(1.0), coordinates="rows", seed=1)
+        LDPSGDClassifier(guarantee=GaussianDP(1.0), coordinates="rows", seed=1)
 
 
 @pytest.mark.parametrize("name", ["logistic", "huber-scale", "softmax", "softmax-full"])

@@ -6,7 +6,7 @@ import pytest
 from murk import Task
 from murk.errors import UserError
 from murk.privacy import GaussianDP, PureDP, cap_of
-from murk.protocols.device import HostileModelError, problem_for
+from murk.protocols.device import HostileModelError, device_for
 from murk.protocols.gradients.engine import SGDEngine
 from murk.protocols.gradients.objectives import Balanced, Huber, Logistic, Softmax
 from murk.task.task import check_task_change
@@ -27,8 +27,8 @@ CLASSES = BINARY.replace('kind: binary, positive: "1"', "kind: classes, classes:
 def test_a_feature_may_not_be_called_as_an_estimated_scale_is():
     named = REAL.replace("{name: a,", "{name: scale,")
     with pytest.raises(UserError, match="rename the feature"):
-        problem_for(Task.parse(named))
-    assert "scale" in problem_for(Task.parse(named + "objective: squared\n")).settings.names
+        device_for(Task.parse(named))
+    assert "scale" in device_for(Task.parse(named + "objective: squared\n")).settings.names
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def test_a_feature_may_not_be_called_as_an_estimated_scale_is():
     ],
 )
 def test_a_task_becomes_a_problem(text, objective, dimension):
-    problem = problem_for(Task.parse(text))
+    problem = device_for(Task.parse(text))
     assert problem.settings.objective == objective
     assert problem.dimension == dimension
     assert problem.settings.names == ("a", "b=y", "b=z", "intercept")
@@ -55,7 +55,7 @@ def test_a_task_becomes_a_problem(text, objective, dimension):
 @pytest.mark.parametrize("guarantee", ["pure: {epsilon: 1.0}", "approx: {epsilon: 1.0, delta: 1.0e-6}"])
 def test_pure_and_approximate_budgets_get_the_best_mechanism(guarantee):
     task = Task.parse(BINARY.split("privacy:")[0] + f"privacy: {{guarantee: {{{guarantee}}}}}\n")
-    mechanism = problem_for(task).mechanisms["default"]
+    mechanism = device_for(task).mechanisms["default"]
     assert mechanism.kind == "privunit"
     assert mechanism.cost("epsilon") <= cap_of(PureDP(1.0))
     assert mechanism.guarantees == (PureDP(1.0),)
@@ -67,14 +67,14 @@ def test_a_log_of_before_goes_on_with_its_own_mechanisms():
         "privacy: {guarantee: {approx: {epsilon: 1.0, delta: 1.0e-6}}, levels: {less: {pure: {epsilon: 0.5}}}}\n"
     )
     task = Task.parse(text)
-    assert {level: one.kind for level, one in problem_for(task).mechanisms.items()} == {
+    assert {level: one.kind for level, one in device_for(task).mechanisms.items()} == {
         "default": "privunit",
         "less": "privunit",
     }
     document = task.document().replace(b'"mechanism":"best"', b'"mechanism":null')
     before = Task.from_document(document)
     assert before.document() == document
-    assert {level: one.kind for level, one in problem_for(before).mechanisms.items()} == {
+    assert {level: one.kind for level, one in device_for(before).mechanisms.items()} == {
         "default": "gaussian",
         "less": "l2-ball",
     }
@@ -86,18 +86,18 @@ def test_a_log_of_before_goes_on_with_its_own_mechanisms():
 def test_the_bound_is_that_of_the_tasks_own_box():
     published = BINARY + "learner: {weights: mallows}\n"
     # ||x||^2 lies in [1, 4]: the paper's weights reach sqrt 2 in it.
-    assert problem_for(Task.parse(published)).settings.bound == pytest.approx(2**0.5)
+    assert device_for(Task.parse(published)).settings.bound == pytest.approx(2**0.5)
     one = published.replace(
         "{name: a, low: 0, high: 10}, {name: b, categories: [x, y, z]}", "{name: a, low: 0, high: 1}"
     )
-    assert problem_for(Task.parse(one)).settings.bound == pytest.approx(2**0.5)
-    assert problem_for(Task.parse(BINARY)).settings.bound == 1.0
+    assert device_for(Task.parse(one)).settings.bound == pytest.approx(2**0.5)
+    assert device_for(Task.parse(BINARY)).settings.bound == 1.0
 
 
 @pytest.mark.parametrize("text", [BINARY, REAL, CLASSES])
 @pytest.mark.parametrize("bad", ["infinite", "nan", "huge", "just outside", "short", "long", "matrix"])
 def test_hostile_models_are_refused(text, bad):
-    problem = problem_for(Task.parse(text))
+    problem = device_for(Task.parse(text))
     theta = problem.initial
     radius = problem.settings.radius
     theta = {
@@ -115,7 +115,7 @@ def test_hostile_models_are_refused(text, bad):
 
 @pytest.mark.parametrize("scale", [0.0, -1.0, 1e-9, 1e9])
 def test_a_scale_outside_its_bounds_is_refused(scale):
-    problem = problem_for(Task.parse(REAL))
+    problem = device_for(Task.parse(REAL))
     theta = problem.initial
     theta[-1] = scale
     with pytest.raises(HostileModelError, match="scale"):
@@ -125,7 +125,7 @@ def test_a_scale_outside_its_bounds_is_refused(scale):
 def test_public_covariates_whiten():
     task = Task.parse(BINARY + "public: {set_aside: 10}\n")
     points = np.array([[1.0, -1, -1, 1], [-1, 1, -1, 1], [0.5, -1, 1, 1], [0, -1, -1, 1]])
-    problem = problem_for(task.with_public(points, np.array([3, 2, 1, 4])))
+    problem = device_for(task.with_public(points, np.array([3, 2, 1, 4])))
     transform = problem.settings.transform
     share = np.array([3, 2, 1, 4]) / 10
     z = points @ transform.T
@@ -152,7 +152,7 @@ def test_squared_learns_the_mean_and_median_the_median():
         privacy: {{guarantee: {{gdp: {{mu: 8.0}}}}}}
         objective: {objective}
         """
-        problem = problem_for(Task.parse(text))
+        problem = device_for(Task.parse(text))
         assert problem.settings.bound == pytest.approx({"squared": 2.0, "median": 0.05}[objective])
         engine = SGDEngine(problem.settings, problem.mechanisms, seed=5)
         engine.use(problem.mechanisms["default"])

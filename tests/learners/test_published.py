@@ -23,7 +23,7 @@ from murk.learners import (
     PublicGLMRegressor,
 )
 from murk.privacy import ApproxDP, GaussianDP, PureDP
-from murk.protocols.device import problem_for
+from murk.protocols.device import device_for
 from murk.stream import open_log
 
 FEATURES = ["a", "b"]
@@ -70,7 +70,7 @@ class Case:
 
     def river(self) -> Any:
         public = {"public": PUBLIC} if "public" in self.more else {}
-        return self.learner(budget=self.budget, features=FEATURES, seed=SEED, **public, **(self.arguments or {}))
+        return self.learner(guarantee=self.budget, features=FEATURES, seed=SEED, **public, **(self.arguments or {}))
 
     def __str__(self) -> str:
         return f"{self.protocol}-{self.target}{'-' * bool(self.more)}{self.more.partition('moments')[2]}"
@@ -144,7 +144,7 @@ def test_river_learns_the_logs_releases_to_the_same_bits(case: Case, tmp_path: P
     result = learned(case, tmp_path)
     wrong = {"alpha": 0.6} if case.protocol == "gradients" else {"debiased": True}
     model, twin = case.river(), case.learner(
-        budget=case.budget, features=FEATURES, seed=SEED, **{**case.arguments, **wrong}
+        guarantee=case.budget, features=FEATURES, seed=SEED, **{**case.arguments, **wrong}
     )  # fmt: skip
     with open_log(f"sqlite:///{tmp_path / 'log.db'}", create=False) as log:
         releases = list(log.releases())
@@ -171,7 +171,7 @@ def test_a_switch_changes_the_estimate(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("case", [case for case in CASES if case.protocol in ("gradients", "examples")], ids=str)
 def test_settings_and_noise_are_the_same(case: Case) -> None:
-    problem: Any = problem_for(case.task())
+    problem: Any = device_for(case.task())
     model = case.river()
     model.learn_one({"a": 0.5, "b": -0.5}, TARGETS[case.target][1][0])
     engine = model._require()

@@ -15,7 +15,7 @@ from murk.errors import UserError
 from murk.planning.plan import plan
 from murk.privacy import PureDP, SimplexGaussian, SubsetSelection, ThresholdMechanism
 from murk.privacy.noise import SimulatedNoise
-from murk.protocols.device import problem_for
+from murk.protocols.device import device_for
 from murk.protocols.univariate.quantiles import _rising, critical_value
 from murk.stream.wire.codec import RejectedError
 from murk.stream.wire.releases import TargetRelease
@@ -78,7 +78,7 @@ def test_a_task_without_quantiles_keeps_its_hash():
     [("pure: {epsilon: 1}", SubsetSelection), ("gdp: {mu: 0.5}", SimplexGaussian), ("gdp: {mu: 4}", SubsetSelection)],
 )
 def test_thresholds_do_not_depend_on_the_target(guarantee, kind):
-    mechanism = problem_for(made(guarantee=guarantee)).mechanisms["default"]
+    mechanism = device_for(made(guarantee=guarantee)).mechanisms["default"]
     assert isinstance(mechanism, ThresholdMechanism)
     assert isinstance(mechanism.noise, kind)
     assert mechanism.guarantees == mechanism.noise.guarantees
@@ -106,7 +106,7 @@ def test_answers():
 @pytest.mark.parametrize("guarantee", ["pure: {epsilon: 1}", "gdp: {mu: 1}"])
 def test_forged_thresholds_are_dead_letters(guarantee):
     task = made(guarantee=guarantee)
-    engine = problem_for(task).engine()
+    engine = device_for(task).engine()
     fields = {"id": "0" * 32, "task": task.hash, "level": "default", "chain": 0, "time": "2024-01-01T00:00:00Z"}
 
     def release(first):

@@ -83,7 +83,7 @@ def test_every_public_learner_is_an_estimator_with_a_required_budget():
 
 @pytest.mark.parametrize("budget", [PureDP(1.0), ApproxDP(1.0, 1e-6), GaussianDP(1.0), ZeroConcentratedDP(0.5)])
 def test_every_kind_of_budget(budget):
-    model = LDPSGDClassifier(budget=budget, seed=1)
+    model = LDPSGDClassifier(guarantee=budget, seed=1)
     for x, y in datasets.Phishing().take(50):
         model.learn_one(x, y)
     assert model.n_releases == 50
@@ -91,12 +91,12 @@ def test_every_kind_of_budget(budget):
 
 def test_a_budget_that_is_none_is_refused():
     with pytest.raises(UserError, match="GaussianDP"):
-        LDPSGDRegressor(budget=1.0)
+        LDPSGDRegressor(guarantee=1.0)
 
 
 def test_in_a_pipeline_with_progressive_validation():
     model = compose.Pipeline(
-        compose.FuncTransformer(_half), LDPSGDClassifier(budget=GaussianDP(8.0), seed=4, radius=2.0)
+        compose.FuncTransformer(_half), LDPSGDClassifier(guarantee=GaussianDP(8.0), seed=4, radius=2.0)
     )
     metric = evaluate.progressive_val_score(datasets.Phishing(), model, metrics.Accuracy())
     # Chance is about 0.56; a learner that learned nothing stays there.
@@ -108,10 +108,10 @@ def _half(x):
 
 
 def test_budget_reaches_the_learner_through_a_pipeline():
-    model = compose.Pipeline(compose.FuncTransformer(_half), LDPSGDClassifier(budget=GaussianDP(1.0), seed=4))
+    model = compose.Pipeline(compose.FuncTransformer(_half), LDPSGDClassifier(guarantee=GaussianDP(1.0), seed=4))
     other = model.clone()
     for x, y in datasets.Phishing().take(20):
-        model.learn_one(x, y, budget=GaussianDP(0.5))
+        model.learn_one(x, y, guarantee=GaussianDP(0.5))
         other.learn_one(x, y)
     assert not np.array_equal(model["LDPSGDClassifier"].iterate, other["LDPSGDClassifier"].iterate)
 
@@ -129,7 +129,7 @@ def test_many_is_one_by_one_bit_for_bit(budget, mechanism, extra):
     if mechanism == "laplace" and isinstance(budget, GaussianDP):
         budget = PureDP(0.7)
     x, y = rows()
-    one = LDPSGDRegressor(budget=budget, mechanism=mechanism, seed=5, features=[0, 1, 2], **extra)
+    one = LDPSGDRegressor(guarantee=budget, mechanism=mechanism, seed=5, features=[0, 1, 2], **extra)
     for row, target in zip(x, y, strict=True):
         one.learn_one(dict(enumerate(row.tolist())), target)
     array, frame = one.clone(), one.clone()
@@ -145,11 +145,11 @@ def test_many_is_one_by_one_bit_for_bit(budget, mechanism, extra):
 def test_many_takes_a_budget_for_each_row():
     x, y = rows(60)
     budgets = [GaussianDP([0.5, 1.0, 2.0][i % 3]) for i in range(60)]
-    many = LDPSGDRegressor(budget=GaussianDP(1.0), seed=5, features=[0, 1, 2])
+    many = LDPSGDRegressor(guarantee=GaussianDP(1.0), seed=5, features=[0, 1, 2])
     one = many.clone()
-    many.learn_many(x, y, budget=budgets)
+    many.learn_many(x, y, guarantee=budgets)
     for row, target, budget in zip(x, y, budgets, strict=True):
-        one.learn_one(dict(enumerate(row.tolist())), target, budget=budget)
+        one.learn_one(dict(enumerate(row.tolist())), target, guarantee=budget)
     assert one.state_dict() == many.state_dict()
     # After a mixed batch the default budget applies again.
     many.learn_one({0: 1.0, 1: 1.0, 2: 1.0}, 1.0)
@@ -162,7 +162,7 @@ def test_many_takes_a_budget_for_each_row():
 def test_copies_go_on_alike_only_where_seeded(copied, seeded):
     """Rule 6: a copy of an unseeded learner must not repeat its noise, or two releases give it away."""
     data = list(datasets.Phishing().take(40))
-    model = LDPSGDClassifier(budget=GaussianDP(1.0), seed=1 if seeded else None, features=list(data[0][0]))
+    model = LDPSGDClassifier(guarantee=GaussianDP(1.0), seed=1 if seeded else None, features=list(data[0][0]))
     for x, y in data[:20]:
         model.learn_one(x, y)
     twin = copied(model)
@@ -174,7 +174,7 @@ def test_copies_go_on_alike_only_where_seeded(copied, seeded):
 
 
 def test_as_published_has_the_papers_settings():
-    model = LDPSGDRegressor.as_published(budget=GaussianDP(1.0), eta=0.5, alpha=0.6, seed=1)
+    model = LDPSGDRegressor.as_published(guarantee=GaussianDP(1.0), eta=0.5, alpha=0.6, seed=1)
     assert (model.weights, model.c, model.scale_multiplier, model.weighting) == (
         "mallows",
         1.345,
@@ -182,14 +182,14 @@ def test_as_published_has_the_papers_settings():
         "uniform",
     )
     assert model.step == InverseScalingStep(0.5, 0.6)
-    assert LDPSGDClassifier.as_published(budget=PureDP(1.0), seed=1).mechanism == "laplace"
+    assert LDPSGDClassifier.as_published(guarantee=PureDP(1.0), seed=1).mechanism == "laplace"
 
 
 def test_the_riverscheduler_gives_the_published_steps():
     x, y = rows(50)
-    ours = LDPSGDRegressor.as_published(budget=GaussianDP(1.0), seed=3)
+    ours = LDPSGDRegressor.as_published(guarantee=GaussianDP(1.0), seed=3)
     theirs = LDPSGDRegressor.as_published(
-        budget=GaussianDP(1.0), seed=3, step=optim.schedulers.InverseScaling(0.2, 0.5)
+        guarantee=GaussianDP(1.0), seed=3, step=optim.schedulers.InverseScaling(0.2, 0.5)
     )
     ours.learn_many(x, y)
     theirs.learn_many(x, y)
@@ -199,18 +199,18 @@ def test_the_riverscheduler_gives_the_published_steps():
 @pytest.mark.parametrize("value", [None, float("nan"), float("inf"), -float("inf"), "text", 1e300])
 def test_no_value_is_ever_refused(value):
     """Whether a record is learned must not depend on what it says."""
-    model = LDPSGDRegressor(budget=GaussianDP(1.0), features=["a", "b"], seed=1)
+    model = LDPSGDRegressor(guarantee=GaussianDP(1.0), features=["a", "b"], seed=1)
     model.learn_one({"a": value, "b": 1.0}, 1.0)
     model.learn_one({"a": 1.0, "b": 1.0}, value)
     assert model.n_releases == 2
     assert np.all(np.isfinite(model.iterate))
-    classifier = LDPSGDClassifier(budget=GaussianDP(1.0), features=["a"], seed=1)
+    classifier = LDPSGDClassifier(guarantee=GaussianDP(1.0), features=["a"], seed=1)
     classifier.learn_one({"a": value}, "a label nobody declared")
     assert np.all(np.isfinite(classifier.iterate))
 
 
 def test_scaler_then_learner_still_runs():
-    model = preprocessing.MinMaxScaler() | LDPSGDRegressor(budget=GaussianDP(1.0), seed=1)
+    model = preprocessing.MinMaxScaler() | LDPSGDRegressor(guarantee=GaussianDP(1.0), seed=1)
     for x, y in datasets.TrumpApproval().take(30):
         model.learn_one(x, y)
     assert isinstance(model.predict_one(x), float)
@@ -219,7 +219,7 @@ def test_scaler_then_learner_still_runs():
 def test_iter_frame_and_predictions_have_the_frames_kind():
     x, y = rows(30)
     frame = pd.DataFrame(x, columns=["a", "b", "c"])
-    model = LDPSGDClassifier(budget=GaussianDP(1.0), seed=1)
+    model = LDPSGDClassifier(guarantee=GaussianDP(1.0), seed=1)
     for record, target in stream.iter_frame(frame, pd.Series(y > 0)):
         model.learn_one(record, target)
     labels = model.predict_many(frame)
@@ -231,15 +231,15 @@ def test_iter_frame_and_predictions_have_the_frames_kind():
 @pytest.mark.parametrize("budget", [ApproxDP(1.0, 1e-6), GaussianDP(1.0), ZeroConcentratedDP(0.5)])
 @pytest.mark.parametrize("release", ["joint", "separate"])
 def test_iwp_every_kind_of_budget(budget, release):
-    model = IWPSGDClassifier(budget=budget, release=release, seed=1)
+    model = IWPSGDClassifier(guarantee=budget, release=release, seed=1)
     for x, y in datasets.Phishing().take(50):
-        model.learn_one(x, y, budget=budget)
+        model.learn_one(x, y, guarantee=budget)
     assert model.n_releases == 50
 
 
 def test_iwp_in_a_pipeline_with_progressive_validation():
     model = compose.Pipeline(
-        compose.FuncTransformer(_half), IWPSGDClassifier(budget=GaussianDP(30.0), seed=4, loss="quadratic")
+        compose.FuncTransformer(_half), IWPSGDClassifier(guarantee=GaussianDP(30.0), seed=4, loss="quadratic")
     )
     metric = evaluate.progressive_val_score(datasets.Phishing(), model, metrics.Accuracy())
     # Chance is about 0.56; a learner that learned nothing stays there.
@@ -252,7 +252,11 @@ def test_iwp_in_a_pipeline_with_progressive_validation():
 def test_iwp_copies_go_on_alike_only_where_seeded(copied, seeded, release):
     data = list(datasets.Phishing().take(40))
     model = IWPSGDRegressor(
-        budget=GaussianDP(1.0), seed=1 if seeded else None, release=release, features=list(data[0][0]), target_bound=1.0
+        guarantee=GaussianDP(1.0),
+        seed=1 if seeded else None,
+        release=release,
+        features=list(data[0][0]),
+        target_bound=1.0,
     )
     for x, y in data[:20]:
         model.learn_one(x, float(y))

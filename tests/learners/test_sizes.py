@@ -8,7 +8,7 @@ import yaml
 
 from murk import Task
 from murk.errors import UserError
-from murk.protocols.device import problem_for
+from murk.protocols.device import device_for
 
 LOCAL, SKETCH = "gdp: {mu: 4.0}", "approx: {epsilon: 1.0, delta: 1.0e-6}"
 
@@ -28,7 +28,7 @@ def checked(features, protocol, more="", guarantee=LOCAL, target=BINARY):
         points = np.random.default_rng(1).uniform(-1, 1, (50, features))
         points[:, -1] = 1.0
         task = task.with_public(points, np.ones(50, dtype=np.int64))
-    problem_for(task).check_state()
+    device_for(task).check_state()
 
 
 def refusal(*given):

@@ -12,7 +12,7 @@ from murk.errors import DataWarning, MurkError, UserError
 from murk.learners import GaussMixRegressor, IWPSGDRegressor, LDPSGDRegressor, PublicGLMRegressor, ScoreRegressor
 from murk.privacy import ApproxDP, GaussianDP
 
-SHARED = {"budget": GaussianDP(1.0), "features": ["a", "b"]}
+SHARED = {"guarantee": GaussianDP(1.0), "features": ["a", "b"]}
 BOUNDS = (10.0, 74.0)  # the middle and half of the range are exact
 MIDDLE, HALF = 42.0, 32.0
 N = 4_000
@@ -42,7 +42,7 @@ REGRESSORS = {
 
 def made(name, budget=1.0, **more):
     stated = ApproxDP(budget, 1e-6) if name == "windows' mixtures" else GaussianDP(budget)
-    return REGRESSORS[name](budget=stated, features=["a", "b"], **more)
+    return REGRESSORS[name](guarantee=stated, features=["a", "b"], **more)
 
 
 def learned(name, y, bounds, budget=4.0, **more):
@@ -83,7 +83,7 @@ def test_a_fit_in_natural_units_is_the_coded_one_in_these_units(name):
 def test_a_target_of_about_40_is_predicted_as_such(name):
     """Between 0 and 100: within 2 of 40 at mu = 16, where the noisiest of them is nearer; unlearned it is 50."""
     y = 40.0 + 10.0 * X[:, 0]
-    model = learned(name, y, (0, 100), budget=16.0)
+    model = learned(name, y, (0, 100), guarantee=16.0)
     assert model.predict_one({"a": 0.0, "b": 0.0}) == pytest.approx(40.0, abs=2.0)
     # Before the first release it is the middle.
     fresh = made(name, target_bounds=(0, 100), seed=1)
@@ -192,7 +192,7 @@ def test_without_a_constant_the_middle_is_zero(regressor):
     y = 20.0 + 10.0 * X[:, 0]
     found = []
     for bounds in ((0.0, 50.0), (-50.0, 50.0)):
-        model = regressor(**SHARED | {"budget": GaussianDP(16.0)}, intercept=False, target_bounds=bounds, seed=1)
+        model = regressor(**SHARED | {"guarantee": GaussianDP(16.0)}, intercept=False, target_bounds=bounds, seed=1)
         model.learn_many(X, y)
         found.append(model.estimate().values)
     assert found[0] == pytest.approx(found[1])

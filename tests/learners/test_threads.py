@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from murk.errors import MurkError
-from murk.protocols.device import problem_for
+from murk.protocols.device import device_for
 from murk.protocols.gradients.engine import SGDEngine
 from murk.protocols.univariate.engine import TargetEngine
 from murk.task.task import Task
@@ -110,11 +110,11 @@ def test_a_budget_is_that_of_its_own_record(name):
     shared, alone, y = made(name, seed=3), made(name, seed=3), target_of(name)
     together(
         *[lambda: [shared.learn_one(SLOW, y) for _ in range(EACH)]] * 2,
-        *[lambda: [shared.learn_one(SLOW, y, budget=STRICT) for _ in range(EACH)]] * 2,
+        *[lambda: [shared.learn_one(SLOW, y, guarantee=STRICT) for _ in range(EACH)]] * 2,
     )
     for _ in range(2 * EACH):
         alone.learn_one(RECORD, y)
-        alone.learn_one(RECORD, y, budget=STRICT)
+        alone.learn_one(RECORD, y, guarantee=STRICT)
     assert declared(shared) == pytest.approx(declared(alone), rel=1e-9)
 
 
@@ -228,7 +228,7 @@ privacy: {guarantee: {gdp: {mu: 1.0}}}
 @pytest.mark.parametrize("protocol", ["gradients", "examples"])
 def test_a_problem_may_be_shared(protocol):
     """Vectors that devices of one process take at once are of their own records."""
-    problem = problem_for(Task.parse(f"{TASK}protocol: {protocol}\n"))
+    problem = device_for(Task.parse(f"{TASK}protocol: {protocol}\n"))
     if protocol == "gradients":
         moment = np.array([[2.0, 0.3, 0.1], [0.3, 1.0, 0.0], [0.1, 0.0, 1.0]])
         problem = replace(problem, settings=replace(problem.settings, second_moment=moment))

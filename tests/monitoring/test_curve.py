@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from murk.cli.commands.status import command
 from murk.monitoring import Monitor
-from murk.protocols.device import problem_for
+from murk.protocols.device import device_for
 from murk.stream import Worker
 from murk.stream.wire.codec import WireRules, decode
 from murk.stream.wire.state import decode_state
@@ -75,7 +75,7 @@ def test_each_point_is_the_estimate_at_its_count():
         trail = decode_state(log.checkpoint(1).state, "here").trail
     for place in (5, -1):
         count = trail.counts[place]
-        single = problem_for(task).engine()
+        single = device_for(task).engine()
         log, _ = opened(folder)
         with log:
             messages = log.read(1, 0, count)
@@ -94,7 +94,7 @@ def test_another_learner_goes_on_with_the_curve(tmp_path):
         monitor.poll()
         before = monitor.status()["history"]
         log.append([(0, b"not a release")])
-        with Worker(log, task, problem_for(task).engine(), 0) as worker:
+        with Worker(log, task, device_for(task).engine(), 0) as worker:
             assert worker.step().read == 1
         again = Monitor(log, task)
         again.poll()

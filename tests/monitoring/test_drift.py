@@ -10,8 +10,8 @@ from murk.monitoring.figures import Place, figures
 from murk.monitoring.metrics.catalogue import METRICS
 from murk.monitoring.metrics.exporter import VALUES, family
 from murk.monitoring.snapshot import Snapshot
-from murk.protocols.device import problem_for
-from murk.protocols.scores.device import ScoreProblem
+from murk.protocols.device import device_for
+from murk.protocols.scores.device import ScoreDevice
 from murk.stream.wire.state import Counters, StateMessage
 from tests.learners.scores.people import learn_sums, outcomes
 
@@ -31,7 +31,7 @@ def told(engine, before=None):
         task=TASK.hash, identity="x", chain=0, offset=count, last_id=None, counters=Counters(learned=count),
         learner=engine.state_dict(),
     )  # fmt: skip
-    return figures(TASK, problem_for(TASK), [message], [Place(count, count)], before=before)
+    return figures(TASK, device_for(TASK), [message], [Place(count, count)], before=before)
 
 
 def shown(found):
@@ -53,14 +53,14 @@ def shown(found):
 @pytest.fixture(scope="module")
 def engines():
     """One whose people go on as they were, and one whose people have changed half-way."""
-    surveyed = problem_for(TASK).settings.survey.end
+    surveyed = device_for(TASK).settings.survey.end
     rng, n = np.random.default_rng(1), 56_000 + surveyed
     X = np.c_[rng.uniform(-1, 1, size=n), np.ones(n)]
     before, after = np.array([1.0, -0.2]), np.array([0.0, -0.2])
     still, changed = outcomes(rng, X, before), outcomes(rng, X, before)
     half = surveyed + 28_000
     changed[half:] = outcomes(rng, X[half:], after)
-    return {name: learn_sums(problem_for(TASK), X, y, 2) for name, y in (("still", still), ("changed", changed))}
+    return {name: learn_sums(device_for(TASK), X, y, 2) for name, y in (("still", still), ("changed", changed))}
 
 
 def test_a_change_is_told(engines):
@@ -82,9 +82,9 @@ def test_no_change_is_told(engines):
 
 def test_it_is_judged_again_when_much_was_added(engines, monkeypatch):
     judged = []
-    judge = ScoreProblem.drift
-    monkeypatch.setattr(ScoreProblem, "drift", lambda self, engines: judged.append(1) or judge(self, engines))
-    engine = problem_for(TASK).engine()
+    judge = ScoreDevice.drift
+    monkeypatch.setattr(ScoreDevice, "drift", lambda self, engines: judged.append(1) or judge(self, engines))
+    engine = device_for(TASK).engine()
     engine.load_state_dict(engines["still"].state_dict())
     found = told(engine)
     for added, times in ((500, 1), (500, 2), (200, 2)):

@@ -15,7 +15,7 @@ from murk.monitoring.figures import Place, figures
 from murk.monitoring.history import FEWEST_POINTS, MOST_POINTS, MOST_SPANS, History, Pace
 from murk.monitoring.metrics.catalogue import STALENESS_BOUNDS
 from murk.privacy import PureDP
-from murk.protocols.device import problem_for
+from murk.protocols.device import device_for
 from murk.protocols.gradients import kernels as at
 from murk.protocols.gradients.estimate import PLUG_IN
 from murk.stream import GradientRelease
@@ -41,7 +41,7 @@ def small(
 def state(task: Task, **counters: object) -> StateMessage:
     return StateMessage(
         task=task.hash, identity="x", chain=0, offset=0, last_id=None, counters=Counters(**counters),
-        learner=problem_for(task).engine().state_dict(),
+        learner=device_for(task).engine().state_dict(),
     )  # fmt: skip
 
 
@@ -74,7 +74,7 @@ def replaced(message: StateMessage, **learner: object) -> StateMessage:
 def test_states_of_no_learner_are_refused(kind: str) -> None:
     task, message = hostile_states()[kind]
     with pytest.raises(MurkError, match="state"):
-        figures(task, problem_for(task), [message], [Place(0, 0)])
+        figures(task, device_for(task), [message], [Place(0, 0)])
 
 
 def test_keys_of_a_hostile_state_give_no_orders_to_a_terminal() -> None:
@@ -91,7 +91,7 @@ def test_keys_of_a_hostile_state_give_no_orders_to_a_terminal() -> None:
 def test_chains_are_merged_as_a_run_merges_them():
     folder, learned = finished()
     log, task = opened(folder)
-    problem = problem_for(task)
+    problem = device_for(task)
     with log:
         messages = [decode_state(log.checkpoint(chain).state or b"", "here") for chain in range(2)]
         places = [Place(log.checkpoint(chain).offset, log.end(chain) + 5, "host:1") for chain in range(2)]
@@ -113,7 +113,7 @@ def test_chains_are_merged_as_a_run_merges_them():
 def test_the_gap_is_between_newest_iterate_and_average():
     folder, _ = finished()
     log, task = opened(folder)
-    problem = problem_for(task)
+    problem = device_for(task)
     engine = problem.engine()
     with log:
         message = decode_state(log.checkpoint(1).state or b"", "here")
@@ -127,7 +127,7 @@ def test_the_gap_is_between_newest_iterate_and_average():
 @pytest.mark.parametrize("step", ["noise-aware", "{eta: 0.3, alpha: 0.6}"])
 def test_the_step_is_the_one_that_the_fold_takes_next(weighting, step):
     task = small(more=f"learner: {{step: {step}, weighting: {weighting}}}\n")
-    problem = problem_for(task)
+    problem = device_for(task)
     engine, unit = problem.engine(), problem.mechanisms["default"].unit
     for version in range(40):
         expected = engine.step_size()
@@ -150,7 +150,7 @@ def test_the_step_is_the_one_that_the_fold_takes_next(weighting, step):
 )
 def test_a_level_says_what_its_guarantee_states(guarantee, epsilon, mu):
     task = small(guarantee)
-    [level] = figures(task, problem_for(task), [None], [Place(0, 0)]).levels
+    [level] = figures(task, device_for(task), [None], [Place(0, 0)]).levels
     assert (level.epsilon, level.mu) == (epsilon, mu)
     assert level.guarantee == task.privacy.guarantee.to_dict()
     assert level.right_at_most == task.privacy.guarantee.max_attack_accuracy
@@ -160,7 +160,7 @@ def test_a_level_says_what_its_guarantee_states(guarantee, epsilon, mu):
 def test_a_level_says_what_its_mechanism_really_gives():
     """A pure mechanism for an (epsilon, delta) needs no delta."""
     task = small("{approx: {epsilon: 1.5, delta: 1.0e-6}}")
-    [level] = figures(task, problem_for(task), [None], [Place(0, 0)]).levels
+    [level] = figures(task, device_for(task), [None], [Place(0, 0)]).levels
     assert (level.epsilon, level.guarantee) == (1.5, {"pure": {"epsilon": 1.5}})
     assert level.words == PureDP(1.5).describe()
 
@@ -168,7 +168,7 @@ def test_a_level_says_what_its_mechanism_really_gives():
 def test_ages_beyond_all_buckets_are_counted():
     task = small()
     ages = [1] * 30
-    found = figures(task, problem_for(task), [state(task, staleness=ages, staleness_sum=77)], [Place(0, 0)])
+    found = figures(task, device_for(task), [state(task, staleness=ages, staleness_sum=77)], [Place(0, 0)])
     assert len(found.staleness) == len(STALENESS_BOUNDS) + 1
     assert found.staleness == (1,) * 21 + (9,)
     assert found.mean_staleness == 77 / 30
@@ -178,7 +178,7 @@ def test_ages_beyond_all_buckets_are_counted():
 
 def test_nothing_learned_is_told_as_nothing_known():
     task = small()
-    found = figures(task, problem_for(task), [None], [Place(0, 3)])
+    found = figures(task, device_for(task), [None], [Place(0, 3)])
     assert found.releases == 0
     assert found.mean_staleness is None
     assert found.parameter_error is None
@@ -190,7 +190,7 @@ def test_nothing_learned_is_told_as_nothing_known():
 def test_a_state_of_another_task_is_refused():
     other = Task.parse(TEXT)
     with pytest.raises(MurkError, match="a state of schema 1 and dimension 3 does not fit schema 1 and dimension 2"):
-        figures(small(), problem_for(small()), [state(other)], [Place(0, 0)])
+        figures(small(), device_for(small()), [state(other)], [Place(0, 0)])
 
 
 def made(method: str, spread: np.ndarray) -> Estimate:
@@ -220,7 +220,7 @@ def test_random_scaling_is_brought_to_the_scale_of_standard_errors(times, right)
 
 def grown(history: History, counts: list[int]) -> list[int]:
     task = small()
-    problem = problem_for(task)
+    problem = device_for(task)
     empty = figures(task, problem, [None], [Place(0, 0)])
     for count in counts:
         history.add(replace(empty, releases=count), float(count), 1.0)

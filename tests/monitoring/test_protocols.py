@@ -19,8 +19,8 @@ from murk.monitoring.metrics.catalogue import METRICS
 from murk.populations.local_run import LocalRun
 from murk.populations.people import PopulationConfig
 from murk.privacy import ApproxDP, calibrate
-from murk.protocols.device import problem_for
-from murk.protocols.scores.device import ScoreProblem
+from murk.protocols.device import device_for
+from murk.protocols.scores.device import ScoreDevice
 from murk.protocols.scores.estimate import ScoreEstimate
 from murk.stream import open_log
 from murk.stream.wire.state import Counters, StateMessage
@@ -95,7 +95,7 @@ def stand_in(tmp_path, monkeypatch):
     """Makes a monitor that has polled a log whose chains know what is given: ``(releases, figures)`` each."""
 
     def make(protocol: str, *chains: tuple[int, dict]) -> Monitor:
-        monkeypatch.setattr(module, "problem_for", lambda task: StandInProblem(task.protocol in VERSIONED))
+        monkeypatch.setattr(module, "device_for", lambda task: StandInProblem(task.protocol in VERSIONED))
         task = task_for(protocol)
         log = open_log(url(tmp_path))
         log.register_task(task.document())
@@ -169,9 +169,9 @@ def test_what_it_would_take_is_forecast_now_and_then(monkeypatch, tmp_path):
     asked = []
     forecast = ScoreEstimate.needs
     monkeypatch.setattr(ScoreEstimate, "needs", lambda self, level: asked.append(1) or forecast(self, level))
-    problem = problem_for(task)
+    problem = device_for(task)
     # As if no survey preceded the scores, so that a few releases are enough.
-    problem = ScoreProblem(replace(problem.settings, survey=None), problem.mechanisms)
+    problem = ScoreDevice(replace(problem.settings, survey=None), problem.mechanisms)
     engine, rng = problem.engine(), np.random.default_rng(1)
     before = None
 

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from murk.privacy.noise import LATTICE_WIDTH, SecureNoise, SimulatedNoise
 from murk.producers import producer as randomization
-from murk.producers.producer import MOST_HELD, Answering, answer_of
+from murk.producers.producer import MOST_HELD, RecordRandomizer, randomize_one
 from murk.protocols import one_record as in_place
-from murk.protocols.device import problem_for
+from murk.protocols.device import device_for
 from murk.protocols.scores import fast_records as kernels
-from murk.protocols.scores.fast_records import OneAnswer
+from murk.protocols.scores.fast_records import AnswerKernel
 from murk.protocols.scores.model import Model
 from murk.task.task import Task
 from tests.kernels import compiled_at_once
@@ -58,7 +58,7 @@ def task_of(kind: str) -> Task:
 
 
 def problem_of(kind: str = "binary") -> Any:
-    return problem_for(task_of(kind))
+    return device_for(task_of(kind))
 
 
 def model_of(problem: Any, **changes: Any) -> Any:
@@ -72,7 +72,7 @@ def model_of(problem: Any, **changes: Any) -> Any:
     return flat
 
 
-def prepared(answering: Answering, chain: int, model: Any, level: str) -> Any:
+def prepared(answering: RecordRandomizer, chain: int, model: Any, level: str) -> Any:
     """The kernel's memory that answers at a model, if any."""
     answering.prepare(chain, model, level)
     return answering._kernel(chain, model, level)
@@ -93,14 +93,14 @@ def test_the_kernel_answers_as_everything_else_does(data: st.DataObject) -> None
     origin = np.array(data.draw(st.lists(st.floats(-3, 3), min_size=problem.dimension, max_size=problem.dimension)))
     model = model_of(problem, origin=origin, exponent=data.draw(st.floats(0, 1)), reach=data.draw(st.floats(0.1, 10)))
     noise = SimulatedNoise(data.draw(st.integers(0, 2**64 - 1)))
-    answering = Answering(problem, noise)
+    answering = RecordRandomizer(problem, noise)
     for _ in range(3):
         x = np.array([*data.draw(st.tuples(unit, unit)), 1.0])
         y = data.draw(CODED[kind] | st.just(math.nan))
         level, index = data.draw(st.sampled_from(["default", "open"])), np.array([data.draw(st.integers(0, 2**41))])
         assert prepared(answering, 0, model, level) is not None, "the kernel is not used"
         found = answering.answer(x, y, 0, model, level, index)
-        assert found == answer_of(problem, x[None, :], np.array([y]), model, level, noise, index)
+        assert found == randomize_one(problem, x[None, :], np.array([y]), model, level, noise, index)
 
 
 @pytest.mark.parametrize("kind", TARGETS)
@@ -128,7 +128,7 @@ def test_a_producer_releases_the_same_with_the_kernel_and_without(kind: str, tmp
 
 
 def test_a_kernel_is_compiled_before_an_account_is_held(tmp_path: Path, monkeypatch: Any) -> None:
-    held, real = [], OneAnswer.give
+    held, real = [], AnswerKernel.give
     with World(tmp_path, task_of("directions")) as world:
         database = world.ledger._file._connection
 
@@ -136,7 +136,7 @@ def test_a_kernel_is_compiled_before_an_account_is_held(tmp_path: Path, monkeypa
             held.append(database.in_transaction)
             return real(*given)
 
-        monkeypatch.setattr(OneAnswer, "give", give)
+        monkeypatch.setattr(AnswerKernel, "give", give)
         world.producer.release({"a": 0.5, "b": 0.5, "y": "yes"}, person="p")
     # Of nobody, and of the person.
     assert held == [False, True]
@@ -148,7 +148,7 @@ def test_secure_answers_have_the_models_shares_and_the_mechanisms_noise() -> Non
     Twins: shares swapped, half of the noise, and noise of a mean of a tenth of its width are refused.
     """
     problem, count = problem_of(), 6000
-    model, answering = model_of(problem), Answering(problem, SecureNoise())
+    model, answering = model_of(problem), RecordRandomizer(problem, SecureNoise())
     # Of a missing target a score is zeros, and its release the noise.
     x, index = np.array([0.3, -0.2, 1.0]), np.zeros(1, dtype=np.int64)
     answers: dict[str | None, list[list[int]]] = {"score": [], "scatter": [], "curvature": []}
@@ -185,7 +185,7 @@ def clean(memory: Any) -> bool:
 @pytest.mark.parametrize("missing", [None, in_place.TOO_FEW, in_place.NO_WORDS])
 def test_nothing_of_a_record_is_left_whatever_randomness_comes(missing: int | None, monkeypatch: Any) -> None:
     problem = problem_of()
-    model, answering = model_of(problem), Answering(problem, SecureNoise())
+    model, answering = model_of(problem), RecordRandomizer(problem, SecureNoise())
     memory: Any = prepared(answering, 0, model, "default")
     if missing == in_place.TOO_FEW:
         memory._trials = 1
@@ -204,7 +204,7 @@ def test_nothing_of_a_record_is_left_whatever_randomness_comes(missing: int | No
 
 def test_an_interrupted_answer_leaves_nothing_of_the_record_and_nothing_in_the_next(monkeypatch: Any) -> None:
     problem, noise, index = problem_of(), SimulatedNoise(5), np.array([9])
-    model, answering, x = model_of(problem), Answering(problem, noise), np.array([*SECRETS, 1.0])
+    model, answering, x = model_of(problem), RecordRandomizer(problem, noise), np.array([*SECRETS, 1.0])
     wanted = answering.answer(x, 1.0, 0, model, "default", index)
     memory: Any = prepared(answering, 0, model, "default")
     real = kernels.learn_record
@@ -231,7 +231,7 @@ def test_what_the_kernel_does_not_do_is_done_without() -> None:
 
     problem = problem_of()
     model = model_of(problem)
-    other = Answering(problem, Other())
+    other = RecordRandomizer(problem, Other())
     assert prepared(other, 0, model, "default") is None
     payload, question = other.answer(np.array([0.1, 0.2, 1.0]), 1.0, 0, model, "default", np.zeros(1, dtype=np.int64))
     assert len(payload) == (3 if question == "score" else 6)
@@ -240,13 +240,13 @@ def test_what_the_kernel_does_not_do_is_done_without() -> None:
 def test_few_records_load_no_kernel(monkeypatch: Any) -> None:
     monkeypatch.setattr(randomization, "FEW", 2)
     problem = problem_of()
-    model, answering = model_of(problem), Answering(problem, SecureNoise())
+    model, answering = model_of(problem), RecordRandomizer(problem, SecureNoise())
     assert [prepared(answering, 0, model, "default") is None for _ in range(4)] == [True, True, False, False]
 
 
 def test_another_model_has_another_memory_and_few_are_held() -> None:
     problem = problem_of()
-    model, answering = model_of(problem), Answering(problem, SecureNoise())
+    model, answering = model_of(problem), RecordRandomizer(problem, SecureNoise())
     first = prepared(answering, 0, model, "default")
     assert prepared(answering, 0, model, "default") is first
     assert prepared(answering, 0, model_of(problem, reach=1.0), "default") is not first

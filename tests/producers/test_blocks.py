@@ -12,7 +12,7 @@ from murk.populations import FileSource
 from murk.privacy.noise import Purpose, SimulatedNoise, below
 from murk.producers import Policy
 from murk.producers.producer import CANDIDATES
-from murk.protocols.device import problem_for
+from murk.protocols.device import device_for
 from tests.producers.world import TEXT, World, Wrapped, make_task, paid_task, run_blocks, write_people
 
 
@@ -39,7 +39,7 @@ def test_releases_everyone_once(tmp_path: Path, people: Path) -> None:
 
 def test_is_the_mechanism_of_each_rows_gradient(tmp_path: Path, people: Path) -> None:
     with World(tmp_path, make_task("log: {partitions: 3}")) as world:
-        problem, noise = problem_for(world.task), SimulatedNoise(world.seed)
+        problem, noise = device_for(world.task), SimulatedNoise(world.seed)
         for chain in range(3):
             iterate = np.full(problem.dimension, chain / 10)
             world.publish(iterate, chain=chain)

@@ -8,7 +8,7 @@ from murk.errors import UserError
 from murk.privacy import ApproxDP, GaussianDP, PureDP, ZeroConcentratedDP, cap_of
 from murk.producers import Policy
 from murk.producers.producer import Admission
-from murk.protocols.device import problem_for
+from murk.protocols.device import device_for
 from tests.producers.world import make_task, paid_task
 
 PURE = """
@@ -20,7 +20,7 @@ privacy: {guarantee: {pure: {epsilon: 1.0}}, levels: {gauss: {gdp: {mu: 1.0}}}}
 
 
 def admit(policy: Policy, task: Any) -> Admission:
-    return policy.admit(task, problem_for(task).mechanisms)
+    return policy.admit(task, device_for(task).mechanisms)
 
 
 def test_by_default_one_release_at_each_level() -> None:

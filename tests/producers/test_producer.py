@@ -18,7 +18,7 @@ from murk.errors import MurkError, UserError
 from murk.privacy import GaussianDP
 from murk.privacy.noise import SecureNoise, SimulatedNoise
 from murk.producers import Ledger, Policy, Producer
-from murk.protocols.device import problem_for
+from murk.protocols.device import device_for
 from murk.stream import open_log
 from murk.stream.log import interface as base
 from murk.stream.wire.codec import WireRules, decode
@@ -33,7 +33,7 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 
 def rules(world: World) -> WireRules:
-    problem = problem_for(world.task)
+    problem = device_for(world.task)
     return WireRules(
         world.task.hash,
         world.task.simulated,
@@ -66,7 +66,7 @@ class TestRelease:
         assert b"monday" not in data
 
     def test_is_the_mechanism_of_the_gradient(self, world: World) -> None:
-        problem = problem_for(world.task)
+        problem = device_for(world.task)
         world.producer.release(RECORD)
         release = decode(world.messages()[0].value, rules(world))
         coded = world.task.coding.encode_record(RECORD)
@@ -76,7 +76,7 @@ class TestRelease:
         assert release.payload == expected[0].tolist()
 
     def test_is_taken_at_the_newest_model(self, world: World) -> None:
-        problem = problem_for(world.task)
+        problem = device_for(world.task)
         for _ in range(3):
             world.producer.release(RECORD, person="bob", level="strict")
         iterate = np.linspace(-0.5, 0.5, problem.dimension)
@@ -209,7 +209,7 @@ class TestValues:
     def test_nothing_at_all_releases_the_mechanism_of_a_zero_gradient(self, tmp_path: Path) -> None:
         with World(tmp_path, make_task()) as world:
             world.producer.release({})
-            problem = problem_for(world.task)
+            problem = device_for(world.task)
             release = decode(world.messages()[0].value, rules(world))
             zero = np.zeros((1, problem.dimension))
             index = np.array([(1 << 40) + 1])
@@ -220,7 +220,7 @@ class TestValues:
         with World(tmp_path, make_task()) as world:
             for person, target in enumerate((None, "neither", math.nan)):
                 world.producer.release({**RECORD, "third_child": target}, person=f"p{person}")
-            problem = problem_for(world.task)
+            problem = device_for(world.task)
             for number, message in enumerate(world.messages(), 1):
                 release = decode(message.value, rules(world))
                 zero = np.zeros((1, problem.dimension))
@@ -244,7 +244,7 @@ def hostile_models(world: World) -> dict[str, bytes]:
         "task": world.task.hash,
         "chain": 0,
         "version": 0,
-        "iterate": problem_for(world.task).initial.tolist(),
+        "iterate": device_for(world.task).initial.tolist(),
     }
     size = len(honest["iterate"])
     changes: dict[str, dict[str, Any]] = {
@@ -279,7 +279,7 @@ class TestHostileModels:
             with pytest.raises(UserError):
                 world.producer.release(Untouchable())
             assert world.ledger.totals().releases == world.log.end(0) == 0, name
-            world.publish(problem_for(world.task).initial.tolist())
+            world.publish(device_for(world.task).initial.tolist())
             assert world.producer.release(RECORD).outcome == "released"
 
     def test_all_are_tried(self, world: World) -> None:
@@ -290,10 +290,10 @@ class TestHostileModels:
         with World(tmp_path, task) as world:
             # 16 releases can be within 1% from version 1600 on; before that every version is published.
             world.log.append([(0, b"x")] * 2000)
-            world.publish(problem_for(task).initial.tolist(), version=1601)
+            world.publish(device_for(task).initial.tolist(), version=1601)
             with pytest.raises(UserError, match="1601"):
                 world.producer.release(Untouchable())
-            world.publish(problem_for(task).initial.tolist(), version=1600)
+            world.publish(device_for(task).initial.tolist(), version=1600)
             assert world.producer.release(RECORD).version == 1600
 
 

@@ -12,7 +12,7 @@ from murk import Task, privacy
 from murk.errors import UserError
 from murk.privacy import ApproxDP, GaussianDP, ZeroConcentratedDP, cap_of, guarantee_from_dict
 from murk.privacy.noise import SimulatedNoise
-from murk.producers import Policy, Producer, SketchProducer
+from murk.producers import OrganisationProducer, Policy, Producer
 from murk.producers.organisation import sketch_problem_for
 from murk.stream import open_log
 from tests.producers.sketches.organisations import TEXT, WINDOW, SketchWorld, coded, make_task
@@ -30,7 +30,7 @@ SKETCHES = {
 }
 
 
-def windows(producer: SketchProducer, count: int) -> list[str]:
+def windows(producer: OrganisationProducer, count: int) -> list[str]:
     return [producer.add_block(*coded(WINDOW))[-1].outcome for _ in range(count)]
 
 
@@ -60,7 +60,7 @@ def test_a_larger_cap_of_windows_in_another_task_allows_as_many_as_it_says(tmp_p
         assert "another log" in words
         with open_log(f"sqlite:///{tmp_path}/another.db") as log:
             log.register_task(larger.document())
-            again = SketchProducer(
+            again = OrganisationProducer(
                 larger, log, world.ledger, organisation="clinic", noise=SimulatedNoise(8), problem=problem
             )
             count = int(proposed[1])

@@ -11,9 +11,9 @@ from murk.errors import UserError
 from murk.populations import FileSource
 from murk.populations.people import Population, PopulationConfig, open_accounts
 from murk.privacy.noise import Purpose, SecureNoise, SimulatedNoise
-from murk.producers.producer import Models, answers_of
-from murk.protocols.device import problem_for
-from murk.protocols.scores.device import ScoreProblem
+from murk.producers.producer import Models, randomize_records
+from murk.protocols.device import device_for
+from murk.protocols.scores.device import ScoreDevice
 from murk.protocols.scores.model import Model
 from murk.stream import open_log
 from murk.stream.wire.codec import WireRules, decode
@@ -24,7 +24,7 @@ OWN = f"{SCORES}\nscores: {{models: own}}"
 SHARES = {"score": 0.5, "scatter": 0.2, "curvature": 0.3}
 
 
-def model_of(problem: ScoreProblem, **changes: Any) -> list[float]:
+def model_of(problem: ScoreDevice, **changes: Any) -> list[float]:
     """A model with shares of all three questions."""
     first = Model.of(problem.initial, problem.dimension)
     shares = {"scatter": SHARES["scatter"], "curvature": SHARES["curvature"]}
@@ -33,14 +33,14 @@ def model_of(problem: ScoreProblem, **changes: Any) -> list[float]:
 
 
 def rules(world: World) -> WireRules:
-    problem: Any = problem_for(world.task)
+    problem: Any = device_for(world.task)
     magnitudes = {level: mechanism.magnitude for level, mechanism in problem.mechanisms.items()}
     return WireRules(world.task.hash, True, problem.lengths, magnitudes, world.task.log.partitions, kind="score")
 
 
 def test_is_the_mechanism_of_each_rows_answer(tmp_path: Path) -> None:
     with World(tmp_path, make_task(OWN, "log: {partitions: 2}")) as world:
-        problem: Any = problem_for(world.task)
+        problem: Any = device_for(world.task)
         noise, models = SimulatedNoise(world.seed), []
         for chain in range(2):
             models.append(np.array(model_of(problem, origin=np.full(problem.dimension, chain / 10))))
@@ -70,7 +70,7 @@ def test_is_the_mechanism_of_each_rows_answer(tmp_path: Path) -> None:
 
 def test_people_of_all_chains_answer_at_the_first_chains_model(tmp_path: Path) -> None:
     with World(tmp_path, make_task(SCORES, "log: {partitions: 3}")) as world:
-        problem: Any = problem_for(world.task)
+        problem: Any = device_for(world.task)
         shown = model_of(problem, origin=np.full(problem.dimension, 0.25))
         surveyed = problem.settings.survey.end
         version = surveyed + 6_000
@@ -104,7 +104,7 @@ def test_people_of_all_chains_answer_at_the_first_chains_model(tmp_path: Path) -
 @pytest.mark.parametrize("noise", [SimulatedNoise(3), SecureNoise()], ids=["simulated", "secure"])
 def test_questions_are_drawn_by_the_models_shares(noise: Any) -> None:
     """Of 40,000 each share within 5 standard errors: a false alarm once in 6e5; shares that are swapped are 40 off."""
-    problem: Any = problem_for(make_task(SCORES))
+    problem: Any = device_for(make_task(SCORES))
     count = 40_000
     asked = np.array(problem.ask(noise, np.arange(count), np.array(model_of(problem))))
 
@@ -130,13 +130,13 @@ def test_the_record_decides_neither_question_nor_what_is_drawn() -> None:
             heard.append(("gaussian", np.asarray(records).tolist(), size))
             return super().gaussian(records, size)
 
-    problem: Any = problem_for(make_task(SCORES))
+    problem: Any = device_for(make_task(SCORES))
     p, count, told = problem.dimension, 60, []
     model = np.array(model_of(problem))
     for x, y in ((np.ones((count, p)), np.ones(count)), (np.full((count, p), -1.0), np.full(count, np.nan))):
         heard: list[Any] = []
         chains, levels = [0, 1] * (count // 2), ["default", "strict", "open"] * (count // 3)
-        payloads, questions = answers_of(
+        payloads, questions = randomize_records(
             problem, x, y, chains, {0: model, 1: problem.initial}, levels, Listening(1), np.arange(count)
         )
         told.append((questions, [len(payload) for payload in payloads], heard))
@@ -146,7 +146,7 @@ def test_the_record_decides_neither_question_nor_what_is_drawn() -> None:
 
 
 def test_answers_do_not_depend_on_the_block() -> None:
-    problem: Any = problem_for(make_task(SCORES))
+    problem: Any = device_for(make_task(SCORES))
     rng, count = np.random.default_rng(2), 40
     x, y = rng.uniform(-1, 1, (count, problem.dimension)), rng.choice([0.0, 1.0], count)
     model, noise = np.array(model_of(problem)), SimulatedNoise(4)
@@ -154,7 +154,7 @@ def test_answers_do_not_depend_on_the_block() -> None:
     def answers(rows: list[int]) -> list[Any]:
         at = np.array(rows)
         ones = ["default"] * len(at)
-        payloads, questions = answers_of(problem, x[at], y[at], [0] * len(at), {0: model}, ones, noise, at)
+        payloads, questions = randomize_records(problem, x[at], y[at], [0] * len(at), {0: model}, ones, noise, at)
         assert questions is not None
         return list(zip(questions, payloads, strict=True))
 
@@ -165,7 +165,7 @@ def test_answers_do_not_depend_on_the_block() -> None:
 
 def test_one_record_of_a_device(tmp_path: Path) -> None:
     with World(tmp_path, make_task(SCORES)) as world:
-        problem: Any = problem_for(world.task)
+        problem: Any = device_for(world.task)
         world.publish(model_of(problem))
         for person in range(20):
             receipt = world.producer.release(RECORD, person=f"p{person}")
@@ -193,7 +193,7 @@ BAD: dict[str, dict[str, Any]] = {
 def test_a_hostile_model_is_refused_before_the_record_is_looked_at(tmp_path: Path, what: str) -> None:
     change = dict(BAD[what])
     with World(tmp_path, make_task(SCORES)) as world:
-        problem: Any = problem_for(world.task)
+        problem: Any = device_for(world.task)
         version, iterate = change.pop("version", 0), change.pop("iterate", None)
         if "origin" in change:
             flat = json.dumps([change["origin"], *model_of(problem)[1:]])
@@ -218,7 +218,7 @@ def blocks(folder: Path, rows: int, *more: str, scores: str = SCORES) -> list[in
             people.close()
 
 
-STARTS = problem_for(make_task(SCORES)).settings.survey.starts  # type: ignore[attr-defined]
+STARTS = device_for(make_task(SCORES)).settings.survey.starts  # type: ignore[attr-defined]
 
 
 def test_a_block_ends_where_an_epoch_does(tmp_path: Path) -> None:

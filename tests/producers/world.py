@@ -13,7 +13,7 @@ from murk import Task
 from murk.populations import FileSource
 from murk.privacy.noise import SimulatedNoise
 from murk.producers import Ledger, Policy, Producer
-from murk.protocols.device import problem_for
+from murk.protocols.device import device_for
 from murk.stream import open_log
 from murk.stream.log.interface import ChainStatus, Log, Message
 from murk.stream.wire.codec import encode
@@ -152,5 +152,5 @@ def run_blocks(world: World, source: FileSource, producer: Producer | None = Non
 def learn(world: World) -> None:
     """Publish a model that depends on what is stored in the log, as a learner's would."""
     version = world.log.end(0)
-    angles = version + np.arange(problem_for(world.task).dimension)
+    angles = version + np.arange(device_for(world.task).dimension)
     world.publish((np.sin(angles) / 4).tolist(), version=version)

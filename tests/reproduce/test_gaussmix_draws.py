@@ -68,7 +68,7 @@ def test_second_moments_are_drawn_as_they_are_released():
 
 
 def test_the_learner_makes_the_same_of_its_window():
-    model = GaussMixRegressor(budget=BUDGET, features=[0, 1, 2], feature_bound=1.0, intercept=False, seed=1)
+    model = GaussMixRegressor(guarantee=BUDGET, features=[0, 1, 2], feature_bound=1.0, intercept=False, seed=1)
     model.learn_many(X, Y)
     model.release()
     mine = by_moments(WINDOW, BUDGET, np.random.default_rng(1), 1.0)

@@ -19,7 +19,7 @@ Y = (RNG.random(4000) < 1 / (1 + np.exp(-X @ np.ones(3)))).astype(float)
 @pytest.mark.parametrize("release", ["joint", "separate"])
 def test_summed_moments_have_the_mean_and_the_noise_of_released_ones(release):
     more = {
-        "budget": ApproxDP(8.0, 1e-5),
+        "guarantee": ApproxDP(8.0, 1e-5),
         "features": [0, 1, 2],
         "release": release,
         "mechanism": "gaussian",
@@ -69,7 +69,7 @@ def test_summed_directions_spread_as_a_mechanisms_releases_do():
 
 
 def test_directions_drawn_at_once_are_learned_as_released_ones():
-    more = {"budget": ApproxDP(4.0, 1e-5), "features": [0, 1, 2], "public": X[:1000]}
+    more = {"guarantee": ApproxDP(4.0, 1e-5), "features": [0, 1, 2], "public": X[:1000]}
     one, other = PublicGLMClassifier(**more, seed=1), PublicGLMClassifier(**more)
     one.learn_many(X, Y > 0.5)
     release_directions(other, X, Y, np.random.default_rng(2))

@@ -3,7 +3,7 @@
 import pytest
 
 from murk.errors import MurkError
-from murk.protocols.device import problem_for
+from murk.protocols.device import device_for
 from murk.stream import open_log
 from murk.stream.log.interface import FencedError
 from murk.stream.worker.worker import Worker
@@ -92,12 +92,12 @@ def test_a_learner_that_wakes_in_a_commit_is_refused(broker, protocol):
     url = new_log(broker, task)
     put(broker, url, released[0])
     with open_log(url, create=False) as log, open_log(url, create=False) as again:
-        old = Worker(log, task, problem_for(task).engine())
+        old = Worker(log, task, device_for(task).engine())
         with old:
             old.step(30)
             # What it would commit next, folded before the chain was taken.
             old._pending = old._learn_batch(log.read(0, old.offset, 30))
-            with Worker(again, task, problem_for(task).engine()) as new:
+            with Worker(again, task, device_for(task).engine()) as new:
                 assert new.offset == 30
                 new.step(40)
                 standing = again.checkpoint(0)
@@ -108,7 +108,7 @@ def test_a_learner_that_wakes_in_a_commit_is_refused(broker, protocol):
                     old.step()
                 while new.step().read:
                     pass
-    with open_log(url, create=False) as log, Worker(log, task, problem_for(task).engine(), 1) as other:
+    with open_log(url, create=False) as log, Worker(log, task, device_for(task).engine(), 1) as other:
         other.step()
         put(broker, url, released[1][:10], 1)
         while other.step().read:

@@ -5,7 +5,7 @@ import random
 import time
 
 from murk import Task
-from murk.protocols.device import problem_for
+from murk.protocols.device import device_for
 from murk.stream import open_log
 from tests.protocols import SCORES
 from tests.services.faults.nursery import Nursery
@@ -50,7 +50,7 @@ def test_models_that_chains_share_are_made_once_whoever_is_killed(broker, tmp_pa
         for learner in learners:
             assert learner.stop() == 0, learner.err
         with open_log(url, create=False) as log:
-            newest = problem_for(Task.from_document(log.document())).settings.epoch_start(ROWS)
+            newest = device_for(Task.from_document(log.document())).settings.epoch_start(ROWS)
             assert 0 < newest < ROWS
             assert json.loads(log.model(0))["version"] == newest
             assert log.model(1) is None

@@ -8,7 +8,7 @@ from contextlib import closing
 import pytest
 from kafka import TopicPartition
 
-from murk.protocols.device import problem_for
+from murk.protocols.device import device_for
 from murk.stream import open_log
 from murk.stream.log.interface import DeadLetter, UnreachableError
 from murk.stream.log.kafka import transactions
@@ -46,7 +46,7 @@ def left_open(broker, tmp_path):
     put(broker, url, released[1][:300], 1)
     with open_log(url, create=False) as log:
         for chain in range(2):
-            with Worker(log, task, problem_for(task).engine(), chain) as worker:
+            with Worker(log, task, device_for(task).engine(), chain) as worker:
                 worker.step(100)
     with Nursery(tmp_path / "children", MURK_KAFKA_SESSION_TIMEOUT_MS="1000") as nursery:
         owner = nursery.call("tests.services.test_faults_transactions:die_in_transaction", url)

@@ -10,7 +10,7 @@ import pytest
 
 from deploy.broker import Broker
 from murk import Task
-from murk.protocols.device import problem_for
+from murk.protocols.device import device_for
 from murk.stream import Worker, open_log
 from tests.cli.harness import finish
 from tests.gateway.devices import TASK, Client, honest, release, stored, wire
@@ -39,7 +39,7 @@ def test_a_worker_learns_what_was_posted(tmp_path: Path, broker: Broker, protoco
         assert client.get(base).body == of.document()
         assert client.post(*messages, name=of.name).json == {"accepted": 6, "refused": []}
         assert client.post(messages[0], name=of.name).status == 202
-        workers = [Worker(log, of, problem_for(of).engine(), chain, look=0.0) for chain in range(2)]
+        workers = [Worker(log, of, device_for(of).engine(), chain, look=0.0) for chain in range(2)]
         for worker in workers:
             while worker.step().read:
                 pass

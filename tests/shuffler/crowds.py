@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from murk.protocols.device import problem_for
+from murk.protocols.device import device_for
 from murk.shuffler.shuffler import Shuffler
 from murk.shuffler.store import Store
 from murk.stream.log.interface import Log
@@ -73,7 +73,7 @@ def logs(folder: Path, task: Task, clock: Callable[[], float] = lambda: NOW) -> 
 
 @cache
 def _problem(document: bytes) -> Any:
-    return problem_for(Task.from_document(document))
+    return device_for(Task.from_document(document))
 
 
 def model(task: Task, version: int, origin: float = 0.0) -> bytes:

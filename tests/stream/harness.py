@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from murk.inference.estimate import Estimate
-from murk.protocols.device import Problem, problem_for
+from murk.protocols.device import Problem, device_for
 from murk.stream.log.interface import Log
 from murk.stream.log.sqlite import SqliteLog
 from murk.stream.wire.codec import RejectedError, encode
@@ -72,7 +72,7 @@ def learner_for(task: Task) -> Any:
 
 @cache
 def _problem(document: bytes) -> Problem:
-    return problem_for(Task.from_document(document))
+    return device_for(Task.from_document(document))
 
 
 def message(task: Task, number: int, **changes: Any) -> bytes:

@@ -16,8 +16,8 @@ from pydantic import ValidationError
 
 from murk.errors import MurkError, UserError
 from murk.privacy import GaussianDP, ZeroConcentratedDP, calibrate
-from murk.protocols.device import problem_for
-from murk.protocols.gradients.device import GradientProblem
+from murk.protocols.device import device_for
+from murk.protocols.gradients.device import GradientDevice
 from murk.protocols.scores.model import Model
 from murk.stream.log.sqlite import SqliteLog
 from murk.stream.wire.codec import MAX_MESSAGE, REASONS, RejectedError, WireRules, decode, decode_iterate
@@ -34,7 +34,7 @@ from tools.wire.page import page
 from tools.wire.schemas import files, meaning, schemas
 from tools.wire.text import ALWAYS, CAUSES, FIELDS, MESSAGES, RELEASE
 
-PROBLEM = problem_for(TASK)
+PROBLEM = device_for(TASK)
 MAGNITUDE = PROBLEM.mechanisms["default"].magnitude
 EXAMPLES = examples(MAGNITUDE)
 OTHERS = {
@@ -42,7 +42,7 @@ OTHERS = {
     kind: WireRules(
         task.hash,
         False,
-        (6,) if kind == "sketch" else payload_lengths(problem_for(task)),
+        (6,) if kind == "sketch" else payload_lengths(device_for(task)),
         {"default": 2**40},
         kind=kind,
     )
@@ -305,7 +305,7 @@ def test_releases_made_by_hand_are_learned(tmp_path: Path, text: str | None) -> 
         document = log.document()
         assert document is not None
         for chain in range(task.log.partitions):
-            with Worker(log, task, problem_for(task).engine(), chain) as worker:
+            with Worker(log, task, device_for(task).engine(), chain) as worker:
                 # The first before there is a model.
                 for count, record in enumerate(RECORDS):
                     level = rng.choice(sorted(task.privacy.levels))
@@ -325,7 +325,7 @@ def test_releases_made_by_hand_are_learned(tmp_path: Path, text: str | None) -> 
 def test_the_page_s_code_computes_what_a_device_computes(objective: str) -> None:
     """Hash, coding, gradient and quantisation; the rest is noise, of which the distribution is tested below."""
     task = Task.parse(LEVELS + f"objective: {objective}\n")
-    problem: GradientProblem = problem_for(task)
+    problem: GradientDevice = device_for(task)
     names = code()
     features = json.loads(task.document())["features"]
     assert names["task_hash"](task.document()) == task.hash
@@ -422,7 +422,7 @@ def test_each_way_of_spoiling_a_release_gives_the_reason_that_the_page_says(tmp_
             "future": json.dumps(fields | {"version": 1, "id": "3" * 32}).encode(),
         }
         log.append([(0, message) for message in spoiled.values()])
-        with Worker(log, task, problem_for(task).engine(), clock=lambda: now[0]) as worker:
+        with Worker(log, task, device_for(task).engine(), clock=lambda: now[0]) as worker:
             drain(worker)
             assert [letter.reason for letter in log.dead_letters()] == list(spoiled)
             # A chain so long that some versions are too old, and some were never published.
@@ -439,13 +439,13 @@ def test_each_way_of_spoiling_a_release_gives_the_reason_that_the_page_says(tmp_
     # Only scores have several questions: at version 0 those of a survey, by number.
     task = wire_examples.SCORES
     score = json.loads(EXAMPLES["score"].value) | {"version": 0}
-    first = Model.of(problem_for(task).initial, 3)
+    first = Model.of(device_for(task).initial, 3)
     asked = {"question": "above", "item": first.items - 1, "payload": [7]}
     offered = [asked, asked | {"item": first.items}, {"question": "score", "item": 0}]
     with SqliteLog(tmp_path / "scores.db", clock=lambda: score["time"]) as log:
         log.register_task(task.document())
         log.append([(0, json.dumps(score | each | {"id": f"{i:032x}"}).encode()) for i, each in enumerate(offered)])
-        with Worker(log, task, problem_for(task).engine(), clock=lambda: score["time"]) as other:
+        with Worker(log, task, device_for(task).engine(), clock=lambda: score["time"]) as other:
             drain(other)
             assert (other.counters.learned, other.counters.dead) == (1, {"question": 2})
     assert {*worker.counters.dead, *other.counters.dead, "duplicate"} == set(REASONS)
@@ -485,7 +485,7 @@ def test_shares_of_the_first_model_are_those_of_the_code(target: str, public: bo
     task = scores_task(target, "public: {set_aside: 2}\n" if public else "")
     if public:
         task = task.with_public(np.array([[-1.0, 1.0], [0.5, 1.0]]), np.array([1, 1]))
-    problem = problem_for(task)
+    problem = device_for(task)
     engine = problem.engine()
     assert (problem.settings.survey is None) == (engine.model.survey == 0) == public
     if not public:

@@ -16,7 +16,7 @@ from murk.cli.options import as_json, estimates, existing_log
 from murk.cli.output import print_json, progress
 
 if TYPE_CHECKING:
-    from murk.results.fit import ModelProblem
+    from murk.results.fit import ModelDevice
     from murk.stream.log.interface import Log
     from murk.stream.worker.interface import StreamLearner
     from murk.task import Task
@@ -64,7 +64,7 @@ def command(
     start_logging(max(verbose, int(as_json)), log_json)
     start = time.monotonic()
 
-    def published(log: Log, task: Task, problem: ModelProblem) -> Callable[[StreamLearner], bytes | None] | None:
+    def published(log: Log, task: Task, problem: ModelDevice) -> Callable[[StreamLearner], bytes | None] | None:
         return publisher(log, task, problem, estimates, problem.task)
 
     with ExitStack() as stack:

@@ -73,7 +73,7 @@ def command(
     from murk.cli.estimates import publisher
     from murk.cli.report import brief, print_result
     from murk.planning.advice import advise
-    from murk.protocols.device import problem_for
+    from murk.protocols.device import device_for
     from murk.results.report import report_log
     from murk.stream.log.interface import AllChains
     from murk.stream.worker.pool import WorkerPool
@@ -94,7 +94,7 @@ def command(
 
         log, task, membership = begin_on(log_url, join, wait=wait)
         stack.enter_context(log)
-        problem = problem_for(task)
+        problem = device_for(task)
         published = partial(publisher, log, task, problem, estimates)
         team = stack.enter_context(WorkerPool(log, task, problem.engine, membership, estimates=published))
         refresh = stack.enter_context(learner_metrics(metrics_port, metrics_host, task, team))

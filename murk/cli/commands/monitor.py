@@ -165,11 +165,11 @@ class _Figures:
         Raises `UserError` if the reference for this very task does not fit it.
         """
         from murk.monitoring.reference import check_reference, half_widths_asked
-        from murk.protocols.device import problem_for
+        from murk.protocols.device import device_for
 
         if not self._references and not self._within:
             return {}
-        problem = problem_for(task)
+        problem = device_for(task)
         names = problem.estimate([problem.engine()]).names
         truth = None
         # A reference for the task itself replaces one for all.

@@ -89,7 +89,7 @@ def _set_up(
 ) -> bool:
     """Set a task's topics up, print what was done, and return whether they fit the task."""
     from murk.populations.file_work import check_public, constant_in_public
-    from murk.protocols.device import problem_for
+    from murk.protocols.device import device_for
     from murk.results.report import cost_of_forgetting
     from murk.stream import open_log
     from murk.task.task import Disclosure
@@ -100,8 +100,8 @@ def _set_up(
     simulated = task.simulated
     for caution in constant_in_public(task):
         click.echo(f"{task.name}: caution: {caution}", err=True)
-    problem_for(task).check_state()
-    check_public(task, problem_for(task))
+    device_for(task).check_state()
+    check_public(task, device_for(task))
     waiting = task.public is not None and task.public.set_aside is not None
     if not on_kafka:
         if waiting:

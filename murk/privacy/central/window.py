@@ -8,7 +8,7 @@ from typing import Any, Generic, NoReturn, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from murk._internal.locks import Turns, in_turn
+from murk._internal.locks import ForkSafeLock, in_turn
 from murk._internal.wiping import copied, wiped
 from murk.errors import UserError
 from murk.privacy.noise import NoiseSource, SecureNoise
@@ -37,7 +37,7 @@ class WindowAccumulator(ABC, Generic[Released]):
         self.window = window
         self._noise: NoiseSource = SecureNoise() if noise is None else noise
         self._pid = os.getpid()
-        self._turns = Turns()
+        self._turns = ForkSafeLock()
         self._records = 0
         self._released = False
 

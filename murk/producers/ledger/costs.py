@@ -150,7 +150,7 @@ class Promise:
 
 
 @dataclass(frozen=True)
-class Booked:
+class BookedTask:
     """A task whose costs are recorded: its number in the ledger, and the number of each level's `Price`."""
 
     number: int

@@ -20,7 +20,7 @@ from murk.errors import UserError
 from murk.privacy.central.explain import CENTRAL
 
 if TYPE_CHECKING:
-    from murk.producers.ledger.costs import Booked
+    from murk.producers.ledger.costs import BookedTask
     from murk.producers.ledger.transaction import Common
 
 _ERROR_CODE = "MURK-LEDGER-001"
@@ -49,7 +49,7 @@ def strangers(query: Query, source: str | None, people: str) -> list[str]:
     return list(dict.fromkeys(others))
 
 
-def check_named(connection: Connection, ledger: Path, task: Booked, source: int, common: Common) -> None:
+def check_named(connection: Connection, ledger: Path, task: BookedTask, source: int, common: Common) -> None:
     """Refuse people who are promised a cap over all tasks if others were named differently before."""
 
     def query(sql: str, values: tuple[Any, ...]) -> list[Any]:

@@ -13,7 +13,7 @@ from typing import NoReturn, Self
 from murk.errors import MurkError, UserError
 from murk.privacy import PrivacyLoss
 from murk.producers.ledger import statements
-from murk.producers.ledger.costs import Booked, Charge, Prices, Promise, tighten
+from murk.producers.ledger.costs import BookedTask, Charge, Prices, Promise, tighten
 from murk.producers.ledger.identity import Run, check_named, check_people, read_run, several_ways, strangers
 from murk.producers.ledger.names import (
     KEY_BYTES,
@@ -188,7 +188,7 @@ class Ledger:
             raise
         self._prices = Prices()
         self._common = Common(self._prices)
-        self._tasks: dict[str, Booked] = {}
+        self._tasks: dict[str, BookedTask] = {}
         # Ranges of confirmed releases; whether the write-ahead log may hold deleted ones; when it was emptied.
         self._confirmed: list[tuple[int, int]] = []
         self._left, self._tidied = False, time.monotonic()
@@ -251,7 +251,7 @@ class Ledger:
                 tighten(self.path, connection, 0, "", lifetime)
         # Another producer may have booked other levels of a grid.
         before = self._tasks[task_hash].levels if task_hash in self._tasks else {}
-        self._tasks[task_hash] = Booked(task, {**before, **levels})
+        self._tasks[task_hash] = BookedTask(task, {**before, **levels})
 
     def loosen(
         self,
@@ -506,7 +506,7 @@ class Ledger:
     def __reduce__(self) -> NoReturn:
         raise MurkError("an open ledger cannot be copied or pickled: open it by its path where it is needed")
 
-    def _booked(self, task_hash: str) -> Booked:
+    def _booked(self, task_hash: str) -> BookedTask:
         try:
             return self._tasks[task_hash]
         except KeyError:

@@ -18,7 +18,7 @@ from typing import Any, Final, Literal, NamedTuple, cast
 from murk._internal.sqlite import Database
 from murk.errors import MurkError, UserError
 from murk.privacy import PrivacyLoss, cap_of
-from murk.producers.ledger.costs import Booked, Prices, Promise
+from murk.producers.ledger.costs import BookedTask, Prices, Promise
 from murk.producers.ledger.names import Id, Key, NameKey, ReleaseRequests
 
 _ERROR_CODE = "MURK-LEDGER-001"
@@ -322,7 +322,7 @@ class Common:
         self.recognised = set()
         self._version = self._known = version
 
-    def terms(self, connection: Connection, task: Booked) -> Terms:
+    def terms(self, connection: Connection, task: BookedTask) -> Terms:
         """Return a task's caps by the number of a level's price, and cached decisions about people without releases."""
         if task.number not in self._terms:
             rows = connection.execute("SELECT * FROM promises WHERE task IN (0, ?)", (task.number,))
@@ -352,7 +352,7 @@ class Spending:
     def __init__(
         self,
         connection: Connection,
-        task: Booked,
+        task: BookedTask,
         source: int,
         requests: ReleaseRequests,
         common: Common,

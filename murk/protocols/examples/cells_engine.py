@@ -26,7 +26,7 @@ import numpy as np
 from murk._internal.arrays import Floats, Integers
 from murk._internal.lazy import bounding
 from murk._internal.links import class_probabilities, logistic
-from murk._internal.locks import Turns, in_turn
+from murk._internal.locks import ForkSafeLock, in_turn
 from murk._internal.wiping import keep, wiped
 from murk.inference.estimate import Estimate, larger
 from murk.inference.poisoning import Influence
@@ -349,7 +349,7 @@ class CellEngine(NeverPublished, RecordEngine):
         assert settings.cells is not None
         self.settings, self.mechanisms = settings, mechanisms
         self._loss = CellLoss(table or CellTable.of(settings.cells), settings)
-        self._turns = Turns()
+        self._turns = ForkSafeLock()
         self._noise = chosen_noise(seed, noise)
         self.sums = CellSums(np.zeros((3, settings.cells.classes)), np.zeros(TOTALS))
         self.reference = np.zeros(settings.size)

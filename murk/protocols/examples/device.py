@@ -34,7 +34,7 @@ _ERROR_CODE = "MURK-LEARN-001"
 
 
 @dataclass(frozen=True)
-class ExampleProblem:
+class ExampleDevice:
     """The examples of a task: which vector of a record is randomized, and how a learner uses the release."""
 
     settings: ExampleSettings  # public settings, from `settle`
@@ -87,7 +87,7 @@ class ExampleProblem:
 
 
 @dataclass(frozen=True)
-class CellProblem:
+class CellDevice:
     """Released cells: a record's combination of values, and how a learner uses it."""
 
     settings: ExampleSettings  # public settings, from `settle`
@@ -122,7 +122,7 @@ def check_size(settings: ExampleSettings) -> None:
     p = settings.features
     numbers = k.ROWS * p + (2 * triangle(p) if settings.polish else 0)
     state = 11 * numbers + trail_bytes(len(settings.names)) + 4096
-    release = longest_release(ExampleProblem.kind, settings.dimension)
+    release = longest_release(ExampleDevice.kind, settings.dimension)
     if state > MAX_STATE or release > MAX_MESSAGE:
         raise UserError(
             f"an example of {p:,} coded features has {settings.dimension:,} numbers: a release would take up to "
@@ -163,7 +163,7 @@ def settings_of(task: Task) -> ExampleSettings:
     )
 
 
-def problem_for(task: Task) -> ExampleProblem | CellProblem:
+def device_for(task: Task) -> ExampleDevice | CellDevice:
     """Return the example problem of a resolved task.
 
     Raises UserError if a level's guarantee is impossible, the radius is outside the valid region, or examples too long.
@@ -173,7 +173,7 @@ def problem_for(task: Task) -> ExampleProblem | CellProblem:
         randomizers = task.privacy.by_level(settings.mechanism)
         if task.privacy.per_person is not None and (why := cap_refusal(randomizers, task.privacy.per_person)):
             raise task.error_at(why, "privacy", "per_person")
-        return CellProblem(settle(settings, randomizers), randomizers, CellTable.of(settings.cells))
+        return CellDevice(settle(settings, randomizers), randomizers, CellTable.of(settings.cells))
     # Before mechanisms are made, whose errors would blame budgets.
     check_size(settings)
 
@@ -183,4 +183,4 @@ def problem_for(task: Task) -> ExampleProblem | CellProblem:
 
     mechanisms = task.privacy.by_level(mechanism)
     covariates = None if task.covariates is None else PublicCovariates(*task.covariates)
-    return ExampleProblem(settle(settings, mechanisms), mechanisms, covariates)
+    return ExampleDevice(settle(settings, mechanisms), mechanisms, covariates)

@@ -18,7 +18,7 @@ from murk.inference.estimate import Estimate
 from murk.protocols import population as design
 from murk.protocols.examples import layout as k
 from murk.protocols.examples.cells import CellTable, note_of, rounded_names
-from murk.protocols.examples.device import CellProblem, ExampleProblem, settings_of
+from murk.protocols.examples.device import CellDevice, ExampleDevice, settings_of
 from murk.protocols.examples.directions import parts
 from murk.protocols.examples.engine import IWPEngine, engine_of
 from murk.protocols.examples.estimate import estimate as estimate_of
@@ -49,7 +49,7 @@ _SCALARS = (
 
 
 def estimate(
-    problem: ExampleProblem | CellProblem,
+    problem: ExampleDevice | CellDevice,
     records: Records,
     people: int,
     levels: Mapping[str, float],
@@ -57,7 +57,7 @@ def estimate(
     rng: np.random.Generator,
 ) -> Estimate:
     """Simulate the estimate from a number of people. The number of chains makes no difference, as their sums add up."""
-    if isinstance(problem, CellProblem):
+    if isinstance(problem, CellDevice):
         return _of_cells(problem, records, people, levels, rng)
     settings = problem.settings
     if not settings.polish:
@@ -90,7 +90,7 @@ def estimate(
 
 
 def _of_cells(
-    problem: CellProblem, records: Records, people: int, levels: Mapping[str, float], rng: np.random.Generator
+    problem: CellDevice, records: Records, people: int, levels: Mapping[str, float], rng: np.random.Generator
 ) -> Estimate:
     """Draw how many people release each cell."""
     cells, engine = problem.settings.cells, problem.engine()
@@ -104,7 +104,7 @@ def _of_cells(
 
 
 def _simulated(
-    problem: ExampleProblem, records: Records, people: int, level: str, theta: Floats, rng: np.random.Generator
+    problem: ExampleDevice, records: Records, people: int, level: str, theta: Floats, rng: np.random.Generator
 ) -> IWPEngine:
     """Return an engine that has learned from ``people``, with all residuals at the fit ``theta``."""
     mechanism: Any = problem.mechanisms[level]
@@ -116,7 +116,7 @@ def _simulated(
     return engine
 
 
-def _means(problem: ExampleProblem, records: Records) -> tuple[Floats, Floats, Floats, Floats]:
+def _means(problem: ExampleDevice, records: Records) -> tuple[Floats, Floats, Floats, Floats]:
     """Return mean Hessian (p, p), right-hand side, mean u and fit, for releases without noise."""
     settings, V, shares = problem.settings, problem.vectors(records.X, records.y), records.shares
     p, first = settings.features, np.zeros(settings.features)
@@ -133,7 +133,7 @@ def _means(problem: ExampleProblem, records: Records) -> tuple[Floats, Floats, F
     return bend, aimed, first, _solved(problem, bend, aimed)
 
 
-def _fit(problem: ExampleProblem, V: Floats, records: Records) -> tuple[Floats, Floats, Floats]:
+def _fit(problem: ExampleDevice, V: Floats, records: Records) -> tuple[Floats, Floats, Floats]:
     """Minimise the loss of records without noise by Newton steps; return Hessian, right side and minimiser."""
     settings, shares = problem.settings, records.shares
     engine = problem.engine()
@@ -161,7 +161,7 @@ def _fit(problem: ExampleProblem, V: Floats, records: Records) -> tuple[Floats, 
     return bend, aimed, theta
 
 
-def _solved(problem: ExampleProblem, bend: Floats, aimed: Floats) -> Floats:
+def _solved(problem: ExampleDevice, bend: Floats, aimed: Floats) -> Floats:
     """Return the minimiser, scaled into the ball; the shortest one if there are several."""
     settings = problem.settings
     assert settings.radius is not None
@@ -178,11 +178,11 @@ estimates = design.one_by_one(estimate)
 _OUTER: Final = 0.45
 
 
-def effect_variance(problem: ExampleProblem | CellProblem, task: Task, people: int) -> float:
+def effect_variance(problem: ExampleDevice | CellDevice, task: Task, people: int) -> float:
     """Return the variance of an effect per standard deviation of a feature, for a target coded to -1 and +1."""
     p, public = task.coding.size, task.public is not None
     mechanism: Any = problem.mechanisms[DEFAULT_LEVEL]
-    if isinstance(problem, CellProblem):
+    if isinstance(problem, CellDevice):
         return float(mechanism.gain**2) / people
     noise = mechanism.variance
     if problem.settings.outer:

@@ -35,7 +35,7 @@ from murk.privacy import CompositeMechanism, GaussianMechanism, LaplaceMechanism
 from murk.protocols.examples import kernels as f
 from murk.protocols.examples import layout as k
 from murk.protocols.examples.cells import CellTable
-from murk.protocols.examples.device import CellProblem, ExampleProblem, check_size, labels_of, settings_of
+from murk.protocols.examples.device import CellDevice, ExampleDevice, check_size, labels_of, settings_of
 from murk.protocols.examples.directions import ExampleDirections
 from murk.protocols.examples.engine import IWPEngine, engine_of
 from murk.protocols.examples.estimate import WEIGHTED
@@ -131,7 +131,7 @@ class VectorEngine(IWPEngine):
 
 
 @dataclass(frozen=True)
-class VectorProblem(ExampleProblem):
+class VectorDevice(ExampleDevice):
     """The examples of a model with a noisy constant."""
 
     def engine(self) -> IWPEngine:
@@ -140,7 +140,7 @@ class VectorProblem(ExampleProblem):
         return made
 
 
-def part_of(model: Model, task: Task, columns: Columns, whole: ExampleProblem | CellProblem) -> Part:
+def part_of(model: Model, task: Task, columns: Columns, whole: ExampleDevice | CellDevice) -> Part:
     """Return the part of released examples that a model uses, or raise UserError if they cannot serve it."""
     model.refuse_beyond(_KEYS, task.protocol, _LEARNER)
     released, own = whole.settings, columns.own_target
@@ -148,7 +148,7 @@ def part_of(model: Model, task: Task, columns: Columns, whole: ExampleProblem | 
     loss = model.loss or BY_RULE[kind]
     _check_served(model, task, columns, released, loss)
     block = {key: getattr(model, key) for key in _KEYS} | {"loss": loss}
-    if isinstance(whole, CellProblem):
+    if isinstance(whole, CellDevice):
         return _of_cells(model, task, columns, whole, block)
     derived = task_of(model, task, columns, {**block, "release": task.block.release, "split": task.block.split})
     settings = replace(settings_of(derived), polish=True)
@@ -177,7 +177,7 @@ def part_of(model: Model, task: Task, columns: Columns, whole: ExampleProblem | 
         take = Numbers.of(places, [1] * (len(places) - 1) + [columns.sign])
         vector = VectorSettings(**values)
         vectors = map_levels(partial(_vector, dimension=vector.dimension), whole.mechanisms)
-        return _part(derived, vector, vectors, take, note, VectorProblem)
+        return _part(derived, vector, vectors, take, note, VectorDevice)
     if released.form == k.PRODUCT:
         take = Numbers.of(columns.places)
     else:
@@ -199,7 +199,7 @@ def part_of(model: Model, task: Task, columns: Columns, whole: ExampleProblem | 
     return _part(derived, settings, mechanisms, take, others)
 
 
-def _of_cells(model: Model, task: Task, columns: Columns, whole: CellProblem, block: Mapping[str, Any]) -> Part:
+def _of_cells(model: Model, task: Task, columns: Columns, whole: CellDevice, block: Mapping[str, Any]) -> Part:
     """Return the part of released cells that a model uses: all columns and losses are served."""
     cells, released = whole.settings.cells, whole.settings
     assert cells is not None
@@ -219,7 +219,7 @@ def _of_cells(model: Model, task: Task, columns: Columns, whole: CellProblem, bl
     )
     note = "" if columns.own_target else f"; of people whose {task.target.name} is known"
     table = CellTable.of(cells, columns, real=task.target.kind == "real")
-    problem = CellProblem(settle(settings, whole.mechanisms), whole.mechanisms, table)
+    problem = CellDevice(settle(settings, whole.mechanisms), whole.mechanisms, table)
     return Part(derived, problem, all_numbers, note)
 
 
@@ -275,7 +275,7 @@ def _part(
     mechanisms: Mapping[str, ExampleMechanism],
     take: Callable[[Sequence[Any]], Sequence[Any]],
     note: str = "",
-    problem: type[ExampleProblem] = ExampleProblem,
+    problem: type[ExampleDevice] = ExampleDevice,
 ) -> Part:
     check_size(settings)
     return Part(task, problem(settle(settings, mechanisms), mechanisms), take, note)

@@ -50,7 +50,7 @@ _SETTINGS = ("weights", "clip", "averaging", "weighting", "scale_start", "scale_
 
 
 @dataclass(frozen=True)
-class GradientProblem:
+class GradientDevice:
     """The gradients of a task: at which iterates they are taken, and how they are bounded and randomized."""
 
     settings: Settings
@@ -149,7 +149,7 @@ class GradientProblem:
         return estimate(self.settings, memories, self.covariates, self.classes, self.mechanisms)
 
 
-def problem_for(task: Task) -> GradientProblem:
+def device_for(task: Task) -> GradientDevice:
     """Return the gradient problem of a resolved task, or raise UserError if a guarantee does not fit the mechanism."""
     learner, coding = task.learner, task.coding
     assert task.objective is not None
@@ -185,4 +185,4 @@ def problem_for(task: Task) -> GradientProblem:
         kind, method = task.privacy.kind_for(guarantee), task.privacy.calibration
         return calibrate(kind, guarantee, dimension=settings.dimension, radius=settings.bound, method=method)
 
-    return GradientProblem(settings, task.privacy.by_level(mechanism), covariates, classes)
+    return GradientDevice(settings, task.privacy.by_level(mechanism), covariates, classes)

@@ -20,7 +20,7 @@ from murk.privacy import GaussianDP
 from murk.privacy.mechanisms import Mechanism, calibrate
 from murk.privacy.noise import SimulatedNoise
 from murk.protocols.gradients import kernels as k
-from murk.protocols.gradients.device import GradientProblem
+from murk.protocols.gradients.device import GradientDevice
 from murk.protocols.gradients.engine import SGDEngine
 from murk.protocols.gradients.estimate import has_plug_in
 from murk.protocols.options import InverseScalingStep
@@ -35,7 +35,7 @@ _OUTWEIGHS = 8.0  # least ratio of the noise's variance to the variance between 
 
 
 def estimate(
-    problem: GradientProblem, records: Records, people: int, levels: Mapping[str, float], chains: int, rng: Generator
+    problem: GradientDevice, records: Records, people: int, levels: Mapping[str, float], chains: int, rng: Generator
 ) -> Estimate:
     """Simulate the estimate from a number of people, spread over chains."""
     if problem.settings.intervals is None and problem.covariates is None:
@@ -65,7 +65,7 @@ def estimate(
     return problem.estimate(engines)
 
 
-def _learn(problem: GradientProblem, engine: SGDEngine, X: Floats, y: Floats, levels: Integers, rng: Generator) -> None:
+def _learn(problem: GradientDevice, engine: SGDEngine, X: Floats, y: Floats, levels: Integers, rng: Generator) -> None:
     """Learn from people in blocks, each at the iterate that was published before it, as devices release."""
     mechanisms, memory = list(problem.mechanisms.values()), engine.memory
     kinds, units, variances = (
@@ -88,7 +88,7 @@ def _learn(problem: GradientProblem, engine: SGDEngine, X: Floats, y: Floats, le
         start = block.stop
 
 
-def _factor(problem: GradientProblem, people: int, sizes: Mapping[str, int]) -> float:
+def _factor(problem: GradientDevice, people: int, sizes: Mapping[str, int]) -> float:
     """Return k, the factor by which the noise is reduced."""
     settings = problem.settings
     quietest = min(problem.mechanisms[level].variance for level in sizes)
@@ -96,11 +96,11 @@ def _factor(problem: GradientProblem, people: int, sizes: Mapping[str, int]) -> 
     return max(1.0, min(people / _most(problem), noise / _OUTWEIGHS))
 
 
-def _most(problem: GradientProblem) -> int:
+def _most(problem: GradientDevice) -> int:
     return MOST if problem.settings.intervals is None else MOST_SCALED
 
 
-def _quieter(problem: GradientProblem, mechanism: Mechanism, factor: float) -> Mechanism:
+def _quieter(problem: GradientDevice, mechanism: Mechanism, factor: float) -> Mechanism:
     if factor == 1.0:
         return mechanism
     settings = problem.settings
@@ -108,7 +108,7 @@ def _quieter(problem: GradientProblem, mechanism: Mechanism, factor: float) -> M
     return calibrate("gaussian", GaussianDP(mu), dimension=settings.dimension, radius=settings.bound)
 
 
-def _count_everybody(problem: GradientProblem, engine: SGDEngine, sizes: Mapping[str, int], more: float) -> None:
+def _count_everybody(problem: GradientDevice, engine: SGDEngine, sizes: Mapping[str, int], more: float) -> None:
     """Set the state's precision and count to those of all people, since each step counts for several of them."""
     settings, memory = problem.settings, engine.memory
     own = settings.objective.spread * settings.bound**2
@@ -125,7 +125,7 @@ def _count_everybody(problem: GradientProblem, engine: SGDEngine, sizes: Mapping
 estimates = one_by_one(estimate)
 
 
-def effect_variance(problem: GradientProblem, task: Task, people: int) -> float:
+def effect_variance(problem: GradientDevice, task: Task, people: int) -> float:
     """Return the variance of an effect per standard deviation of a feature, for a target coded to -1 and +1."""
     factor = 3.6 if task.public is None else 2.2
     noise = problem.mechanisms[DEFAULT_LEVEL].variance / problem.settings.bound**2

@@ -20,8 +20,8 @@ from murk.protocols.mean_functions import LINKS, LOSSES, CodedCurve, Curve, curv
 from murk.protocols.moments.engine import MomentEngine, merged
 from murk.protocols.moments.estimate import MomentModel, Response
 from murk.protocols.moments.mechanisms import WHOLE, calibrated
-from murk.protocols.moments.statistics import Statistics, balanced, normal_reach
-from murk.protocols.scores.device import ScoreProblem, covariates_of, level_mechanisms
+from murk.protocols.moments.statistics import Statistics, balanced, normal_norm_bound
+from murk.protocols.scores.device import ScoreDevice, covariates_of, level_mechanisms
 from murk.protocols.scores.model import QUESTIONS, Question
 from murk.protocols.scores.settings import Settings
 from murk.stream.wire.codec import MAX_MESSAGE, MAX_STATE
@@ -29,7 +29,7 @@ from murk.stream.wire.state import trail_bytes
 from murk.task.features import ClassTarget, RealTarget
 
 if TYPE_CHECKING:
-    from murk.protocols.scores.fast_records import OneAnswer
+    from murk.protocols.scores.fast_records import AnswerKernel
     from murk.task.features import Target
     from murk.task.task import Task
 
@@ -41,7 +41,7 @@ _COVERS_HALF = {"sigmoid", "softplus"}
 
 
 @dataclass(frozen=True)
-class MomentProblem:
+class MomentDevice:
     """The moments of a task's records: layout, mechanisms and fitted model."""
 
     layout: Statistics
@@ -114,7 +114,7 @@ def response_of(target: Target, curve: Curve, intercept: bool = True) -> Respons
 
 
 @dataclass(frozen=True)
-class DirectionProblem(ScoreProblem):
+class DirectionDevice(ScoreDevice):
     """The directions of a task: scores at coefficients of zero, in one epoch, so that nobody reads a model.
 
     A person releases their label's sign times ``z / |z|``, where z are their whitened features. The learner solves for
@@ -136,11 +136,11 @@ class DirectionProblem(ScoreProblem):
         return super().ask(noise, indices, self.initial)
 
     def vectors(self, X: Floats, y: Floats, theta: Floats | None = None, question: Question = "score") -> Floats:
-        """Return the vectors that `ScoreProblem` returns at version 0."""
+        """Return the vectors that `ScoreDevice` returns at version 0."""
         return super().vectors(X, y, None, question)
 
-    def in_place(self, level: str, theta: Floats, seed: int | None) -> OneAnswer | None:
-        """Return the kernel that `ScoreProblem` returns at version 0."""
+    def in_place(self, level: str, theta: Floats, seed: int | None) -> AnswerKernel | None:
+        """Return the kernel that `ScoreDevice` returns at version 0."""
         return super().in_place(level, self.initial, seed)
 
 
@@ -149,8 +149,8 @@ def own_curve(curve: Curve, middle: float, half: float) -> CodedCurve | None:
     return None if curve.name in ("logistic", "identity") else CodedCurve(curve, middle, half)
 
 
-def directions_of(task: Task) -> DirectionProblem:
-    """Return the directions of a task with ``release: directions``, or raise UserError like `problem_for`."""
+def directions_of(task: Task) -> DirectionDevice:
+    """Return the directions of a task with ``release: directions``, or raise UserError like `device_for`."""
     block, target = task.block, task.target
     assert block is not None
     labels: tuple[str, ...] = ()
@@ -169,10 +169,10 @@ def directions_of(task: Task) -> DirectionProblem:
             f"moments of several classes are for few features, and the task {task.name!r} has {task.coding.size} coded "
             "ones, whose second moments are too noisy: give the task fewer features, or protocol: gradients"
         )
-    return DirectionProblem(settings, level_mechanisms(task, settings))
+    return DirectionDevice(settings, level_mechanisms(task, settings))
 
 
-def problem_for(task: Task) -> MomentProblem | DirectionProblem:
+def device_for(task: Task) -> MomentDevice | DirectionDevice:
     """Return the moments of a resolved task; raise UserError if mechanism or public covariates do not fit."""
     block, coding = task.block, task.coding
     assert block is not None
@@ -187,7 +187,7 @@ def problem_for(task: Task) -> MomentProblem | DirectionProblem:
     radius = math.sqrt(min(coding.largest_square - 1.0, reach**2) + intercept)
     if block.design == "gaussian" and public is not None:
         own = public.second_moment[:-1, :-1] if intercept else public.second_moment
-        reach = normal_reach(own, published=block.release == "separate")
+        reach = normal_norm_bound(own, published=block.release == "separate")
         radius = min(radius, math.sqrt(intercept + reach**2))
     whole = block.release in WHOLE
     layout = Statistics(
@@ -208,4 +208,4 @@ def problem_for(task: Task) -> MomentProblem | DirectionProblem:
         )
     )
     model = MomentModel(curve, response, public, block.covariance, block.solver, block.repair)
-    return MomentProblem(layout, model, mechanisms, binary and intercept)
+    return MomentDevice(layout, model, mechanisms, binary and intercept)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from murk._internal.arrays import Floats, Integers
 from murk._internal.jit import due
 from murk._internal.lazy import bounding, map_levels
-from murk._internal.locks import Turns, in_turn
+from murk._internal.locks import ForkSafeLock, in_turn
 from murk._internal.wiping import keep, wiped
 from murk.errors import MurkError, UserError
 from murk.inference.estimate import Estimate
@@ -112,7 +112,7 @@ class MomentEngine(NeverPublished, RecordEngine):
                 raise UserError(
                     f"level {level!r} randomizes {mechanism.dimension} numbers, but a release has {layout.dimension}"
                 )
-        self._turns = Turns()
+        self._turns = ForkSafeLock()
         self.layout, self.model = layout, model
         self.dimension = layout.dimension
         """Number of integers in a release."""

@@ -11,7 +11,7 @@ from numpy.random import Generator
 from murk.inference.estimate import Estimate
 from murk.protocols import population as design
 from murk.protocols.moments import kernels
-from murk.protocols.moments.device import MomentProblem
+from murk.protocols.moments.device import MomentDevice
 from murk.protocols.moments.mechanisms import Level
 from murk.protocols.moments.sums import MomentSums
 from murk.protocols.population import Records
@@ -21,7 +21,7 @@ from murk.task.task import Task
 
 
 def estimate(
-    problem: MomentProblem, records: Records, people: int, levels: Mapping[str, float], chains: int, rng: Generator
+    problem: MomentDevice, records: Records, people: int, levels: Mapping[str, float], chains: int, rng: Generator
 ) -> Estimate:
     """Simulate the estimate from a number of people. The number of chains makes no difference, as their sums add up."""
     layout, V = problem.layout, problem.vectors(records.X, records.y)
@@ -45,14 +45,14 @@ def estimate(
 
 def estimates(problem: Any, *arguments: Any) -> Iterator[Callable[[], Estimate]]:
     """Yield functions that return the estimate after each number of people; directions are forecast like scores."""
-    draw = design.one_by_one(estimate) if isinstance(problem, MomentProblem) else scoring.estimates
+    draw = design.one_by_one(estimate) if isinstance(problem, MomentDevice) else scoring.estimates
     return draw(problem, *arguments)
 
 
 def effect_variance(problem: Any, task: Task, people: int) -> float:
     """Return the variance of an effect per standard deviation of a feature, for a target coded to -1 and +1."""
     mechanism = problem.mechanisms[DEFAULT_LEVEL]
-    if not isinstance(problem, MomentProblem):
+    if not isinstance(problem, MomentDevice):
         # Scores in one epoch, as in their own forecast.
         factor = 2.7 if task.public is None else 1.7
         return factor**2 * design.vectors_variance(task.coding.size, mechanism.score.variance, people)

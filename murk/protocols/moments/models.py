@@ -14,7 +14,7 @@ import numpy as np
 from murk.protocols.covariates import Covariates
 from murk.protocols.further_models import Part, all_numbers
 from murk.protocols.mean_functions import LINKS, LOSSES, curve_of
-from murk.protocols.moments.device import MomentProblem, response_of
+from murk.protocols.moments.device import MomentDevice, response_of
 from murk.protocols.moments.estimate import Fit, MomentModel, fit_private
 from murk.protocols.moments.statistics import Statistics
 from murk.protocols.moments.sums import MomentSums, Private
@@ -61,7 +61,7 @@ def part_of(model: Model, task: Task, columns: Columns, whole: Any) -> Part:
     """Return the part of released moments that a model uses, or raise UserError if they cannot serve it."""
     model.refuse_beyond(("loss", "link", "solver"), task.protocol)
     others = ", ".join(feature.name for feature in task.features)
-    if not isinstance(whole, MomentProblem):
+    if not isinstance(whole, MomentDevice):
         able = "moments: {release: observed} in a task serves any of its features"
         if isinstance(task.target, ClassTarget):
             able = "examples: {release: cells} in a task serves any of its columns, also several classes"
@@ -90,7 +90,7 @@ def part_of(model: Model, task: Task, columns: Columns, whole: Any) -> Part:
     ways = task.block.covariance, model.solver, task.block.repair
     names, labels = tuple(derived.coding.names), task.target.kind == "binary"
     used = PartModel(*fitted, *ways, columns=columns, names=names, labels=labels)
-    problem = MomentProblem(whole.layout, used, whole.mechanisms, whole.binary)
+    problem = MomentDevice(whole.layout, used, whole.mechanisms, whole.binary)
     note = f"; of people whose {task.target.name} is known" if whole.layout.observed and not columns.own_target else ""
     return Part(derived, problem, all_numbers, note)
 

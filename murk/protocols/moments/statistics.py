@@ -28,7 +28,7 @@ PEOPLE = 1_000_000  # Default number of people
 FAILURE = 0.05  # Default probability that any of them is beyond the bound
 
 
-def normal_reach(
+def normal_norm_bound(
     second_moment: Floats, people: int = PEOPLE, failure: float = FAILURE, *, published: bool = False
 ) -> float:
     """Return a norm that any of n normal vectors with covariance S exceeds with probability at most ``failure``.
@@ -36,7 +36,7 @@ def normal_reach(
     Its square is ``tr S + 2 sqrt(tr(S^2) t) + 2 ||S|| t``, ``t = log(n / failure)`` (Hsu, Kakade and Zhang 2012);
     ``published``: the paper's larger ``5 ||S|| p t`` (Algorithm 1).
 
-    >>> round(normal_reach(np.eye(4), 1000), 2), round(normal_reach(np.eye(4), 1000, published=True), 2)
+    >>> round(normal_norm_bound(np.eye(4), 1000), 2), round(normal_norm_bound(np.eye(4), 1000, published=True), 2)
     (6.03, 14.07)
     """
     t = math.log(people / failure)

@@ -12,7 +12,7 @@ from murk._internal.jit import due
 from murk.errors import UserError
 from murk.inference.drift import Drift
 from murk.inference.estimate import PublicCovariates
-from murk.inference.prediction_sets import Wanted
+from murk.inference.prediction_sets import CoverageQuery
 from murk.privacy.guarantees import Guarantee
 from murk.privacy.mechanisms import calibrate
 from murk.privacy.mechanisms.base import Randomizer
@@ -34,7 +34,7 @@ from murk.task.privacy import DEFAULT_LEVEL
 from murk.task.task import Task
 
 if TYPE_CHECKING:
-    from murk.protocols.scores.fast_records import OneAnswer
+    from murk.protocols.scores.fast_records import AnswerKernel
     from murk.task.task import Task
 
 _ERROR_CODE = "MURK-LEARN-001"
@@ -46,7 +46,7 @@ _MANY_NUMBERS = 5_000  # longest gradient for which a learner's state has room f
 
 
 @dataclass(frozen=True)
-class ScoreProblem:
+class ScoreDevice:
     """The questions of a task of scores, their bounds and mechanisms."""
 
     settings: Settings  # the public settings
@@ -140,15 +140,15 @@ class ScoreProblem:
             self._last[0] = flat, model
         return model
 
-    def in_place(self, level: str, theta: Floats, seed: int | None) -> OneAnswer | None:
+    def in_place(self, level: str, theta: Floats, seed: int | None) -> AnswerKernel | None:
         """Return a compiled `ask`, `vectors` and mechanism for single records; None if impossible or too early."""
         # Loaded on demand: most devices release a record or two.
-        from murk.protocols.scores.fast_records import OneAnswer, in_place, learn_record
+        from murk.protocols.scores.fast_records import AnswerKernel, in_place, learn_record
 
         pair, model = self.mechanisms[level], self._model(theta)
         if not in_place(pair, model) or (pair.matrix is None and model.thresholds[1]):
             return None
-        return OneAnswer(model, pair, self.settings, seed) if due(learn_record, self.settings.dimension) else None
+        return AnswerKernel(model, pair, self.settings, seed) if due(learn_record, self.settings.dimension) else None
 
     def mechanism(self, level: str, question: Question) -> Randomizer:
         """Return the mechanism that randomizes answers to a question, at a privacy level."""
@@ -174,7 +174,7 @@ def check_size(settings: Settings, levels: int, interactive: bool) -> None:
     """Raise UserError, naming a protocol that fits, for too many features for messages or a learner's state."""
     p, lengths = settings.features, lengths_of(settings)
     size = settings.model_size
-    release = longest_release(ScoreProblem.kind, max(lengths))
+    release = longest_release(ScoreDevice.kind, max(lengths))
     model = 512 + _MODEL_NUMBER * size if interactive else 0
     sums = levels * (settings.dimension + 2 * sum(lengths[1:]))
     trail = trail_bytes(len(settings.reported))
@@ -229,7 +229,7 @@ def level_mechanisms(task: Task, settings: Settings) -> LevelMechanisms:
     return task.privacy.by_level(mechanisms)
 
 
-def problem_for(task: Task) -> ScoreProblem:
+def device_for(task: Task) -> ScoreDevice:
     """Return a resolved task's problem; raise UserError if guarantee, mechanism, size or covariates do not fit."""
     block, coding = task.block, task.coding
     assert block is not None
@@ -239,14 +239,14 @@ def problem_for(task: Task) -> ScoreProblem:
     forget = task.forget if task.forget is None or not shared else task.forget * task.log.partitions
     first = FIRST if task.shuffle is None else max(FIRST, task.shuffle.crowd)
     asked = task.predictions
-    wanted = None if asked is None else Wanted(asked.coverage, asked.share)
+    wanted = None if asked is None else CoverageQuery(asked.coverage, asked.share)
     facts = coding.names, task.target.kind == "binary", covariates_of(task), block.exponent, labels
     line = block.effects == "line"
     survey = _survey(task, len(labels))
     settings = Settings(*facts, forget=forget, shared=shared, line=line, first=first, wanted=wanted, survey=survey)
     # Before mechanisms are calibrated, which may be impossible at this size.
     check_size(settings, len(task.privacy.levels), interactive=True)
-    return ScoreProblem(settings, level_mechanisms(task, settings))
+    return ScoreDevice(settings, level_mechanisms(task, settings))
 
 
 def _survey(task: Task, classes: int) -> Survey | None:

@@ -14,7 +14,7 @@ import numpy as np
 
 from murk._internal.arrays import Integers
 from murk._internal.lazy import map_levels
-from murk._internal.locks import Turns, in_turn
+from murk._internal.locks import ForkSafeLock, in_turn
 from murk.errors import MurkError
 from murk.inference.drift import SMALLEST_SHARE, Comparison, Drift, compare, concluded
 from murk.inference.target_range import TargetRange
@@ -63,7 +63,7 @@ class ScoreEngine:
         self.dimension = settings.dimension  # length of a score
         self.lengths = lengths_of(settings)
         self.mechanisms = mechanisms
-        self._turns = Turns()
+        self._turns = ForkSafeLock()
         self.now = Chain(0, (Epoch(0, settings.first_model(mechanisms)),))
         self._reach = map_levels(reaches, mechanisms)
 

@@ -298,7 +298,7 @@ class Answers(KernelMemory, Held):
         return self.words[: 2 * trials + SPARE], trials, self.noise[:size]
 
 
-class OneAnswer(Answers):
+class AnswerKernel(Answers):
     """One device's answers: the kernel adds a single answer to empty sums, which are then the release."""
 
     def __init__(self, model: Model, pair: ScoreMechanisms, settings: Settings, seed: int | None) -> None:

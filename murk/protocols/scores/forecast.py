@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from murk.protocols.population import vectors_variance
-from murk.protocols.scores.device import ScoreProblem
+from murk.protocols.scores.device import ScoreDevice
 from murk.protocols.scores.forecasting import estimates
 from murk.task.privacy import DEFAULT_LEVEL
 from murk.task.task import Task
@@ -13,7 +13,7 @@ from murk.task.task import Task
 __all__ = ["effect_variance", "estimates"]
 
 
-def effect_variance(problem: ScoreProblem, task: Task, people: int) -> float:
+def effect_variance(problem: ScoreDevice, task: Task, people: int) -> float:
     """Return the variance of an effect per standard deviation of a feature, for a target coded to -1 and +1."""
     factor = 2.7 if task.public is None else 1.7
     if task.predictions is not None:

@@ -11,7 +11,7 @@ from murk._internal.arrays import Floats
 from murk.inference.estimate import Estimate
 from murk.protocols.linear_algebra import flattened
 from murk.protocols.population import Records, released_sum, split
-from murk.protocols.scores.device import ScoreProblem
+from murk.protocols.scores.device import ScoreDevice
 from murk.protocols.scores.engine import ScoreEngine, SharedScoreEngine
 from murk.protocols.scores.model import Question, directions, vectors
 from murk.protocols.scores.settings import NEVER
@@ -21,7 +21,7 @@ _FORGOTTEN = 2  # multiple of the kept releases after which a forgetting chain h
 
 
 def estimates(
-    problem: ScoreProblem,
+    problem: ScoreDevice,
     records: Records,
     counts: Sequence[int],
     levels: Mapping[str, float],

@@ -32,15 +32,15 @@ _ERROR_CODE = "MURK-LEARN-001"
 
 TURN: Final = 65_536  # records learned before other threads get a turn; the sum of their integers fits into 64 bits
 
-MOST_BUDGETS: Final = 64
-"""Largest number of different budgets that people choose themselves, as a learner keeps sums for each."""
+MOST_GUARANTEES: Final = 64
+"""Largest number of different guarantees that people choose themselves, as a learner keeps sums for each."""
 
 
-class LocalScores(RecordEngine, ScoreEngine):
+class InProcessScores(RecordEngine, ScoreEngine):
     """A chain that draws each record's question, randomizes the answer and learns it, once.
 
-    Sums are kept by level; a person's own budget becomes a level named by its guarantee. Predictions use the solution
-    at the last count given by `shown_next`. ``make`` makes the mechanisms of a guarantee.
+    Sums are kept by level; a person's own guarantee becomes a level named by it. Predictions use the solution at
+    the last count given by `shown_next`. ``make`` makes the mechanisms of a guarantee.
     """
 
     _kernels = k
@@ -59,7 +59,7 @@ class LocalScores(RecordEngine, ScoreEngine):
         self._declared = dict(guarantees)
         self._own: dict[str, Guarantee] = {}
         super().__init__(settings, {level: make(guarantee) for level, guarantee in guarantees.items()})
-        # The learner's own budget is "default", even if another level has the same guarantee.
+        # The learner's own guarantee is "default", even if another level has the same guarantee.
         self._names = {guarantee: level for level, guarantee in guarantees.items()} | {guarantees["default"]: "default"}
         self._solved: tuple[tuple[Chain, ScoreEstimate], ...] = ()
 
@@ -78,14 +78,14 @@ class LocalScores(RecordEngine, ScoreEngine):
 
     def _own_level(self, guarantee: Guarantee) -> str:
         if not isinstance(guarantee, Guarantee):
-            raise UserError(f"budget={guarantee!r} is not a guarantee; give one such as GaussianDP(mu=1.0)")
+            raise UserError(f"guarantee={guarantee!r} is not a guarantee; give one such as GaussianDP(mu=1.0)")
         name = repr(guarantee)
         if name in self._declared:
             raise UserError(f"levels={{...}} gives the name {name!r} to a different guarantee: rename that level")
         if name not in self._own:
-            if len(self._own) >= MOST_BUDGETS:
+            if len(self._own) >= MOST_GUARANTEES:
                 raise UserError(
-                    f"budget={guarantee!r}: people have chosen {MOST_BUDGETS} other budgets already, and sums are kept "
+                    f"guarantee={guarantee!r}: people have chosen {MOST_GUARANTEES} others already, and sums are kept "
                     "for each. Let them choose from a few levels, as in levels={'strict': ..., 'open': ...}"
                 )
             pair = self._make(guarantee)
@@ -266,7 +266,7 @@ class LocalScores(RecordEngine, ScoreEngine):
             if known != guarantee or self.mechanisms[level].kind != kind:
                 raise MurkError(
                     f"the state's level {level!r} has {guarantee!r} and the {kind} mechanism, but this learner's has "
-                    "others: make the learner with the budget, levels and mechanism of the state"
+                    "others: make the learner with the guarantee, levels and mechanism of the state"
                 )
         now = super()._read(state)
         earlier = None if shown is None else super()._read(shown)

@@ -17,7 +17,16 @@ import numpy as np
 
 from murk._internal.arrays import Floats
 from murk.inference.estimate import PublicCovariates
-from murk.inference.prediction_sets import LABELS, REAL, PredictionSets, Present, Reply, Root, Wanted, at_least_present
+from murk.inference.prediction_sets import (
+    LABELS,
+    REAL,
+    CoverageQuery,
+    PredictionSets,
+    Present,
+    Reply,
+    Root,
+    at_least_present,
+)
 from murk.protocols.linear_algebra import matrix_size, whitening
 from murk.protocols.mean_functions import CodedCurve
 from murk.protocols.scores.mechanisms import LevelMechanisms
@@ -106,7 +115,7 @@ class Settings:
     # whether people are asked for the line (see `line`) while noise would hide the curvature of log odds; not in the
     # digest, as answers at any model count either way
     line: bool = False
-    wanted: Wanted | None = None  # prediction sets, if people are asked about them
+    wanted: CoverageQuery | None = None  # prediction sets, if people are asked about them
     first: int = FIRST  # releases of the first epoch; those of a shuffled task are no fewer than a crowd
     survey: Survey | None = None  # the survey that precedes scores, if any
     coordinates: Coordinates | None = None  # centres and spreads of the features, if known without public covariates

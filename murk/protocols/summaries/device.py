@@ -103,7 +103,7 @@ class WindowProblem:
 
 
 @dataclass(frozen=True)
-class SketchProblem(WindowProblem):
+class SketchDevice(WindowProblem):
     """The mixtures of a task."""
 
     settings: SketchSettings
@@ -120,7 +120,7 @@ class SketchProblem(WindowProblem):
 
 
 @dataclass(frozen=True)
-class GramProblem(WindowProblem):
+class GramDevice(WindowProblem):
     """The second moments of a task's windows."""
 
     settings: GramSettings
@@ -133,7 +133,7 @@ class GramProblem(WindowProblem):
 
 
 @dataclass(frozen=True)
-class NewtonProblem(WindowProblem):
+class NewtonDevice(WindowProblem):
     """The Newton steps of a task's windows."""
 
     settings: NewtonSettings
@@ -144,9 +144,9 @@ class NewtonProblem(WindowProblem):
     message = NewtonRelease
 
     @property
-    def first_part(self) -> GramProblem:
+    def first_part(self) -> GramDevice:
         """The problem of a window's first part alone."""
-        return GramProblem(self.settings, {level: made.start for level, made in self.mechanisms.items()})
+        return GramDevice(self.settings, {level: made.start for level, made in self.mechanisms.items()})
 
     def accumulator(self, level: str, noise: NoiseSource | None, window: int) -> NewtonAccumulator:
         """Return an accumulator whose model is estimated from the release of a window's first part alone."""
@@ -166,7 +166,7 @@ def windows_cap(mechanisms: Mapping[str, Any], level: str, count: int, delta: fl
     return cap
 
 
-def problem_for(task: Task) -> SketchProblem | GramProblem | NewtonProblem:
+def device_for(task: Task) -> SketchDevice | GramDevice | NewtonDevice:
     """Return the problem of a task to which organisations release, or raise UserError if it has no mechanism."""
     block, coding, binary = task.block, task.coding, task.target.kind == "binary"
     if block is None:
@@ -201,16 +201,16 @@ def problem_for(task: Task) -> SketchProblem | GramProblem | NewtonProblem:
     if block.method == "newton":
         del shared["target_bound"], shared["reach"]
         newton = NewtonSettings(**shared, first=first_part(block.first, coding.size, block.window))
-        return NewtonProblem(newton, mechanisms(newton))
+        return NewtonDevice(newton, mechanisms(newton))
     if block.method == "moments":
         grams = GramSettings(**shared)
-        return GramProblem(grams, mechanisms(grams))
+        return GramDevice(grams, mechanisms(grams))
     columns, rows = coding.size + 1, block.rows
     if rows is None:
         # More rows than records cost time without gain.
         rows = max(min(default_rows(columns), block.window or default_rows(columns)), 2 * columns)
     settings = SketchSettings(rows=rows, debiased=block.debiased, **shared)
-    return SketchProblem(settings, mechanisms(settings))
+    return SketchDevice(settings, mechanisms(settings))
 
 
 def calibrate(

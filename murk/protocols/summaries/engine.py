@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Generic, Self, TypeVar
 import numpy as np
 
 from murk._internal.arrays import Floats, Integers
-from murk._internal.locks import Turns, in_turn
+from murk._internal.locks import ForkSafeLock, in_turn
 from murk.errors import MurkError, UserError
 from murk.inference.estimate import Estimate
 from murk.privacy.central import LARGEST_WINDOW, GaussMixMechanism, GramMechanism, NewtonMechanism
@@ -51,7 +51,7 @@ class WindowEngine(NeverPublished, ABC, Generic[S, M, T]):
                     f"level {level!r}: its mechanism has other columns or bounds than the learner's "
                     f"({', '.join(differing)})"
                 )
-        self._turns = Turns()
+        self._turns = ForkSafeLock()
         self.settings = settings
         self.mechanisms: dict[str, M] = dict(mechanisms)
         # Replaced, never written to: a reader sees consistent sums, and an interrupt leaves the old or the new ones.

@@ -24,7 +24,7 @@ from murk.privacy.central import GaussMixMechanism, GramMechanism, NewtonMechani
 from murk.privacy.central.newton_step import EDGE
 from murk.privacy.mechanisms.base import Costed
 from murk.protocols.population import Records, misfit_variance, moments_variance, one_by_one, split, within_bounds
-from murk.protocols.summaries.device import WindowProblem, problem_for, windows_cap
+from murk.protocols.summaries.device import WindowProblem, device_for, windows_cap
 from murk.protocols.summaries.engine import GramEngine, NewtonEngine, SketchEngine
 from murk.protocols.summaries.newton_fit import model_of
 from murk.protocols.summaries.settings import SketchSettings
@@ -165,7 +165,7 @@ def _local_scale(mechanism: GramMechanism) -> float:
 def remarks(task: Task) -> Iterator[str]:
     """Yield how many windows an organisation's cap allows, or a cap for several at less than the sum of their costs."""
     try:
-        mechanisms, guarantee = problem_for(task).mechanisms, task.privacy.guarantee
+        mechanisms, guarantee = device_for(task).mechanisms, task.privacy.guarantee
     except UserError as error:
         yield f"{task.protocol}: {error}."
         return

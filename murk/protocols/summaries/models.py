@@ -11,7 +11,7 @@ import numpy as np
 
 from murk.inference.estimate import Estimate
 from murk.protocols.further_models import Part, all_numbers
-from murk.protocols.summaries.device import GramProblem, SketchProblem
+from murk.protocols.summaries.device import GramDevice, SketchDevice
 from murk.protocols.summaries.engine import GramEngine, SketchEngine
 from murk.protocols.summaries.estimate import estimate, estimate_grams, influence_of
 from murk.protocols.summaries.settings import GramSettings, SketchSettings
@@ -39,7 +39,7 @@ def part_of_sums(sums: Sums, columns: Columns) -> Sums:
 class PartProblem:
     """The windows of a log, and a model of some columns."""
 
-    whole: GramProblem | SketchProblem
+    whole: GramDevice | SketchDevice
     settings: GramSettings | SketchSettings  # the model's
     columns: Columns
 
@@ -49,7 +49,7 @@ class PartProblem:
 
     def engine(self) -> GramPartEngine | SketchPartEngine:
         """Return a learner of the model, at version 0."""
-        return GramPartEngine(self) if isinstance(self.whole, GramProblem) else SketchPartEngine(self)
+        return GramPartEngine(self) if isinstance(self.whole, GramDevice) else SketchPartEngine(self)
 
     def estimate(self, engines: Sequence[Any]) -> Estimate:
         """Return the joint estimate of several chains."""
@@ -92,13 +92,13 @@ def part_of(model: Model, task: Task, columns: Columns, whole: Any) -> Part:
     """Return the part of released windows that a model uses, or raise UserError if they cannot serve it."""
     model.refuse_beyond((), task.protocol)
     others = ", ".join(feature.name for feature in task.features)
-    if not isinstance(whole, GramProblem | SketchProblem):
+    if not isinstance(whole, GramDevice | SketchDevice):
         raise model.refuse(
             "name",
             f"the log of {task.name!r} releases Newton steps, each made at the task's own model, which serve no other; "
             "sketch: {method: moments} in a task serves any of its columns",
         )
-    if columns.uses_own_target and isinstance(whole, GramProblem):
+    if columns.uses_own_target and isinstance(whole, GramDevice):
         raise model.refuse(
             "features",
             f"{task.target.name!r}, the task's target, is released with other noise than its features, and cannot be a "

@@ -68,7 +68,7 @@ class TargetProblem:
         return merged(engines)
 
 
-def problem_for(task: Task) -> TargetProblem:
+def device_for(task: Task) -> TargetProblem:
     """Return a resolved task's problem; raise UserError if a guarantee does not fit."""
     target, (name,) = task.target, task.coding.names
     classes = 0 if target.kind == "real" else 2

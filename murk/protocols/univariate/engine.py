@@ -9,7 +9,7 @@ import numpy as np
 
 from murk._internal.arrays import Floats, Integers
 from murk._internal.lazy import map_levels
-from murk._internal.locks import Turns, in_turn
+from murk._internal.locks import ForkSafeLock, in_turn
 from murk._internal.wiping import wiped
 from murk.errors import MurkError, UserError
 from murk.inference.estimate import Estimate
@@ -29,7 +29,7 @@ from murk.stream.wire.state import count_of, reading
 _ERROR_CODE = "MURK-LEARN-001"
 
 BLOCK: Final = 65_536  # largest number of releases added at once, whose sums fit into 64 bits
-MOST_BUDGETS: Final = 64
+MOST_GUARANTEES: Final = 64
 """Largest number of different budgets that people choose themselves, as a learner keeps sums for each."""
 
 
@@ -51,7 +51,7 @@ class TargetEngine(NeverPublished):
         self.statistics: Mapping[str, Statistics] = map_levels(lambda each: statistics_of(settings, each), mechanisms)
         self._noise: NoiseSource = SecureNoise() if noise is None else noise
         self._make, self._own = make, dict[str, Guarantee]()
-        self._turns = Turns()
+        self._turns = ForkSafeLock()
         # Replaced as a whole, so that readers see a consistent state.
         self.totals: dict[str, tuple[int, list[int]]] = {}
 
@@ -79,9 +79,9 @@ class TargetEngine(NeverPublished):
         """Return the level of a person's own guarantee, added if it is new; raise UserError if there are too many."""
         name = repr(guarantee)
         if name not in self.mechanisms:
-            if len(self._own) >= MOST_BUDGETS:
+            if len(self._own) >= MOST_GUARANTEES:
                 raise UserError(
-                    f"budget={guarantee!r}: people have chosen {MOST_BUDGETS} other budgets already, and sums are kept "
+                    f"guarantee={guarantee!r}: people have chosen {MOST_GUARANTEES} others already, and sums are kept "
                     "for each. Let them choose from a few levels, as in levels={'strict': ..., 'open': ...}"
                 )
             assert self._make is not None

@@ -134,7 +134,7 @@ def admit(learner: StreamLearner, release: Release, ahead: int, renew: Renew | N
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class Validated:
     """Releases to learn, the time when the log appended the last of them (0 if none), and dead letters."""
 
     admitted: Sequence[Release]
@@ -157,11 +157,11 @@ class Intake:
         self._admits, self._rules = admits_of(learner), rules
         self._receive, self._receive_block = receiver(rules), block_receiver(rules)
 
-    def judge(self, messages: Sequence[Message], window: DuplicateWindow, tally: Tally) -> Judged:
+    def judge(self, messages: Sequence[Message], window: DuplicateWindow, tally: Tally) -> Validated:
         """Judge messages and count those that are not to be learned; the caller must learn the admitted ones next."""
-        return self._judge_block(messages, window) or self.judge_each(messages, window, tally)
+        return self._judge_block(messages, window) or self.validate_each(messages, window, tally)
 
-    def _judge_block(self, messages: Sequence[Message], window: DuplicateWindow) -> Judged | None:
+    def _judge_block(self, messages: Sequence[Message], window: DuplicateWindow) -> Validated | None:
         """Judge messages as a block; return None, without side effects, unless all are certain to be learned."""
         offsets, times, values = zip(*messages, strict=True)
         releases = self._receive_block(values)
@@ -172,7 +172,7 @@ class Intake:
         # Last, since it changes the window.
         if not self._added(releases, offsets, times, window):
             return None
-        return Judged(releases, times[-1])
+        return Validated(releases, times[-1])
 
     def remember(self, messages: Sequence[Message], window: DuplicateWindow) -> None:
         """Add the ids of messages that were judged before to a window."""
@@ -215,7 +215,7 @@ class Intake:
         check_expiry(release, appended, self._rules)
         return release
 
-    def judge_each(self, messages: Sequence[Message], window: Seen, tally: Tally) -> Judged:
+    def validate_each(self, messages: Sequence[Message], window: Seen, tally: Tally) -> Validated:
         """Judge messages one by one; see `judge`."""
         chain, seen, learner, renew = self._chain, window.seen, self._learner, self._renew
         admitted: list[Release] = []
@@ -235,14 +235,14 @@ class Intake:
                 continue
             admitted.append(release)
             newest = appended
-        return Judged(admitted, newest, dead)
+        return Validated(admitted, newest, dead)
 
 
 _STEP_BYTES = 2**26  # largest number of bytes that a step reads
 _TRIMS_PER_RETENTION = 200
 
 # Seconds between two checks, while nothing arrives, that the newest model is on the log, doubling up to the latter.
-_LOOK, _LONGEST_LOOK = 1.0, 16.0
+_LOOK, _LONGEST_POLL_INTERVAL = 1.0, 16.0
 # Releases given to the learner at once. With more, Python's garbage collector would traverse them repeatedly.
 _LEARN = 256
 
@@ -281,7 +281,7 @@ class Worker:
     if the chain's state is not one of this log, or retention has removed unread messages.
 
     >>> import tempfile
-    >>> from murk.protocols.device import problem_for
+    >>> from murk.protocols.device import device_for
     >>> from murk.stream import open_log
     >>> task = Task.parse('''
     ... name: third-child
@@ -292,7 +292,7 @@ class Worker:
     >>> with open_log(f"sqlite:///{tempfile.mkdtemp()}/log.db") as log:
     ...     log.register_task(task.document())
     ...     log.append([(0, b"not a release")])
-    ...     worker = Worker(log, task, problem_for(task).engine())
+    ...     worker = Worker(log, task, device_for(task).engine())
     ...     worker.step()
     ...     [letter.reason for letter in log.dead_letters()]
     Progress(read=1, learned=0, duplicates=0, dead=1, offset=1, version=0)
@@ -547,7 +547,7 @@ class Worker:
         now = self._clock()
         if self._publishes and now >= self._look_due:
             self._look_due = now + self._look_pause
-            self._look_pause = min(2.0 * self._look_pause, _LONGEST_LOOK)
+            self._look_pause = min(2.0 * self._look_pause, _LONGEST_POLL_INTERVAL)
             stored = self._log.model(self.chain)
             if stored != self._model:
                 self._model, self._model_version = stored, -1

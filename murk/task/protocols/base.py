@@ -13,7 +13,7 @@ Scale = Literal["log odds", "probability", "slope", "own"]
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
+class SupportedMechanisms:
     """Mechanisms and guarantees for one kind of release."""
 
     mechanisms: tuple[str, ...]  # that `privacy.mechanism` may name; none if the protocol has its own mechanism
@@ -40,7 +40,7 @@ class TaskProtocol(ABC):
     name: ClassVar[str]  # value of `protocol` in a task file
     block: ClassVar[type[Block] | None] = None  # model of its settings in a task
     releases: ClassVar[str]  # default kind of release
-    offer: ClassVar[Offer]  # default mechanisms and guarantees
+    offer: ClassVar[SupportedMechanisms]  # default mechanisms and guarantees
     targets: ClassVar[tuple[str, ...]] = ("binary", "real")
     learner_keys: ClassVar[tuple[str, ...]] = ()  # keys of the task's `learner` block that it reads
     reads_staleness: ClassVar[bool] = False  # whether `max_staleness` bounds the age of its releases
@@ -63,7 +63,7 @@ class TaskProtocol(ABC):
         """Return the kind of release of a task with this block."""
         return self.releases
 
-    def offer_of(self, released: str | None) -> Offer:
+    def offer_of(self, released: str | None) -> SupportedMechanisms:
         """Return the offer for a kind of release; None means the default kind."""
         return self.offer
 

@@ -9,15 +9,15 @@ from pydantic import Field
 
 from murk.task.errors import nearest, task_error
 from murk.task.fields import Block, Integer, Number
-from murk.task.protocols.base import ALL_GUARANTEES, Offer, Scale, TaskProtocol, coded_features
+from murk.task.protocols.base import ALL_GUARANTEES, Scale, SupportedMechanisms, TaskProtocol, coded_features
 
 DIRECTED: Final = ("quadratic", "squared")  # Losses that `release: outer` and `release: directions` support
 OUTER: Final = "outer"  # Learning uses only means of these releases, so any unbiased mechanism works
-_OF_OUTER: Final = Offer(("gaussian", "laplace", "l2-ball", "privunit", "best"), ALL_GUARANTEES)
+_OF_OUTER: Final = SupportedMechanisms(("gaussian", "laplace", "l2-ball", "privunit", "best"), ALL_GUARANTEES)
 CELLS: Final = "cells"  # Learning uses only the shares of released combinations of values
-_OF_CELLS: Final = Offer((), ALL_GUARANTEES)  # randomized response alone
+_OF_CELLS: Final = SupportedMechanisms((), ALL_GUARANTEES)  # randomized response alone
 JOINT: Final = "joint"
-_OF_JOINT: Final = Offer(("gaussian", "laplace"), ALL_GUARANTEES)
+_OF_JOINT: Final = SupportedMechanisms(("gaussian", "laplace"), ALL_GUARANTEES)
 MOST_CELLS: Final = 4096
 _MOST_OUTER = 64
 LARGEST_OUTER: Final = 3.0  # Largest mu of Gaussian noise at which outer products need no more people than directions
@@ -184,7 +184,7 @@ class ExamplesProtocol(TaskProtocol):
     targets = ("binary", "classes", "real")
     releases = "example"
     # Learning inverts Gaussian smoothing.
-    offer = Offer(
+    offer = SupportedMechanisms(
         ("gaussian",),
         ("approx", "gdp", "zcdp"),
         "learning from this release inverts Gaussian noise, and Gaussian noise gives no pure guarantee "
@@ -206,7 +206,7 @@ class ExamplesProtocol(TaskProtocol):
         """Return the kind of release: outer products, joint releases and cells have mechanisms of their own."""
         return block.release if block is not None and block.release in (OUTER, JOINT, CELLS) else self.releases
 
-    def offer_of(self, released: str | None) -> Offer:
+    def offer_of(self, released: str | None) -> SupportedMechanisms:
         """Return the offer: any mechanism for outer products, none for cells, Laplace noise for joint releases."""
         return {OUTER: _OF_OUTER, JOINT: _OF_JOINT, CELLS: _OF_CELLS}.get(str(released), self.offer)
 

@@ -5,7 +5,7 @@ from typing import Any, ClassVar, Final
 
 from murk.privacy.mechanisms import BEST, KINDS
 from murk.task.learning import LearnerBlock
-from murk.task.protocols.base import ALL_GUARANTEES, Offer, Scale, TaskProtocol
+from murk.task.protocols.base import ALL_GUARANTEES, Scale, SupportedMechanisms, TaskProtocol
 
 
 class GradientsProtocol(TaskProtocol):
@@ -15,7 +15,7 @@ class GradientsProtocol(TaskProtocol):
     rank = 3
     reads_models = True
     releases = "gradient"
-    offer = Offer((*KINDS, BEST), ALL_GUARANTEES)
+    offer = SupportedMechanisms((*KINDS, BEST), ALL_GUARANTEES)
     targets = ("binary", "classes", "real")
     learner_keys = tuple(LearnerBlock.model_fields)
     reads_staleness = True

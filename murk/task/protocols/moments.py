@@ -9,7 +9,7 @@ from murk.privacy.mechanisms import BEST, KINDS
 from murk.task.errors import nearest, task_error
 from murk.task.fields import Block
 from murk.task.learning import Positive
-from murk.task.protocols.base import ALL_GUARANTEES, Offer, Scale, TaskProtocol
+from murk.task.protocols.base import ALL_GUARANTEES, Scale, SupportedMechanisms, TaskProtocol
 
 # Losses and links that directions identify; the cubic link is flat at coefficients of zero.
 TOLD: Final = ("logistic", "poisson", "boosting", "identity", "sigmoid", "softplus", "exp")
@@ -90,7 +90,7 @@ class MomentsProtocol(TaskProtocol):
     rank = 2
     block = MomentsBlock
     releases = "moment"
-    offer = Offer((*KINDS, BEST), ALL_GUARANTEES)
+    offer = SupportedMechanisms((*KINDS, BEST), ALL_GUARANTEES)
     targets = ("binary", "classes", "real")
     learner_keys = ("radius",)
     classic = ("moment",)

@@ -8,7 +8,7 @@ from pydantic import Field
 from murk.privacy.mechanisms import BEST, KINDS
 from murk.task.errors import task_error
 from murk.task.fields import Block, Number
-from murk.task.protocols.base import ALL_GUARANTEES, Offer, Scale, TaskProtocol
+from murk.task.protocols.base import ALL_GUARANTEES, Scale, SupportedMechanisms, TaskProtocol
 
 EPOCHS_KEPT: Final = 8  # epochs that a learner remembers
 MOST_FEATURES: Final = 64  # least number of coded features at which people are not asked for second moments
@@ -47,7 +47,7 @@ class ScoresProtocol(TaskProtocol):
     reads_models = True
     block = ScoresBlock
     releases = "score"
-    offer = Offer((*KINDS, BEST), ALL_GUARANTEES)
+    offer = SupportedMechanisms((*KINDS, BEST), ALL_GUARANTEES)
     targets = ("binary", "classes", "real")
     why_no_staleness = "learned however old they are"
     forgets = True

@@ -8,14 +8,14 @@ from pydantic import Field
 from murk.task.errors import task_error
 from murk.task.fields import Block, Integer, Text
 from murk.task.learning import Positive
-from murk.task.protocols.base import Offer, Scale, TaskProtocol
+from murk.task.protocols.base import Scale, SupportedMechanisms, TaskProtocol
 
 GRAM: Final = "gram"  # kind of the releases of second moments
 NEWTON: Final = "newton"  # kind of the releases of second moments and a Newton step
 MIXING: Final = "linear-mixing"  # the paper's method
 _OF_MIXING: Final = ("rows", "analysis", "debiased")
 _KINDS: Final = {"moments": GRAM, "newton": NEWTON}
-_OF_MOMENTS: Final = Offer(
+_OF_MOMENTS: Final = SupportedMechanisms(
     ("gaussian",), ("approx", "gdp", "zcdp"), "second moments have Gaussian noise, which gives no pure guarantee"
 )
 
@@ -94,7 +94,7 @@ class SketchProtocol(TaskProtocol):
     block = SketchBlock
     releases = "sketch"
     # For mixtures, which have a mechanism of their own.
-    offer = Offer((), ("approx",), "random mixtures of records have only an (epsilon, delta) guarantee")
+    offer = SupportedMechanisms((), ("approx",), "random mixtures of records have only an (epsilon, delta) guarantee")
     learner_keys = ("radius", "weighting")
     left_open: ClassVar[Mapping[str, tuple[str, ...]]] = {"method": ("mixing",), "range": ()}
     of_organisations = True
@@ -104,7 +104,7 @@ class SketchProtocol(TaskProtocol):
         """Return the kind: second moments, a Newton step, or a mixture."""
         return self.releases if block is None else _KINDS.get(block.method, self.releases)
 
-    def offer_of(self, released: str | None) -> Offer:
+    def offer_of(self, released: str | None) -> SupportedMechanisms:
         """Return the guarantees that second moments, or mixtures, can have."""
         return _OF_MOMENTS if released in _KINDS.values() else self.offer
 

@@ -3,7 +3,7 @@
 from typing import Any, Final
 
 from murk.task.errors import task_error
-from murk.task.protocols.base import ALL_GUARANTEES, Offer, Scale, TaskProtocol
+from murk.task.protocols.base import ALL_GUARANTEES, Scale, SupportedMechanisms, TaskProtocol
 
 
 class UnivariateProtocol(TaskProtocol):
@@ -12,7 +12,7 @@ class UnivariateProtocol(TaskProtocol):
     name = "univariate"
     rank = 0
     releases = "target"
-    offer = Offer((), ALL_GUARANTEES)
+    offer = SupportedMechanisms((), ALL_GUARANTEES)
     targets = ("binary", "classes", "real")
 
     def check_features(self) -> None:

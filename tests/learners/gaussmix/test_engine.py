@@ -12,7 +12,7 @@ from murk import Task
 from murk.errors import MurkError, UserError
 from murk.privacy import SimulatedNoise
 from murk.privacy.central import SketchAccumulator
-from murk.protocols.summaries.device import problem_for
+from murk.protocols.summaries.device import device_for
 from murk.protocols.summaries.engine import SketchEngine
 from murk.protocols.summaries.settings import GramSettings, SketchSettings, check_message, default_rows, largest_rows
 from murk.stream.wire.codec import MAX_MESSAGE, RejectedError, longest_release
@@ -34,7 +34,7 @@ sketch: {{{block}}}
 
 
 def problem(block="rows: 300", kind="real, low: 0, high: 52"):
-    return problem_for(Task.parse(TASK.format(block=block, kind=kind)))
+    return device_for(Task.parse(TASK.format(block=block, kind=kind)))
 
 
 def rows(seed=1, n=4000):

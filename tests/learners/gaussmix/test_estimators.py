@@ -48,7 +48,7 @@ def test_before_the_first_release_predictions_are_neutral():
     assert model.predict_many(x).tolist() == [0.0] * 50
     assert set(model.coefficients().values()) == {0.0}
     assert model.confidence_intervals()["intercept"] == (-math.inf, math.inf)
-    classifier = GaussMixClassifier(budget=BUDGET, features=["a"])
+    classifier = GaussMixClassifier(guarantee=BUDGET, features=["a"])
     classifier.learn_one({"a": 1.0}, True)
     assert classifier.predict_proba_one({"a": 1.0}) == {False: 0.5, True: 0.5}
 
@@ -105,7 +105,7 @@ def test_it_finds_the_logistic_regression(reach):
     rng = np.random.default_rng(2)
     x = rng.uniform(-1, 1, (20_000, 3))
     y = rng.random(20_000) < expit(x @ [0.8, -0.6, 0.3] + 0.2)
-    model = GaussMixClassifier(budget=BUDGET, rows=2000, features=[0, 1, 2], range=reach, seed=1)
+    model = GaussMixClassifier(guarantee=BUDGET, rows=2000, features=[0, 1, 2], range=reach, seed=1)
     model.learn_many(x, y)
     model.release()
     truth = Logit(y.astype(float), np.column_stack([x, np.ones(len(x))])).fit(disp=0).params
@@ -123,8 +123,8 @@ def test_it_finds_the_logistic_regression(reach):
 
 def test_the_rest_of_a_classifier():
     with pytest.raises(UserError, match="two distinct labels"):
-        GaussMixClassifier(budget=BUDGET, classes=("a", "b", "c"))
-    model = GaussMixClassifier(budget=BUDGET, classes=("no", "yes"), features=["a"], rows=50, seed=1, window=4)
+        GaussMixClassifier(guarantee=BUDGET, classes=("a", "b", "c"))
+    model = GaussMixClassifier(guarantee=BUDGET, classes=("no", "yes"), features=["a"], rows=50, seed=1, window=4)
     for label in ("yes", "no", "neither", ["not hashable"]):
         model.learn_one({"a": 1.0}, label)
     assert model.n_releases == 1
@@ -174,7 +174,7 @@ def test_the_state_round_trips_and_keeps_what_was_spent():
     model = regressor(window=100, windows=2)
     model.learn_many(x, y)
     state = json.loads(json.dumps(model.state_dict()))
-    fresh = GaussMixRegressor(budget=BUDGET, rows=200, window=100, windows=2, seed=5)
+    fresh = GaussMixRegressor(guarantee=BUDGET, rows=200, window=100, windows=2, seed=5)
     fresh.load_state_dict(state)
     assert fresh.state_dict() == model.state_dict()
     assert fresh.coefficients() == model.coefficients()
@@ -191,7 +191,7 @@ def test_a_damaged_state_is_refused(damage):
     model = regressor()
     with pytest.raises(MurkError, match="state"):
         model.load_state_dict({**model.state_dict(), **damage})
-    fresh = GaussMixRegressor(budget=BUDGET, rows=200, seed=1)
+    fresh = GaussMixRegressor(guarantee=BUDGET, rows=200, seed=1)
     with pytest.raises(MurkError):
         fresh.load_state_dict({**model.state_dict(), "fold": {}})
     with pytest.raises(MurkError, match="malformed"):
@@ -231,7 +231,7 @@ def elsewhere(model, n=3000, level="default", **changes):
 
 
 def test_merging_before_learning_is_refused():
-    fresh = GaussMixRegressor(budget=BUDGET, rows=200, seed=1)
+    fresh = GaussMixRegressor(guarantee=BUDGET, rows=200, seed=1)
     for merge in (lambda: fresh.merged([]), lambda: fresh.merged([regressor()]), lambda: regressor().merged([fresh])):
         with pytest.raises(UserError, match="features"):
             merge()
@@ -250,7 +250,7 @@ def test_sketches_made_elsewhere_are_learned_or_refused():
             model.learn_release(elsewhere(model, **changes))
         assert caught.value.reason == reason
     with pytest.raises(UserError, match="features are not known"):
-        GaussMixRegressor(budget=BUDGET, seed=1).learn_release(elsewhere(model))
+        GaussMixRegressor(guarantee=BUDGET, seed=1).learn_release(elsewhere(model))
 
 
 def test_records_beyond_the_bounds_are_scaled_and_counted_nowhere():
@@ -282,7 +282,7 @@ def test_no_value_is_ever_refused(value):
 
 def test_as_published_is_the_ridge_of_the_paper():
     x, y = records(3000)
-    ours, theirs = regressor(), GaussMixRegressor.as_published(budget=BUDGET, rows=200, features=[0, 1, 2], seed=5)
+    ours, theirs = regressor(), GaussMixRegressor.as_published(guarantee=BUDGET, rows=200, features=[0, 1, 2], seed=5)
     for model in (ours, theirs):
         model.learn_many(x, y)
         model.release()
@@ -291,7 +291,7 @@ def test_as_published_is_the_ridge_of_the_paper():
     assert np.linalg.norm(theirs.estimate().values) < np.linalg.norm(ours.estimate().values)
     assert np.all(np.isinf(theirs.estimate().spread))
     assert "shrunk" in theirs.estimate().note
-    published = GaussMixClassifier.as_published(budget=BUDGET, rows=64, seed=1)
+    published = GaussMixClassifier.as_published(guarantee=BUDGET, rows=64, seed=1)
     assert (published.range, published.debiased, published.analysis) == (3.0, False, "published")
 
 
@@ -300,7 +300,7 @@ def test_without_a_constant_records_are_as_the_paper_has_them(more):
     rng = np.random.default_rng(4)
     x = rng.uniform(0, 1, (3000, 2))
     y = x @ [0.5, -0.3] + 0.1 * rng.normal(size=len(x))
-    model = regressor(features=["a", "b"], intercept=False, budget=ApproxDP(20.0, 1e-5), **more)
+    model = regressor(features=["a", "b"], intercept=False, guarantee=ApproxDP(20.0, 1e-5), **more)
     model.learn_many(pd.DataFrame(x, columns=["a", "b"]), y)
     model.release()
     assert (model.mechanism.columns, list(model.coefficients())) == (3, ["a", "b"])
@@ -311,7 +311,9 @@ def test_without_a_constant_records_are_as_the_paper_has_them(more):
         assert np.all(np.abs(estimate.values - [0.5, -0.3]) < 5 * estimate.spread)
         assert np.all(estimate.spread < 0.1)
         assert "every record" in estimate.note
-    one = one_by_one(regressor(features=["a", "b"], intercept=False, budget=ApproxDP(20.0, 1e-5), **more), x[:0], y[:0])
+    one = one_by_one(
+        regressor(features=["a", "b"], intercept=False, guarantee=ApproxDP(20.0, 1e-5), **more), x[:0], y[:0]
+    )
     for row, target in zip(x.tolist(), y.tolist(), strict=True):
         one.learn_one({"a": row[0], "b": row[1]}, target)
     one.release()
@@ -320,14 +322,14 @@ def test_without_a_constant_records_are_as_the_paper_has_them(more):
     assert {each.name for each in model.summary()} == {"a", "b"}
     # Of others the state is refused.
     with pytest.raises(MurkError, match="columns 3 does not fit"):
-        regressor(features=["a", "b"], budget=ApproxDP(20.0, 1e-5), **more).load_state_dict(model.state_dict())
+        regressor(features=["a", "b"], guarantee=ApproxDP(20.0, 1e-5), **more).load_state_dict(model.state_dict())
 
 
 def test_the_surrogate_is_a_choice_of_scale():
     x = np.random.default_rng(2).uniform(-1, 1, (2000, 2))
     found = []
     for more in ({}, {"surrogate": "chebyshev"}):
-        model = GaussMixClassifier(budget=ApproxDP(20.0, 1e-5), features=[0, 1], range=6.0, seed=1, **more)
+        model = GaussMixClassifier(guarantee=ApproxDP(20.0, 1e-5), features=[0, 1], range=6.0, seed=1, **more)
         model.learn_many(x, x[:, 0] > 0.2 * x[:, 1])
         model.release()
         found.append(model)
@@ -336,7 +338,7 @@ def test_the_surrogate_is_a_choice_of_scale():
     with pytest.raises(UserError, match="same features and settings"):
         found[0].merged(found[1:])
     with pytest.raises(UserError, match="give range="):
-        GaussMixClassifier(budget=BUDGET, surrogate="chebyshev")
+        GaussMixClassifier(guarantee=BUDGET, surrogate="chebyshev")
 
 
 def test_log_odds_without_a_constant_go_through_zero_and_have_no_interval():
@@ -344,7 +346,7 @@ def test_log_odds_without_a_constant_go_through_zero_and_have_no_interval():
     x = rng.uniform(-1, 1, (20_000, 3))
     theta = np.array([1.0, -0.5, 0.3])
     y = rng.random(20_000) < expit(x @ theta)
-    model = GaussMixClassifier(budget=ApproxDP(20.0, 1e-5), features=[0, 1, 2], intercept=False, seed=1)
+    model = GaussMixClassifier(guarantee=ApproxDP(20.0, 1e-5), features=[0, 1, 2], intercept=False, seed=1)
     model.learn_many(x, y)
     model.release()
     # A standard error is some 0.03 here; with half the scale of log odds, as of least squares, it would fail.
@@ -356,7 +358,7 @@ def test_log_odds_without_a_constant_go_through_zero_and_have_no_interval():
 
 def test_more_noise_than_signal_says_so():
     x, y = records(20)
-    model = regressor(budget=ApproxDP(0.1, 1e-5))
+    model = regressor(guarantee=ApproxDP(0.1, 1e-5))
     model.learn_many(x, y)
     model.release()
     assert np.all(np.isinf(model.estimate().spread))
@@ -372,7 +374,7 @@ def test_replaced_records_are_a_choice():
 
 def test_mistakes_are_named():
     for wrong, match in (
-        ({"budget": 1.0}, "ApproxDP"), ({"budget": GaussianDP(1.0)}, "approx"), ({"windows": 0}, "windows"),
+        ({"budget": 1.0}, "ApproxDP"), ({"guarantee": GaussianDP(1.0)}, "approx"), ({"windows": 0}, "windows"),
         ({"windows": True}, "windows"), ({"window": 0}, "window"), ({"features": ["a", "a"]}, "distinct"),
         ({"rows": 4}, "rows"), ({"noise": SimulatedNoise(1)}, "one of them"), ({"method": "other"}, "method"),
         ({"feature_bound": -1.0}, "feature_bound"), ({"intercept": None}, "intercept=None"),
@@ -391,7 +393,7 @@ def test_in_a_pipeline_with_progressive_validation():
     labels = pd.Series(frame["a"] + 0.1 * rng.normal(size=4000) > 0)
     model = compose.Pipeline(
         compose.FuncTransformer(_double),
-        GaussMixClassifier(budget=BUDGET, rows=200, window=1000, windows=4, seed=4),
+        GaussMixClassifier(guarantee=BUDGET, rows=200, window=1000, windows=4, seed=4),
     )
     metric = evaluate.progressive_val_score(stream.iter_frame(frame, labels), model, metrics.Accuracy())
     # The first quarter is a guess; a learner that learned nothing stays at a half.

@@ -13,7 +13,7 @@ from murk.inference.linear_probability import allowance
 from murk.learners import GaussMixClassifier, GaussMixRegressor
 from murk.privacy import ApproxDP, GaussianDP, SimulatedNoise
 from murk.privacy.central import GramAccumulator, GramMechanism
-from murk.protocols.summaries.device import GramProblem, SketchProblem, problem_for
+from murk.protocols.summaries.device import GramDevice, SketchDevice, device_for
 from murk.protocols.summaries.engine import GramEngine
 from murk.protocols.summaries.settings import GramSettings, fits_message
 from murk.protocols.summaries.solve import solve_gram
@@ -36,7 +36,7 @@ TRUTH = np.array([0.4, -0.2, 0.1])
 
 
 def problem(block="", kind="real, low: 0, high: 52"):
-    return problem_for(Task.parse(TASK.format(block=block, kind=kind)))
+    return device_for(Task.parse(TASK.format(block=block, kind=kind)))
 
 
 def rows(seed=1, n=4000):
@@ -84,7 +84,7 @@ def sums_of(x, y, mechanism, rng):
 
 def test_a_problem_follows_from_its_task():
     found = problem()
-    assert isinstance(found, GramProblem)
+    assert isinstance(found, GramDevice)
     assert (found.kind, found.interactive, found.dimension, found.rows, found.fewest) == ("gram", False, 10, None, 4)
     assert found.settings.names == ("age", "same", "intercept")
     assert found.mechanisms["strict"].scale == pytest.approx(4 * found.mechanisms["default"].scale, rel=1e-3)
@@ -96,7 +96,7 @@ def test_a_problem_follows_from_its_task():
         .replace("gdp: {mu: 1.0}", "approx: {epsilon: 1.0, delta: 1.0e-5}")
         .replace("gdp: {mu: 0.25}", "approx: {epsilon: 0.5, delta: 1.0e-5}")
     )
-    assert isinstance(problem_for(task), SketchProblem)
+    assert isinstance(device_for(task), SketchDevice)
 
 
 def test_a_matrix_that_no_message_holds_is_refused_with_what_would_fit():
@@ -229,7 +229,7 @@ def test_log_odds_hold_for_every_law_of_the_features():
     x = np.column_stack([np.where(rng.random(n) < 0.03, 1.0, -1.0), np.minimum(rng.exponential(0.2, n), 2) - 1])
     x = np.column_stack([x, np.ones(n)])
     y = np.where(rng.random(n) < expit(x @ theta), 1.0, -1.0)
-    model = GaussMixClassifier(budget=GaussianDP(1.0), classes=(-1.0, 1.0), features=[0, 1], seed=1)
+    model = GaussMixClassifier(guarantee=GaussianDP(1.0), classes=(-1.0, 1.0), features=[0, 1], seed=1)
     model.learn_many(x[:, :2], y)
     model.release()
     found = model.estimate()
@@ -347,7 +347,7 @@ def test_levels_of_another_shape_are_refused():
 
 
 def test_estimators_release_moments_unless_something_is_said_of_mixtures():
-    both = {"budget": ApproxDP(1.0, 1e-6), "features": ["a"], "seed": 1}
+    both = {"guarantee": ApproxDP(1.0, 1e-6), "features": ["a"], "seed": 1}
     assert isinstance(GaussMixRegressor(**both).mechanism, GramMechanism)
     for said in ({"rows": 30}, {"analysis": "joint"}, {"debiased": False}, {"method": "linear-mixing"}):
         assert GaussMixRegressor(**both, **said).mechanism.kind == "gaussmix"
@@ -361,7 +361,7 @@ def test_estimators_release_moments_unless_something_is_said_of_mixtures():
 @pytest.mark.parametrize("budget", [ApproxDP(1.0, 1e-6), GaussianDP(0.25)])
 def test_an_estimator_learns_what_its_release_tells(budget):
     x, y = rows(1, 20_000)
-    one, many = (GaussMixRegressor(budget=budget, features=[0, 1], window=20_000, seed=3) for _ in range(2))
+    one, many = (GaussMixRegressor(guarantee=budget, features=[0, 1], window=20_000, seed=3) for _ in range(2))
     for row, target in zip(x[:3000, :2].tolist(), y[:3000].tolist(), strict=True):
         one.learn_one(dict(enumerate(row)), target)
     one.learn_many(x[3000:, :2], y[3000:])

@@ -11,7 +11,7 @@ from scipy.stats import binom
 from murk.errors import MurkError, UserError
 from murk.learners import GaussMixClassifier, GaussMixRegressor
 from murk.privacy import ApproxDP, GaussianDP, NewtonMechanism, SimulatedNoise
-from murk.protocols.summaries.device import NewtonProblem, problem_for
+from murk.protocols.summaries.device import NewtonDevice, device_for
 from murk.protocols.summaries.engine import NewtonEngine
 from murk.protocols.summaries.newton_fit import MOST, NewtonEstimate
 from murk.stream.wire.codec import RejectedError
@@ -31,7 +31,7 @@ TRUTH = np.array([0.8, -0.5, 0.3])
 
 
 def problem(block=", first: 2000", mu=4.0):
-    return problem_for(Task.parse(TASK.format(block=block, mu=mu)))
+    return device_for(Task.parse(TASK.format(block=block, mu=mu)))
 
 
 def rows(seed=1, n=20_000, rare=0.5):
@@ -59,7 +59,7 @@ def learned(of, *releases):
 
 def test_a_problem_follows_from_its_task():
     found = problem()
-    assert isinstance(found, NewtonProblem)
+    assert isinstance(found, NewtonDevice)
     assert (found.kind, found.dimension, found.rows, found.fewest) == ("newton", 20, None, 4)
     assert (found.settings.first, found.mechanisms["strict"].first) == (2000, 2000)
     assert problem("").settings.first == 7500
@@ -111,7 +111,7 @@ def test_where_scores_are_not_normal_it_is_nearer_than_second_moments_are():
     x, theta = rows(3, 200_000, rare=0.02)[0], np.array([0.5, 2.0, 1.0])
     y, found = np.random.default_rng(4).random(len(x)) < expit(x @ theta), {}
     for method, more in (("moments", {}), ("newton", {"first": 5000})):
-        model = GaussMixClassifier(budget=GaussianDP(4.0), features=["a", "b"], method=method, seed=1, **more)
+        model = GaussMixClassifier(guarantee=GaussianDP(4.0), features=["a", "b"], method=method, seed=1, **more)
         model.learn_many(x[:, :2], y)
         model.release()
         one = model.merged([])
@@ -204,7 +204,7 @@ def test_what_no_organisation_sends_is_refused():
 
 def test_the_estimator_takes_windows_in_two_parts():
     x, y = rows(5, 30_000)
-    both = {"budget": ApproxDP(2.0, 1e-6), "features": ["age", "same"], "seed": 1}
+    both = {"guarantee": ApproxDP(2.0, 1e-6), "features": ["age", "same"], "seed": 1}
     model = GaussMixClassifier(**both, method="newton", window=15_000, windows=2)
     model.learn_many(x[:, :2], y == 1.0)
     assert model.pending == 0
@@ -223,7 +223,7 @@ def test_without_a_constant_there_are_intervals_of_log_odds():
     rng = np.random.default_rng(6)
     x, theta = rng.uniform(-1, 1, (30_000, 2)), np.array([1.0, -0.6])
     model = GaussMixClassifier(
-        budget=GaussianDP(4.0), features=["a", "b"], method="newton", first=4000, intercept=False, seed=2
+        guarantee=GaussianDP(4.0), features=["a", "b"], method="newton", first=4000, intercept=False, seed=2
     )
     model.learn_many(x, rng.random(len(x)) < expit(x @ theta))
     model.release()
@@ -242,6 +242,6 @@ def test_what_does_not_go_with_a_step_is_refused():
         ({"method": "newtons"}, "is not one of"),
     ):
         with pytest.raises(UserError, match=words):
-            GaussMixClassifier(**{"budget": budget, "method": "newton", **more})
+            GaussMixClassifier(**{"guarantee": budget, "method": "newton", **more})
     with pytest.raises(UserError, match="the target is real"):
-        GaussMixRegressor(budget=budget, method="newton", target_bound=1.0)
+        GaussMixRegressor(guarantee=budget, method="newton", target_bound=1.0)

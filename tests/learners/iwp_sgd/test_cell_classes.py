@@ -16,12 +16,12 @@ from murk.errors import MurkError, UserError
 from murk.learners import IWPSGDClassifier
 from murk.planning.plan import plan
 from murk.privacy import GaussianDP, PureDP, SimulatedNoise
-from murk.protocols.device import problem_for
+from murk.protocols.device import device_for
 from murk.protocols.examples.cells import CellMechanism, CellTable
 from murk.protocols.examples.cells_engine import CellLoss, CellSums
 from murk.protocols.examples.forecast import estimate as forecast
 from murk.protocols.population import Records
-from murk.results.fit import model_problem_for
+from murk.results.fit import model_device_for
 from murk.stream.wire.blocks import Block
 from murk.task.models import Model
 from tests.learners.iwp_sgd.test_cells import releases
@@ -55,7 +55,7 @@ def people(count, seed=3):
 
 
 def test_a_class_is_one_more_factor_of_the_cell():
-    problem, block = problem_for(task()), task().coding.encode(people(400))
+    problem, block = device_for(task()), task().coding.encode(people(400))
     cells = problem.settings.cells
     assert cells.classes == 2 * 3 * 3 + 1
     vectors = problem.vectors(block.x, block.y)
@@ -69,7 +69,7 @@ def test_a_class_is_one_more_factor_of_the_cell():
 
 def test_softmax_losses_are_unbiased_by_enumeration():
     """The mean over all released cells is the value at the true one; with q of another epsilon it is not."""
-    learner = IWPSGDClassifier(budget=PureDP(1.5), **THREE)
+    learner = IWPSGDClassifier(guarantee=PureDP(1.5), **THREE)
     cells, at = learner._settings.cells, np.array([0.7, -0.4, 0.2, -0.5, 0.3, 0.6])
     loss_of = CellLoss(CellTable.of(cells), learner._settings)
     value, gradient, bend = loss_of.at(at)
@@ -102,7 +102,7 @@ def test_many_classes_fit_into_memory():
     tracemalloc.start()
     try:
         engine = IWPSGDClassifier(
-            budget=PureDP(4.0), **THREE | {"classes": names, "features": ["a"], "grid": 15}
+            guarantee=PureDP(4.0), **THREE | {"classes": names, "features": ["a"], "grid": 15}
         )._engine
         counts = np.random.default_rng(1).integers(99_990_000, 100_010_000, engine.settings.cells.classes)
         engine.add(engine.mechanisms["default"], counts)
@@ -124,7 +124,7 @@ def test_two_classes_are_two_labels():
     given = people(4000)
     found = []
     for own in (two, label):
-        problem, block = problem_for(own), own.coding.encode(given)
+        problem, block = device_for(own), own.coding.encode(given)
         engine = problem.engine()
         engine.learn_releases(Block(releases(problem, block, SimulatedNoise(4))))
         found.append(engine.estimate())
@@ -154,7 +154,7 @@ def test_two_labels_take_no_more_memory_for_several_classes():
     )
     text = text.replace("  - {name: sex, categories: [f, m]}\n", "")
     towns = [f"r{place}" for place in range(500)]
-    engine = problem_for(Task.parse(text.replace("[north, east, south]", str(towns)))).engine()
+    engine = device_for(Task.parse(text.replace("[north, east, south]", str(towns)))).engine()
     counts = np.random.default_rng(1).integers(10**13 - 10**6, 10**13 + 10**6, engine.settings.cells.classes)
     engine.add(engine.mechanisms["default"], counts)
     tracemalloc.start()
@@ -168,7 +168,7 @@ def test_two_labels_take_no_more_memory_for_several_classes():
 
 
 def test_a_learner_pickled_before_there_were_several_classes_begins():
-    model = IWPSGDClassifier(budget=PureDP(3.0), release="cells", loss="log", seed=1)
+    model = IWPSGDClassifier(guarantee=PureDP(3.0), release="cells", loss="log", seed=1)
     for name in ("_target", "_labels"):
         vars(model).pop(name)
     model.learn_one({"a": 1.0}, True)
@@ -183,7 +183,7 @@ def test_intervals_and_effects_cover_on_a_hard_task(budget):
     standard error, cover about 67%.
     """
     known = world()
-    engine = IWPSGDClassifier(budget=budget, **THREE)._engine
+    engine = IWPSGDClassifier(guarantee=budget, **THREE)._engine
     cells, mechanism = engine.settings.cells, engine.mechanisms["default"]
     true = known.shares @ cells.shares(np.column_stack([known.X, known.y]))
     released = mechanism.other + true / mechanism.gain
@@ -220,7 +220,7 @@ def test_intervals_and_effects_cover_on_a_hard_task(budget):
 
 def test_a_restored_state_goes_on_bit_for_bit_and_chains_add_up():
     own = task()
-    problem, block = problem_for(own), own.coding.encode(people(3000))
+    problem, block = device_for(own), own.coding.encode(people(3000))
     given = releases(problem, block, SimulatedNoise(4))
     whole, first, second = problem.engine(), problem.engine(), problem.engine()
     whole.learn_releases(Block(given))
@@ -233,7 +233,7 @@ def test_a_restored_state_goes_on_bit_for_bit_and_chains_add_up():
     assert problem.estimate([first, second]).values == pytest.approx(problem.estimate([whole]).values)
     renamed = Task.parse(TEXT.replace("bike", "tram").format("{}", "{pure: {epsilon: 4}}"))
     with pytest.raises(MurkError):
-        problem_for(renamed).engine().load_state_dict(whole.state_dict())
+        device_for(renamed).engine().load_state_dict(whole.state_dict())
 
 
 def test_the_loss_and_predictions_of_a_river_learner():
@@ -242,7 +242,7 @@ def test_the_loss_and_predictions_of_a_river_learner():
     x = rng.choice([-1.0, 1.0], (20_000, 2))
     scores = np.column_stack([0.9 * x[:, 0], -0.5 * x[:, 1], np.full(len(x), -0.5)])
     y = (scores + rng.gumbel(size=scores.shape)).argmax(axis=1)
-    model = IWPSGDClassifier(budget=PureDP(4.0), **THREE)
+    model = IWPSGDClassifier(guarantee=PureDP(4.0), **THREE)
     model.learn_many(x, MODES[y])
     theta = np.array(list(model.coefficients().values())).reshape(3, 3)
     chances = class_probabilities(np.column_stack([x, np.ones(len(x))]) @ theta.T, np.eye(3))
@@ -260,7 +260,7 @@ def test_the_loss_and_predictions_of_a_river_learner():
 def test_models_of_the_log_and_the_forecast():
     """The class by a feature, one class against the rest, and a feature by the class; half-widths within 15%."""
     own, count = task(guarantee="{gdp: {mu: 4}}"), 6_000
-    block, problem = own.coding.encode(people(count)), problem_for(own)
+    block, problem = own.coding.encode(people(count)), device_for(own)
     given = releases(problem, block, SimulatedNoise(4))
     engine = problem.engine()
     engine.learn_releases(Block(given))
@@ -275,7 +275,7 @@ def test_models_of_the_log_and_the_forecast():
         "{name: first, features: [sex], target: {name: mode, positive: car}}",
         "{name: sexes, features: [mode, region], target: sex, loss: log}",
     ):
-        model = model_problem_for(Model.parse(text), own)
+        model = model_device_for(Model.parse(text), own)
         learner = model.engine()
         learner.learn_releases(Block(given))
         each = found[model.model.name] = model.estimate([learner])
@@ -293,7 +293,7 @@ def test_models_of_the_log_and_the_forecast():
         ("{name: m, loss: quadratic}", "not a loss of a classes target; one of log"),
     ):
         with pytest.raises(UserError, match=words):
-            model_problem_for(Model.parse(text), own)
+            model_device_for(Model.parse(text), own)
 
 
 def test_a_log_that_serves_no_models_of_classes_names_a_release_that_does():
@@ -301,7 +301,7 @@ def test_a_log_that_serves_no_models_of_classes_names_a_release_that_does():
     moments = Task.parse(TEXT.replace("examples", "moments").format("{}", "{gdp: {mu: 4}}"))
     for text in ("{name: m}", "{name: m, target: {name: mode, positive: bus}}", "{name: m, target: sex}"):
         with pytest.raises(UserError, match=r"serve no other model; examples: \{release: cells\} in a task serves any"):
-            model_problem_for(Model.parse(text), moments)
+            model_device_for(Model.parse(text), moments)
 
 
 def test_a_run_reports_each_class_and_predicts(tmp_path):
@@ -361,7 +361,7 @@ def test_what_several_classes_cannot_have_is_refused(block, words):
     ):
         text = TEXT.replace("{{name: sex, categories: [f, m]}}", feature.replace("{", "{{").replace("}", "}}"))
         with pytest.raises(UserError, match=remedy):
-            problem_for(Task.parse(text.format("{}", "{pure: {epsilon: 1}}")))
+            device_for(Task.parse(text.format("{}", "{pure: {epsilon: 1}}")))
 
 
 @pytest.mark.parametrize(
@@ -374,4 +374,4 @@ def test_what_several_classes_cannot_have_is_refused(block, words):
 )
 def test_arguments_that_several_classes_cannot_have_are_refused(settings, words):
     with pytest.raises(UserError, match=words):
-        IWPSGDClassifier(budget=PureDP(1.0), **(THREE | settings))
+        IWPSGDClassifier(guarantee=PureDP(1.0), **(THREE | settings))

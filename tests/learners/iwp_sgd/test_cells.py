@@ -25,12 +25,12 @@ from murk.privacy import (
     ZeroConcentratedDP,
 )
 from murk.privacy.rounding import normal_upper
-from murk.protocols.device import problem_for
+from murk.protocols.device import device_for
 from murk.protocols.examples.cells import CellMechanism, Cells, CellTable, Column
 from murk.protocols.examples.cells_engine import CellLoss, CellSums
 from murk.protocols.examples.forecast import estimate as forecast
 from murk.protocols.population import Records
-from murk.results.fit import model_problem_for
+from murk.results.fit import model_device_for
 from murk.stream.wire.blocks import Block
 from murk.stream.wire.codec import RejectedError
 from murk.stream.wire.releases import ExampleRelease
@@ -63,7 +63,7 @@ def records(people=400, seed=3):
 
 
 def test_every_cell_is_the_record_that_falls_into_it():
-    problem, block = problem_for(task()), task().coding.encode(records())
+    problem, block = device_for(task()), task().coding.encode(records())
     cells = problem.settings.cells
     assert cells.classes == 2 * 3 * 6 * 2 + 1
     vectors = problem.vectors(block.x, block.y)
@@ -100,7 +100,7 @@ def test_rounding_keeps_means_and_sums_to_one():
 @pytest.mark.parametrize("loss", LOSSES)
 def test_losses_and_gradients_are_unbiased_by_enumeration(loss):
     """The mean over all released cells is the value at the true one; with q of another epsilon it is not."""
-    learner = IWPSGDClassifier(budget=PureDP(1.5), release="cells", features=["a", "b"], loss=loss, seed=1)
+    learner = IWPSGDClassifier(guarantee=PureDP(1.5), release="cells", features=["a", "b"], loss=loss, seed=1)
     cells = learner._settings.cells
     value, gradient, bend = CellLoss(CellTable.of(cells), learner._settings).at(np.array([0.7, -0.4, 0.2]))
     exact = np.column_stack([value, gradient, bend])
@@ -128,7 +128,7 @@ def test_the_truncated_log_loss_of_the_joint_release_is_here_exact():
     shares = np.array([0.3, 0.1, 0.2, 0.4])
     odds = [math.log(0.1 / 0.3), math.log(0.4 / 0.2)]
     own = np.array([(odds[1] - odds[0]) / 2, (odds[1] + odds[0]) / 2])
-    model = IWPSGDClassifier(budget=PureDP(4.0), release="cells", features=["x"], loss="log", seed=1)
+    model = IWPSGDClassifier(guarantee=PureDP(4.0), release="cells", features=["x"], loss="log", seed=1)
     engine, cells = model._engine, model._settings.cells
     mechanism = engine.mechanisms["default"]
     true = cells.shares(table).T @ shares
@@ -187,7 +187,7 @@ def test_intervals_cover_on_a_hard_task(budget, loss):
     The twin's intervals, of half the standard error, cover about 67%.
     """
     known = world()
-    model = IWPSGDClassifier(budget=budget, release="cells", features=["a", "b", "c"], loss=loss, seed=1)
+    model = IWPSGDClassifier(guarantee=budget, release="cells", features=["a", "b", "c"], loss=loss, seed=1)
     engine = model._engine
     cells, mechanism = engine.settings.cells, engine.mechanisms["default"]
     vectors = np.column_stack([known.X, 2 * known.y - 1])
@@ -220,7 +220,7 @@ def releases(problem, block, noise):
 
 
 def test_batches_records_and_a_restored_state_give_the_same_bits():
-    problem, block = problem_for(task()), task().coding.encode(records())
+    problem, block = device_for(task()), task().coding.encode(records())
     given = releases(problem, block, SimulatedNoise(4))
     whole, parts = problem.engine(), problem.engine()
     assert whole.admits(given)
@@ -239,12 +239,12 @@ def test_batches_records_and_a_restored_state_give_the_same_bits():
     joint, alone = problem.estimate([first, second]), problem.estimate([whole])
     assert joint.values == pytest.approx(alone.values)
     with pytest.raises(MurkError):
-        problem_for(task(block="{release: cells, grid: 3}")).engine().load_state_dict(whole.state_dict())
+        device_for(task(block="{release: cells, grid: 3}")).engine().load_state_dict(whole.state_dict())
 
 
 @pytest.mark.parametrize("cell", [-1, 73, 2**40])
 def test_what_is_no_cell_is_rejected(cell):
-    engine = problem_for(task()).engine()
+    engine = device_for(task()).engine()
     forged = ExampleRelease(
         id="0" * 32, task="f" * 64, level="default", chain=0, payload=[cell], time=0, expires=1, simulated=True
     )
@@ -258,7 +258,7 @@ def test_the_unbiased_loss_is_that_of_the_true_records():
     rng = np.random.default_rng(2)
     x = rng.choice([-1.0, 1.0], (20_000, 2))
     y = rng.random(20_000) < 0.5 + 0.35 * x[:, 0]
-    model = IWPSGDClassifier(budget=PureDP(4.0), release="cells", features=["a", "b"], seed=1)
+    model = IWPSGDClassifier(guarantee=PureDP(4.0), release="cells", features=["a", "b"], seed=1)
     model.learn_many(x, y)
     theta = np.array(list(model.coefficients().values()))
     own = np.mean((np.column_stack([x, np.ones(len(x))]) @ theta - (2.0 * y - 1.0)) ** 2) / 2.0
@@ -272,7 +272,7 @@ def test_a_real_target_and_budgets_of_peoples_own():
     x = rng.choice([-1.0, 0.0, 1.0], (30_000, 2))
     y = np.clip(20 + 6 * x[:, 0] - 2 * x[:, 1] + rng.normal(0, 3, len(x)), 0, 40)
     model = IWPSGDRegressor(
-        budget=GaussianDP(2.0), release="cells", grid=3, features=["a", "b"], target_bounds=(0, 40), seed=1
+        guarantee=GaussianDP(2.0), release="cells", grid=3, features=["a", "b"], target_bounds=(0, 40), seed=1
     )
     model.learn_many(x, y, [GaussianDP(2.0) if i % 2 else GaussianDP(3.0) for i in range(len(x))])
     found = model.estimate()
@@ -283,7 +283,7 @@ def test_a_real_target_and_budgets_of_peoples_own():
 def test_models_of_the_log_and_the_forecast():
     """Any column by any others, with any loss; the forecast has the half-widths of the estimate (within 15%)."""
     own, people = task(guarantee="{gdp: {mu: 4}}"), 4_000
-    block, problem = own.coding.encode(records(people)), problem_for(own)
+    block, problem = own.coding.encode(records(people)), device_for(own)
     given = releases(problem, block, SimulatedNoise(4))
     engine = problem.engine()
     engine.learn_releases(Block(given))
@@ -291,7 +291,7 @@ def test_models_of_the_log_and_the_forecast():
     plan = forecast(problem, Records(block.x, block.y, shares), people, {"default": 1.0}, 1, np.random.default_rng(1))
     assert plan.half_widths() == pytest.approx(engine.estimate().half_widths(), rel=0.15)
     assert plan.half_widths() != pytest.approx(engine.estimate().half_widths() / 2, rel=0.15)
-    model = model_problem_for(Model.parse("{name: sexes, features: [ill, dose], target: sex, loss: log}"), own)
+    model = model_device_for(Model.parse("{name: sexes, features: [ill, dose], target: sex, loss: log}"), own)
     learner = model.engine()
     learner.learn_releases(Block(given))
     found = model.estimate([learner])
@@ -303,7 +303,7 @@ def test_models_of_the_log_and_the_forecast():
 def test_a_note_names_the_numbers_that_devices_round_also_in_models():
     """Rounding a number that lies between values of the grid adds an error to it, which shrinks its coefficient."""
     own = task(REAL, "{gdp: {mu: 6}}", "{release: cells, grid: 2}")
-    own_problem = problem_for(own)
+    own_problem = device_for(own)
     classes = own_problem.settings.cells.classes
     counts = np.bincount(np.random.default_rng(1).integers(0, classes - 1, 50_000), minlength=classes)
 
@@ -318,7 +318,7 @@ def test_a_note_names_the_numbers_that_devices_round_also_in_models():
         "{name: by-sex, features: [sex, site], target: dose}": "",
     }
     for text, named in words.items():
-        found = note(model_problem_for(Model.parse(text), own))
+        found = note(model_device_for(Model.parse(text), own))
         assert named in found
         assert bool(named) == ("round" in found)
 
@@ -341,7 +341,7 @@ def test_a_missing_target_of_a_model_has_no_part_in_its_hessian():
         f"{head}{LABEL}protocol: examples\nprivacy: {{guarantee: {{pure: {{epsilon: 30}}}}}}\n"
         "examples: {release: cells}\n"
     )
-    problem = model_problem_for(Model.parse("{name: sexes, features: [ill], target: sex, loss: log}"), own)
+    problem = model_device_for(Model.parse("{name: sexes, features: [ill], target: sex, loss: log}"), own)
     engine, cells = problem.used.problem.engine(), problem.whole.settings.cells
     # 1,000 people of each known value and answer, and 2,000 whose sex is missing.
     counts = np.where(np.isnan(cells.y), 0, 1_000)
@@ -359,7 +359,7 @@ def test_memory_of_a_learner_does_not_hold_a_hessian_of_each_cell():
         f"name: wide\nfeatures: [{{name: site, categories: [{names}]}}]\n{LABEL}protocol: examples\n"
         "privacy: {guarantee: {pure: {epsilon: 10}}}\nexamples: {release: cells}\n"
     )
-    problem = problem_for(own)
+    problem = device_for(own)
     engine = problem.engine()
     engine.add(problem.mechanisms["default"], np.full(problem.settings.cells.classes, 50))
     tracemalloc.start()
@@ -373,7 +373,7 @@ def test_memory_of_a_learner_does_not_hold_a_hessian_of_each_cell():
 def test_separated_labels_are_named_as_the_reason_for_no_interval():
     rng = np.random.default_rng(1)
     x = rng.choice([-1.0, 1.0], (5_000, 2))
-    model = IWPSGDClassifier(budget=PureDP(8.0), release="cells", features=["a", "b"], loss="log", seed=1)
+    model = IWPSGDClassifier(guarantee=PureDP(8.0), release="cells", features=["a", "b"], loss="log", seed=1)
     model.learn_many(x, x[:, 0] > 0)
     found = model.estimate()
     assert not np.isfinite(found.spread).any()
@@ -416,7 +416,7 @@ REFUSED = [
 @pytest.mark.parametrize(("block", "words"), REFUSED)
 def test_what_cells_cannot_do_is_refused(block, words):
     with pytest.raises(UserError, match=words):
-        problem_for(task(guarantee="{gdp: {mu: 2}}", block=block))
+        device_for(task(guarantee="{gdp: {mu: 2}}", block=block))
 
 
 @pytest.mark.parametrize(
@@ -431,16 +431,16 @@ def test_what_cells_cannot_do_is_refused(block, words):
 )
 def test_arguments_that_cells_cannot_have_are_refused(settings, words):
     with pytest.raises(UserError, match=words):
-        IWPSGDClassifier(budget=PureDP(1.0), release="cells", features=["a"], seed=1, **settings)
+        IWPSGDClassifier(guarantee=PureDP(1.0), release="cells", features=["a"], seed=1, **settings)
     with pytest.raises(UserError, match="grid=5 needs release='cells'"):
-        IWPSGDClassifier(budget=PureDP(1.0), features=["a"], grid=5, seed=1)
+        IWPSGDClassifier(guarantee=PureDP(1.0), features=["a"], grid=5, seed=1)
 
 
 def test_cells_cost_their_guarantee_and_old_hashes_stay():
     own = task()
     assert "grid" in json.loads(own.document())["examples"]
     assert "grid" not in json.loads(task(block="{release: outer}").document())["examples"]
-    assert problem_for(own).mechanisms["default"].cost("epsilon").units <= 4 * 10**12
+    assert device_for(own).mechanisms["default"].cost("epsilon").units <= 4 * 10**12
     with pytest.raises(UserError, match="no effect with protocol"):
         task(guarantee="{pure: {epsilon: 1}}, mechanism: laplace")
 
@@ -462,10 +462,10 @@ def test_a_cap_in_any_currency_counts_what_a_cell_costs(cap, currency):
     for factor, enough in (0.999, False), (1.001, True):
         given = task(guarantee=f"{{pure: {{epsilon: 4}}}}, per_person: {cap % (factor * cost)}")
         if enough:
-            assert problem_for(given).settings.cells.classes == 73
+            assert device_for(given).settings.cells.classes == 73
         else:
             with pytest.raises(UserError, match=r"per_person: a cap of .* allows no release at level 'default'"):
-                problem_for(given)
+                device_for(given)
 
 
 @pytest.mark.parametrize(
@@ -486,13 +486,13 @@ def test_the_release_serves_the_losses_of_further_models(block, release):
     model = Model.parse("name: later\nfeatures: [sex]\nloss: log\n")
     if release == "outer":
         with pytest.raises(UserError, match=r"log needs examples: \{for: \[log\]\} in the task"):
-            model_problem_for(model, given)
+            model_device_for(model, given)
         other = Model.parse("name: later\nfeatures: [site]\ntarget: {name: sex, positive: f}\nloss: log\n")
         with pytest.raises(UserError, match=r"log needs examples: \{release: cells\} in the task"):
-            model_problem_for(other, given)
-        model_problem_for(other, task(block="{release: cells, grid: 5}"))
+            model_device_for(other, given)
+        model_device_for(other, task(block="{release: cells, grid: 5}"))
     else:
-        model_problem_for(model, given)
+        model_device_for(model, given)
 
 
 def test_the_default_release_can_serve_the_loss_and_its_cells_fit():
@@ -503,7 +503,7 @@ def test_the_default_release_can_serve_the_loss_and_its_cells_fit():
         given = Task.parse(f"{head}privacy: {{guarantee: {{gdp: {{mu: 1}}}}}}\nfeatures: {json.dumps(features)}\n")
         # Two labels of 2,048 combinations and a missing one are more than 4,096.
         assert given.block.release == release
-        problem_for(given)
+        device_for(given)
 
 
 def test_a_plan_says_that_a_cap_allows_no_release():
@@ -550,7 +550,7 @@ def test_many_categories_have_intervals_once_people_suffice(monkeypatch):
         f"name: towns\nfeatures: [{{name: town, categories: [{towns}]}}]\n{LABEL}protocol: examples\n"
         "examples: {release: cells, loss: log}\nprivacy: {guarantee: {pure: {epsilon: 4}}}\n"
     )
-    problem, rare = problem_for(known), [1, 20]
+    problem, rare = device_for(known), [1, 20]
     cells = problem.settings.cells
     town = np.full(40, 0.996 / 38)
     town[rare] = 0.002

@@ -159,7 +159,7 @@ def test_a_direction_that_noise_hides_has_no_interval_and_the_others_have():
         [rng.choice([-1.0, 1.0], n), rng.choice([-1.0, 1.0], n), np.where(rng.random(n) < 0.01, 1.0, -1)]
     )
     y = (rng.random(n) < 0.5 + 0.5 * (0.3 * x[:, 0] - 0.2 * x[:, 1] + 0.1)).astype(float)
-    model = IWPSGDClassifier(budget=GaussianDP(1.5), release="directions", features=["a", "b", "rare"], seed=2)
+    model = IWPSGDClassifier(guarantee=GaussianDP(1.5), release="directions", features=["a", "b", "rare"], seed=2)
     model.learn_many(x, y)
     found = model.confidence_intervals()
     assert found.note.startswith("none for rare, intercept: noise hides 1 of 4 directions")
@@ -173,12 +173,14 @@ def test_a_direction_that_noise_hides_has_no_interval_and_the_others_have():
 
 def test_losses_that_directions_do_not_tell_are_refused():
     with pytest.raises(UserError, match="cannot be learned from directions"):
-        IWPSGDClassifier(budget=GaussianDP(1.0), loss="probit", release="directions")
-    assert IWPSGDClassifier(budget=GaussianDP(1.0), features=["a"], loss="probit")._engine.settings.release == "joint"
-    model = IWPSGDRegressor(budget=GaussianDP(4.0), features=["a"], seed=1)
+        IWPSGDClassifier(guarantee=GaussianDP(1.0), loss="probit", release="directions")
+    assert (
+        IWPSGDClassifier(guarantee=GaussianDP(1.0), features=["a"], loss="probit")._engine.settings.release == "joint"
+    )
+    model = IWPSGDRegressor(guarantee=GaussianDP(4.0), features=["a"], seed=1)
     assert model._engine.settings.release == "directions"
     with pytest.raises(UserError, match="intercept=1"):
-        IWPSGDClassifier(budget=GaussianDP(1.0), features=["a"], intercept=1)
+        IWPSGDClassifier(guarantee=GaussianDP(1.0), features=["a"], intercept=1)
     example, target = model.decoded(_payload(model))
     score = Evaluated(model).predict_one(example)
     with pytest.raises(UserError, match="no unbiased estimate from directions"):

@@ -11,7 +11,7 @@ from murk.errors import MurkError, UserError
 from murk.learners import IWPSGDClassifier, IWPSGDRegressor
 from murk.learners.evaluation import Evaluated, Example, UnbiasedLoss
 from murk.privacy import ApproxDP, GaussianDP, GaussianMechanism, PureDP, RandomizedResponse, SimulatedNoise
-from murk.protocols.examples.device import problem_for
+from murk.protocols.examples.device import device_for
 from murk.protocols.options import InverseScalingStep
 from murk.stream.wire.codec import RejectedError
 from tests.learners.iwp_sgd.worlds import records, release
@@ -30,14 +30,14 @@ def test_one_by_one_many_and_releases_agree_bit_for_bit(learner, form):
     target = "binary" if learner is IWPSGDClassifier else "real"
     x, y = records(200, target=target)
     labels = (y > 0.5) if target == "binary" else y
-    more = {"budget": GaussianDP(4.0), "levels": LEVELS, "release": form, "features": ["a", "b"], "seed": 4}
+    more = {"guarantee": GaussianDP(4.0), "levels": LEVELS, "release": form, "features": ["a", "b"], "seed": 4}
     one, many, parts = learner(**more), learner(**more), learner(**more)
     for i, (row, label) in enumerate(zip(as_records(x), labels.tolist(), strict=True)):
-        one.learn_one(row, label, budget=GaussianDP(8.0) if i % 4 == 0 else None)
+        one.learn_one(row, label, guarantee=GaussianDP(8.0) if i % 4 == 0 else None)
     import pandas as pd
 
     budgets = [GaussianDP(8.0) if i % 4 == 0 else GaussianDP(4.0) for i in range(200)]
-    many.learn_many(pd.DataFrame(x, columns=["a", "b"]), labels, budget=budgets)
+    many.learn_many(pd.DataFrame(x, columns=["a", "b"]), labels, guarantee=budgets)
     engine = parts._engine
     problem = _problem(target, form)
     rows = problem.vectors(np.column_stack([x, np.ones(200)]), y)
@@ -68,7 +68,7 @@ TARGETS = {
 
 
 def _problem(target, form):
-    return problem_for(Task.parse(TASK.format(target=TARGETS[target], form=form)))
+    return device_for(Task.parse(TASK.format(target=TARGETS[target], form=form)))
 
 
 @pytest.mark.parametrize("target", ["binary", "real"])
@@ -100,20 +100,22 @@ def test_the_problem_of_a_task(target, form):
 def test_public_covariates_of_a_task_reach_its_learners():
     text = TASK.format(target=TARGETS["binary"], form="directions") + "public: {set_aside: 10}\n"
     points = np.array([[1.0, 0.5, 1.0], [-1.0, 0.0, 1.0], [0.25, -1.0, 1.0]])
-    problem = problem_for(Task.parse(text).with_public(points, np.array([3, 5, 2])))
+    problem = device_for(Task.parse(text).with_public(points, np.array([3, 5, 2])))
     engine = problem.engine()
     assert engine.covariates is problem.covariates is not None
     assert problem.covariates.counts.sum() == 10
     assert problem.estimate([engine]).note == "none: nothing was learned yet"
-    assert problem_for(Task.parse(text)).engine().covariates is None
+    assert device_for(Task.parse(text)).engine().covariates is None
 
 
 def test_bad_values_never_stop_it():
     for odd in (None, math.nan, math.inf, -math.inf, "text", 1e300, [1], 10**400):
         for model in (
-            IWPSGDClassifier(budget=GaussianDP(1.0), features=["a", "b"], seed=1),
-            IWPSGDClassifier(budget=GaussianDP(1.0), features=["a", "b"], release="separate", loss="quadratic", seed=1),
-            IWPSGDRegressor(budget=GaussianDP(1.0), features=["a", "b"], seed=1),
+            IWPSGDClassifier(guarantee=GaussianDP(1.0), features=["a", "b"], seed=1),
+            IWPSGDClassifier(
+                guarantee=GaussianDP(1.0), features=["a", "b"], release="separate", loss="quadratic", seed=1
+            ),
+            IWPSGDRegressor(guarantee=GaussianDP(1.0), features=["a", "b"], seed=1),
         ):
             model.learn_one({"a": odd, "b": 1.0}, True)
             model.learn_one({"a": 1.0}, odd)
@@ -125,23 +127,23 @@ def test_bad_values_never_stop_it():
 def test_what_it_refuses():
     for bad in ({"loss": "probit"}, {"release": "directions"}):
         with pytest.raises(UserError, match="GaussianDP or ZeroConcentratedDP"):
-            IWPSGDClassifier(budget=PureDP(1.0), **bad)
+            IWPSGDClassifier(guarantee=PureDP(1.0), **bad)
     with pytest.raises(UserError, match="is for release='outer'"):
-        IWPSGDClassifier(budget=ApproxDP(1.0, 1e-6), loss="probit", mechanism="privunit")
+        IWPSGDClassifier(guarantee=ApproxDP(1.0, 1e-6), loss="probit", mechanism="privunit")
     with pytest.raises(UserError, match="calibration='classic'"):
-        IWPSGDClassifier(budget=ApproxDP(1.0, 1e-6), calibration="classic")
+        IWPSGDClassifier(guarantee=ApproxDP(1.0, 1e-6), calibration="classic")
     with pytest.raises(UserError, match="not a guarantee"):
-        IWPSGDRegressor(budget=1.0, target_bound=1.0)
+        IWPSGDRegressor(guarantee=1.0, target_bound=1.0)
     with pytest.raises(UserError, match="two distinct labels"):
-        IWPSGDClassifier(budget=GaussianDP(1.0), classes=[1, 1])
+        IWPSGDClassifier(guarantee=GaussianDP(1.0), classes=[1, 1])
     for bad in ({"bound": 0.0}, {"bound": math.inf}, {"inputs": "raw"}, {"step": 3}, {"loss": "squared"}):
         with pytest.raises(UserError):
-            IWPSGDClassifier(budget=GaussianDP(1.0), **bad)
+            IWPSGDClassifier(guarantee=GaussianDP(1.0), **bad)
     with pytest.raises(UserError, match="target_bound"):
-        IWPSGDRegressor(budget=GaussianDP(1.0), target_bound=-1.0)
-    model = IWPSGDClassifier(budget=GaussianDP(4.0), features=["a", "b"], loss="probit", seed=1)
+        IWPSGDRegressor(guarantee=GaussianDP(1.0), target_bound=-1.0)
+    model = IWPSGDClassifier(guarantee=GaussianDP(4.0), features=["a", "b"], loss="probit", seed=1)
     with pytest.raises(UserError, match="largest radius that works"):
-        model.learn_one({"a": 1.0, "b": 1.0}, True, budget=GaussianDP(0.1))
+        model.learn_one({"a": 1.0, "b": 1.0}, True, guarantee=GaussianDP(0.1))
     for payload, level, simulated, reason in (
         ([1, 2, 3], "none", True, "level"), ([1, 2, 3], "default", False, "simulated"),
         ([1, 2], "default", True, "dimension"), ([1, 2, 2**40], "default", True, "magnitude"),
@@ -153,7 +155,7 @@ def test_what_it_refuses():
 
 
 def test_as_published():
-    model = IWPSGDClassifier.as_published(budget=ApproxDP(2.0, 1e-5), features=["a", "b"], calibration="classic")
+    model = IWPSGDClassifier.as_published(guarantee=ApproxDP(2.0, 1e-5), features=["a", "b"], calibration="classic")
     mechanism = model._engine.mechanisms["default"]
     features, label = mechanism.parts
     assert isinstance(label, RandomizedResponse)
@@ -164,10 +166,10 @@ def test_as_published():
     settings = model._engine.settings
     assert (settings.loss, settings.batch, settings.averaging) == ("exponential", 128, None)
     assert settings.step == InverseScalingStep(1e-4, 0.0)
-    regressor = IWPSGDRegressor.as_published(budget=ApproxDP(2.0, 1e-5), features=["a", "b"])
+    regressor = IWPSGDRegressor.as_published(guarantee=ApproxDP(2.0, 1e-5), features=["a", "b"])
     assert all(isinstance(part, GaussianMechanism) for part in regressor._engine.mechanisms["default"].parts)
     step = optim.schedulers.InverseScaling(1e-4, 0.0)
-    theirs = IWPSGDClassifier.as_published(budget=ApproxDP(2.0, 1e-5), features=["a", "b"], step=step)
+    theirs = IWPSGDClassifier.as_published(guarantee=ApproxDP(2.0, 1e-5), features=["a", "b"], step=step)
     assert theirs._engine.settings.step == settings.step
 
 
@@ -177,7 +179,7 @@ def test_released_examples_can_be_learned_from_and_evaluated_as_in_river(form, l
     """`progressive_val_score` over released examples gives the learner's own unbiased loss."""
     target = "binary" if learner is IWPSGDClassifier else "real"
     loss = "quadratic" if target == "binary" else "squared"
-    more = {"budget": GaussianDP(4.0), "release": form, "features": ["a", "b"], "weighting": "uniform"}
+    more = {"guarantee": GaussianDP(4.0), "release": form, "features": ["a", "b"], "weighting": "uniform"}
     more |= {"loss": loss} if target == "binary" else {}
     reader = learner(seed=1, **more)
     problem = _problem(target, form)
@@ -205,9 +207,9 @@ def test_released_examples_can_be_learned_from_and_evaluated_as_in_river(form, l
     ("form", "settings"),
     [
         ("separate", {"features": ["a"]}),
-        ("separate", {"budget": GaussianDP(1.0)}),
+        ("separate", {"guarantee": GaussianDP(1.0)}),
         ("separate", {"release": "joint"}),
-        ("joint", {"budget": GaussianDP(8.0)}),
+        ("joint", {"guarantee": GaussianDP(8.0)}),
         ("directions", {"features": ["a"]}),
         ("directions", {"release": "separate"}),
         ("outer", {"release": "directions"}),
@@ -215,7 +217,7 @@ def test_released_examples_can_be_learned_from_and_evaluated_as_in_river(form, l
 )
 def test_an_example_with_other_noise_than_assumed_is_refused(form, settings):
     """One feature of two would have the noise of two taken for that of one, and a coefficient far off its interval."""
-    more = {"budget": GaussianDP(4.0), "release": form, "features": ["a", "b"], "loss": "quadratic"}
+    more = {"guarantee": GaussianDP(4.0), "release": form, "features": ["a", "b"], "loss": "quadratic"}
     reader = IWPSGDClassifier(**more, seed=1)
     problem = _problem("binary", form)
     x, y = records(1)
@@ -235,7 +237,9 @@ def test_the_metric_estimates_the_true_loss_of_any_linear_model():
     Chance of a false alarm 6e-7 each. Evaluating on released examples as if they were true is off by far more.
     """
     x, y = records(8_000)
-    reader = IWPSGDClassifier(budget=GaussianDP(4.0), release="separate", features=["a", "b"], seed=2, loss="quadratic")
+    reader = IWPSGDClassifier(
+        guarantee=GaussianDP(4.0), release="separate", features=["a", "b"], seed=2, loss="quadratic"
+    )
     problem = _problem("binary", "separate")
     rows = problem.vectors(np.column_stack([x, np.ones(len(x))]), y)
     payloads = reader._engine.mechanisms["default"].randomize(rows, SimulatedNoise(2), np.arange(len(x)))
@@ -278,7 +282,7 @@ def test_probit_coefficients_are_those_of_the_probit_model():
     truth = np.array([0.5, -0.4, 0.3])
     x = rng.uniform(-1, 1, (200_000, 2))
     y = x @ truth[:2] + truth[2] + 1.702 * rng.normal(size=len(x)) > 0
-    model = IWPSGDClassifier(budget=GaussianDP(4.0), features=[0, 1], loss="probit", seed=3)
+    model = IWPSGDClassifier(guarantee=GaussianDP(4.0), features=[0, 1], loss="probit", seed=3)
     model.learn_many(x, y)
     found = model.estimate()
     assert np.all(np.abs(found.values - truth) < 5 * found.spread)
@@ -294,17 +298,17 @@ def test_a_hopeless_budget_shows_in_the_interval():
     rng = np.random.default_rng(4)
     x = rng.uniform(-1, 1, (100_000, 10))
     y = x @ np.full(10, 0.2) + rng.normal(size=len(x)) > 0
-    hopeless = IWPSGDClassifier(budget=ApproxDP(0.3, 1e-5), loss="quadratic", features=list(range(10)), seed=4)
+    hopeless = IWPSGDClassifier(guarantee=ApproxDP(0.3, 1e-5), loss="quadratic", features=list(range(10)), seed=4)
     hopeless.learn_many(x, y)
     intervals = hopeless.confidence_intervals()
     assert all(math.isinf(high - low) for low, high in intervals.values())
     assert intervals.note.startswith("none: noise hides ")
     assert "not learned at this privacy" in intervals.note
-    joint = IWPSGDClassifier(budget=ApproxDP(5.0, 1e-5), release="joint", features=list(range(10)), seed=4)
+    joint = IWPSGDClassifier(guarantee=ApproxDP(5.0, 1e-5), release="joint", features=list(range(10)), seed=4)
     joint.learn_many(x, y)
     assert "do not determine" in joint.confidence_intervals().note
     assert hopeless.n_releases == 100_000
-    fine = IWPSGDClassifier(budget=ApproxDP(60.0, 1e-5), loss="quadratic", features=list(range(10)), seed=4)
+    fine = IWPSGDClassifier(guarantee=ApproxDP(60.0, 1e-5), loss="quadratic", features=list(range(10)), seed=4)
     fine.learn_many(x, y)
     assert all(high - low < 0.5 for low, high in fine.confidence_intervals().values())
 
@@ -312,7 +316,7 @@ def test_a_hopeless_budget_shows_in_the_interval():
 def test_an_estimate_outside_the_ball_says_so():
     rng = np.random.default_rng(5)
     x = rng.uniform(-1, 1, (100_000, 2))
-    model = IWPSGDClassifier(budget=GaussianDP(6.0), features=[0, 1], loss="probit", seed=5, radius=0.3)
+    model = IWPSGDClassifier(guarantee=GaussianDP(6.0), features=[0, 1], loss="probit", seed=5, radius=0.3)
     model.learn_many(x, x[:, 0] > 0)
     found = model.estimate()
     assert np.linalg.norm(found.values) == pytest.approx(0.3)
@@ -322,7 +326,9 @@ def test_an_estimate_outside_the_ball_says_so():
 
 
 def test_targets_in_other_units_do_not_merge():
-    near, far = (IWPSGDRegressor(budget=GaussianDP(4.0), features=["a"], seed=1, target_bound=b) for b in (4.0, 40.0))
+    near, far = (
+        IWPSGDRegressor(guarantee=GaussianDP(4.0), features=["a"], seed=1, target_bound=b) for b in (4.0, 40.0)
+    )
     for model in (near, far):
         model.learn_one({"a": 0.5}, 1.0)
     with pytest.raises(UserError, match="merge"):
@@ -348,7 +354,7 @@ def test_the_product_release_needs_far_fewer_people():
         total = []
         for seed in range(6):
             model = IWPSGDClassifier(
-                budget=ApproxDP(5.0, 1e-5), loss="quadratic", regularization=0.1, release=form, features=[0, 1],
+                guarantee=ApproxDP(5.0, 1e-5), loss="quadratic", regularization=0.1, release=form, features=[0, 1],
                 seed=seed,
             )  # fmt: skip
             model.learn_many(x, y)
@@ -367,7 +373,7 @@ def test_without_correction_it_is_plain_sgd_on_what_was_released(form):
     x, y = records(1_000, seed=8)
     labels = np.where(y > 0.5, 1.0, -1.0)
     more = {
-        "budget": ApproxDP(6.0, 1e-5), "gamma": 0.01, "features": [0, 1], "seed": 3, "loss": "quadratic",
+        "guarantee": ApproxDP(6.0, 1e-5), "gamma": 0.01, "features": [0, 1], "seed": 3, "loss": "quadratic",
         "release": form, "calibration": "classic", "batch": 10, "radius": 100.0,
     }  # fmt: skip
     plain = IWPSGDClassifier.as_published(corrected=False, **more)
@@ -391,7 +397,7 @@ def test_without_correction_it_is_plain_sgd_on_what_was_released(form):
         corrected.load_state_dict(plain.state_dict())
     for bad in ({"release": "outer"}, {"polish": True}, {"corrected": None}):
         with pytest.raises(UserError, match="corrected="):
-            IWPSGDClassifier.as_published(budget=GaussianDP(1.0), **{"corrected": False, "loss": "quadratic", **bad})
+            IWPSGDClassifier.as_published(guarantee=GaussianDP(1.0), **{"corrected": False, "loss": "quadratic", **bad})
 
 
 def test_the_papers_settings_beat_uncorrected_sgd():
@@ -402,7 +408,7 @@ def test_the_papers_settings_beat_uncorrected_sgd():
     risks = []
     for seed in range(3):
         model = IWPSGDClassifier.as_published(
-            budget=ApproxDP(4.0, 1e-5), gamma=5e-4, features=[0, 1], seed=seed, loss="quadratic"
+            guarantee=ApproxDP(4.0, 1e-5), gamma=5e-4, features=[0, 1], seed=seed, loss="quadratic"
         )
         model.learn_many(x, labels > 0)
         mechanism = model._engine.mechanisms["default"]
@@ -436,7 +442,7 @@ def test_intervals_cover(budget, loss):
             y = rng.random(len(x)) < 0.5 + 0.5 * fit  # E[y | x] is linear: the optimum is the truth
         else:
             y = fit + 1.702 * rng.normal(size=len(x)) > 0
-        model = IWPSGDClassifier(budget=budget, loss=loss, features=[0, 1], seed=seed)
+        model = IWPSGDClassifier(guarantee=budget, loss=loss, features=[0, 1], seed=seed)
         model.learn_many(x, y)
         found = model.estimate()
         held += int(np.sum(np.abs(found.values - truth) < found.half_widths(0.95)))

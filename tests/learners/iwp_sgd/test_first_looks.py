@@ -16,7 +16,7 @@ from murk.inference.confidence_sequences import Looks
 from murk.inference.contrasts import contrasts, errors_from_zero
 from murk.inference.estimate import BallEstimate, Estimate, larger
 from murk.privacy import PureDP
-from murk.protocols.device import problem_for
+from murk.protocols.device import device_for
 from murk.protocols.examples import cells_engine as cell_engine
 from murk.protocols.examples import estimate as inference
 from murk.protocols.examples.cells import CellMechanism, CellTable
@@ -47,7 +47,7 @@ intervals: {{tightest_at: 5000}}
 def watched(release, loss, guarantee, rare, rate, truth, looks=LOOKS):
     """Return in how many streams a coefficient's sequence, the effect's, and an e-value of 20 are wrong at any look."""
     task = trial(release, loss, guarantee)
-    problem, wrong = problem_for(task), np.zeros(3, dtype=int)
+    problem, wrong = device_for(task), np.zeros(3, dtype=int)
     for stream in range(STREAMS):
         rng = np.random.default_rng([20_261_128, stream])
         engine = engine_of(problem.settings, problem.mechanisms, seed=stream)
@@ -130,7 +130,7 @@ def expected_by_level(mechanisms, counts, shares):
 
 def mixed(counts=(300, 500)):
     """Sums of two levels, their mechanisms, and the table of cells."""
-    settings = problem_for(trial("cells", "quadratic", PURE)).settings
+    settings = device_for(trial("cells", "quadratic", PURE)).settings
     mechanisms = [CellMechanism.calibrate(PureDP(epsilon), settings.cells) for epsilon in (1.0, 4.0)]
     engine, rng = engine_of(settings, {"default": mechanisms[0]}, seed=1), np.random.default_rng(2)
     for mechanism, count in zip(mechanisms, counts, strict=True):

@@ -345,7 +345,7 @@ def test_the_radius_is_limited_only_for_the_exponential_loss():
 def test_what_laplace_noise_cannot_do_is_refused(more, words):
     def learned():
         chosen = {"release": "joint", "mechanism": "laplace", "loss": "log"} | more
-        IWPSGDClassifier(budget=PureDP(4.0), **chosen).learn_one(dict.fromkeys(more.get("features", "x"), 0.5), True)
+        IWPSGDClassifier(guarantee=PureDP(4.0), **chosen).learn_one(dict.fromkeys(more.get("features", "x"), 0.5), True)
 
     with pytest.raises(UserError, match=words):
         learned()
@@ -357,7 +357,7 @@ def test_river_estimates_the_loss_of_any_linear_model():
     x = rng.uniform(-1, 1, (40_000, 1))
     y = rng.random(40_000) < 1 / (1 + np.exp(-0.8 * x[:, 0]))
     model = IWPSGDClassifier(
-        budget=PureDP(3.0), release="joint", mechanism="laplace", loss="log", features=["x"], radius=1.0, seed=1
+        guarantee=PureDP(3.0), release="joint", mechanism="laplace", loss="log", features=["x"], radius=1.0, seed=1
     )
     model.learn_one({"x": 0.1}, True)
     mechanism = model._engine.mechanisms["default"]
@@ -374,18 +374,18 @@ def test_river_estimates_the_loss_of_any_linear_model():
     true = np.log1p(np.exp(-0.8 * x[:, 0] * (2.0 * y - 1.0))).mean()
     assert abs(found.get() - true) < 6 * found.error < abs(wrong.get() - true)
     learner = IWPSGDClassifier(
-        budget=PureDP(3.0), release="joint", mechanism="laplace", loss="log", radius=1.0, inputs="released", seed=1
+        guarantee=PureDP(3.0), release="joint", mechanism="laplace", loss="log", radius=1.0, inputs="released", seed=1
     )
     for example, label in released[:50]:
         learner.learn_one(example, label)
     assert learner.refused_updates == 0
-    gaussian_one = IWPSGDClassifier(budget=GaussianDP(1.0), release="joint", loss="log", inputs="released", seed=1)
+    gaussian_one = IWPSGDClassifier(guarantee=GaussianDP(1.0), release="joint", loss="log", inputs="released", seed=1)
     with pytest.raises(UserError, match="other noise"):
         gaussian_one.learn_one(*released[0])
 
 
 def test_a_regression_has_a_pure_guarantee_without_outer_products():
-    model = IWPSGDRegressor(budget=PureDP(8.0), release="joint", mechanism="laplace", seed=1)
+    model = IWPSGDRegressor(guarantee=PureDP(8.0), release="joint", mechanism="laplace", seed=1)
     for i in range(3_000):
         x = (i * 7919 % 2003) / 1001.5 - 1
         model.learn_one({"x": x}, 0.2 + 0.5 * x)

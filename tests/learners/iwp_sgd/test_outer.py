@@ -97,7 +97,7 @@ def test_next_to_no_noise_gives_the_fit_weighted_by_one_over_one_plus_the_square
     def fit(weight):
         return np.linalg.solve((rows * weight[:, None]).T @ rows, rows.T @ (weight * y))
 
-    model = IWPSGDRegressor(budget=GaussianDP(1000.0), release="outer", features=["a", "b"], seed=1)
+    model = IWPSGDRegressor(guarantee=GaussianDP(1000.0), release="outer", features=["a", "b"], seed=1)
     model.learn_many(x, y)
     found = model.estimate()
     assert found.values == pytest.approx(fit(1.0 / (1.0 + (rows**2).sum(axis=1))), abs=2e-4)
@@ -153,12 +153,12 @@ def test_intervals_hold_under_gaussian_noise_and_under_a_pure_guarantee(guarante
 
 
 def test_examples_have_a_pure_guarantee_and_say_so():
-    model = IWPSGDClassifier(budget=PureDP(2.0), features=["a", "b"], seed=1)
+    model = IWPSGDClassifier(guarantee=PureDP(2.0), features=["a", "b"], seed=1)
     mechanism = model._engine.mechanisms["default"]
     assert mechanism.guarantee == PureDP(2.0)
     assert model._engine.settings.release == "outer"
     assert settings(release="outer", loss="quadratic").digest != settings(release="directions", loss="quadratic").digest
-    fixed = IWPSGDClassifier(budget=PureDP(2.0), mechanism="l2-ball", features=["a", "b"], seed=1)
+    fixed = IWPSGDClassifier(guarantee=PureDP(2.0), mechanism="l2-ball", features=["a", "b"], seed=1)
     assert fixed._engine.mechanisms["default"].kind == "l2-ball"
 
 
@@ -369,7 +369,7 @@ def test_nothing_of_a_record_stays_behind(budget, broken, monkeypatch):
     monkeypatch.setattr(score_kernels, "noisy_outer", score_kernels._noisy_outer_early)
     monkeypatch.setattr(score_kernels, "_outer_early", one_by_one)
     rows = np.full((3, 2), 0.25)
-    model = IWPSGDClassifier(budget=budget, release="outer", features=[0, 1], seed=1)
+    model = IWPSGDClassifier(guarantee=budget, release="outer", features=[0, 1], seed=1)
     if broken:
         model.learn_many(rows, [True, False, True])
         held.clear()

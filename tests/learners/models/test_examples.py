@@ -7,9 +7,9 @@ import pytest
 from scipy.stats import binom
 
 from murk.errors import MurkError, UserError
-from murk.protocols.device import problem_for
+from murk.protocols.device import device_for
 from murk.protocols.examples.engine import IWPEngine
-from murk.results.fit import model_problem_for
+from murk.results.fit import model_device_for
 from murk.task.models import Model
 from murk.task.task import Task
 from tests.learners.models.worlds import LABEL, REAL, coded, fitted, made, model_problem, released, truth
@@ -32,10 +32,10 @@ TASKS = {
 @pytest.mark.parametrize("name", TASKS)
 def test_a_model_of_all_columns_is_the_tasks_own_fit_to_the_bit(name):
     task = TASKS[name]
-    own = problem_for(task).engine()
+    own = device_for(task).engine()
     releases = released(task, 3, 500)
     own.learn_releases(releases)
-    problem = model_problem_for(Model.parse("name: all"), task)
+    problem = model_device_for(Model.parse("name: all"), task)
     engine = problem.engine()
     engine.learn_releases(releases)
     expected, found = own.estimate(), problem.estimate([engine])
@@ -49,9 +49,9 @@ def test_one_release_serves_each_loss_of_a_label(loss):
     """As a task of this loss does, whose release is the same."""
     released_for, other = TASKS["product"], made(LABEL, guarantee="gdp: {mu: 8.0}", release="joint", loss=loss)
     releases = released(released_for, 5, 500)
-    own = problem_for(other).engine()
+    own = device_for(other).engine()
     own.learn_releases(releases)
-    problem = model_problem_for(Model.parse(f"{{name: m, loss: {loss}}}"), released_for)
+    problem = model_device_for(Model.parse(f"{{name: m, loss: {loss}}}"), released_for)
     engine = problem.engine()
     engine.learn_releases(releases)
     assert engine.estimate().values.tolist() == own.estimate().values.tolist()
@@ -62,13 +62,13 @@ def test_solver_penalty_and_constant_are_the_models():
     settings = "regularization: 0.5, intercept: false, batch: 4"
     task, other = TASKS["product"], made(LABEL, guarantee="gdp: {mu: 8.0}", release="joint", loss="probit")
     releases = released(task, 6, 400)
-    problem = model_problem_for(Model.parse(f"{{name: m, loss: probit, learner: {{radius: 0.5}}, {settings}}}"), task)
+    problem = model_device_for(Model.parse(f"{{name: m, loss: probit, learner: {{radius: 0.5}}, {settings}}}"), task)
     engine = problem.engine()
     engine.learn_releases(releases)
     found = problem.estimate([engine])
     assert found.values[-1] == 0.0
     assert np.linalg.norm(engine.own.average) <= 0.5
-    plain = problem_for(other).engine()
+    plain = device_for(other).engine()
     plain.learn_releases(releases)
     assert np.linalg.norm(found.values) < np.linalg.norm(plain.estimate().values)
 
@@ -152,7 +152,7 @@ def test_a_part_of_a_pure_release_is_unbiased():
 def test_intervals_do_not_hold_another_fit():
     """The twin of the wrong parameter: the task's own coefficients of the columns of a subset."""
     task, model = TASKS["outer"], MODELS["outer, subset"][1]
-    whole = model_problem_for(Model.parse("name: all"), task)
+    whole = model_device_for(Model.parse("name: all"), task)
     names = whole.task.coding.names
     other = truth(whole, weights(task))[[names.index(name) for name in ("age", "married", "intercept")]]
     assert (holds(task, model, other) < fewest(3)).any()
@@ -162,7 +162,7 @@ def test_the_noise_of_a_release_of_the_models_columns_alone_is_wrong():
     """The twin of the wrong noise: with fewer features, a task of its own would release less of it."""
     task, model = TASKS["joint"], MODELS["joint, another column"][1]
     problem = model_problem(task, model)
-    own, unit = problem_for(problem.task), next(iter(problem_for(task).mechanisms.values())).unit
+    own, unit = device_for(problem.task), next(iter(device_for(task).mechanisms.values())).unit
 
     def assumed(task, model, seed, people):
         engine = IWPEngine(own.settings, own.mechanisms)
@@ -178,7 +178,7 @@ def test_the_noise_of_a_release_of_the_models_columns_alone_is_wrong():
 def test_levels_are_those_of_the_log():
     text = "privacy: {guarantee: {gdp: {mu: 4.0}}, levels: {open: {gdp: {mu: 8.0}}}}\n"
     task = Task.parse(f"{REAL}protocol: examples\nexamples: {{release: outer}}\n{text}").with_simulated(True)
-    problem = model_problem_for(Model.parse("{name: m, features: [age], target: hours}"), task)
+    problem = model_device_for(Model.parse("{name: m, features: [age], target: hours}"), task)
     assert problem.mechanisms.keys() == {"default", "open"}
     own = problem.used.problem.mechanisms
     assert own["default"].variance == problem.mechanisms["default"].variance
@@ -189,7 +189,7 @@ def test_a_state_goes_on_with_the_same_model_alone():
     task, releases = TASKS["outer"], released(TASKS["outer"], 9, 300)
 
     def made_of(text):
-        return model_problem_for(Model.parse(text), task).engine()
+        return model_device_for(Model.parse(text), task).engine()
 
     text = "{name: m, features: [age], target: hours}"
     whole, first, second = made_of(text), made_of(text), made_of(text)
@@ -231,5 +231,5 @@ def test_a_mistake_within_the_target_is_located():
 )  # fmt: skip
 def test_what_a_release_cannot_serve_is_refused_with_what_it_can(name, model, words):
     with pytest.raises(UserError, match=words) as refused:
-        model_problem_for(Model.parse(f"{{name: m, {model}}}"), TASKS[name])
+        model_device_for(Model.parse(f"{{name: m, {model}}}"), TASKS[name])
     assert refused.value.code == "MURK-TASK-004"

@@ -7,8 +7,8 @@ import pytest
 from scipy.stats import binom
 
 from murk.errors import UserError
-from murk.protocols.device import problem_for
-from murk.results.fit import model_problem_for
+from murk.protocols.device import device_for
+from murk.results.fit import model_device_for
 from murk.task.models import Model
 from tests.learners.models.worlds import LABEL, REAL, fitted, made, released, truth
 
@@ -26,9 +26,9 @@ REPEATS, PEOPLE = 150, 3_000
 @pytest.mark.parametrize("name", TASKS)
 def test_a_model_of_all_columns_is_the_tasks_own_fit_to_the_bit(name):
     task = TASKS[name]
-    own, releases = problem_for(task).engine(), released(task, 3, 500)
+    own, releases = device_for(task).engine(), released(task, 3, 500)
     own.learn_releases(releases)
-    problem = model_problem_for(Model.parse("name: all"), task)
+    problem = model_device_for(Model.parse("name: all"), task)
     engine = problem.engine()
     engine.learn_releases(releases)
     expected, found = own.estimate(), problem.estimate([engine])
@@ -54,7 +54,7 @@ def fewest(coefficients):
 @cache
 def fits(name):
     task, model = TASKS[MODELS[name][0]], MODELS[name][1]
-    problem = model_problem_for(Model.parse(model), task)
+    problem = model_device_for(Model.parse(model), task)
     found = [fitted(task, model, seed, PEOPLE)[1] for seed in range(REPEATS)]
     return problem, np.array([each.values for each in found]), np.array([each.half_widths() for each in found])
 
@@ -76,7 +76,7 @@ def test_intervals_of_other_models_hold_the_fit_over_all_people(name):
 def test_intervals_do_not_hold_another_fit():
     """The twin of the wrong parameter: the fit of the task's own target by the same column."""
     _, values, widths = fits("observed, another column")
-    other = truth(model_problem_for(Model.parse("{name: m, features: [age, region]}"), TASKS["observed"]), np.ones(256))
+    other = truth(model_device_for(Model.parse("{name: m, features: [age, region]}"), TASKS["observed"]), np.ones(256))
     assert ((np.abs(values - other) <= widths).sum(axis=0) < fewest(len(other))).any()
 
 
@@ -118,5 +118,5 @@ def test_a_category_is_a_target_of_the_logistic_loss():
 )
 def test_what_a_release_cannot_serve_is_refused_with_what_it_can(name, model, words):
     with pytest.raises(UserError, match=words) as refused:
-        model_problem_for(Model.parse(f"{{name: m, {model}}}"), TASKS[name])
+        model_device_for(Model.parse(f"{{name: m, {model}}}"), TASKS[name])
     assert refused.value.code == "MURK-TASK-004"

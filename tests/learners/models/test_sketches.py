@@ -8,8 +8,8 @@ from scipy.stats import binom
 
 from murk.errors import UserError
 from murk.privacy import SimulatedNoise
-from murk.protocols.device import problem_for
-from murk.results.fit import model_problem_for
+from murk.protocols.device import device_for
+from murk.results.fit import model_device_for
 from murk.task.models import Model
 from tests.learners.models.worlds import EVERYBODY, LABEL, REAL, coded, made, truth
 
@@ -24,7 +24,7 @@ REPEATS, PEOPLE = 100, 3_000
 def learned(problem, task, seed, people):
     """An engine that has learned one window of people drawn from the population."""
     X, y = coded(task, np.random.default_rng(seed).integers(0, len(EVERYBODY["age"]), people))
-    own = problem_for(task)
+    own = device_for(task)
     accumulator = own.accumulator("default", SimulatedNoise(seed), people)
     accumulator.add_block(own.records(X, y))
     made = accumulator.release()
@@ -39,7 +39,7 @@ def learned(problem, task, seed, people):
 @pytest.mark.parametrize("name", TASKS)
 def test_a_model_of_all_columns_is_the_tasks_own_fit_to_the_bit(name):
     task = TASKS[name]
-    own, problem = problem_for(task), model_problem_for(Model.parse("name: all"), task)
+    own, problem = device_for(task), model_device_for(Model.parse("name: all"), task)
     expected = own.estimate([learned(own, task, 1, PEOPLE)])
     engine = learned(problem, task, 1, PEOPLE)
     found = problem.estimate([engine])
@@ -62,7 +62,7 @@ MODELS = {
 @cache
 def fits(name):
     task, model = TASKS[MODELS[name][0]], MODELS[name][1]
-    problem = model_problem_for(Model.parse(model), task)
+    problem = model_device_for(Model.parse(model), task)
     found = [problem.estimate([learned(problem, task, seed, PEOPLE)]) for seed in range(REPEATS)]
     return problem, np.array([each.values for each in found]), np.array([each.half_widths() for each in found])
 
@@ -84,7 +84,7 @@ def test_intervals_of_other_models_hold_the_fit_over_all_people(name):
 def test_intervals_do_not_hold_another_fit():
     """The twin of the wrong parameter: the fit of the task's own target by the same columns."""
     _, values, widths = fits("moments, another column")
-    other = model_problem_for(Model.parse("{name: m, features: [age, region]}"), TASKS["moments"])
+    other = model_device_for(Model.parse("{name: m, features: [age, region]}"), TASKS["moments"])
     expected = truth(other, np.ones(256))
     assert ((np.abs(values - expected) <= widths).sum(axis=0) < fewest(len(expected))).any()
 
@@ -94,7 +94,7 @@ def test_a_category_of_a_window_is_a_target_of_log_odds():
     text = "{{name: m, features: [age, hours], target: {{name: married, positive: {}}}}}"
     found = []
     for positive in ("'yes'", "'no'"):
-        problem = model_problem_for(Model.parse(text.format(positive)), task)
+        problem = model_device_for(Model.parse(text.format(positive)), task)
         found.append(problem.estimate([learned(problem, task, 2, PEOPLE)]))
         assert problem.task.coefficient_scale == "log odds"
     assert found[0].values == pytest.approx(-found[1].values, rel=1e-6)
@@ -113,4 +113,4 @@ def test_a_category_of_a_window_is_a_target_of_log_odds():
 )
 def test_what_a_release_cannot_serve_is_refused_with_what_it_can(task, model, words):
     with pytest.raises(UserError, match=words):
-        model_problem_for(Model.parse(f"{{name: m, {model}}}"), task)
+        model_device_for(Model.parse(f"{{name: m, {model}}}"), task)

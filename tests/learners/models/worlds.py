@@ -6,8 +6,8 @@ from types import SimpleNamespace
 import numpy as np
 
 from murk.privacy import SimulatedNoise
-from murk.protocols.device import problem_for
-from murk.results.fit import model_problem_for
+from murk.protocols.device import device_for
+from murk.results.fit import model_device_for
 from murk.stream.wire.blocks import Block
 from murk.task.models import Model
 from murk.task.task import Task
@@ -65,7 +65,7 @@ def _everybody(task):
 @cache
 def model_problem(task, model):
     """The problem of a model, given as text, on a log of the task."""
-    return model_problem_for(Model.parse(model), task)
+    return model_device_for(Model.parse(model), task)
 
 
 def released(task, seed, people):
@@ -76,7 +76,7 @@ def released(task, seed, people):
 def payloads(task, seed, people):
     """What they release (people, size)."""
     X, y = coded(task, np.random.default_rng(seed).integers(0, len(EVERYBODY["age"]), people))
-    problem = problem_for(task)
+    problem = device_for(task)
     return problem.mechanisms["default"].randomize(problem.vectors(X, y), SimulatedNoise(seed), np.arange(people))
 
 

@@ -5,10 +5,10 @@ import numpy as np
 from murk import Task
 from murk._internal.links import logistic
 from murk.privacy.noise import SimulatedNoise
-from murk.protocols.device import problem_for
-from murk.protocols.examples.device import CellProblem
+from murk.protocols.device import device_for
+from murk.protocols.examples.device import CellDevice
 from murk.protocols.population import Population
-from murk.protocols.scores.device import ScoreProblem
+from murk.protocols.scores.device import ScoreDevice
 
 THETA = np.array([0.8, -0.6, 0.3])
 RESIDUAL = 0.3
@@ -56,17 +56,17 @@ def halves(of, n, kind, seed):
     if of.public is not None:
         points, counts = np.unique(rows(of.public.set_aside, rng), axis=0, return_counts=True)
         of = of.with_public(points, counts)
-    problem, noise = problem_for(of), SimulatedNoise(seed)
+    problem, noise = device_for(of), SimulatedNoise(seed)
     (X, y), engine = records(n, kind, rng), problem.engine()
     if of.target.missing_share:
         y[rng.random(n) < of.target.missing_share] = np.nan
-    if isinstance(problem, ScoreProblem):
+    if isinstance(problem, ScoreDevice):
         _answer(problem, engine, X, y, noise)
     elif of.protocol == "moments":
         index = np.arange(n)
         engine.learn_payloads(problem.mechanisms["default"].randomize(problem.vectors(X, y), noise, index), "default")
     elif of.protocol == "examples":
-        more = {"table": problem.table} if isinstance(problem, CellProblem) else {}
+        more = {"table": problem.table} if isinstance(problem, CellDevice) else {}
         engine = type(engine)(problem.settings, problem.mechanisms, seed=seed, **more)
         engine.covariates = getattr(problem, "covariates", None)
         engine.learn_records(X, y, [problem.mechanisms["default"]])

@@ -12,7 +12,7 @@ from murk import Task
 from murk.errors import MurkError, UserError
 from murk.planning.forecast import DRAWS, forecast, forecasts
 from murk.planning.outlook import outlook
-from murk.protocols.device import problem_for
+from murk.protocols.device import device_for
 from murk.protocols.linear_algebra import flattened
 from murk.protocols.population import Effects, designs, one_by_one
 from murk.protocols.scores.forecasting import _answers as planned_answers
@@ -238,7 +238,7 @@ def test_the_line_before_a_run_says_what_it_assumes():
 @pytest.mark.parametrize(("kind", "question"), [(kind, each) for kind in ("binary", "real") for each in QUESTIONS])
 def test_scores_are_added_up_as_devices_release_them(kind, question):
     """At any model, that of people beyond its reach too; at another one they are others."""
-    rng, engine = np.random.default_rng(3), problem_for(task(kind=kind)).engine()
+    rng, engine = np.random.default_rng(3), device_for(task(kind=kind)).engine()
     records = population(kind, missing=0.2).records
     p = records.X.shape[1]
     first = Model(np.zeros(p), np.eye(p), 1.3, 1.0, 0.2, 0.2)

@@ -26,17 +26,23 @@ PUBLIC = RNG.normal(size=(3000, 3)) * 0.4
 
 def glm(**more):
     return PublicGLMClassifier(
-        **{"budget": GaussianDP(4.0), "public": PUBLIC, "features": [0, 1, 2], "seed": 1, **more}
+        **{"guarantee": GaussianDP(4.0), "public": PUBLIC, "features": [0, 1, 2], "seed": 1, **more}
     )
 
 
 def regression(**more):
-    given = {"budget": GaussianDP(4.0), "public": PUBLIC, "features": [0, 1, 2], "seed": 1, "target_bounds": (-30, 82)}
+    given = {
+        "guarantee": GaussianDP(4.0),
+        "public": PUBLIC,
+        "features": [0, 1, 2],
+        "seed": 1,
+        "target_bounds": (-30, 82),
+    }
     return PublicGLMRegressor(**{**given, **more})
 
 
 def test_a_logistic_model_is_found_within_its_intervals_and_nearer_than_by_moments():
-    model, moments = glm(budget=GaussianDP(1.0)), glm(budget=GaussianDP(1.0), release="joint")
+    model, moments = glm(guarantee=GaussianDP(1.0)), glm(guarantee=GaussianDP(1.0), release="joint")
     for each in (model, moments):
         each.learn_many(X, LABELS)
     found, truth = model.estimate(), np.append(TRUTH, -0.3)
@@ -55,7 +61,7 @@ def test_other_losses_are_solved_for(loss):
     X = np.random.default_rng(5).uniform(-1, 1, (30_000, 3))
     truth = np.array([0.6, -0.4, 0.3, -1.5])
     labels = np.random.default_rng(6).random(len(X)) < LOSSES[loss].mean(X @ truth[:3] + truth[3])
-    model, wrong = (glm(loss=each, public=X[:5000], budget=GaussianDP(16.0)) for each in (loss, "logistic"))
+    model, wrong = (glm(loss=each, public=X[:5000], guarantee=GaussianDP(16.0)) for each in (loss, "logistic"))
     for each in (model, wrong):
         each.learn_many(X[5000:], labels[5000:])
     found, other = model.estimate(), wrong.estimate()
@@ -71,7 +77,7 @@ def test_links_are_solved_for_in_the_targets_units(link, bounds):
     rng = np.random.default_rng(5)
     X, truth = rng.uniform(-1, 1, (30_000, 3)), np.array([0.6, -0.4, 0.3, -0.3])
     y = LINKS[link].mean(X @ truth[:3] + truth[3]) + rng.uniform(-0.1, 0.1, len(X))
-    model = regression(link=link, public=X[:5000], target_bounds=bounds, budget=GaussianDP(16.0))
+    model = regression(link=link, public=X[:5000], target_bounds=bounds, guarantee=GaussianDP(16.0))
     model.learn_many(X[5000:], y[5000:])
     found = model.estimate()
     assert np.all(np.abs(found.values - truth) < 5.1 * found.spread)
@@ -85,7 +91,7 @@ def test_of_rows_unlike_the_people_no_other_loss_has_an_interval():
     X = rng.uniform(-1, 1, (60_000, 3))
     labels = rng.random(len(X)) < LOSSES["boosting"].mean(X @ TRUTH)
     model = glm(loss="boosting", public=np.column_stack([X[:5000, 0], X[:5000, 0], X[:5000, 2]]) * [1, 0.9, 0.3]
-                + rng.uniform(-0.1, 0.1, (5000, 3)), budget=GaussianDP(8.0))  # fmt: skip
+                + rng.uniform(-0.1, 0.1, (5000, 3)), guarantee=GaussianDP(8.0))  # fmt: skip
     model.learn_many(X, labels)
     found = model.estimate()
     assert not found.alike
@@ -113,7 +119,7 @@ def test_a_line_is_in_the_targets_units():
 @pytest.mark.parametrize("make", [glm, regression])
 @pytest.mark.parametrize("budget", [GaussianDP(1.0), PureDP(1.0), ApproxDP(1.0, 1e-6)], ids=lambda b: b.kind)
 def test_many_is_one_by_one_bit_for_bit(make, budget):
-    one, n = make(budget=budget), 40
+    one, n = make(guarantee=budget), 40
     y = LABELS if make is glm else WEEKS
     for row, target in zip(X[:n], y[:n], strict=True):
         one.learn_one(dict(enumerate(row.tolist())), target)
@@ -128,12 +134,12 @@ def test_many_is_one_by_one_bit_for_bit(make, budget):
 def test_budgets_for_each_row():
     budgets = [GaussianDP([0.5, 4.0, 2.0][i % 3]) for i in range(30)]
     many, one = glm(), glm()
-    many.learn_many(X[:30], LABELS[:30], budget=budgets)
+    many.learn_many(X[:30], LABELS[:30], guarantee=budgets)
     for row, target, budget in zip(X[:30], LABELS[:30], budgets, strict=True):
-        one.learn_one(dict(enumerate(row.tolist())), target, budget=budget)
+        one.learn_one(dict(enumerate(row.tolist())), target, guarantee=budget)
     assert one.state_dict() == many.state_dict()
     with pytest.raises(UserError, match="30 rows, budget has 2"):
-        many.learn_many(X[:30], LABELS[:30], budget=budgets[:2])
+        many.learn_many(X[:30], LABELS[:30], guarantee=budgets[:2])
 
 
 @pytest.mark.parametrize("seeded", [True, False])
@@ -236,7 +242,7 @@ def test_in_a_pipeline_with_progressive_validation():
         return {name: 2 * value - 1 for name, value in x.items()}
 
     data = list(datasets.Phishing().take(900))
-    learner = PublicGLMClassifier(budget=GaussianDP(16.0), public=[half(x) for x, _ in data[:300]], seed=4)
+    learner = PublicGLMClassifier(guarantee=GaussianDP(16.0), public=[half(x) for x, _ in data[:300]], seed=4)
     metric = evaluate.progressive_val_score(data[300:], compose.FuncTransformer(half) | learner, metrics.Accuracy())
     # Chance is about 0.56; a learner that learned nothing stays there.
     assert metric.get() > 0.75

@@ -9,8 +9,8 @@ from scipy import stats
 from murk import Task
 from murk.errors import MurkError, UserError
 from murk.privacy.noise import SimulatedNoise
-from murk.producers.producer import answers_of
-from murk.protocols.device import problem_for
+from murk.producers.producer import randomize_records
+from murk.protocols.device import device_for
 from murk.stream.wire.codec import RejectedError
 from murk.stream.wire.releases import ScoreRelease
 from tests.learners.scores.people import features, learn, learn_sums, outcomes
@@ -38,7 +38,7 @@ def problem_of(text=TASK, rows=None, m=4000):
     task = Task.parse(text)
     rows = features(np.random.default_rng(1), m, task.coding.size - 1) if rows is None else rows
     points, counts = np.unique(rows, axis=0, return_counts=True)
-    return problem_for(task.with_public(points, counts))
+    return device_for(task.with_public(points, counts))
 
 
 def distance(estimate, truth):
@@ -74,9 +74,9 @@ def test_of_a_hundred_features_a_release_has_a_hundred_numbers():
     with pytest.raises(RejectedError, match="asks nobody"):
         problem.engine().admit(release(question="curvature", payload=[0] * 5151))
     # Before anything is public, as an audit takes it.
-    assert np.any(problem_for(Task.parse(many(100))).vectors(X, np.ones(5)))
+    assert np.any(device_for(Task.parse(many(100))).vectors(X, np.ones(5)))
     with pytest.raises(UserError, match="fewer features"):
-        problem_for(Task.parse(many(1200))).check_state()
+        device_for(Task.parse(many(1200))).check_state()
 
 
 def test_what_a_log_says_of_models_is_not_read():
@@ -85,7 +85,7 @@ def test_what_a_log_says_of_models_is_not_read():
     y = outcomes(np.random.default_rng(4), X, THETA)
     hostile = np.full(problem.model_size, 1e9)
     found = [
-        answers_of(problem, X, y, [0] * 200, {0: model}, ["default"] * 200, noise, at)
+        randomize_records(problem, X, y, [0] * 200, {0: model}, ["default"] * 200, noise, at)
         for model in (np.empty(0), hostile)
     ]
     assert found[0] == found[1]
@@ -194,7 +194,7 @@ def test_partitions_add_and_a_state_goes_on_where_it_stood():
     assert (found.n_releases, found.chains) == (9_000, 2)
     # Of chains mean answers are averaged by their noise, not by numbers of people: nearly the same.
     assert found.values == pytest.approx(together.estimate().values, abs=0.02)
-    scores = problem_for(Task.parse(TASK.replace("moments", "scores"))).engine()
+    scores = device_for(Task.parse(TASK.replace("moments", "scores"))).engine()
     with pytest.raises(MurkError, match="other settings"):
         scores.load_state_dict(whole.state_dict())
 

@@ -11,7 +11,7 @@ from murk import Task
 from murk.errors import MurkError, UserError
 from murk.privacy import ApproxDP, GaussianDP, PureDP, SecureNoise, SimulatedNoise
 from murk.protocols.mean_functions import LINKS
-from murk.protocols.moments.device import check_size, problem_for
+from murk.protocols.moments.device import check_size, device_for
 from murk.protocols.moments.engine import BLOCK, MomentEngine, MomentModel, merged
 from murk.protocols.moments.estimate import Response
 from murk.protocols.moments.mechanisms import calibrated
@@ -210,7 +210,7 @@ def public(task, m=50):
 
 
 def test_a_task_becomes_a_problem():
-    problem = problem_for(public(Task.parse(TASK + "moments: {release: joint}\n")))
+    problem = device_for(public(Task.parse(TASK + "moments: {release: joint}\n")))
     assert (problem.kind, problem.interactive, problem.dimension) == ("moment", False, 13)
     assert set(problem.mechanisms) == {"default", "less"}
     problem.check_state()
@@ -231,7 +231,7 @@ def test_a_task_becomes_a_problem():
     "block", ["{loss: poisson, release: joint}", "{release: separate}", "{design: gaussian, covariance: private}"]
 )
 def test_settings_of_the_block(block):
-    problem = problem_for(public(Task.parse(TASK + f"moments: {block}\n")))
+    problem = device_for(public(Task.parse(TASK + f"moments: {block}\n")))
     # Normal features of so small a covariance stay well within their box.
     assert (problem.layout.radius < 1.6) == ("gaussian" in block)
     assert problem.model.curve.name == ("poisson" if "poisson" in block else "logistic")
@@ -240,7 +240,7 @@ def test_settings_of_the_block(block):
 
 @pytest.mark.parametrize(("link", "low"), [("identity", -1), ("cubic", -1), ("sigmoid", 0), ("softplus", 0)])
 def test_links_of_a_real_target(link, low):
-    problem = problem_for(public(Task.parse(REAL + f"moments: {{link: {link}, release: joint}}\n")))
+    problem = device_for(public(Task.parse(REAL + f"moments: {{link: {link}, release: joint}}\n")))
     assert problem.model.response == Response(low, 1.0)
     assert problem.vectors(np.ones((1, 4)), np.array([0.5]))[0, -1] == 0.5 * problem.layout.weight
 
@@ -258,7 +258,7 @@ def test_a_release_too_long_for_the_log_is_refused_with_what_would_do():
 @pytest.mark.parametrize("guarantee", ["pure: {epsilon: 1.0}", "approx: {epsilon: 1.0, delta: 1.0e-6}"])
 def test_a_pure_or_approximate_task_gets_the_best_mechanism(guarantee):
     task = Task.parse(TASK.split("privacy:")[0] + f"privacy: {{guarantee: {{{guarantee}}}}}\n")
-    assert problem_for(task).mechanisms["default"].kind == "privunit"
+    assert device_for(task).mechanisms["default"].kind == "privunit"
     document = task.document().replace(b'"mechanism":"best"', b'"mechanism":null')
     before = "l2-ball" if guarantee.startswith("pure") else "gaussian"
-    assert problem_for(Task.from_document(document)).mechanisms["default"].kind == before
+    assert device_for(Task.from_document(document)).mechanisms["default"].kind == before

@@ -25,12 +25,19 @@ PUBLIC = RNG.normal(size=(3000, 3)) * 0.4
 
 
 def glm(**more):
-    more = {"budget": GaussianDP(4.0), "public": PUBLIC, "features": [0, 1, 2], "seed": 1, "release": "joint", **more}
+    more = {
+        "guarantee": GaussianDP(4.0),
+        "public": PUBLIC,
+        "features": [0, 1, 2],
+        "seed": 1,
+        "release": "joint",
+        **more,
+    }
     return PublicGLMClassifier(**more)
 
 
 def regression(**more):
-    return PublicGLMRegressor(**{"budget": GaussianDP(4.0), "features": [0, 1, 2], "seed": 1, **more})
+    return PublicGLMRegressor(**{"guarantee": GaussianDP(4.0), "features": [0, 1, 2], "seed": 1, **more})
 
 
 @pytest.mark.parametrize("solver", ["stein", "score"])
@@ -57,9 +64,9 @@ def test_a_logistic_model_is_found_within_its_intervals(solver):
 def test_every_kind_of_budget(budget, mechanism):
     if mechanism == "laplace" and not isinstance(budget, PureDP):
         with pytest.raises(UserError):
-            glm(budget=budget, mechanism="l2 ball")
+            glm(guarantee=budget, mechanism="l2 ball")
         return
-    model = glm(budget=budget, mechanism=mechanism)
+    model = glm(guarantee=budget, mechanism=mechanism)
     model.learn_many(X[:100], LABELS[:100])
     assert model.n_releases == 100
     assert 0 <= model.predict_proba_one({0: 0.1, 1: 0.2, 2: 0.3})[True] <= 1
@@ -67,7 +74,7 @@ def test_every_kind_of_budget(budget, mechanism):
 
 def test_a_budget_that_is_none_is_refused():
     with pytest.raises(UserError, match="GaussianDP"):
-        PublicGLMClassifier(budget=1.0)
+        PublicGLMClassifier(guarantee=1.0)
     with pytest.raises(TypeError, match="budget"):
         PublicGLMRegressor()
 
@@ -75,7 +82,7 @@ def test_a_budget_that_is_none_is_refused():
 @pytest.mark.parametrize("make", [glm, regression])
 @pytest.mark.parametrize("budget", [GaussianDP(1.0), PureDP(1.0)])
 def test_many_is_one_by_one_bit_for_bit(make, budget):
-    one = make(budget=budget)
+    one = make(guarantee=budget)
     n, y = 60, LABELS if make is glm else X[:, 0]
     for row, target in zip(X[:n], y[:n], strict=True):
         one.learn_one(dict(enumerate(row.tolist())), target)
@@ -95,12 +102,12 @@ def test_many_is_one_by_one_bit_for_bit(make, budget):
 def test_budgets_for_each_row():
     budgets = [GaussianDP([0.5, 1.0, 2.0][i % 3]) for i in range(60)]
     many, one = glm(), glm()
-    many.learn_many(X[:60], LABELS[:60], budget=budgets)
+    many.learn_many(X[:60], LABELS[:60], guarantee=budgets)
     for row, target, budget in zip(X[:60], LABELS[:60], budgets, strict=True):
-        one.learn_one(dict(enumerate(row.tolist())), target, budget=budget)
+        one.learn_one(dict(enumerate(row.tolist())), target, guarantee=budget)
     assert one.state_dict() == many.state_dict()
     with pytest.raises(UserError, match="60 rows, budget has 2"):
-        many.learn_many(X[:60], LABELS[:60], budget=budgets[:2])
+        many.learn_many(X[:60], LABELS[:60], guarantee=budgets[:2])
     with pytest.raises(UserError, match="y has 2"):
         many.learn_many(X[:60], LABELS[:2])
 
@@ -195,11 +202,11 @@ def test_released_inputs_that_do_not_fit_are_rejected():
         with pytest.raises(RejectedError, match="magnitude"):
             model.learn_one({**good, "0*0": value})
     with pytest.raises(RejectedError, match="level"):
-        model.learn_one(good, budget="gold")
+        model.learn_one(good, guarantee="gold")
     with pytest.raises(RejectedError, match="dimension"):
         model.learn_many(np.zeros((2, 3), dtype=int))
     assert model.n_releases == 0
-    model.learn_one(good, None, budget="open")
+    model.learn_one(good, None, guarantee="open")
     assert model.n_releases == 1
 
 
@@ -230,7 +237,7 @@ def test_states_of_others_are_refused():
 
 
 def test_merging_adds_the_sums():
-    whole, left, right = glm(budget=GaussianDP(8.0)), glm(seed=2), glm(seed=3)
+    whole, left, right = glm(guarantee=GaussianDP(8.0)), glm(seed=2), glm(seed=3)
     left.learn_many(X[:15_000], LABELS[:15_000])
     right.learn_many(X[15_000:], LABELS[15_000:])
     merged = left.merged([right])
@@ -242,7 +249,7 @@ def test_merging_adds_the_sums():
 
 def test_where_there_is_no_root_the_direction_stays():
     model = PublicGLMClassifier(
-        budget=GaussianDP(50.0), public=PUBLIC + 2.0, features=[0, 1, 2], radius=8.0, intercept=False, seed=1
+        guarantee=GaussianDP(50.0), public=PUBLIC + 2.0, features=[0, 1, 2], radius=8.0, intercept=False, seed=1
     )
     model.learn_many(X + 2.0, LABELS)
     with pytest.raises(NoRootError, match="without an intercept this is usual") as caught:
@@ -258,14 +265,14 @@ def test_where_there_is_no_root_the_direction_stays():
 
 def test_own_units_do_not_depend_on_the_bound_given():
     """The bound sets the noise, and the coefficients stay those of the features as they come."""
-    wide = regression(budget=GaussianDP(200.0), radius=100.0)
+    wide = regression(guarantee=GaussianDP(200.0), radius=100.0)
     wide.learn_many(10 * X, X @ TRUTH / 4)
     held = {name: 10 * value for name, value in wide.coefficients().items() if name != "intercept"}
     np.testing.assert_allclose(list(held.values()), TRUTH / 4, atol=0.02)
 
 
 def test_targets_in_their_own_units():
-    model = regression(budget=GaussianDP(100.0), target_bounds=(0, 52))
+    model = regression(guarantee=GaussianDP(100.0), target_bounds=(0, 52))
     y = 26 + 20 * X[:, 0]
     with pytest.warns(DataWarning, match="targets are beyond 0 and 52"):
         model.learn_many(X, y)
@@ -279,7 +286,7 @@ def test_targets_in_their_own_units():
 
 def test_counts_by_poisson_regression():
     counts = np.random.default_rng(2).poisson(np.exp(X @ TRUTH - 0.3))
-    model = regression(budget=GaussianDP(8.0), link="exp", target_bounds=(0, 8), public=PUBLIC)
+    model = regression(guarantee=GaussianDP(8.0), link="exp", target_bounds=(0, 8), public=PUBLIC)
     with pytest.warns(DataWarning, match="targets are beyond 0 and 8"):
         model.learn_many(X, counts)
     found = model.estimate()
@@ -288,7 +295,7 @@ def test_counts_by_poisson_regression():
 
 
 def test_as_published_has_the_papers_settings():
-    model = PublicGLMClassifier.as_published(budget=ApproxDP(1.0, 1e-6), radius=1.5, features=[0, 1, 2])
+    model = PublicGLMClassifier.as_published(guarantee=ApproxDP(1.0, 1e-6), radius=1.5, features=[0, 1, 2])
     assert (model.release, model.calibration, model.covariance, model.intercept, model.beyond, model.repair) == (
         "separate", "classic", "pooled", False, "zero", False,
     )  # fmt: skip
@@ -299,25 +306,25 @@ def test_as_published_has_the_papers_settings():
     assert mechanism.variances[0] / gain**4 == pytest.approx(paper * 1.5**4, rel=1e-3)
     assert mechanism.variances[-1] / gain**2 == pytest.approx(paper * 1.5**2, rel=1e-3)
     bounded = PublicGLMRegressor.as_published(
-        budget=ApproxDP(1.0, 1e-6), link="sigmoid", radius=1.5, lipschitz=0.25, error=0.1, features=[0, 1, 2]
+        guarantee=ApproxDP(1.0, 1e-6), link="sigmoid", radius=1.5, lipschitz=0.25, error=0.1, features=[0, 1, 2]
     )
     size = 0.25 * 1.5 + 0.5 + 0.1
     assert bounded.target_bounds == (-size, size)
     noise = bounded._engine.mechanisms["default"].variances[-1] / bounded._gain**2 * size**2
     assert noise == pytest.approx(paper * 1.5**2 * size**2, rel=1e-3)
     # Algorithm 3: the bound of the features is read off public rows, that of the target is declared.
-    normal = {"budget": ApproxDP(1.0, 1e-6), "link": "cubic", "lipschitz": 1.0, "error": 0.1, "features": [0, 1, 2]}
+    normal = {"guarantee": ApproxDP(1.0, 1e-6), "link": "cubic", "lipschitz": 1.0, "error": 0.1, "features": [0, 1, 2]}
     free = PublicGLMRegressor.as_published(**normal, design="gaussian", public=PUBLIC, target_bounds=(-2.0, 2.0))
     assert (free.radius, free.target_bounds) == (None, (-2.0, 2.0))
     with pytest.raises(UserError, match="give radius= or target_bounds="):
         PublicGLMRegressor.as_published(**normal, design="gaussian", public=PUBLIC)
     with pytest.raises(UserError, match="classic"):
-        PublicGLMClassifier.as_published(budget=ApproxDP(20.0, 1e-6), radius=1.0, features=[0])
+        PublicGLMClassifier.as_published(guarantee=ApproxDP(20.0, 1e-6), radius=1.0, features=[0])
 
 
 def test_a_normal_design_takes_its_bound_from_public_covariates():
     ours = glm(design="gaussian", people=10**5)
-    paper = glm(design="gaussian", people=10**5, release="separate", budget=ApproxDP(1.0, 1e-6), beyond="zero")
+    paper = glm(design="gaussian", people=10**5, release="separate", guarantee=ApproxDP(1.0, 1e-6), beyond="zero")
     reach = [math.sqrt(3) / each._gain for each in (ours, paper)]
     norm = np.linalg.norm(PUBLIC.T @ PUBLIC / len(PUBLIC), 2)
     assert reach[1] == pytest.approx(math.sqrt(5 * norm * 3 * math.log(10**5 / 0.05)))
@@ -365,7 +372,7 @@ def test_in_a_pipeline_with_progressive_validation():
     public = [_half(x) for x, _ in data[:300]]
     model = compose.Pipeline(
         compose.FuncTransformer(_half),
-        PublicGLMClassifier(budget=GaussianDP(16.0), public=public, release="joint", seed=4),
+        PublicGLMClassifier(guarantee=GaussianDP(16.0), public=public, release="joint", seed=4),
     )
     metric = evaluate.progressive_val_score(data[300:], model, metrics.Accuracy())
     # Chance is about 0.56; a learner that learned nothing stays there.
@@ -373,7 +380,7 @@ def test_in_a_pipeline_with_progressive_validation():
 
 
 def test_moments_in_other_units_do_not_merge():
-    near, far = (PublicGLMClassifier(budget=GaussianDP(4.0), features=["a"], seed=1, radius=r) for r in (1.5, 15.0))
+    near, far = (PublicGLMClassifier(guarantee=GaussianDP(4.0), features=["a"], seed=1, radius=r) for r in (1.5, 15.0))
     for model in (near, far):
         model.learn_one({"a": 0.5}, True)
     with pytest.raises(UserError, match="merge"):

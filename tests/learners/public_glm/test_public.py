@@ -9,7 +9,7 @@ import pytest
 
 from murk.errors import UserError
 from murk.protocols.covariates import KEPT, Covariates, PublicSample
-from murk.protocols.moments.statistics import normal_reach
+from murk.protocols.moments.statistics import normal_norm_bound
 
 ROWS = np.random.default_rng(1).uniform(-1, 1, (300, 2))
 RECORDS = [{"b": float(b), "a": float(a)} for a, b in ROWS]
@@ -116,9 +116,9 @@ def test_normal_vectors_stay_within_their_reach():
     """1,000 sets of 1,000 vectors: at most 5% may have one beyond; 5 standard errors more is 8.5%."""
     rng = np.random.default_rng(3)
     root = np.array([[1.0, 0.0], [0.5, 0.2]])
-    reach = normal_reach(root @ root.T, people=1000, failure=0.05)
+    reach = normal_norm_bound(root @ root.T, people=1000, failure=0.05)
     longest = [np.linalg.norm(rng.normal(size=(1000, 2)) @ root.T, axis=1).max() for _ in range(1000)]
     assert np.mean(np.array(longest) > reach) < 0.085
     # The paper's is never smaller; half the reach does not do.
-    assert normal_reach(root @ root.T, 1000, published=True) > reach
+    assert normal_norm_bound(root @ root.T, 1000, published=True) > reach
     assert np.mean(np.array(longest) > reach / 2) > 0.085

@@ -11,7 +11,7 @@ import murk
 from murk import Task
 from murk.errors import UserError
 from murk.privacy.noise import SimulatedNoise
-from murk.protocols.device import problem_for
+from murk.protocols.device import device_for
 
 TEXT = """
 name: moments
@@ -28,7 +28,7 @@ def test_counts_have_log_means_in_their_own_unit() -> None:
     X = np.column_stack([rng.uniform(-1.0, 1.0, (4_000, 2)), np.ones(4_000)])
     counts = rng.poisson(np.exp(X @ truth))
     task = Task.parse(TEXT + COUNTS).with_simulated(True)
-    problem: Any = problem_for(task)
+    problem: Any = device_for(task)
     engine = problem.engine()
     vectors = problem.vectors(X, np.clip(counts, 0, 20) / 10.0 - 1.0)
     engine.learn_payloads(
@@ -71,14 +71,14 @@ def test_classes_are_learned_from_one_release_each(tmp_path: Path) -> None:
 
 def test_without_an_intercept_a_targets_bounds_are_centred() -> None:
     block = "moments: {intercept: false, release: joint}\ntarget: {name: y, kind: real, low: %s, high: 2}\n"
-    problem: Any = problem_for(Task.parse(TEXT + block % -2))
+    problem: Any = device_for(Task.parse(TEXT + block % -2))
     assert problem.layout.names == ("a", "b")
     with pytest.raises(UserError, match=r"bounds of -b and b, but 'y' is from -1 to 2"):
-        problem_for(Task.parse(TEXT + block % -1))
+        device_for(Task.parse(TEXT + block % -1))
 
 
 def test_classes_of_many_features_are_refused() -> None:
     many = ", ".join(f"{{name: x{place}, low: 0, high: 1}}" for place in range(40))
     text = TEXT.replace("{name: a, low: -1, high: 1}, {name: b, low: -1, high: 1}", many) + CLASSES
     with pytest.raises(UserError, match="has 41 coded ones"):
-        problem_for(Task.parse(text))
+        device_for(Task.parse(text))

@@ -255,7 +255,7 @@ def learner():
     rng = np.random.default_rng(1)
     b = rng.uniform(-1, 1, size=20_000)
     X = np.column_stack([rng.uniform(-0.9, -0.7, size=20_000), b, np.clip(b + 0.1 * rng.normal(size=20_000), -1, 1)])
-    model = ScoreClassifier(budget=GaussianDP(4.0), features=["a", "b", "c"], seed=3)
+    model = ScoreClassifier(guarantee=GaussianDP(4.0), features=["a", "b", "c"], seed=3)
     model.learn_many(X, rng.random(20_000) < 1 / (1 + np.exp(-b)))
     return model
 

@@ -25,7 +25,7 @@ def regressor():
     """By 20 + 10 a + 2 b of coded features: 0.4 a unit of dose, 4 for fit against not fit."""
     rng = np.random.default_rng(1)
     X = rng.choice([-1.0, 1.0], size=(20_000, 2))
-    learner = ScoreRegressor(budget=GaussianDP(4.0), target_bounds=(0, 40), features=["dose", "fit"], seed=1)
+    learner = ScoreRegressor(guarantee=GaussianDP(4.0), target_bounds=(0, 40), features=["dose", "fit"], seed=1)
     learner.learn_many(X, 20 + 10 * X[:, 0] + 2 * X[:, 1])
     return learner
 
@@ -62,7 +62,7 @@ privacy: {guarantee: {gdp: {mu: 4.0}}}
 """)
     rng = np.random.default_rng(2)
     X = rng.uniform(-1, 1, size=(20_000, 1))
-    learner = ScoreClassifier(budget=GaussianDP(4.0), features=["dose"], seed=1)
+    learner = ScoreClassifier(guarantee=GaussianDP(4.0), features=["dose"], seed=1)
     learner.learn_many(X, rng.random(20_000) < 1 / (1 + np.exp(-X[:, 0])))
     found = learner.summary(task)
     assert found["dose"].odds_ratio == pytest.approx(math.exp(found["dose"].value / 25.0))
@@ -73,9 +73,9 @@ privacy: {guarantee: {gdp: {mu: 4.0}}}
 @pytest.mark.parametrize(
     "learner",
     [
-        ScoreClassifier(budget=GaussianDP(4.0), classes=("bus", "car", "foot"), features=["fit"], seed=1),
+        ScoreClassifier(guarantee=GaussianDP(4.0), classes=("bus", "car", "foot"), features=["fit"], seed=1),
         IWPSGDClassifier(
-            budget=GaussianDP(4.0),
+            guarantee=GaussianDP(4.0),
             classes=("bus", "car", "foot"),
             features=["fit"],
             loss="log",
@@ -130,13 +130,13 @@ privacy: {guarantee: {gdp: {mu: 4.0}}}
 
 
 def test_there_is_no_summary_of_nothing():
-    learner = ScoreRegressor(budget=GaussianDP(1.0), features=["dose"], seed=1)
+    learner = ScoreRegressor(guarantee=GaussianDP(1.0), features=["dose"], seed=1)
     with pytest.raises(UserError, match="nothing was learned yet"):
         learner.summary()
 
 
 def test_levels_are_promised_each():
-    learner = LDPSGDRegressor(budget=GaussianDP(1.0), levels={"open": PureDP(4.0)}, features=["dose"], seed=1)
+    learner = LDPSGDRegressor(guarantee=GaussianDP(1.0), levels={"open": PureDP(4.0)}, features=["dose"], seed=1)
     learner.learn_one({"dose": 0.5}, 0.5)
     found = learner.summary()
     assert set(found.promise) == {"default", "open"}

@@ -8,7 +8,7 @@ from murk.inference.estimate import PublicCovariates
 from murk.privacy import GaussianDP
 from murk.privacy.noise import SimulatedNoise
 from murk.protocols.linear_algebra import flattened
-from murk.protocols.scores.device import ScoreProblem
+from murk.protocols.scores.device import ScoreDevice
 from murk.protocols.scores.engine import ScoreEngine
 from murk.protocols.scores.mechanisms import score_mechanisms
 from murk.protocols.scores.model import QUESTIONS, probability
@@ -21,7 +21,7 @@ def problem_of(p, mu, *, binary=True, covariates=None, guarantee=None, **more):
     names = (*(f"x{j}" for j in range(p)), "intercept")
     settings = Settings(names, binary and "labels" not in more, covariates, **more)
     pair = score_mechanisms("best", guarantee or GaussianDP(mu), p + 1, settings.contrasts, bits=settings.bits)
-    return ScoreProblem(settings, {"default": pair})
+    return ScoreDevice(settings, {"default": pair})
 
 
 def features(rng, n, p):

@@ -14,7 +14,7 @@ from murk.inference.units import units
 from murk.learners import ScoreClassifier
 from murk.planning.forecast import forecast
 from murk.privacy import GaussianDP
-from murk.protocols.device import problem_for
+from murk.protocols.device import device_for
 from murk.protocols.linear_algebra import contrasts
 from murk.protocols.population import Effects, Records, designs
 from murk.protocols.scores import forecasting as planned
@@ -174,7 +174,7 @@ def test_before_anything_is_told_nothing_is_learned():
 
 
 def estimate(more: str = SCORES, people: int = 60_000, seed: int = 1) -> Any:
-    problem = problem_for(Task.parse(TEXT + more))
+    problem = device_for(Task.parse(TEXT + more))
     records = Records(
         np.tile(rows(), (K, 1)), np.repeat(np.arange(3.0), len(rows())), chances().T.ravel() / len(rows())
     )
@@ -242,7 +242,7 @@ def test_in_river_a_classifier_without_rows_has_lines_and_predicts():
     X = rows()[rng.integers(len(rows()), size=13_000)]
     odds = class_probabilities(X @ THETA.T, np.eye(K))
     y = [LABELS[int(place)] for place in (rng.random(len(X))[:, None] > odds.cumsum(axis=1)).sum(axis=1)]
-    model = ScoreClassifier(budget=GaussianDP(8.0), classes=LABELS, features=["a", "b", "c"], seed=5)
+    model = ScoreClassifier(guarantee=GaussianDP(8.0), classes=LABELS, features=["a", "b", "c"], seed=5)
     model.learn_many(X[:12_500, :-1], y[:12_500])
     low, high = model.confidence_intervals(0.95)["bus:a"]
     assert 0.0 < low < high
@@ -259,7 +259,7 @@ def test_predicted_shares_of_few_people_stay_near_each_other():
     """Noise is not taken for certainty: 30 people say nothing, 20,000 give the shares."""
     rng = np.random.default_rng(7)
     for people, expected, reach in ((30, (1 / 3, 1 / 3, 1 / 3), 0.1), (20_000, (0.2, 0.345, 0.455), 0.15)):
-        learner = ScoreClassifier(budget=GaussianDP(2.0), features=("a", "b"), classes=LABELS, seed=3)
+        learner = ScoreClassifier(guarantee=GaussianDP(2.0), features=("a", "b"), classes=LABELS, seed=3)
         for a, b, u in zip(rng.uniform(-1, 1, people), rng.uniform(-1, 1, people), rng.random(people), strict=True):
             label = LABELS[int(np.searchsorted(np.cumsum([0.2, 0.3 + 0.15 * a]), u))]
             learner.learn_one({"a": a, "b": b}, label)

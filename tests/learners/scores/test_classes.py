@@ -15,7 +15,7 @@ from murk.inference.units import units
 from murk.learners import ScoreClassifier
 from murk.privacy import GaussianDP, PureDP
 from murk.privacy.noise import SimulatedNoise
-from murk.producers.producer import answers_of
+from murk.producers.producer import randomize_records
 from murk.protocols.device import HostileModelError, person_problem_for
 from murk.protocols.linear_algebra import contrasts
 from murk.protocols.scores.model import Model, Response, Rows, check_model, vectors
@@ -169,7 +169,7 @@ def test_intervals_allow_for_people_as_unlike_the_rows_as_the_check_might_miss()
 
 
 def classifier(rows, **more):
-    given = {"budget": GaussianDP(4.0), "classes": LABELS, "features": ["a", "b"], "seed": 5, "public": rows}
+    given = {"guarantee": GaussianDP(4.0), "classes": LABELS, "features": ["a", "b"], "seed": 5, "public": rows}
     return ScoreClassifier(**{**given, **more})
 
 
@@ -232,7 +232,7 @@ def test_a_tasks_devices_answer_and_its_learner_learns():
     problem.check_state()
     engine, people = problem.engine(), np.arange(250)
     noise, models = SimulatedNoise(3), {0: np.array(problem.engine().published()[1])}
-    payloads, asked = answers_of(problem, X[50:], y[50:], [0] * 250, models, ["default"] * 250, noise, people)
+    payloads, asked = randomize_records(problem, X[50:], y[50:], [0] * 250, models, ["default"] * 250, noise, people)
     assert {len(payload) for payload in payloads} == set(problem.lengths)
     engine.learn_payloads({
         ("default", name): np.array([p for p, other in zip(payloads, asked, strict=True) if other == name])

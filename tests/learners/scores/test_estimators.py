@@ -38,11 +38,11 @@ def record(row):
 
 
 def classifier(**more):
-    return ScoreClassifier(**{"budget": GaussianDP(2.0), "features": NAMES, "seed": 5, **more})
+    return ScoreClassifier(**{"guarantee": GaussianDP(2.0), "features": NAMES, "seed": 5, **more})
 
 
 def regressor(**more):
-    return ScoreRegressor(**{"budget": GaussianDP(2.0), "features": NAMES, "seed": 5, **more})
+    return ScoreRegressor(**{"guarantee": GaussianDP(2.0), "features": NAMES, "seed": 5, **more})
 
 
 def survey_of(model):
@@ -92,17 +92,17 @@ def test_many_is_one_by_one_bit_for_bit(made, budget):
     X, y = people(FIRST + 60, binary=made is classifier)
     X[5, 0], X[6, 1] = np.nan, np.inf
     budgets = [[budget, GaussianDP(1.0), PureDP(1.0)][i % 3 if i < 300 else 0] for i in range(len(X))]
-    one = made(budget=budget)
+    one = made(guarantee=budget)
     for row, target, own in zip(X, y, budgets, strict=True):
-        one.learn_one(record(row), target, budget=own)
+        one.learn_one(record(row), target, guarantee=own)
     state = json.dumps(one.state_dict())
     for cuts in ([], [1, 2, 299, 2047, FIRST - 1]):
         many = one.clone()
         for start, stop in zip([0, *cuts], [*cuts, len(X)], strict=True):
-            many.learn_many(X[start:stop], y[start:stop], budget=budgets[start:stop])
+            many.learn_many(X[start:stop], y[start:stop], guarantee=budgets[start:stop])
         assert json.dumps(many.state_dict()) == state
     frame = one.clone()
-    frame.learn_many(pd.DataFrame(X, columns=NAMES), pd.Series(y), budget=budgets)
+    frame.learn_many(pd.DataFrame(X, columns=NAMES), pd.Series(y), guarantee=budgets)
     assert json.dumps(frame.state_dict()) == state
 
 
@@ -132,7 +132,7 @@ def test_predictions_are_a_function_of_the_stream_alone():
 
 
 def test_progressive_validation_solves_a_few_times(monkeypatch):
-    model, solved = classifier(budget=GaussianDP(8.0)), []
+    model, solved = classifier(guarantee=GaussianDP(8.0)), []
     before = survey_of(model).end
     X, y = people(before + 1000)
     monkeypatch.setattr(local, "merged_of", lambda *given, known=local.merged_of: solved.append(1) or known(*given))
@@ -147,12 +147,12 @@ def test_progressive_validation_solves_a_few_times(monkeypatch):
 
 
 def test_a_budget_of_ones_own_is_a_level(monkeypatch):
-    monkeypatch.setattr(local, "MOST_BUDGETS", 2)
+    monkeypatch.setattr(local, "MOST_GUARANTEES", 2)
     X, y = people(60)
     model = classifier(levels={"strict": GaussianDP(0.5)})
     budgets = [None, GaussianDP(2.0), GaussianDP(0.5), PureDP(1.0), GaussianDP(4.0)]
     for place, (row, label) in enumerate(zip(X, y, strict=True)):
-        model.learn_one(record(row), label, budget=budgets[place % 5])
+        model.learn_one(record(row), label, guarantee=budgets[place % 5])
     state = json.loads(json.dumps(model.state_dict()))
     levels = {level: one["guarantee"] for level, one in state["fold"]["levels"].items()}
     assert levels == {
@@ -164,20 +164,20 @@ def test_a_budget_of_ones_own_is_a_level(monkeypatch):
         counts[one["level"]] += sum(one["count"])
     assert list(counts.values()) == [12, 24, 12, 12]
     # A third kind of their own is refused, and nothing is learned of it.
-    for refused in (lambda: model.learn_one(record(X[0]), True, budget=GaussianDP(3.0)),
-                    lambda: model.learn_many(X[:2], y[:2], budget=[GaussianDP(2.0), GaussianDP(3.0)])):  # fmt: skip
+    for refused in (lambda: model.learn_one(record(X[0]), True, guarantee=GaussianDP(3.0)),
+                    lambda: model.learn_many(X[:2], y[:2], guarantee=[GaussianDP(2.0), GaussianDP(3.0)])):  # fmt: skip
         with pytest.raises(UserError, match=r"GaussianDP\(mu=3.0\).*2 other budgets.*levels="):
             refused()
     with pytest.raises(UserError, match="not a guarantee"):
-        model.learn_one(record(X[0]), True, budget=1.0)
+        model.learn_one(record(X[0]), True, guarantee=1.0)
     assert model.n_releases == 60
     again = model.clone()
     again.load_state_dict(state)
     for one in (model, again):
-        one.learn_many(X, y, budget=PureDP(1.0))
+        one.learn_many(X, y, guarantee=PureDP(1.0))
     assert again.state_dict() == model.state_dict()
     # Sums are of integers whose unit is their level's: other budgets would read them wrongly.
-    for other in ({"budget": GaussianDP(1.0)}, {"levels": None}, {"mechanism": "l2-ball", "budget": PureDP(1.0)}):
+    for other in ({"guarantee": GaussianDP(1.0)}, {"levels": None}, {"mechanism": "l2-ball", "guarantee": PureDP(1.0)}):
         with pytest.raises(MurkError, match="make the learner with the budget, levels and mechanism of the state"):
             model.clone(other).load_state_dict(state)
 
@@ -261,7 +261,7 @@ def test_what_cannot_be_is_refused():
     with pytest.raises(UserError, match="the lower one first"):
         regressor(target_bounds=(1, 0))
     with pytest.raises(UserError, match="2 rows, budget has 1"):
-        classifier().learn_many(np.zeros((2, P)), [True, False], budget=[GaussianDP(1.0)])
+        classifier().learn_many(np.zeros((2, P)), [True, False], guarantee=[GaussianDP(1.0)])
 
 
 def test_releases_made_elsewhere_are_learned():
@@ -295,7 +295,7 @@ def test_releases_made_elsewhere_are_learned():
 def test_learners_merge_each_with_its_own_budgets():
     """As one learner whose people have a level each, but for who was at which model."""
     X, y = people(12_000)
-    parts = [classifier(budget=budget, seed=seed) for seed, budget in enumerate([GaussianDP(4.0), GaussianDP(8.0)])]
+    parts = [classifier(guarantee=budget, seed=seed) for seed, budget in enumerate([GaussianDP(4.0), GaussianDP(8.0)])]
     for part, model in enumerate(parts):
         model.learn_many(X[part::2], y[part::2])
     found = parts[0].merged(parts[1:])
@@ -310,7 +310,7 @@ def test_learners_merge_each_with_its_own_budgets():
 
 def test_what_privacy_hides_is_not_learned():
     X, y = people(500)
-    model = classifier(budget=GaussianDP(0.1))
+    model = classifier(guarantee=GaussianDP(0.1))
     assert model.n_releases == 0
     assert set(model.coefficients().values()) == {0.0}
     model.learn_many(X, y)

@@ -167,16 +167,16 @@ def test_of_one_epoch_nothing_can_be_told():
 
 def test_estimators_forget_too():
     X, y = stream(40_000, 8)
-    model = ScoreClassifier(budget=GaussianDP(2.0), features=["a", "b"], forget=FEWEST_KEPT, seed=1)
+    model = ScoreClassifier(guarantee=GaussianDP(2.0), features=["a", "b"], forget=FEWEST_KEPT, seed=1)
     model.learn_many(X[:, :P], y > 0.5)
-    again = ScoreClassifier(budget=GaussianDP(2.0), features=["a", "b"], forget=FEWEST_KEPT, seed=1)
+    again = ScoreClassifier(guarantee=GaussianDP(2.0), features=["a", "b"], forget=FEWEST_KEPT, seed=1)
     for start in range(0, 40_000, 17_001):
         again.learn_many(X[start : start + 17_001, :P], y[start : start + 17_001] > 0.5)
     assert model.state_dict() == again.state_dict()
     assert model.estimate().releases_used <= FEWEST_KEPT
     assert not model.drift().alarm
     assert model.predict_many(X[:2, :P]).shape == (2,)
-    other = ScoreClassifier(budget=GaussianDP(2.0), features=["a", "b"], seed=1)
+    other = ScoreClassifier(guarantee=GaussianDP(2.0), features=["a", "b"], seed=1)
     with pytest.raises(MurkError, match="other settings"):
         other.load_state_dict(model.state_dict())
 
@@ -184,12 +184,12 @@ def test_estimators_forget_too():
 @pytest.mark.parametrize("wrong", [23_999, 1e6, "all"])
 def test_fewer_than_eight_epochs_are_refused(wrong):
     with pytest.raises(UserError, match="at least 24,000"):
-        ScoreClassifier(budget=GaussianDP(1.0), features=["a"], forget=wrong)
+        ScoreClassifier(guarantee=GaussianDP(1.0), features=["a"], forget=wrong)
 
 
 def test_a_change_is_in_the_targets_own_units():
     """It falls by 20 for half of the people, who count for half or, at a model far from theirs, somewhat less."""
-    model = ScoreRegressor(budget=GaussianDP(8.0), target_bounds=(0, 100), features=["a"], seed=2)
+    model = ScoreRegressor(guarantee=GaussianDP(8.0), target_bounds=(0, 100), features=["a"], seed=2)
     surveyed = model._require().settings.survey.end
     rng, n = np.random.default_rng(9), 96_000 + surveyed
     X = rng.uniform(-1, 1, size=(n, 1))

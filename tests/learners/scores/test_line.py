@@ -10,7 +10,7 @@ import pytest
 
 from murk import Task
 from murk._internal.links import logistic
-from murk.protocols.device import problem_for
+from murk.protocols.device import device_for
 from murk.protocols.population import Records
 from murk.protocols.scores import forecast as planned
 from murk.protocols.scores.model import Model, Response, directions
@@ -53,7 +53,7 @@ def records(intercept: float) -> Records:
 
 
 def estimate(intercept: float, more: str = "", seed: int = 1, people: int = 60_000) -> Any:
-    problem = problem_for(Task.parse(TEXT + more))
+    problem = device_for(Task.parse(TEXT + more))
     rng = np.random.default_rng(seed)
     [step] = planned.estimates(problem, records(intercept), [people], {"default": 1.0}, 1, rng)
     return step()

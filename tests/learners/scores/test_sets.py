@@ -24,9 +24,9 @@ from murk.monitoring.metrics.exporter import VALUES, family
 from murk.monitoring.snapshot import Snapshot
 from murk.privacy import GaussianDP, PureDP, ZeroConcentratedDP
 from murk.privacy.noise import SimulatedNoise
-from murk.protocols.device import HostileModelError, problem_for
+from murk.protocols.device import HostileModelError, device_for
 from murk.protocols.linear_algebra import contrasts
-from murk.protocols.scores.device import ScoreProblem
+from murk.protocols.scores.device import ScoreDevice
 from murk.protocols.scores.engine import SharedScoreEngine
 from murk.protocols.scores.model import Model, check_model, with_constant
 from murk.stream.wire.codec import RejectedError
@@ -63,7 +63,7 @@ def people(kind, n, seed):
 
 
 def learner(kind, **more):
-    given = {"budget": GaussianDP(2.0), "features": NAMES, "coverage": 0.9, "seed": 1, **more}
+    given = {"guarantee": GaussianDP(2.0), "features": NAMES, "coverage": 0.9, "seed": 1, **more}
     if kind == "real":
         return ScoreRegressor(**given)
     return ScoreClassifier(classes=[0, 1] if kind == "binary" else [0, 1, 2], **given)
@@ -83,7 +83,7 @@ def model_of(problem, b, threshold, share=1.0):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_answer_is_whether_the_target_is_in_the_set(kind):
-    problem, rng = problem_for(task_of(kind)), np.random.default_rng(3)
+    problem, rng = device_for(task_of(kind)), np.random.default_rng(3)
     X, y = people(kind, 400, 2)
     X, y = with_constant(X), np.where(np.arange(400) % 10 == 0, np.nan, y)
     b, t = rng.normal(size=6 if kind == "classes" else 3), 0.6 if kind == "classes" else 0.4
@@ -103,7 +103,7 @@ def test_an_answer_is_whether_the_target_is_in_the_set(kind):
 
 
 def test_an_answer_is_bounded_whatever_the_model_and_the_record():
-    problem = problem_for(task_of("classes"))
+    problem = device_for(task_of("classes"))
     X = np.array([[1e300, -1e300, 1.0], [0.0, 0.0, 1.0]])
     for numbers in ([1e4] * 6, [-1e4] * 6, [0.0] * 6):
         for t in (0.0, 1.0, 2.0):
@@ -113,7 +113,7 @@ def test_an_answer_is_bounded_whatever_the_model_and_the_record():
 
 def test_every_answer_costs_the_persons_whole_budget_and_no_more():
     for guarantee in (GaussianDP(1.0), PureDP(1.0), PureDP(4.0), ZeroConcentratedDP(0.5)):
-        model = learner("real", budget=guarantee)
+        model = learner("real", guarantee=guarantee)
         model.learn_one({"a": 0.0, "b": 0.0}, 0.0)
         pair = model._require().mechanisms["default"]
         assert pair.mechanism("inside").dimension == 1
@@ -129,7 +129,7 @@ def test_every_answer_costs_the_persons_whole_budget_and_no_more():
 @pytest.mark.parametrize("change", [{-2: -0.1}, {-2: 2.1}, {-1: 1.1}, {-1: -0.1}, {-3: 1e5}])
 def test_a_hostile_model_is_refused_before_a_record_is_read(tmp_path, change):
     task = make_task("protocol: scores", "predictions: {}")
-    problem = problem_for(task)
+    problem = device_for(task)
     flat = problem.initial.copy()
     assert check_model(flat, problem.settings.features, sets=True).sets is not None
     for place, value in change.items():
@@ -148,7 +148,7 @@ def test_a_hostile_model_is_refused_before_a_record_is_read(tmp_path, change):
 
 def unsurveyed(problem):
     """The problem without its survey, so that answers may be about sets from the beginning."""
-    return ScoreProblem(replace(problem.settings, survey=None), problem.mechanisms)
+    return ScoreDevice(replace(problem.settings, survey=None), problem.mechanisms)
 
 
 def release(problem, **more):
@@ -157,7 +157,7 @@ def release(problem, **more):
 
 
 def test_answers_are_admitted_where_they_are_asked_for():
-    asking, plain = (unsurveyed(problem_for(task)) for task in (task_of("real"), task_of("real", sets="")))
+    asking, plain = (unsurveyed(device_for(task)) for task in (task_of("real"), task_of("real", sets="")))
     engine = asking.engine()
     engine.admit(release(asking), 0)
     assert engine.admits([release(asking)])
@@ -171,7 +171,7 @@ def test_answers_are_admitted_where_they_are_asked_for():
 
 
 def test_a_task_without_sets_is_as_before():
-    plain = problem_for(task_of("real", sets=""))
+    plain = device_for(task_of("real", sets=""))
     assert plain.questions == ("score", "scatter", "curvature", "above-0")
     assert (plain.lengths, plain.model_size) == ((3, 6, 1), 19)
     assert b"predictions" not in task_of("real", sets="").document()
@@ -199,7 +199,7 @@ def test_states_come_back_and_do_not_mix_with_others():
 @pytest.mark.parametrize("budget", [GaussianDP(2.0), PureDP(4.0)])
 def test_records_one_by_one_are_learned_as_a_block(budget):
     X, y = people("classes", 3_200, 6)
-    block, single = learner("classes", budget=budget), learner("classes", budget=budget)
+    block, single = learner("classes", guarantee=budget), learner("classes", guarantee=budget)
     block.learn_many(X, y)
     for row, target in zip(X.tolist(), y.tolist(), strict=True):
         single.learn_one(dict(zip(NAMES, row, strict=True)), target)
@@ -407,7 +407,7 @@ def test_forged_answers_move_coverage_by_no_more_than_is_stated():
 
 
 def test_models_and_learners_pickled_before_there_were_sets_load():
-    model = Model.of(problem_for(task_of("real", sets="")).initial, 3)
+    model = Model.of(device_for(task_of("real", sets="")).initial, 3)
     assert len(model.thresholds) == 3
     assert "thresholds" not in pickle.loads(pickle.dumps(model)).__dict__
     old = Model.__new__(Model)
@@ -517,7 +517,7 @@ def test_results_have_sets(results):
 
 def test_the_monitor_shows_sets():
     task = task_of("real")
-    problem = problem_for(task)
+    problem = device_for(task)
     engine, noise = problem.engine(), SimulatedNoise(2)
     X, y = people("real", 6_000, 4)
     X = with_constant(X)
@@ -554,7 +554,7 @@ def test_the_monitor_shows_sets():
 
 def test_late_models_keep_the_sums_of_their_own_threshold():
     """A chain learns answers at a model that another chain's learner made, and knows the joint sets."""
-    problem = problem_for(task_of("real", "log: {partitions: 2}"))
+    problem = device_for(task_of("real", "log: {partitions: 2}"))
     first, second = problem.engine(), problem.engine()
     assert isinstance(first, SharedScoreEngine)
     for engine in (first, second):

@@ -39,7 +39,7 @@ ORDERS = {
 def estimate_of(order, mu):
     X, y, region = people()
     at = ORDERS[order](X, y, region)
-    model = ScoreClassifier(budget=GaussianDP(mu), features=["sex", "age"], seed=2)
+    model = ScoreClassifier(guarantee=GaussianDP(mu), features=["sex", "age"], seed=2)
     model.learn_many(X[at], y[at])
     return model.estimate()
 
@@ -96,7 +96,7 @@ def test_real_targets_too():
     X, _, _ = people()
     y = np.clip(0.3 * X[:, 1] + np.random.default_rng(2).normal(0, 0.2, PEOPLE), -1, 1)
     for at, changed in ((np.arange(PEOPLE), False), (np.argsort(X[:, 1], kind="stable"), True)):
-        model = ScoreRegressor(budget=GaussianDP(2.0), features=["sex", "age"], target_bounds=(-1, 1), seed=2)
+        model = ScoreRegressor(guarantee=GaussianDP(2.0), features=["sex", "age"], target_bounds=(-1, 1), seed=2)
         model.learn_many(X[at], y[at])
         change = model.estimate().stream_change()
         assert (change is not None and change.features_changed) == changed
@@ -129,7 +129,7 @@ def test_features_far_from_normal_do_not_seem_to_change():
     amount = np.minimum(rng.lognormal(0, 1, PEOPLE), 20) / 10 - 1
     X = np.column_stack([amount, np.where(rng.random(PEOPLE) < 0.03, 1.0, -1.0)])
     y = rng.random(PEOPLE) < 1 / (1 + np.exp(-(2 * X[:, 0] + 1)))
-    model = ScoreClassifier(budget=GaussianDP(8.0), features=["amount", "rare"], seed=2)
+    model = ScoreClassifier(guarantee=GaussianDP(8.0), features=["amount", "rare"], seed=2)
     model.learn_many(X, y)
     change = model.estimate().stream_change()
     assert change is None or not change.features_changed
@@ -141,7 +141,7 @@ def test_features_far_from_normal_do_not_seem_to_change():
 @pytest.fixture(scope="module")
 def learned():
     X, y, _ = people()
-    model = ScoreClassifier(budget=GaussianDP(2.0), features=["sex", "age"], seed=2)
+    model = ScoreClassifier(guarantee=GaussianDP(2.0), features=["sex", "age"], seed=2)
     model.learn_many(X[:9_000], y[:9_000])
     return model
 
@@ -166,7 +166,7 @@ def test_answers_that_no_people_give_are_reported_as_forged(learned, question):
 def test_people_who_are_all_alike_are_no_forgers():
     """The furthest that honest people can go: one record, one outcome, a mean score of length 1."""
     X, y = np.ones((9_000, 2)), np.ones(9_000, dtype=bool)
-    model = ScoreClassifier(budget=GaussianDP(4.0), classes=(False, True), features=["sex", "age"], seed=2)
+    model = ScoreClassifier(guarantee=GaussianDP(4.0), classes=(False, True), features=["sex", "age"], seed=2)
     model.learn_many(X, y)
     estimate = model.estimate()
     assert max(float(np.linalg.norm(each.score.mean)) for each in estimate.outlook.found) > 0.9

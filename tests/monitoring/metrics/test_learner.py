@@ -8,7 +8,7 @@ import pytest
 from murk import Task
 from murk.cli.metrics import learner_metrics
 from murk.monitoring.processes import STALLED, LearnerMetrics, learner_routes, unhealthy_reason
-from murk.protocols.device import problem_for
+from murk.protocols.device import device_for
 from murk.stream import open_log
 from murk.stream.worker.pool import Pulse, WorkerPool
 from murk.stream.worker.worker import Progress
@@ -82,7 +82,7 @@ def test_a_learner_serves_them_on_this_machine_alone(tmp_path, capsys):
     with open_log(f"sqlite:///{tmp_path / 'log.db'}") as log:
         log.register_task(task.document())
         log.append([(0, b"junk")] * 3)
-        with WorkerPool(log, task, problem_for(task).engine, log.join()) as team:
+        with WorkerPool(log, task, device_for(task).engine, log.join()) as team:
             with learner_metrics(0, "127.0.0.1", task, team) as refresh:
                 team.step()
                 log.append([(0, b"junk")] * 2)

@@ -9,7 +9,7 @@ from murk import Task, __version__
 from murk.cli.metrics import learner_metrics
 from murk.monitoring.metrics.exporter import new_registry
 from murk.monitoring.processes import PeopleMetrics, PeopleSums, ProcessMetrics
-from murk.protocols.device import problem_for
+from murk.protocols.device import device_for
 from murk.stream import open_log
 from murk.stream.worker.pool import WorkerPool
 from tests.monitoring.metrics.test_exporter import described, families
@@ -36,7 +36,7 @@ def test_a_learner_tells_and_a_gateway_does_not(tmp_path, capsys):
     with open_log(f"sqlite:///{tmp_path}/log.db") as log:
         log.register_task(task.document())
         with (
-            WorkerPool(log, task, problem_for(task).engine, log.join()) as team,
+            WorkerPool(log, task, device_for(task).engine, log.join()) as team,
             learner_metrics(0, "127.0.0.1", task, team),
         ):
             learner = get(capsys.readouterr().err.split(" at ")[1].strip())

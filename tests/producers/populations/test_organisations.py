@@ -19,7 +19,7 @@ from murk.populations.order import key_of_seed
 from murk.populations.organisations import OrganisationPopulation
 from murk.populations.people import Population, open_accounts, population_of
 from murk.privacy.central import SketchAccumulator
-from murk.producers import Ledger, Policy, SketchProducer
+from murk.producers import Ledger, OrganisationProducer, Policy
 from murk.producers.ledger.transaction import Spending
 from murk.stream import open_log
 from murk.stream.log.interface import UnreachableError
@@ -124,7 +124,7 @@ class TestWindows:
                 log.register_task(own.document())
                 for name in clinics():
                     rows = [index for index, own_name in enumerate(block.people) if own_name == name]
-                    producer = SketchProducer(
+                    producer = OrganisationProducer(
                         own, log, ledger, organisation=name, noise=people.crowd.noise, problem=people.problem,
                         source=people.source.digest,
                     )  # fmt: skip
@@ -390,10 +390,10 @@ def test_a_ledger_that_cannot_be_written_adds_no_row_twice(
 POINTS: dict[str, tuple[Any, str, Any]] = {
     "within the transaction, before anything is written": (Spending, "write", before),
     "within the transaction, after everything is written": (Spending, "write", after),
-    "before a window opens": (SketchProducer, "open", before),
-    "with rows in memory": (SketchProducer, "add_block", after),
-    "before a window is released": (SketchProducer, "release", before),
-    "after a window is released": (SketchProducer, "release", after),
+    "before a window opens": (OrganisationProducer, "open", before),
+    "with rows in memory": (OrganisationProducer, "add_block", after),
+    "before a window is released": (OrganisationProducer, "release", before),
+    "after a window is released": (OrganisationProducer, "release", after),
     "before what was sent is released": (Ledger, "confirm", after),
 }
 

@@ -483,7 +483,7 @@ def test_nothing_is_begun_on_what_cannot_lead_to_anything(folder: Path, monkeypa
     def too_large(problem: object) -> None:
         raise UserError("a state of 9 GiB")
 
-    monkeypatch.setattr("murk.protocols.gradients.device.GradientProblem.check_state", too_large)
+    monkeypatch.setattr("murk.protocols.gradients.device.GradientDevice.check_state", too_large)
     with pytest.raises(UserError, match="a state of 9 GiB"), population(folder):
         pass
     assert unwritten()

@@ -11,9 +11,9 @@ import numpy as np
 
 from murk import Task
 from murk.privacy.noise import SimulatedNoise
-from murk.producers import Ledger, Policy, SketchProducer
+from murk.producers import Ledger, OrganisationProducer, Policy
 from murk.producers.organisation import sketch_problem_for
-from murk.protocols.summaries.device import SketchProblem
+from murk.protocols.summaries.device import SketchDevice
 from murk.stream import open_log
 from murk.stream.log.interface import Log, Message
 from murk.stream.wire.codec import WireRules, decode
@@ -43,7 +43,7 @@ def make_task(sketch: str = f"rows: 8, window: {WINDOW}", *more: str, windows: i
 
 
 @cache
-def problem_of(task: Task) -> SketchProblem:
+def problem_of(task: Task) -> SketchDevice:
     """The task's problem; how much noise it takes is found out once."""
     return sketch_problem_for(task)
 
@@ -65,10 +65,10 @@ class SketchWorld:
             database._connection.execute("PRAGMA synchronous = OFF")
         self.producer = self.produce()
 
-    def produce(self, log: Log | None = None, organisation: str = "clinic", **options: Any) -> SketchProducer:
+    def produce(self, log: Log | None = None, organisation: str = "clinic", **options: Any) -> OrganisationProducer:
         """Make a producer of an organisation, on another log where one is given."""
         options.setdefault("noise", SimulatedNoise(7) if self.task.simulated else None)
-        return SketchProducer(
+        return OrganisationProducer(
             self.task,
             log or self.log,
             self.ledger,

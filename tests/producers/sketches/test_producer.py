@@ -23,7 +23,7 @@ from murk.errors import MurkError, UserError
 from murk.privacy import ApproxDP
 from murk.privacy.central import SketchAccumulator
 from murk.privacy.noise import SecureNoise, SimulatedNoise
-from murk.producers import Ledger, Policy, Producer, SketchProducer
+from murk.producers import Ledger, OrganisationProducer, Policy, Producer
 from murk.producers import producer as delivery
 from murk.producers.ledger.transaction import Spending
 from murk.producers.organisation import index_of, remedy
@@ -43,7 +43,7 @@ def world(tmp_path: Path) -> Iterator[SketchWorld]:
         yield world
 
 
-def fill(producer: SketchProducer, windows: int = 1, count: int = WINDOW) -> list[Any]:
+def fill(producer: OrganisationProducer, windows: int = 1, count: int = WINDOW) -> list[Any]:
     return [receipt for window in range(windows) for receipt in producer.add_block(*coded(count, window * count))]
 
 
@@ -650,8 +650,8 @@ class TestSetup:
             with open_log(f"sqlite:///{tmp_path}/other/log.db") as log:
                 log.register_task(task.document())
                 with pytest.raises(UserError, match=r"protocol: gradients.*use Producer"):
-                    SketchProducer(task, log, world.ledger, noise=SimulatedNoise(1))
-            with pytest.raises(UserError, match="Use SketchProducer"):
+                    OrganisationProducer(task, log, world.ledger, noise=SimulatedNoise(1))
+            with pytest.raises(UserError, match="Use OrganisationProducer"):
                 Producer(world.task, world.log, world.ledger, noise=SimulatedNoise(1))
 
     def test_noise_and_task_are_of_one_kind(self, tmp_path: Path) -> None:
@@ -702,7 +702,7 @@ def test_the_release_holds_no_name(world: SketchWorld) -> None:
 KILLS: dict[str, tuple[Any, str, Any]] = {
     "within the transaction, before anything is written": (Spending, "write", before),
     "within the transaction, after everything is written": (Spending, "write", after),
-    "with records in memory": (SketchProducer, "add_block", after),
+    "with records in memory": (OrganisationProducer, "add_block", after),
     "when the sketch is made": (SketchAccumulator, "release", after),
     "between debit and send": ("log", "append", before),
     "between send and confirmation": ("log", "append", after),
@@ -718,7 +718,7 @@ def test_killed_while_records_stream_in(tmp_path: Path, point: str, simulated: b
     task = make_task(windows=20, simulated=simulated)
     owner, name, wrap = KILLS[point]
 
-    def stream(world: SketchWorld, producer: SketchProducer) -> None:
+    def stream(world: SketchWorld, producer: OrganisationProducer) -> None:
         producer.flush()
         for part in range(9):
             # Three blocks fill two windows and a half.

@@ -14,7 +14,7 @@ from murk.populations.file_work import PopulationConfig
 from murk.populations.organisations import OrganisationPopulation
 from murk.populations.people import open_accounts, population_of
 from murk.privacy.central import accumulators as gram_accumulator
-from murk.producers import Ledger, SketchProducer
+from murk.producers import Ledger, OrganisationProducer
 from murk.producers.organisation import sketch_problem_for
 from murk.stream import open_log
 
@@ -42,10 +42,10 @@ def producer(tmp_path: Path) -> Any:
     task = task_of("window: 6, person: patient, rows_per_person: 2")
     with open_log(f"sqlite:///{tmp_path}/log.db") as log, Ledger(tmp_path / "ledger.db") as ledger:
         log.register_task(task.document())
-        yield SketchProducer(task, log, ledger, noise=SimulatedNoise(1))
+        yield OrganisationProducer(task, log, ledger, noise=SimulatedNoise(1))
 
 
-def seen(producer: SketchProducer) -> float:
+def seen(producer: OrganisationProducer) -> float:
     """Records of the open window that are not zeros: the sum of their squared constants."""
     window = producer._window
     assert window is not None
@@ -57,7 +57,7 @@ def seen(producer: SketchProducer) -> float:
 
 @pytest.mark.parametrize("names", [["ann"] * 5, ["ann", "bob", "ann", "ann", "bob"], [None, "", 1.5, True, "  "]])
 def test_records_beyond_the_bound_or_of_nobody_count_and_say_nothing(
-    producer: SketchProducer, names: list[Any]
+    producer: OrganisationProducer, names: list[Any]
 ) -> None:
     """When a window is full and what it counts is the same, whosever the records are."""
     outcomes = [producer.add(record(name)).outcome for name in names]
@@ -69,7 +69,7 @@ def test_records_beyond_the_bound_or_of_nobody_count_and_say_nothing(
     assert (producer.records, seen(producer)) == (1, pytest.approx(1.0))
 
 
-def test_blocks_say_whose_they_are(producer: SketchProducer) -> None:
+def test_blocks_say_whose_they_are(producer: OrganisationProducer) -> None:
     coded = producer.task.coding.encode_record(record("ann"))
     x, y = np.array([list(coded.x)] * 5), np.array([coded.y] * 5)
     with pytest.raises(UserError, match="people="):

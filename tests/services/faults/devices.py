@@ -9,7 +9,7 @@ from pathlib import Path
 
 from murk import Task
 from murk.privacy.central.window import WindowAccumulator
-from murk.producers import Ledger, Producer, SketchProducer
+from murk.producers import Ledger, OrganisationProducer, Producer
 from murk.producers.ledger import schema
 from murk.stream import open_log
 from murk.stream.log.interface import UnreachableError
@@ -79,7 +79,7 @@ def release():
     with open_log(url, create=False) as log, Ledger(path) as ledger:
         task = Task.from_document(log.document())
         if task.protocol == "sketch":
-            producer = SketchProducer(task, log, ledger)
+            producer = OrganisationProducer(task, log, ledger)
             # A stream comes once: it goes on with the first window that was not released.
             for window in range(ledger.windows(task.hash, None).sums().released, int(count)):
                 for number in range(task.sketch.window):

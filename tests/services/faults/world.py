@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 
 from murk import Task
-from murk.protocols.device import problem_for
+from murk.protocols.device import device_for
 from murk.protocols.scores.engine import Chain, SharedScoreEngine
 from murk.protocols.scores.sums import Epoch
 from murk.stream import open_log
@@ -147,7 +147,7 @@ def alone(task, partitions, known=None):
 
 def engine_at(task, chain, known):
     """A learner that has learned nothing, and knows the models that its chain's people answered at."""
-    engine = problem_for(task).engine()
+    engine = device_for(task).engine()
     if isinstance(engine, SharedScoreEngine) and known is not None:
         first = engine.another()
         first.load_state_dict(known)

@@ -6,7 +6,7 @@ import pytest
 
 from murk import Task
 from murk.errors import MurkError
-from murk.protocols.device import problem_for
+from murk.protocols.device import device_for
 from tests.stream.tasks import ANY_PROTOCOL
 
 FORGETFUL = ANY_PROTOCOL + "protocol: scores\nforget: 24000\n"
@@ -23,7 +23,7 @@ def test_a_task_that_forgets_nothing_is_the_task_that_it_was() -> None:
 
 
 def test_states_go_on_only_where_the_same_is_forgotten() -> None:
-    plain, forgetful = (problem_for(Task.parse(text)) for text in (ANY_PROTOCOL + "protocol: scores\n", FORGETFUL))
+    plain, forgetful = (device_for(Task.parse(text)) for text in (ANY_PROTOCOL + "protocol: scores\n", FORGETFUL))
     state = plain.engine().state_dict()  # type: ignore[attr-defined]
     with pytest.raises(MurkError, match="other settings"):
         forgetful.engine().load_state_dict(state)

@@ -6,7 +6,7 @@ import pytest
 
 from murk.errors import UserError
 from murk.privacy import ApproxDP, PureDP, shuffled_delta
-from murk.protocols.device import problem_for
+from murk.protocols.device import device_for
 from murk.task.task import Task
 
 PLAIN = """
@@ -37,7 +37,7 @@ def test_the_local_guarantee_follows_from_the_central_one():
     assert shuffled_delta(4.907, 18_000, 0.5) <= 1e-6 < shuffled_delta(4.908, 18_000, 0.5)
     assert Task.from_document(task.document()) == task
     # The mechanism that this makes has that pure epsilon, whatever the question.
-    mechanisms = problem_for(task).mechanisms["default"]
+    mechanisms = device_for(task).mechanisms["default"]
     for question in ("score", "scatter", "curvature"):
         guarantee = mechanisms.mechanism(question).guarantee
         assert isinstance(guarantee, PureDP)
@@ -82,13 +82,13 @@ def test_honest_people_are_counted_exactly():
 
 
 def test_epochs_are_no_smaller_than_a_crowd():
-    settings = problem_for(parse(CROWD)).settings
+    settings = device_for(parse(CROWD)).settings
     # Rounds of the survey are no smaller either.
     rounds = settings.survey.starts
     assert all(stop - start >= 20_000 for start, stop in pairwise(rounds))
     ends = [settings.epoch_end(rounds[-1] + count) - rounds[-1] for count in (0, 19_999, 20_000, 40_000)]
     assert ends == [20_000, 20_000, 40_000, 80_000]
-    small = problem_for(parse("shuffle: {crowd: 1000, promise: {epsilon: 0.5}}")).settings
+    small = device_for(parse("shuffle: {crowd: 1000, promise: {epsilon: 0.5}}")).settings
     assert small.epoch_end(small.survey.end) == small.survey.end + 3_000
     assert settings.digest != small.digest
 
@@ -126,7 +126,7 @@ def test_what_breaks_the_claim_is_refused_with_the_remedy(more, words):
 @pytest.mark.parametrize("protocol", ["examples", "moments", "scores"])
 def test_every_protocol_of_crowds_has_pure_mechanisms(protocol):
     task = parse(f"{CROWD}protocol: {protocol}")
-    for mechanism in problem_for(task).mechanisms.values():
+    for mechanism in device_for(task).mechanisms.values():
         assert any(isinstance(each, PureDP) and each.epsilon <= 4.907 for each in mechanism.guarantees)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from murk.errors import MurkError
-from murk.protocols.device import problem_for
+from murk.protocols.device import device_for
 from murk.stream.log.sqlite import SqliteLog
 from murk.stream.wire.releases import SketchRelease
 from murk.stream.worker.worker import Worker
@@ -99,7 +99,7 @@ def test_whatever_fits_the_rules_leaves_a_state_that_is_finite(log: SqliteLog, t
         assert worker.counters.learned >= 200
         assert set(worker.counters.dead) <= {"magnitude"}
     state = state_of(log)
-    problem = problem_for(task)
+    problem = device_for(task)
     engine = problem.engine()
     engine.load_state_dict(state.learner)
     assert engine.n_releases == state.counters.learned

@@ -47,7 +47,7 @@ class Judging:
             at, place = at + len(block), place + 1
             judged = self.intake._judge_block(block, self.window) if self.at_once else None
             self.blocks += judged is not None
-            judged = judged or self.intake.judge_each(block, self.window, self.tally)
+            judged = judged or self.intake.validate_each(block, self.window, self.tally)
             if judged.admitted:
                 assert judged.appended == max(m.time for m in block if m.offset not in {d.offset for d in judged.dead})
             self.dead += judged.dead

@@ -11,7 +11,7 @@ import pytest
 
 from murk.errors import MurkError
 from murk.inference.drift import merged_curve
-from murk.protocols.device import problem_for
+from murk.protocols.device import device_for
 from murk.protocols.scores import in_epochs as scores
 from murk.stream.log.interface import Checkpoint, UnreachableError
 from murk.stream.log.sqlite import SqliteLog
@@ -93,7 +93,7 @@ def test_the_first_chain_makes_a_model_of_what_all_have_learned(log: SqliteLog) 
     assert reasons(log) == []
     first, other = (state_of(log, chain).learner["epochs"][1] for chain in range(2))
     assert first["model"] == other["model"]
-    whole = problem_for(TASK).estimate(list(map(CommittedLearners(log, TASK, lambda: learner_for(TASK)), range(2))))
+    whole = device_for(TASK).estimate(list(map(CommittedLearners(log, TASK, lambda: learner_for(TASK)), range(2))))
     assert whole.n_releases == 2_600 + 499
 
 
@@ -103,7 +103,7 @@ def test_the_curve_is_of_all_chains_and_the_first_ones(log: SqliteLog) -> None:
     arrive(log, 0, 5_000, 6_600)
     arrive(log, 1, 0, 1_500)
     learn(log, 1, 0)
-    whole = problem_for(task).estimate(list(map(CommittedLearners(log, task, lambda: learner_for(task)), range(2))))
+    whole = device_for(task).estimate(list(map(CommittedLearners(log, task, lambda: learner_for(task)), range(2))))
     first, other = (state_of(log, chain).trail for chain in range(2))
     assert (first.counts, other.counts) == ([3_100], [])
     point = first.table(whole.values.size, "a test")[0]
