@@ -42,6 +42,7 @@ from murk.protocols.device import device_for
 from murk.protocols.examples.engine import engine_of
 from murk.protocols.examples.losses import LOGIT_WIDTH
 from murk.protocols.moments import kernels
+from murk.protocols.moments.estimate import fit
 from murk.protocols.moments.mechanisms import Level
 from murk.protocols.moments.sums import MomentSums
 from murk.protocols.population import Effects, Records, designs, released_sum, split
@@ -151,7 +152,7 @@ def moment_looks(problem, records, counts, rng):
                 sums[kernels.NOISE + place] += size * weights[place] ** 2 * variances[place]
                 sums[kernels.SQUARES + place] += size * weights[place] ** 2
         done = releases
-        yield releases, problem.model.fit(MomentSums(total.copy(), sums.copy(), releases), layout).estimate
+        yield releases, fit(problem.model, MomentSums(total.copy(), sums.copy(), releases), layout).estimate
 
 
 def sketch_looks(problem, records, counts, rng):

@@ -19,13 +19,13 @@ import math
 import numpy as np
 
 from murk._internal.links import logistic
-from murk.inference.estimate import PublicCovariates
 from murk.privacy import GaussianDP
 from murk.privacy.mechanisms import calibrate
 from murk.protocols.gradients.engine import SGDEngine
 from murk.protocols.gradients.objectives import Logistic
 from murk.protocols.gradients.settings import Settings as GradientSettings
 from murk.protocols.linear_algebra import flattened
+from murk.protocols.public_covariates import PublicCovariates
 from murk.protocols.scores.engine import Chain, ScoreEngine, SharedScoreEngine, merged, merged_of
 from murk.protocols.scores.mechanisms import score_mechanisms
 from murk.protocols.scores.model import vectors

@@ -11,9 +11,9 @@ from dataclasses import replace
 import numpy as np
 
 from murk._internal.links import class_probabilities
-from murk.inference.estimate import PublicCovariates
 from murk.privacy import GaussianDP
 from murk.protocols.population import Records
+from murk.protocols.public_covariates import PublicCovariates
 from murk.protocols.scores import forecasting as planned
 from murk.protocols.scores.device import ScoreDevice
 from murk.protocols.scores.mechanisms import score_mechanisms

@@ -15,6 +15,7 @@ from murk._internal.links import logistic
 from murk.inference.units import effect_units, fits_probabilities, on_logit_scale
 from murk.privacy.central.accumulators import at_model
 from murk.privacy.central.newton_step import EDGE
+from murk.privacy.mechanisms.directions import direction_spread
 from murk.protocols.device import device_for
 from murk.protocols.examples import layout as k
 from murk.protocols.examples.device import ExampleDevice
@@ -24,11 +25,11 @@ from murk.protocols.examples.public_fit import acting
 from murk.protocols.gradients.device import GradientDevice
 from murk.protocols.linear_algebra import symmetric
 from murk.protocols.moments import kernels
+from murk.protocols.moments.estimate import fit
 from murk.protocols.moments.mechanisms import Level
 from murk.protocols.moments.sums import MomentSums
 from murk.protocols.population import released_sum
 from murk.protocols.scores.device import ScoreDevice
-from murk.protocols.scores.sums import direction_spread
 from murk.protocols.summaries.device import GramDevice, NewtonDevice
 from murk.protocols.summaries.forecast import noise_of
 from murk.protocols.summaries.newton_fit import model_of
@@ -111,7 +112,7 @@ def summed_moments(problem, X, y, rng):
         sums[kernels.NOISE + part] = n * weights[part] ** 2 * variances[part]
         sums[kernels.SQUARES + part] = n * weights[part] ** 2
     total *= np.repeat(weights, [layout.cross, layout.size])
-    return problem.model.fit(MomentSums(total, sums, len(there)), layout).estimate
+    return fit(problem.model, MomentSums(total, sums, len(there)), layout).estimate
 
 
 def summed_gram(problem, X, y, rng):

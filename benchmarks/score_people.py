@@ -9,13 +9,14 @@ import math
 import numpy as np
 
 from murk._internal.links import logistic
-from murk.inference.estimate import PublicCovariates
+from murk.privacy.mechanisms.directions import direction_spread
 from murk.protocols.linear_algebra import flattened
+from murk.protocols.public_covariates import PublicCovariates
 from murk.protocols.scores.engine import ScoreEngine
 from murk.protocols.scores.mechanisms import score_mechanisms
 from murk.protocols.scores.model import QUESTIONS, vectors
 from murk.protocols.scores.settings import Settings
-from murk.protocols.scores.sums import Tally, direction_spread, step_of
+from murk.protocols.scores.sums import Tally, step_of
 from murk.protocols.scores.survey.coordinates import Coordinates
 
 SHAPES = ("normal", "uniform", "correlated", "rare", "skewed", "one-hot", "mixed")

@@ -29,8 +29,8 @@ from murk.privacy.noise.kernels import simulated_gaussian
 from murk.protocols.device import device_for
 from murk.protocols.gradients import estimate as inference
 from murk.protocols.gradients import kernels as k
-from murk.protocols.gradients.engine import Memory, level_rows
 from murk.protocols.gradients.kernels import newest_published
+from murk.protocols.gradients.memory import Memory, level_rows
 from murk.protocols.gradients.objectives import Huber, Logistic
 from murk.protocols.gradients.settings import Settings
 

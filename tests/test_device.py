@@ -32,6 +32,9 @@ BLOCKS = {
     "moments": "protocol: moments\n",
     "shares": "",
 }
+# What only a learner needs, as a package or a module.
+LEARNER = {"engine", "estimate", "inference", "learners", "results", "solve", "worker"}
+MOST_MODULES = 125
 HEAVY = {"numba", "llvmlite", "scipy", "river", "pandas", "matplotlib"}
 
 
@@ -53,3 +56,6 @@ def test_one_release_loads_no_compiler_and_no_learning_library(name, tmp_path):
     assert outcome == "released"
     assert "murk.producers.producer" in modules
     assert not HEAVY & set(packages)
+    ours = [name for name in modules if name.startswith("murk.")]
+    assert not [name for name in ours if LEARNER & set(name.split("."))]
+    assert len(ours) <= MOST_MODULES

@@ -16,9 +16,9 @@ from murk.gateway.app import GatewayApp, Settings
 from murk.gateway.group_commit import Appending
 from murk.monitoring.metrics.exporter import Exporter, Values
 from murk.monitoring.web.server import Hosts, Route, listening_error, local_url, reason_of
+from murk.stream.log.checks import check_intake
 from murk.stream.log.interface import Log
 from murk.stream.wire.codec import REASONS
-from murk.stream.worker.recovery import check_intake
 from murk.task.task import Task
 
 _ERROR_CODE = "MURK-LOG-001"

@@ -32,7 +32,8 @@ from typing import Any, Final, Literal
 import numpy as np
 
 from murk._internal.arrays import Floats
-from murk.inference.estimate import ASKED, RANDOM_SCALING, Estimate
+from murk.inference.estimate import RANDOM_SCALING, Estimate
+from murk.task.learning import ASKED
 from murk.task.task import Task
 
 # A normal random walk passes 7 standard errors anywhere within twelve orders of magnitude with probability below 1e-8,

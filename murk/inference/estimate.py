@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from murk._internal.arrays import Floats, Integers
+from murk._internal.arrays import Floats
 from murk.errors import UserError
 from murk.inference.poisoning import Influence
 from murk.inference.prediction_sets import PredictionSets
@@ -61,7 +61,6 @@ class Extent:
 
 
 RANDOM_SCALING = "random scaling"
-ASKED, COMPLETE = "random-scaling", "complete"
 _SINGULAR = 1e-12  # share of the largest eigenvalue below which a direction has no variance
 FEWEST = 1000  # number of releases below which random scaling gives no interval, as it would cover far too rarely
 
@@ -91,27 +90,6 @@ class Intervals(dict[str, tuple[float, float]]):
         self.method = method
         self.level = level
         self.note = note
-
-
-@dataclass(frozen=True)
-class PublicCovariates:
-    """Public coded covariates without labels: distinct points ``(u, p)`` and their counts."""
-
-    points: Floats
-    counts: Integers
-
-    @classmethod
-    def of_rows(cls, rows: Floats) -> PublicCovariates:
-        """Return the covariates of rows of coded features without the constant, ``(m, p - 1)``."""
-        points, counts = np.unique(rows, axis=0, return_counts=True)
-        return cls(np.column_stack([points, np.ones(len(points))]), counts.astype(np.int64))
-
-    @property
-    def second_moment(self) -> Floats:
-        """Mean of ``x x'``, ``(p, p)``."""
-        share = self.counts / self.counts.sum()
-        moment: Floats = (self.points * share[:, None]).T @ self.points
-        return moment
 
 
 @dataclass(frozen=True)

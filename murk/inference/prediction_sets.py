@@ -35,14 +35,6 @@ _FEWEST: Final = 0.02  # least share of targets present that a bound tells from 
 
 
 @dataclass(frozen=True)
-class CoverageQuery:
-    """The nominal coverage of prediction sets, and the share of people who are asked about them."""
-
-    coverage: float
-    share: float
-
-
-@dataclass(frozen=True)
 class Scale:
     """Positions of thresholds, and prior slopes of the curve of log odds of coverage over positions."""
 

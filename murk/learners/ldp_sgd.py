@@ -14,7 +14,7 @@ from river import base
 from murk._internal.arrays import Floats
 from murk._internal.links import class_probabilities, logistic
 from murk.errors import UserError
-from murk.inference.estimate import Estimate, PublicCovariates
+from murk.inference.estimate import Estimate
 from murk.inference.target_range import ANY
 from murk.learners._docstrings import documented
 from murk.learners._warnings import BeyondBounds
@@ -36,6 +36,7 @@ from murk.protocols.gradients.estimate import estimate
 from murk.protocols.gradients.objectives import Balanced, FullSoftmax, Huber, Logistic, Softmax
 from murk.protocols.gradients.settings import Settings, Weights
 from murk.protocols.options import Averaging, InverseScalingStep, Weighting, check_choices
+from murk.protocols.public_covariates import PublicCovariates
 from murk.task.protocols.base import Scale
 from murk.task.protocols.gradients import PROTOCOL
 from murk.task.values import target

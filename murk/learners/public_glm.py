@@ -13,7 +13,7 @@ from river import base
 from murk._internal.arrays import Floats
 from murk._internal.wiping import empty
 from murk.errors import UserError
-from murk.inference.estimate import Estimate, PublicCovariates
+from murk.inference.estimate import Estimate
 from murk.inference.linear_probability import LineEstimate
 from murk.inference.target_range import TargetRange
 from murk.learners._docstrings import documented
@@ -34,11 +34,12 @@ from murk.protocols.covariates import PublicSample
 from murk.protocols.mean_functions import LINKS, LOSSES, Curve, curve_of
 from murk.protocols.moments.device import check_size, own_curve
 from murk.protocols.moments.engine import BLOCK, MomentEngine, merged
-from murk.protocols.moments.estimate import MomentModel, Response
 from murk.protocols.moments.mechanisms import WHOLE, calibrated
+from murk.protocols.moments.model import MomentModel, Response
 from murk.protocols.moments.solve import NoRootError
 from murk.protocols.moments.statistics import Statistics, balanced, normal_norm_bound
 from murk.protocols.options import check_choices, chosen_noise
+from murk.protocols.public_covariates import PublicCovariates
 from murk.protocols.scores.engine import merged as merged_scores
 from murk.protocols.scores.estimate import ScoreEstimate
 from murk.protocols.scores.in_process import InProcessScores

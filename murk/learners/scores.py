@@ -15,8 +15,7 @@ from murk._internal.arrays import Floats
 from murk._internal.links import class_probabilities, logistic
 from murk.errors import UserError
 from murk.inference.drift import Drift
-from murk.inference.estimate import PublicCovariates
-from murk.inference.prediction_sets import COVERAGES, SHARES, CoverageQuery, PredictionSets
+from murk.inference.prediction_sets import COVERAGES, SHARES, PredictionSets
 from murk.inference.target_range import TargetRange
 from murk.learners._docstrings import documented
 from murk.learners.base import LabelEstimator, PersonEstimator, Record, TargetEstimator, several_labels, two_chances
@@ -25,12 +24,13 @@ from murk.privacy.noise import NoiseSource
 from murk.protocols.covariates import PublicSample
 from murk.protocols.linear_algebra import contrasts
 from murk.protocols.options import chosen_noise
+from murk.protocols.public_covariates import PublicCovariates
 from murk.protocols.scores.device import survey_of
 from murk.protocols.scores.engine import drift_of, merged
 from murk.protocols.scores.estimate import ScoreEstimate
 from murk.protocols.scores.in_process import InProcessScores
 from murk.protocols.scores.mechanisms import ScoreMechanisms, score_mechanisms
-from murk.protocols.scores.model import with_constant
+from murk.protocols.scores.model import CoverageQuery, with_constant
 from murk.protocols.scores.settings import FEWEST_KEPT, Settings
 from murk.task.protocols.base import Scale
 from murk.task.values import frame_of

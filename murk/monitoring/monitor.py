@@ -16,9 +16,9 @@ from murk.monitoring.metrics.exporter import VALUES, Exporter, Values
 from murk.monitoring.reference import check_reference, half_widths_asked
 from murk.monitoring.snapshot import Snapshot
 from murk.protocols.device import device_for
+from murk.stream.log.checks import check_carries
 from murk.stream.log.interface import Log, UnreachableError
 from murk.stream.wire.state import StateMessage, decode_state
-from murk.stream.worker.recovery import check_carries
 from murk.task.task import Task
 
 if TYPE_CHECKING:

@@ -34,11 +34,11 @@ from murk.privacy.noise import Purpose, SecureNoise, SimulatedNoise, below, iden
 from murk.producers.ledger.costs import Charge
 from murk.producers.ledger.names import ReleaseRequests, person_name
 from murk.producers.ledger.transaction import DAY, Refusal
+from murk.stream.log.checks import check_carries, check_intake
 from murk.stream.log.interface import FIRST_CHAIN, truncate_time
 from murk.stream.wire.blocks import writer
 from murk.stream.wire.codec import RejectedError, decode_iterate
 from murk.stream.wire.releases import KINDS, question_fields
-from murk.stream.worker.recovery import check_carries, check_intake
 from murk.task.coding import Counts
 
 if TYPE_CHECKING:

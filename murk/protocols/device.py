@@ -11,15 +11,15 @@ import numpy as np
 from murk._internal.arrays import Floats, Integers
 from murk._internal.lazy import LazyLevels, bounding
 from murk.errors import MurkError, UserError
-from murk.inference.estimate import Estimate
 from murk.privacy.mechanisms import Costed, Randomizer
 from murk.protocols.registry import part
-from murk.stream.worker.interface import StreamLearner
 from murk.task.privacy import DEFAULT_LEVEL
 from murk.task.task import Task
 
 if TYPE_CHECKING:
+    from murk.inference.estimate import Estimate
     from murk.privacy.noise import NoiseSource
+    from murk.protocols.engine import Engine
 
 _ERROR_CODE = "MURK-LEARN-001"
 
@@ -28,13 +28,6 @@ class HostileModelError(UserError):
     """Raised for a model that no honest learner publishes, before anything is computed from a record."""
 
     kind = "MURK-LEARN-002"
-
-
-class Engine(StreamLearner, Protocol):
-    """A learner of one chain's releases, with figures of its progress."""
-
-    def figures(self) -> Mapping[str, float]:
-        """Return figures of the learner's progress, by names of `murk.monitoring.figures.ChainFigures`."""
 
 
 class Problem(Protocol):

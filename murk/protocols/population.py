@@ -15,7 +15,6 @@ random, coded as devices code it.
 
 from __future__ import annotations
 
-import datetime
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -30,15 +29,15 @@ from murk._internal.links import class_probabilities, logistic
 from murk.errors import UserError
 from murk.inference.estimate import Estimate
 from murk.inference.units import Unit
-from murk.protocols.scores.sums import direction_spread
+from murk.privacy.mechanisms.directions import direction_spread
 from murk.task.features import (
     INDICATOR,
     BinaryTarget,
     CategoryFeature,
     ClassTarget,
     DateFeature,
-    NumberFeature,
     RealTarget,
+    stated_location,
 )
 from murk.task.task import Task
 
@@ -55,7 +54,6 @@ _WITHIN = 0.99
 _RESIDUAL = 0.4
 _WEEKDAYS, _MONTHS = 7, 12
 _MISSING_SHARE: Final = 0.05  # default share of missing values, for a feature with an indicator of them
-_NINE_TENTHS: Final = NormalDist().inv_cdf(0.95)
 
 
 @dataclass(frozen=True)
@@ -230,16 +228,6 @@ def _drawn(task: Task, spread: float, rare: float | None, common: float) -> Floa
         if absent:
             rows[levels[ranks()] < absent, first:column] = without[first:column]
     return rows
-
-
-def stated_location(block: NumberFeature | DateFeature | RealTarget) -> tuple[float, float]:
-    """Return the coded mean and standard deviation of a normal distribution with 90% in the stated range."""
-    ends = (block.low, *(block.typical or ()), block.high)
-    low, first, last, high = (
-        float(each.toordinal()) if isinstance(each, datetime.date) else float(each or 0.0) for each in ends
-    )
-    half = (high - low) / 2.0
-    return ((first + last) / 2.0 - low) / half - 1.0, (last - first) / (2.0 * _NINE_TENTHS * half)
 
 
 def coefficients(task: Task, points: Floats, shares: Floats, effects: Effects) -> Floats:

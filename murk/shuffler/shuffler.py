@@ -18,6 +18,7 @@ from murk._internal.arrays import Words
 from murk.errors import MurkError, UserError
 from murk.shuffler.admission import Admission, Models
 from murk.shuffler.store import ALL, CROWDS, DROPPED, DUPLICATES, RELEASED, Sealed, Store
+from murk.stream.log.checks import check_carries, warn_of_readers
 from murk.stream.log.interface import (
     FIRST_CHAIN,
     Checkpoint,
@@ -37,7 +38,6 @@ from murk.stream.wire.packed import Fetched, Packed
 from murk.stream.wire.releases import KINDS
 from murk.stream.wire.state import Counters, StateMessage, decode_state
 from murk.stream.worker.interface import wire_rules
-from murk.stream.worker.recovery import check_carries, warn_of_readers
 from murk.stream.worker.worker import DeadLetterLog, Intake, Tally
 from murk.task.shuffling import ShuffleBlock
 from murk.task.task import Task

@@ -4,6 +4,7 @@ import datetime
 import re
 from collections import Counter
 from collections.abc import Sequence
+from statistics import NormalDist
 from typing import Annotated, Any, Final, Literal
 from unicodedata import normalize
 
@@ -408,3 +409,16 @@ Target = Annotated[
     Discriminator(lambda value: _TARGETS[value["kind"] if isinstance(value, dict) else value.kind]),
     BeforeValidator(_check_target_kind),
 ]
+
+
+_NINE_TENTHS: Final = NormalDist().inv_cdf(0.95)
+
+
+def stated_location(block: NumberFeature | DateFeature | RealTarget) -> tuple[float, float]:
+    """Return the coded mean and standard deviation of a normal distribution with 90% in the stated range."""
+    ends = (block.low, *(block.typical or ()), block.high)
+    low, first, last, high = (
+        float(each.toordinal()) if isinstance(each, datetime.date) else float(each or 0.0) for each in ends
+    )
+    half = (high - low) / 2.0
+    return ((first + last) / 2.0 - low) / half - 1.0, (last - first) / (2.0 * _NINE_TENTHS * half)

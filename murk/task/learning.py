@@ -20,6 +20,9 @@ def _word_or(kind: str) -> Discriminator:
     return Discriminator(lambda value: "<word>" if isinstance(value, str) else kind)
 
 
+ASKED, COMPLETE = "random-scaling", "complete"  # kinds of intervals
+
+
 class StepSchedule(Block):
     """Steps eta i^-alpha, i = 1, 2, ..."""
 

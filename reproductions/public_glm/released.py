@@ -16,13 +16,14 @@ from numpy.typing import NDArray
 
 from murk.learners import PublicGLMClassifier, PublicGLMRegressor
 from murk.privacy.mechanisms.base import Randomizer
+from murk.privacy.mechanisms.directions import direction_spread
 from murk.protocols.moments.engine import MomentEngine
 from murk.protocols.moments.mechanisms import Level
 from murk.protocols.moments.statistics import Statistics
 from murk.protocols.scores.in_process import InProcessScores
 from murk.protocols.scores.mechanisms import outer
 from murk.protocols.scores.model import QUESTIONS, asked, vectors, with_constant
-from murk.protocols.scores.sums import direction_spread, step_of
+from murk.protocols.scores.sums import step_of
 from murk.stream.wire.state import pack
 
 Floats = NDArray[np.float64]

@@ -17,7 +17,7 @@ from murk.protocols.scores import sums
 from murk.protocols.scores.engine import Chain, merged_of
 from murk.protocols.scores.estimate import Forgery, excesses, influence_of
 from murk.protocols.scores.mechanisms import score_mechanisms
-from murk.protocols.scores.settings import largest_square
+from murk.protocols.scores.solutions import largest_square
 from murk.protocols.scores.sums import Epoch, Tally, most_answers, summaries
 from murk.results.diagnosis import describe_forgers
 

@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 
 from murk.errors import UserError
-from murk.inference.estimate import PublicCovariates, scaling_quantile
+from murk.inference.estimate import scaling_quantile
 from murk.privacy import GaussianDP
 from murk.privacy.mechanisms import calibrate
 from murk.protocols.gradients.engine import SGDEngine
 from murk.protocols.gradients.estimate import estimate, hessian, own_moment
 from murk.protocols.gradients.objectives import Balanced, FullSoftmax, Huber, Logistic, Softmax
 from murk.protocols.gradients.settings import Settings
+from murk.protocols.public_covariates import PublicCovariates
 
 NAMES = ("a", "b", "intercept")
 TRUTH = np.array([0.4, -0.3, 0.2])
@@ -210,7 +211,7 @@ def test_the_curvature_of_the_median_is_not_known():
 
 def test_the_mean_square_of_gradients_is_that_of_the_gradients():
     from murk.protocols.gradients import kernels as k
-    from murk.protocols.gradients.engine import Memory
+    from murk.protocols.gradients.memory import Memory
 
     public, rng = covariates(), np.random.default_rng(3)
     share = public.counts / public.counts.sum()
@@ -237,7 +238,7 @@ def test_the_mean_square_of_gradients_is_that_of_the_gradients():
 
 def test_hessian_is_the_derivative_of_the_mean_gradient():
     from murk.protocols.gradients import kernels as k
-    from murk.protocols.gradients.engine import Memory
+    from murk.protocols.gradients.memory import Memory
 
     public = covariates()
     rng = np.random.default_rng(3)

@@ -13,7 +13,8 @@ from murk.learners import LDPSGDClassifier
 from murk.privacy import GaussianDP
 from murk.privacy.mechanisms import calibrate
 from murk.protocols.gradients import kernels as k
-from murk.protocols.gradients.engine import Memory, SGDEngine
+from murk.protocols.gradients.engine import SGDEngine
+from murk.protocols.gradients.memory import Memory
 from murk.protocols.gradients.objectives import Balanced, FullSoftmax, Huber, Logistic, Softmax
 from murk.protocols.gradients.settings import Settings, reach
 from murk.protocols.linear_algebra import whitening

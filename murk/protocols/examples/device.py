@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from murk._internal.arrays import Floats
 from murk._internal.wiping import copied, empty
 from murk.errors import UserError
-from murk.inference.estimate import Estimate, PublicCovariates
 from murk.privacy.guarantees import Guarantee
 from murk.protocols.examples import kernels as f
 from murk.protocols.examples import layout as k
@@ -19,6 +18,7 @@ from murk.protocols.examples.newton import triangle
 from murk.protocols.examples.outer import to_units
 from murk.protocols.examples.settings import POLISHED, ExampleMechanism, ExampleSettings, released, settle
 from murk.protocols.options import InverseScalingStep
+from murk.protocols.public_covariates import PublicCovariates
 from murk.stream.wire.codec import MAX_MESSAGE, MAX_STATE, longest_release
 from murk.stream.wire.state import trail_bytes
 from murk.task.features import ClassTarget
@@ -27,6 +27,7 @@ from murk.task.protocols.examples import BY_RULE
 from murk.task.task import Task
 
 if TYPE_CHECKING:
+    from murk.inference.estimate import Estimate
     from murk.protocols.examples.cells_engine import CellEngine
     from murk.protocols.examples.engine import IWPEngine
 

@@ -16,7 +16,7 @@ from murk._internal.lazy import bounding, map_levels
 from murk._internal.locks import in_turn
 from murk._internal.wiping import copied, empty, keep, wiped
 from murk.errors import MurkError
-from murk.inference.estimate import Estimate, PublicCovariates
+from murk.inference.estimate import Estimate
 from murk.privacy.noise import NoiseSource, Purpose
 from murk.protocols.averages import NeverPublished
 from murk.protocols.examples import kernels as f
@@ -29,6 +29,7 @@ from murk.protocols.examples.outer import learn_outer, to_units
 from murk.protocols.examples.settings import ExampleMechanism, ExampleSettings, fill, level_rows
 from murk.protocols.one_record import NO_WORDS, IterateEngine, KernelMemory, trials_for
 from murk.protocols.options import levels_of
+from murk.protocols.public_covariates import PublicCovariates
 from murk.protocols.scores.mechanisms import OuterGaussian
 from murk.stream.wire.blocks import block_of
 from murk.stream.wire.codec import RejectedError

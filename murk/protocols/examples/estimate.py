@@ -19,7 +19,7 @@ import numpy as np
 from murk._internal.arrays import Floats
 from murk._internal.lazy import bounding
 from murk.inference.confidence_sequences import LARGEST
-from murk.inference.estimate import FEWEST, RANDOM_SCALING, BallEstimate, Estimate, PublicCovariates, larger
+from murk.inference.estimate import FEWEST, RANDOM_SCALING, BallEstimate, Estimate, larger
 from murk.inference.misfit import MOST_NUMBERS, UNLIKE
 from murk.inference.poisoning import Influence
 from murk.protocols.averages import path_variance, weighted_mean
@@ -28,6 +28,7 @@ from murk.protocols.examples import public_fit as fit
 from murk.protocols.examples.newton import TRUST, uncertainty
 from murk.protocols.examples.settings import level_rows
 from murk.protocols.linear_algebra import matrix_size
+from murk.protocols.public_covariates import PublicCovariates
 
 SANDWICH = "sandwich"
 MISSING = "; needs next to no target missing"

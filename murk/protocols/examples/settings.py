@@ -14,7 +14,6 @@ import numpy as np
 from murk._internal.arrays import Floats, Integers
 from murk._internal.lazy import bounding
 from murk.errors import UserError
-from murk.inference.estimate import ASKED
 from murk.privacy import CompositeMechanism, GaussianMechanism, Guarantee, LaplaceMechanism, RandomizedResponse
 from murk.privacy.mechanisms import divided
 from murk.privacy.mechanisms.privacy_loss import is_pure
@@ -26,6 +25,7 @@ from murk.protocols.examples.newton import FIRST_REFRESH
 from murk.protocols.linear_algebra import matrix_size
 from murk.protocols.options import Averaging, InverseScalingStep, Weighting, check_choices
 from murk.protocols.scores.mechanisms import OuterGaussian, OuterMechanism, noise_of, outer_mechanism
+from murk.task.learning import ASKED
 from murk.task.protocols.examples import example_release
 
 _ERROR_CODE = "MURK-LEARN-001"

@@ -6,28 +6,31 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from murk._internal.arrays import Floats
 from murk._internal.wiping import copied, empty
 from murk.errors import UserError
-from murk.inference.estimate import Estimate, PublicCovariates
 from murk.privacy.guarantees import Guarantee
 from murk.privacy.mechanisms import Mechanism, calibrate
 from murk.protocols.device import HostileModelError
 from murk.protocols.gradients import kernels as k
-from murk.protocols.gradients.engine import Memory, SGDEngine
-from murk.protocols.gradients.estimate import estimate
 from murk.protocols.gradients.kernels import is_published, newest_published, spacing
+from murk.protocols.gradients.memory import Memory
 from murk.protocols.gradients.objectives import Balanced, FullSoftmax, Huber, Logistic, Softmax
 from murk.protocols.gradients.settings import Settings
 from murk.protocols.options import InverseScalingStep
+from murk.protocols.public_covariates import PublicCovariates
 from murk.stream.wire.codec import MAX_STATE
 from murk.stream.wire.state import trail_bytes
 from murk.task.features import ClassTarget
 from murk.task.task import Task
+
+if TYPE_CHECKING:
+    from murk.inference.estimate import Estimate
+    from murk.protocols.gradients.engine import SGDEngine
 
 _ERROR_CODE = "MURK-LEARN-001"
 
@@ -141,10 +144,15 @@ class GradientDevice:
 
     def engine(self) -> SGDEngine:
         """Return a learner for this task's releases, at version 0."""
+        # Imported here, as devices do not need it.
+        from murk.protocols.gradients.engine import SGDEngine
+
         return SGDEngine(self.settings, self.mechanisms, covariates=self.covariates, classes=self.classes)
 
     def estimate(self, engines: Sequence[SGDEngine]) -> Estimate:
         """Return the joint estimate of several chains."""
+        from murk.protocols.gradients.estimate import estimate
+
         memories = [engine.snapshot() for engine in engines]
         return estimate(self.settings, memories, self.covariates, self.classes, self.mechanisms)
 

@@ -34,7 +34,7 @@ import numpy as np
 
 from murk._internal.arrays import Floats
 from murk._internal.links import class_probabilities, logistic, normal_nodes
-from murk.inference.estimate import ASKED, FEWEST, RANDOM_SCALING, BallEstimate, Estimate, People, PublicCovariates
+from murk.inference.estimate import FEWEST, RANDOM_SCALING, BallEstimate, Estimate, People
 from murk.inference.poisoning import Influence, longest
 from murk.privacy.mechanisms import Mechanism
 from murk.protocols.averages import path_variance, weighted_mean
@@ -42,6 +42,8 @@ from murk.protocols.gradients import kernels as k
 from murk.protocols.gradients.objectives import Balanced, Huber, Softmax
 from murk.protocols.gradients.settings import SCALE, Settings
 from murk.protocols.options import InverseScalingStep
+from murk.protocols.public_covariates import PublicCovariates
+from murk.task.learning import ASKED
 
 PLUG_IN = "plug-in"
 _NODES, _NODE_SHARES = normal_nodes(9)

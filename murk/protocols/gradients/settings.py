@@ -12,11 +12,10 @@ import numpy as np
 
 from murk._internal.arrays import Floats
 from murk.errors import UserError
-from murk.inference.estimate import COMPLETE
 from murk.protocols.gradients.objectives import Balanced, Huber, Logistic, Softmax
 from murk.protocols.linear_algebra import whitening
 from murk.protocols.options import Averaging, InverseScalingStep, Weighting, check_choices
-from murk.task.learning import MaxStaleness
+from murk.task.learning import COMPLETE, MaxStaleness
 
 _ERROR_CODE = "MURK-LEARN-001"
 

@@ -12,14 +12,12 @@ import numpy as np
 from murk._internal.arrays import Floats, Integers
 from murk._internal.wiping import keep
 from murk.errors import UserError
-from murk.inference.estimate import Estimate
 from murk.privacy.mechanisms.base import Randomizer
 from murk.privacy.noise import NoiseSource
 from murk.protocols.covariates import Covariates
 from murk.protocols.mean_functions import LINKS, LOSSES, CodedCurve, Curve, curve_of
-from murk.protocols.moments.engine import MomentEngine, merged
-from murk.protocols.moments.estimate import MomentModel, Response
 from murk.protocols.moments.mechanisms import WHOLE, calibrated
+from murk.protocols.moments.model import MomentModel, Response
 from murk.protocols.moments.statistics import Statistics, balanced, normal_norm_bound
 from murk.protocols.scores.device import ScoreDevice, covariates_of, level_mechanisms
 from murk.protocols.scores.model import QUESTIONS, Question
@@ -29,6 +27,8 @@ from murk.stream.wire.state import trail_bytes
 from murk.task.features import ClassTarget, RealTarget
 
 if TYPE_CHECKING:
+    from murk.inference.estimate import Estimate
+    from murk.protocols.moments.engine import MomentEngine
     from murk.protocols.scores.fast_records import AnswerKernel
     from murk.task.features import Target
     from murk.task.task import Task
@@ -67,10 +67,15 @@ class MomentDevice:
 
     def engine(self) -> MomentEngine:
         """Return a learner for this task's releases, at version 0."""
+        # Imported here, as devices do not need it.
+        from murk.protocols.moments.engine import MomentEngine
+
         return MomentEngine(self.layout, self.model, self.mechanisms)
 
     def estimate(self, engines: Sequence[MomentEngine]) -> Estimate:
         """Return the joint estimate of several chains."""
+        from murk.protocols.moments.engine import merged
+
         return merged(engines)
 
 

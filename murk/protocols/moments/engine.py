@@ -21,8 +21,9 @@ from murk.privacy.mechanisms.payload_limits import FORGED
 from murk.privacy.noise import NoiseSource, SecureNoise, SimulatedNoise
 from murk.protocols.averages import NeverPublished
 from murk.protocols.moments import kernels as k
-from murk.protocols.moments.estimate import Fit, MomentModel
+from murk.protocols.moments.estimate import Fit, fit
 from murk.protocols.moments.mechanisms import Level, MomentMechanism
+from murk.protocols.moments.model import MomentModel
 from murk.protocols.moments.statistics import Statistics
 from murk.protocols.moments.sums import MomentSums, influence_of
 from murk.protocols.one_record import Held, KernelMemory, RecordEngine, trials_for
@@ -152,7 +153,7 @@ class MomentEngine(NeverPublished, RecordEngine):
         """Return the model fitted to all releases so far, computed once until the next release."""
         now, known = self._learned, self._fit
         if known is None or known[0] is not now:
-            self._fit = known = now, self.model.fit(now, self.layout)
+            self._fit = known = now, fit(self.model, now, self.layout)
         return known[1]
 
     @property
@@ -316,4 +317,4 @@ def merged(engines: Sequence[MomentEngine]) -> Estimate:
     if any(engine.layout != first.layout for engine in engines):
         raise UserError("only learners with the same features and bounds can be merged")
     sums = MomentSums.merged([engine.sums for engine in engines])
-    return first.with_influence(first.model.fit(sums, first.layout, chains=len(engines)).estimate, sums)
+    return first.with_influence(fit(first.model, sums, first.layout, chains=len(engines)).estimate, sums)

@@ -22,7 +22,8 @@ from murk.inference.linear_probability import Allowance, LineEstimate, allowance
 from murk.inference.misfit import MOST_NUMBERS, UNLIKE, misfit
 from murk.protocols.covariates import Covariates
 from murk.protocols.linear_algebra import flattened, matrix_size
-from murk.protocols.mean_functions import LINKS, LOSSES, Curve
+from murk.protocols.mean_functions import LINKS, Curve
+from murk.protocols.moments.model import MomentModel, Response
 from murk.protocols.moments.solve import NoRootError, score_covariance, solve, solve_score
 from murk.protocols.moments.statistics import Statistics
 from murk.protocols.moments.sums import Design, MomentSums, Private, design_of
@@ -57,24 +58,6 @@ def _needs(layout: Statistics, public: Covariates | None) -> str:
 
 
 @dataclass(frozen=True)
-class Response:
-    """Meaning of coded targets of -1 and +1: ``response = middle + half * coded``."""
-
-    low: float
-    high: float
-
-    @property
-    def half(self) -> float:
-        """Half the range."""
-        return (self.high - self.low) / 2.0
-
-    @property
-    def middle(self) -> float:
-        """The middle of the range."""
-        return (self.high + self.low) / 2.0
-
-
-@dataclass(frozen=True)
 class Fit:
     """A fitted model."""
 
@@ -102,33 +85,20 @@ def normal_points(matrix: Floats, slopes: Floats, constant: bool = True) -> tupl
     return np.column_stack([points, np.ones(NODES)])[:, : len(matrix)], weights
 
 
-@dataclass(frozen=True)
-class MomentModel:
-    """The model to fit to the moments."""
+def fit(model: MomentModel, sums: MomentSums, layout: Statistics, chains: int = 1) -> Fit:
+    """Fit a model to running sums."""
+    own = model.own_layout(layout)
+    if sums.count == 0:
+        return unfitted(model, own, chains)
+    return fit_private(model, model.private(sums, layout), own, sums.count, chains)
 
-    curve: Curve  # mean function of the loss or the link
-    response: Response  # meaning of coded targets
-    public: Covariates | None  # None: ``x'w`` is taken as normal
-    covariance: str = "both"  # "both", "private" or "pooled": see `sums.private_share`
-    solver: str = "stein"  # the paper's two equations; "score": the model's own over public covariates: see `root`
-    repair: bool = True  # whether to repair second moments that noise outweighs: see `sums.design_of`
 
-    def size(self, layout: Statistics) -> int:
-        """Return the number of coefficients."""
-        return layout.size
-
-    def fit(self, sums: MomentSums, layout: Statistics, chains: int = 1) -> Fit:
-        """Fit the model to running sums."""
-        if sums.count == 0:
-            return self.unfitted(layout, chains)
-        return fit_private(self, Private.of(sums, layout, self.curve.name in LOSSES), layout, sums.count, chains)
-
-    def unfitted(self, layout: Statistics, chains: int) -> Fit:
-        """Return the fit before the first release."""
-        nothing, middle = np.zeros(layout.size), np.zeros(layout.size)
-        middle[-1] = self.response.middle if layout.constant else 0.0
-        none = Estimate(layout.names, nothing, DELTA, np.full(layout.size, np.inf), "no release yet", chains, 0)
-        return Fit(middle, None, nothing, lambda: none)
+def unfitted(model: MomentModel, layout: Statistics, chains: int) -> Fit:
+    """Return the fit before the first release."""
+    nothing, middle = np.zeros(layout.size), np.zeros(layout.size)
+    middle[-1] = model.response.middle if layout.constant else 0.0
+    none = Estimate(layout.names, nothing, DELTA, np.full(layout.size, np.inf), "no release yet", chains, 0)
+    return Fit(middle, None, nothing, lambda: none)
 
 
 @dataclass(frozen=True)

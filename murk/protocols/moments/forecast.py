@@ -12,6 +12,7 @@ from murk.inference.estimate import Estimate
 from murk.protocols import population as design
 from murk.protocols.moments import kernels
 from murk.protocols.moments.device import MomentDevice
+from murk.protocols.moments.estimate import fit
 from murk.protocols.moments.mechanisms import Level
 from murk.protocols.moments.sums import MomentSums
 from murk.protocols.population import Records
@@ -40,7 +41,7 @@ def estimate(
             sums[kernels.WEIGHTS + part] += size * weights[part]
             sums[kernels.NOISE + part] += size * weights[part] ** 2 * variances[part]
             sums[kernels.SQUARES + part] += size * weights[part] ** 2
-    return problem.model.fit(MomentSums(total, sums, people), layout).estimate
+    return fit(problem.model, MomentSums(total, sums, people), layout).estimate
 
 
 def estimates(problem: Any, *arguments: Any) -> Iterator[Callable[[], Estimate]]:

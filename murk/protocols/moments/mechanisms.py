@@ -15,12 +15,12 @@ from murk.errors import UserError
 from murk.privacy.guarantees import ApproxDP, Guarantee, PureDP
 from murk.privacy.mechanisms import BEST, CompositeMechanism, GaussianMechanism, calibrate, divided
 from murk.privacy.mechanisms.base import Randomizer, RoundedGaussian, check_room
+from murk.privacy.mechanisms.directions import direction_spread
 from murk.privacy.mechanisms.lattice import DIRECTIONS
 from murk.privacy.mechanisms.privacy_loss import is_pure
 from murk.privacy.noise import NoiseSource
 from murk.protocols.moments import kernels
 from murk.protocols.moments.statistics import Statistics
-from murk.protocols.scores.sums import direction_spread
 
 _ERROR_CODE = "MURK-LEARN-001"
 

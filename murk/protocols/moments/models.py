@@ -15,7 +15,7 @@ from murk.protocols.covariates import Covariates
 from murk.protocols.further_models import Part, all_numbers
 from murk.protocols.mean_functions import LINKS, LOSSES, curve_of
 from murk.protocols.moments.device import MomentDevice, response_of
-from murk.protocols.moments.estimate import Fit, MomentModel, fit_private
+from murk.protocols.moments.model import MomentModel
 from murk.protocols.moments.statistics import Statistics
 from murk.protocols.moments.sums import MomentSums, Private
 from murk.task.features import ClassTarget
@@ -35,13 +35,13 @@ class PartModel(MomentModel):
         """Return the number of coefficients."""
         return len(self.names)
 
-    def fit(self, sums: MomentSums, layout: Statistics, chains: int = 1) -> Fit:
-        """Fit the model to running sums of whole releases, whose layout is given."""
-        own = replace(layout, names=self.names)
-        if sums.count == 0:
-            return self.unfitted(own, chains)
-        private = part_of_means(Private.of(sums, layout, self.labels), self.columns)
-        return fit_private(self, private, own, sums.count, chains)
+    def own_layout(self, layout: Statistics) -> Statistics:
+        """Return the layout of the model's columns."""
+        return replace(layout, names=self.names)
+
+    def private(self, sums: MomentSums, layout: Statistics) -> Private:
+        """Return the means of the model's columns, with the noise of the whole release."""
+        return part_of_means(Private.of(sums, layout, self.labels), self.columns)
 
 
 def part_of_means(private: Private, columns: Columns) -> Private:

@@ -10,30 +10,28 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from murk._internal.arrays import Floats, Integers
 from murk._internal.jit import due
 from murk.errors import UserError
-from murk.inference.drift import Drift
-from murk.inference.estimate import PublicCovariates
-from murk.inference.prediction_sets import CoverageQuery
 from murk.privacy.guarantees import Guarantee
 from murk.privacy.mechanisms import calibrate
 from murk.privacy.mechanisms.base import Randomizer
+from murk.privacy.mechanisms.directions import direction_spread
 from murk.privacy.noise import NoiseSource, Purpose
 from murk.protocols.linear_algebra import matrix_size
-from murk.protocols.population import stated_location
-from murk.protocols.scores.engine import ScoreEngine, SharedScoreEngine, drift_of, lengths_of, merged
-from murk.protocols.scores.estimate import ScoreEstimate
+from murk.protocols.public_covariates import PublicCovariates
 from murk.protocols.scores.mechanisms import LevelMechanisms, ScoreMechanisms, score_mechanisms
-from murk.protocols.scores.model import QUESTIONS, Model, Question, above, asked, question_at, vectors
+from murk.protocols.scores.model import QUESTIONS, CoverageQuery, Model, Question, above, asked, question_at, vectors
 from murk.protocols.scores.settings import FIRST, REMEMBERED, Settings
-from murk.protocols.scores.sums import direction_spread
 from murk.protocols.scores.survey.rounds import Survey
 from murk.protocols.scores.survey.thresholds import THRESHOLDS
 from murk.stream.wire.codec import MAX_MESSAGE, MAX_STATE, longest_release
 from murk.stream.wire.state import trail_bytes
-from murk.task.features import CategoryFeature, ClassTarget, RealTarget
+from murk.task.features import CategoryFeature, ClassTarget, RealTarget, stated_location
 from murk.task.privacy import DEFAULT_LEVEL
 from murk.task.task import Task
 
 if TYPE_CHECKING:
+    from murk.inference.drift import Drift
+    from murk.protocols.scores.engine import ScoreEngine
+    from murk.protocols.scores.estimate import ScoreEstimate
     from murk.protocols.scores.fast_records import AnswerKernel
     from murk.task.task import Task
 
@@ -65,7 +63,7 @@ class ScoreDevice:
     @property
     def lengths(self) -> tuple[int, ...]:
         """Lengths of the payloads of all questions."""
-        return lengths_of(self.settings)
+        return self.settings.lengths
 
     @property
     def model_size(self) -> int:
@@ -158,21 +156,28 @@ class ScoreDevice:
 
     def engine(self) -> ScoreEngine:
         """Return a learner for this task's releases, at version 0."""
+        # Imported here, as devices do not need it.
+        from murk.protocols.scores.engine import ScoreEngine, SharedScoreEngine
+
         kind = SharedScoreEngine if self.settings.shared else ScoreEngine
         return kind(self.settings, self.mechanisms)
 
     def estimate(self, engines: Sequence[ScoreEngine]) -> ScoreEstimate:
         """Return the joint estimate of all chains' learners."""
+        from murk.protocols.scores.engine import merged
+
         return merged(engines)
 
     def drift(self, engines: Sequence[ScoreEngine]) -> Drift:
         """Return whether the coefficients have changed between epochs."""
+        from murk.protocols.scores.engine import drift_of
+
         return drift_of(self.settings, [(engine.now, engine.mechanisms) for engine in engines])
 
 
 def check_size(settings: Settings, levels: int, interactive: bool) -> None:
     """Raise UserError, naming a protocol that fits, for too many features for messages or a learner's state."""
-    p, lengths = settings.features, lengths_of(settings)
+    p, lengths = settings.features, settings.lengths
     size = settings.model_size
     release = longest_release(ScoreDevice.kind, max(lengths))
     model = 512 + _MODEL_NUMBER * size if interactive else 0

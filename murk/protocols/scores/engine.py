@@ -20,11 +20,13 @@ from murk.inference.drift import SMALLEST_SHARE, Comparison, Drift, compare, con
 from murk.inference.target_range import TargetRange
 from murk.privacy.mechanisms.payload_limits import FORGED, Reach
 from murk.protocols.device import HostileModelError, plausible
-from murk.protocols.linear_algebra import matrix_size
 from murk.protocols.scores.estimate import Forgery, Outlook, ScoreEstimate, estimate_of
 from murk.protocols.scores.mechanisms import LevelMechanisms, ScoreMechanisms
 from murk.protocols.scores.model import ABOVE, Model, Question, above
+from murk.protocols.scores.next_model import following
+from murk.protocols.scores.next_model import sets as sets_of
 from murk.protocols.scores.settings import NEVER, REMEMBERED, Settings
+from murk.protocols.scores.solutions import solution as solution_from
 from murk.protocols.scores.sums import Epoch, Summary, Tally, summaries
 from murk.protocols.scores.survey.coordinates import Coordinates, pooled
 from murk.stream.wire.blocks import block_of
@@ -61,7 +63,7 @@ class ScoreEngine:
     def __init__(self, settings: Settings, mechanisms: LevelMechanisms) -> None:
         self.settings = settings
         self.dimension = settings.dimension  # length of a score
-        self.lengths = lengths_of(settings)
+        self.lengths = settings.lengths
         self.mechanisms = mechanisms
         self._turns = ForkSafeLock()
         self.now = Chain(0, (Epoch(0, settings.first_model(mechanisms)),))
@@ -225,7 +227,7 @@ class ScoreEngine:
         """Return the chain, with a new epoch if the last one has ended."""
         coordinates = before.coordinates
         if count == self.settings.epoch_end(epochs[-1].start):
-            model, coordinates = self.settings.following(epochs, count, coordinates, self.mechanisms)
+            model, coordinates = following(self.settings, epochs, count, coordinates, self.mechanisms)
             epochs = (*epochs, Epoch(count, model))[-REMEMBERED:]
         return Chain(count, epochs, coordinates)
 
@@ -304,14 +306,8 @@ _COORDINATES: Final = "centre", "spread", "centre_error", "log_spread_error"
 _PLACES: Final[Mapping[str, int]] = {"score": 0, "scatter": 1, "curvature": 1, "inside": 2, ABOVE: 2}
 
 
-def lengths_of(settings: Settings) -> tuple[int, ...]:
-    """Return the payloads' lengths: of scores and, where they are asked for, of matrices and of single numbers."""
-    most = 3 if settings.bits else 1 + settings.matrices
-    return (settings.dimension, matrix_size(settings.features), 1)[:most]
-
-
 def reaches(pair: ScoreMechanisms) -> tuple[Reach, ...]:
-    """Return the largest norms of a level's honest payloads, in the order of `lengths_of`."""
+    """Return the largest norms of a level's honest payloads, in the order of `Settings.lengths`."""
     return tuple(pair.mechanism(question).reach for question in ("score", "curvature", "inside"))
 
 
@@ -327,7 +323,7 @@ def merged_of(settings: Settings, known: Sequence[Learned]) -> ScoreEstimate:
     found = _answers(settings, chains)
     solution, outlook, forgery = None, None, None
     if found:
-        solution = settings.solution(found)
+        solution = solution_from(settings, found)
         mechanisms = chains[0][1]
         if any(levels is not mechanisms for _, levels in chains):
             mechanisms = {level: pair for _, levels in chains for level, pair in levels.items()}
@@ -341,7 +337,7 @@ def merged_of(settings: Settings, known: Sequence[Learned]) -> ScoreEstimate:
     if settings.wanted is not None and len(chains) == 1:
         epochs = chains[0][0].epochs
         tallies = [tally for epoch in epochs for (_, question), tally in epoch.tallies.items() if question == "inside"]
-        sets = settings.sets(solution, found, epochs[-1].model, sum(tally.count for tally in tallies))
+        sets = sets_of(settings, solution, found, epochs[-1].model, sum(tally.count for tally in tallies))
     middle, width = (0.0, 1.0) if settings.coordinates is None else settings.coordinates.target
     estimate = replace(estimate, influence=influence, forgery=forgery, kept=kept, sets=sets)
     return replace(TargetRange(-math.inf, math.inf, middle, width).in_units(estimate), unit=width)
@@ -428,7 +424,7 @@ class SharedScoreEngine(ScoreEngine):
         if start <= max(self._models) or not any(epoch.tallies for epoch in whole.epochs):
             return None
         with plausible():
-            model, coordinates = self.settings.following(whole.epochs, start, whole.coordinates, self.mechanisms)
+            model, coordinates = following(self.settings, whole.epochs, start, whole.coordinates, self.mechanisms)
         now = replace(self.now, coordinates=coordinates)
         self.now = self._advanced(now, now.count, (*now.epochs, Epoch(start, model)))
         self._models = _models(self.now)
@@ -537,7 +533,7 @@ def drift_of(settings: Settings, chains: Sequence[Learned]) -> Drift:
     answers = _answers(settings, chains)
     if len(starts) < 2 or settings.once or not answers:
         return Drift(releases=releases)
-    whole = settings.solution(answers)
+    whole = solution_from(settings, answers)
     known = sum(_level_counts(chains).values())
     comparisons: list[Comparison] = []
     for last, start in pairwise(starts):

@@ -31,7 +31,10 @@ from murk.privacy.guarantees import Guarantee
 from murk.protocols.linear_algebra import contrasts, flattened
 from murk.protocols.scores.mechanisms import LevelMechanisms, ScoreMechanisms, score_mechanisms
 from murk.protocols.scores.model import Expected, Model, Question, Response, Rows, mean_matrix
-from murk.protocols.scores.settings import AnySolution, Settings, disagreement
+from murk.protocols.scores.next_model import next_model
+from murk.protocols.scores.settings import Settings
+from murk.protocols.scores.solutions import AnySolution, disagreement
+from murk.protocols.scores.solutions import solution as solution_from
 from murk.protocols.scores.solve import classes
 from murk.protocols.scores.solve.classes import ClassLines, ClassSolution
 from murk.protocols.scores.solve.curve import Solution
@@ -164,7 +167,7 @@ class Outlook:
             return statements | {name: Need(seen=False) for name, each in zip(names, unknown, strict=True) if each}
         model = self.settings.first_model(self.mechanisms)
         if not self.settings.once:
-            model = self.settings.next_model(self.found, self.people, self.mechanisms)
+            model = next_model(self.settings, self.found, self.people, self.mechanisms)
         times = _MARGIN * self._times(model, quantile, unknown, limits)
         rows = self._rows(model, quantile, unknown, limits)
         needs = statements
@@ -183,7 +186,7 @@ class Outlook:
             return {}
         unseen, errors = solution.moments.unseen, coordinates.log_spread_error
         stated = replace(coordinates, log_spread_error=np.where(unseen & (errors > 0.0), _STATED, errors))
-        learned = replace(self.settings, coordinates=stated).solution(self.found).half_widths(quantile) <= limits
+        learned = solution_from(replace(self.settings, coordinates=stated), self.found).half_widths(quantile) <= limits
         names, told = self.settings.names, solution.moments.frame.told
         return {
             names[j]: Need(stated=bool(learned[j]), told=bool(told[j]))

@@ -30,15 +30,17 @@ from numpy.typing import NDArray
 from murk._internal.arrays import Floats, Integers, Words
 from murk._internal.links import logistic
 from murk._internal.wiping import copied, empty, keep
-from murk.inference.estimate import PublicCovariates
 from murk.protocols.device import HostileModelError
 from murk.protocols.linear_algebra import contrasts
 from murk.protocols.mean_functions import CodedCurve
+from murk.protocols.public_covariates import PublicCovariates
 from murk.protocols.scores import kernels
 from murk.protocols.scores.kernels import LARGEST_LOGIT
 from murk.protocols.scores.survey.thresholds import THRESHOLDS
 
 Question = str  # a name in ALL_QUESTIONS, or "above-i" for the i-th question of a survey
+# Shares of people asked for a scatter and for a curvature, of several classes, until the moments are known.
+FIRST_SHARES: Final = (0.375, 0.125)
 QUESTIONS: Final[tuple[Question, ...]] = ("score", "scatter", "curvature")
 ALL_QUESTIONS: Final[tuple[Question, ...]] = (*QUESTIONS, "inside")
 ABOVE: Final = "above"  # begins the name of a survey's question
@@ -62,6 +64,14 @@ class Sets:
     origin: Floats  # b, coefficients like a model's origin, (d,)
     threshold: float  # t: coded units of a real target, or a probability
     share: float  # share of people asked whether their target is inside
+
+
+@dataclass(frozen=True)
+class CoverageQuery:
+    """The nominal coverage of prediction sets, and the share of people who are asked about them."""
+
+    coverage: float
+    share: float
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The public settings of a task of scores, the grid of its epochs, and solutions and models that follow from releases.
+"""The public settings of a task of scores, the grid of its epochs, and its first model.
 
 An epoch's start and end are counted in releases of a chain.
 """
@@ -8,36 +8,33 @@ from __future__ import annotations
 import hashlib
 import math
 from bisect import bisect_right
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from murk._internal.arrays import Floats
-from murk.inference.estimate import PublicCovariates
-from murk.inference.prediction_sets import (
-    LABELS,
-    REAL,
-    CoverageQuery,
-    PredictionSets,
-    Present,
-    Reply,
-    Root,
-    at_least_present,
-)
 from murk.protocols.linear_algebra import matrix_size, whitening
 from murk.protocols.mean_functions import CodedCurve
+from murk.protocols.public_covariates import PublicCovariates
 from murk.protocols.scores.mechanisms import LevelMechanisms
-from murk.protocols.scores.model import LARGEST_REACH, Model, Response, Rows, Sets, check_model, model_size
-from murk.protocols.scores.solve.classes import FIRST_SHARES, ClassLines, ClassSolution
-from murk.protocols.scores.solve.curve import Solution
-from murk.protocols.scores.solve.line import next_model
-from murk.protocols.scores.solve.public import CurveSolution, PublicSolution
-from murk.protocols.scores.sums import Epoch, Summaries, replies_of, summaries
+from murk.protocols.scores.model import (
+    FIRST_SHARES,
+    LARGEST_REACH,
+    CoverageQuery,
+    Model,
+    Response,
+    Rows,
+    Sets,
+    check_model,
+    model_size,
+)
 from murk.protocols.scores.survey.coordinates import Coordinates
 from murk.protocols.scores.survey.rounds import Round, Survey
+
+if TYPE_CHECKING:
+    from murk.inference.prediction_sets import Root
 
 FIRST: Final = 3000  # releases of the first epoch; each later one has as many as all before it, up to the longest
 REMEMBERED: Final = 8  # epochs that a learner keeps: while they double, older ones have under 1% of the releases
@@ -96,7 +93,7 @@ _NOISE = 32.0  # between `REACH` and `MOST_REACH`, R p times the noise's standar
 
 MOST_NUMBERS: Final = 600  # largest size of a matrix asked for in a single endless epoch: larger ones are too noisy
 
-_CHECK = 0.1  # share of people asked for a curvature with public rows, to check that people are like these
+CHECK = 0.1  # share of people asked for a curvature with public rows, to check that people are like these
 
 
 @dataclass(frozen=True)
@@ -129,7 +126,7 @@ class Settings:
         """Return the start of the epoch that a chain of ``version`` releases is in."""
         if self.once:
             return 0
-        rounds = self._rounds
+        rounds = self.rounds
         if version < rounds[-1]:
             return rounds[bisect_right(rounds, version) - 1]
         return rounds[-1] + epoch_start(version - rounds[-1], self.longest, self.first)
@@ -138,7 +135,7 @@ class Settings:
         """Return the end of the epoch that a chain of ``version`` releases is in."""
         if self.once:
             return NEVER
-        rounds = self._rounds
+        rounds = self.rounds
         if version < rounds[-1]:
             return rounds[bisect_right(rounds, version)]
         return rounds[-1] + epoch_end(version - rounds[-1], self.longest, self.first)
@@ -147,7 +144,7 @@ class Settings:
         """Return the number of epochs before the one that a chain of ``version`` releases is in."""
         if self.once:
             return 0
-        rounds = self._rounds
+        rounds = self.rounds
         if version < rounds[-1]:
             return bisect_right(rounds, version) - 1
         scored, doubled = version - rounds[-1], _doubled(self.longest, self.first)
@@ -158,7 +155,7 @@ class Settings:
         """Return the starts of the epochs that a chain of ``count`` releases remembers, oldest first."""
         if self.once:
             return (0,)
-        rounds = self._rounds
+        rounds = self.rounds
         if count < rounds[-1]:
             return rounds[: bisect_right(rounds, count)][-REMEMBERED:]
         scored = remembered(epoch_start(count - rounds[-1], self.longest, self.first), self.longest, self.first)
@@ -166,11 +163,11 @@ class Settings:
 
     def shown_next(self, count: int) -> int:
         """Return the next number of releases at which predictions are updated."""
-        end = self._rounds[-1]
+        end = self.rounds[-1]
         return self.epoch_end(count) if count < end else end + shown_next(count - end, self.longest, self.first)
 
     @property
-    def _rounds(self) -> tuple[int, ...]:
+    def rounds(self) -> tuple[int, ...]:
         """Versions at which rounds of the survey may begin, and its end."""
         return (0,) if self.survey is None else self.survey.starts
 
@@ -203,6 +200,12 @@ class Settings:
     def dimension(self) -> int:
         """Length of a score."""
         return self.contrasts * self.features
+
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        """Lengths of payloads: of scores and, where they are asked for, of matrices and of single numbers."""
+        most = 3 if self.bits else 1 + self.matrices
+        return (self.dimension, matrix_size(self.features), 1)[:most]
 
     @property
     def reported(self) -> tuple[str, ...]:
@@ -249,11 +252,11 @@ class Settings:
     def first_model(self, mechanisms: LevelMechanisms) -> Model:
         """Return the model of version 0: a survey's, or one at zero, where every probability is 1/2."""
         if self.survey is not None and self.coordinates is None:
-            return self._survey_model(self.survey.opening())
+            return self.survey_model(self.survey.opening())
         p = self.features
         transform, (scatter, curvature) = np.eye(p), FIRST_SHARES if self.labels else (0.0, 0.5)
         if self.covariates is not None:
-            transform, scatter, curvature = whitening(self.covariates.second_moment), 0.0, _CHECK
+            transform, scatter, curvature = whitening(self.covariates.second_moment), 0.0, CHECK
         elif self.coordinates is not None:
             transform = self.coordinates.transform
         if not self.matrices:
@@ -261,35 +264,14 @@ class Settings:
         exponent = 1.0 if self.exponent is None else self.exponent
         reach = self.reach(self.covariates is not None, mechanisms)
         origin = np.zeros(self.dimension)
-        return self._completed(Model(origin, transform, reach, exponent, scatter, curvature).rounded(), origin, [])
+        return self.completed(Model(origin, transform, reach, exponent, scatter, curvature).rounded(), origin)
 
     def at(self, coordinates: Coordinates | None) -> Settings:
         """Return the settings with coordinates that a survey found, if any."""
         return self if coordinates is None else replace(self, coordinates=coordinates)
 
-    def following(
-        self, epochs: Sequence[Epoch], count: int, coordinates: Coordinates | None, mechanisms: LevelMechanisms
-    ) -> tuple[Model, Coordinates | None]:
-        """Return the model of the epoch that begins at ``count``, and the coordinates by then."""
-        if self.survey is not None and coordinates is None:
-            surveyed = [epoch for epoch in epochs if epoch.model.survey and epoch.tallies]
-            concluded = self.survey.concluded(
-                replies_of(surveyed, mechanisms, self.features)[: len(self.survey.numbers)], len(surveyed)
-            )
-            if isinstance(concluded, Round):
-                return self._survey_model(concluded), None
-            coordinates = concluded
-        settings, found = self.at(coordinates), summaries(epochs, mechanisms, self.features)
-        # Epochs as short as a survey's rounds say too little for a model of their own.
-        if not found or count <= self._rounds[-1]:
-            model = settings.first_model(mechanisms)
-            if model.sets is not None and count < self._rounds[-1]:
-                # Nor do they say where a prediction set ends.
-                model = replace(model, sets=replace(model.sets, share=0.0))
-            return model, coordinates
-        return settings.next_model(found, count, mechanisms), coordinates
-
-    def _survey_model(self, asked: Round) -> Model:
+    def survey_model(self, asked: Round) -> Model:
+        """Return the model that asks the questions of a round."""
         with np.errstate(divide="ignore"):
             factors = np.where(asked.scale > 0.0, 1.0 / asked.scale, 0.0)
         size = self.features - 1
@@ -297,75 +279,30 @@ class Settings:
         transform[:-1, -1] = -asked.centre[:size] * factors[:size]
         target = (float(asked.centre[-1]), min(float(asked.scale[-1]), 1.0)) if len(factors) > size else (0.0, 0.0)
         model = Model(origin, transform, 1.0, 1.0, 0.0, 0.0, asked.thresholds, *target)
-        return self._completed(model.rounded(), origin, [])
-
-    def next_model(self, found: Summaries, count: int, mechanisms: LevelMechanisms) -> Model:
-        """Return the model of the epoch that begins at ``count``."""
-        solution = self.solution(found)
-        return self._completed(self._next_model(solution, found, count, mechanisms), solution.origin, found, solution)
-
-    def solution(self, found: Summaries) -> AnySolution:
-        """Return the solution of epochs' mean answers."""
-        return solution_of(found, self.response, self.rows, self.coordinates)
-
-    def _next_model(self, solution: AnySolution, found: Summaries, count: int, mechanisms: LevelMechanisms) -> Model:
-        pair: Any = mechanisms["default"]
-        if isinstance(solution, ClassLines):
-            noise = pair.score.variance, pair.matrix.variance
-            return solution.next_model(self.reach(False, mechanisms), noise)
-        if solution.public or self.labels:
-            shares = (0.0, _CHECK)
-        else:
-            shares = (0.05, 0.1) if self.binary else (0.0, 0.15)
-        exponent = self._exponent(solution, count, mechanisms, found[-1].model)
-        model = solution.next_model(self.reach(solution.public, mechanisms), exponent, shares)
-        if not (self.line and self.binary and isinstance(solution, Solution)):
-            return model
-        people = min(self.epoch_end(count), self.forget or NEVER) - count
-        return next_model(solution, found, model, max(people, 1), (pair.score.variance, pair.matrix.variance))
-
-    # Prediction sets
+        return self.completed(model.rounded(), origin)
 
     @cached_property
     def coverage(self) -> float:
         """Nominal coverage of prediction sets; 0 without any."""
         return 0.0 if self.wanted is None else self.wanted.coverage
 
-    def sets(self, solution: AnySolution | None, found: Summaries, model: Model, answers: int) -> PredictionSets:
-        """Return the prediction sets known from the answers at all models, of which ``model`` is the newest."""
-        assert model.sets is not None
-        basis = self.response.basis if self.binary or self.labels else None
-        root = self._root(solution, found, model, model.sets.origin)
-        return PredictionSets(root, model.sets.origin, basis, answers)
+    def completed(self, model: Model, origin: Floats, root: Root | None = None) -> Model:
+        """Return a model with its targets' units, and with a prediction and the threshold to ask about next.
 
-    def _completed(self, model: Model, origin: Floats, found: Summaries, solution: AnySolution | None = None) -> Model:
-        """Return a model with its targets' units, and with a prediction and the threshold to ask about next."""
+        ``root`` is what is known of the threshold; by default, nothing.
+        """
         if self.coordinates is not None and not model.survey:
             middle, width = self.coordinates.target
             model = replace(model, middle=middle, width=width)
         if self.wanted is None:
             return model
-        threshold = self._root(solution, found, model, origin).next_question()
-        return replace(model, sets=Sets(origin, threshold, self.wanted.share)).rounded()
+        if root is None:
+            # Imported here, as devices without prediction sets do not need it.
+            from murk.inference.prediction_sets import LABELS, REAL, Present, Root, at_least_present
 
-    def _root(self, solution: AnySolution | None, found: Summaries, model: Model, origin: Floats) -> Root:
-        scale = LABELS if self.binary or self.labels else REAL
-        replies = []
-        for each in found:
-            asked, answer = each.model.sets, each.inside
-            if asked is None or answer is None:
-                continue
-            # The root mean square of how far the prediction has moved: people's second moment is the identity in z.
-            change = (asked.origin - origin).reshape(-1, self.features) @ model.back
-            moved = scale.moved(float(np.linalg.norm(change)), asked.threshold)
-            share = 0.5 + 0.5 * float(answer.mean[0])
-            spread = answer.noise / 4.0, 1.0 / answer.share
-            replies.append(Reply(asked.threshold, share, *spread, moved, asked.origin, answer.farthest / 2.0))
-        # The share of targets present, by curvatures over scatters and by the replies.
-        share, error = (1.0, math.inf) if solution is None else solution.targets
-        least = max(share - _SURELY * error, at_least_present(self.coverage, replies))
-        present = Present(min(max(share, least), 1.0), min(least, 1.0))
-        return Root(scale, self.coverage, replies, present)
+            present = Present(1.0, min(at_least_present(self.coverage, []), 1.0))
+            root = Root(LABELS if self.binary or self.labels else REAL, self.coverage, [], present)
+        return replace(model, sets=Sets(origin, root.next_question(), self.wanted.share)).rounded()
 
     @property
     def model_size(self) -> int:
@@ -375,74 +312,3 @@ class Settings:
     def checked(self, flat: Floats) -> Model:
         """Return a published vector as a model; raise HostileModelError for one that no honest learner publishes."""
         return check_model(flat, self.features, self.contrasts, matrices=self.matrices, sets=self.wanted is not None)
-
-    def _exponent(self, solution: AnySolution, count: int, mechanisms: LevelMechanisms, before: Model) -> float:
-        """Return g by rule: 0 where the public rows' sampling error is small compared with the noise, else 1/2.
-
-        This takes at least ``n / (p s^2)`` rows, n being the epoch's end and s^2 the noise's variance. g is 1 without
-        rows, with people unlike them, with missing targets, and in at least every other epoch: centred scores hold for
-        any distribution of the covariates, and check the other scores.
-        """
-        if self.exponent is not None:
-            return self.exponent
-        if self.covariates is None or not self.binary or not solution.public or solution.missing:
-            return 1.0
-        # If late models skipped epochs, the one before may have had an odd number, too.
-        if self.epoch_number(count) % 2 == 0 or before.exponent != 1.0:
-            return 1.0
-        mechanism: Any = mechanisms["default"].score
-        needed = min(self.epoch_end(count), self.forget or NEVER) / (self.features * mechanism.variance)
-        return 0.0 if float(self.covariates.counts.sum()) >= needed else 0.5
-
-
-AnySolution = Solution | PublicSolution | ClassSolution | ClassLines
-
-
-def solution_of(
-    answers: Summaries, response: Response, rows: Rows | None, coordinates: Coordinates | None = None
-) -> AnySolution:
-    """Return the solution of answers over public rows, if people are like them; else by released moments alone."""
-    if response.classes:
-        if rows is None:
-            return ClassLines(answers, response.classes, coordinates)
-        return ClassSolution(answers, response.classes, rows)
-    if rows is None:
-        return Solution(answers, response, coordinates)
-    if response.curve is not None:
-        return CurveSolution(answers, response, rows)
-    public = PublicSolution(answers, response, rows)
-    return public if public.alike and public.useful else Solution(answers, response, unlike=True)
-
-
-_SURELY: Final = 2.0  # standard errors that are subtracted from the share of targets present
-
-
-NATS: Final = 20.0  # honest equations count as disagreeing with probability e^-NATS, or 2e-9, at most
-
-
-def largest_square(freedom: float) -> float:
-    """Return a bound that a chi-square variable of ``freedom`` degrees exceeds with probability at most e^-NATS.
-
-    Source: Laurent and Massart, "Adaptive estimation of a quadratic functional by model selection", 2000, lemma 1.
-    """
-    return freedom + 2.0 * math.sqrt(freedom * NATS) + 2.0 * NATS
-
-
-def disagreement(solution: AnySolution) -> float:
-    """Return the factor by which disagreeing epochs widen intervals (Birge's ratio); 1 where chance explains them.
-
-    Squared residuals, in units of their variances, are chi-square. Over public rows the factor is 1.
-    """
-    if isinstance(solution, ClassLines):
-        # Classes share their scores' noise: the largest factor counts.
-        return max((_factor(line.misfits, solution.features) for line in solution.lines), default=1.0)
-    return _factor(solution.misfits, solution.features) if isinstance(solution, Solution) else 1.0
-
-
-def _factor(squares: Floats, features: int) -> float:
-    if len(squares) < 2:
-        return 1.0
-    freedom = features * (len(squares) - 1)
-    together = float(np.sum(squares)) / largest_square(freedom)
-    alone = float(np.max(squares)) / largest_square(features)
-    return math.sqrt(max(together, alone, 1.0))

@@ -22,7 +22,7 @@ from murk._internal.arrays import Floats
 from murk.inference.misfit import MOST_NUMBERS, excess
 from murk.protocols.linear_algebra import flattened, matrix_size, symmetric
 from murk.protocols.scores.model import Model, Question, Response, Rows, inverse, mean_matrix
-from murk.protocols.scores.settings import largest_square
+from murk.protocols.scores.solutions import largest_square
 from murk.protocols.scores.solve.moments import UNLIKELY, own_variance
 from murk.protocols.scores.sums import Answer, Summaries
 

@@ -12,7 +12,7 @@ import numpy as np
 from murk._internal.arrays import Floats, Integers
 from murk.errors import MurkError
 from murk.inference.poisoning import longest
-from murk.privacy.mechanisms.base import Wrapped
+from murk.privacy.mechanisms.directions import direction_spread, is_directional
 from murk.privacy.mechanisms.payload_limits import NATS
 from murk.protocols.linear_algebra import matrix_size, symmetric
 from murk.protocols.scores.mechanisms import LevelMechanisms, ScoreMechanisms
@@ -108,16 +108,6 @@ class Epoch:
             return cls(count_of(start, "epoch"), model, sums)
         except (KeyError, TypeError) as error:
             raise MurkError(f"the state holds no epochs ({type(error).__name__})") from error
-
-
-def is_directional(mechanism: Any) -> bool:
-    """Return whether a payload encodes a direction alone."""
-    return hasattr(of_vectors(mechanism), "second_moment")
-
-
-def of_vectors(mechanism: Any) -> Any:
-    """Return the inner mechanism for vectors if there is one, else the mechanism itself."""
-    return mechanism.noise if isinstance(mechanism, Wrapped) else mechanism
 
 
 def step_of(mechanism: Any) -> float:
@@ -233,14 +223,3 @@ def _answer(epoch: Epoch, question: Question, mechanisms: LevelMechanisms, featu
     unit = epoch.model.matrix_reach / 2.0
     scale = (unit / weight) ** 2
     return Answer(unit * symmetric(mean, features), scale * noise, scale * share, scale * whole)
-
-
-def direction_spread(mechanism: Any) -> tuple[float, float | None]:
-    """Return a coordinate's noise variance, and its excess along the input (None if noise is independent of it)."""
-    if not is_directional(mechanism):
-        return mechanism.variance, None
-    across, along = of_vectors(mechanism).second_moment
-    if mechanism.dimension == 1:
-        # A sign of fixed size B: its variance is B^2 - m^2 at the mean m, as that of m's own sign and B^2 - 1.
-        return along - 1.0, None
-    return across, max(0.0, along - across)

@@ -5,44 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import islice
 
-from murk._internal.atomic_files import warn_if_exposed
 from murk.errors import MurkError, UserError
-from murk.stream.log.interface import Checkpoint, Log, Message, not_an_intake
+from murk.stream.log.interface import Checkpoint, Log, Message
 from murk.stream.wire.blocks import DuplicateWindow
 from murk.stream.wire.duplicates import Unexpired, lifetime_of
 from murk.stream.wire.state import StateMessage, decode_state
 from murk.task.task import Task
 
 _PAGE = 256  # messages that are judged at once
-
-
-def check_carries(log: Log, task: Task) -> None:
-    """Raise `UserError` if a log carries no task or another one."""
-    document = log.document()
-    if document is None:
-        raise UserError(f"{log.url} carries no task yet: announce {task.name!r} on it first", code="MURK-LOG-003")
-    carried = Task.from_document(document)
-    if carried.hash != task.hash:
-        raise UserError(
-            f"{log.url} carries the task {carried.name!r} ({carried.hash[:12]}), not {task.name!r} "
-            f"({task.hash[:12]}): use the task as it was announced, or another log",
-            code="MURK-TASK-003",
-        )
-
-
-def check_intake(log: Log, task: Task) -> None:
-    """Raise `UserError` if a task is shuffled and the log to which devices would send is one that a shuffler writes."""
-    if task.shuffle is None:
-        return
-    if log.crowd_mark() is not None:
-        raise not_an_intake(log.url)
-    warn_of_readers(log)
-
-
-def warn_of_readers(intake: Log) -> None:
-    """Warn if other users can read an intake in a file, since they would know who sent what."""
-    if intake.exposed():
-        warn_if_exposed(intake.url.removeprefix("sqlite:///"), "who sent what, and when")
 
 
 def check_shuffled(log: Log, task: Task) -> None:

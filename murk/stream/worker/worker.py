@@ -19,13 +19,14 @@ from time import monotonic
 from typing import Any, Protocol, Self
 
 from murk.errors import MurkError, UserError
+from murk.stream.log.checks import check_carries
 from murk.stream.log.interface import DeadLetter, FencedError, Log, Message, truncate_time
 from murk.stream.wire.blocks import Block, DuplicateWindow, block_of, block_receiver, receiver
 from murk.stream.wire.codec import MAX_STATE, RejectedError, WireRules, encode
 from murk.stream.wire.releases import GradientRelease, IterateMessage, Release
 from murk.stream.wire.state import Counters, StateMessage, Trail, TrailRecorder, first_point
 from murk.stream.worker.interface import StreamLearner, admits_of, wire_rules
-from murk.stream.worker.recovery import check_carries, check_last, check_shuffled, open_state, rebuild_window
+from murk.stream.worker.recovery import check_last, check_shuffled, open_state, rebuild_window
 from murk.stream.worker.sharing import LOOK_AT_ALL, sharing_of
 from murk.task.task import Task
 

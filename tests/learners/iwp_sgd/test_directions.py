@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from murk.audit.release_distributions import Silence
 from murk.errors import UserError
-from murk.inference.estimate import PublicCovariates
 from murk.learners import Evaluated, IWPSGDClassifier, IWPSGDRegressor, UnbiasedLoss
 from murk.privacy import ApproxDP, GaussianDP, GaussianMechanism, SimulatedNoise
 from murk.protocols.examples import layout as k
@@ -19,6 +18,7 @@ from murk.protocols.examples.estimate import estimate
 from murk.protocols.examples.kernels import to_vectors
 from murk.protocols.examples.newton import eigen
 from murk.protocols.examples.public_fit import PUBLIC_ROWS
+from murk.protocols.public_covariates import PublicCovariates
 from tests.learners.iwp_sgd.worlds import engine, release, settings
 
 EXTREMES = st.sampled_from([0.0, -1.0, 1.0, 1e-300, 1e300, -1e154, math.nan, math.inf, -math.inf])

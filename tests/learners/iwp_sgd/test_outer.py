@@ -9,7 +9,6 @@ from hypothesis import settings as limits
 from hypothesis import strategies as st
 
 from murk.errors import MurkError, UserError
-from murk.inference.estimate import PublicCovariates
 from murk.inference.misfit import UNLIKE, misfit
 from murk.learners import IWPSGDClassifier, IWPSGDRegressor
 from murk.privacy import ApproxDP, GaussianDP, PureDP, SimulatedNoise
@@ -19,6 +18,7 @@ from murk.protocols.examples.estimate import estimate
 from murk.protocols.examples.outer import matrix_of, to_units
 from murk.protocols.examples.public_fit import PUBLIC_ROWS, Released, Rows, hidden, size_of_error, unlike
 from murk.protocols.linear_algebra import flattened, matrix_size
+from murk.protocols.public_covariates import PublicCovariates
 from murk.protocols.scores import kernels as score_kernels
 from murk.protocols.scores import mechanisms as score_mechanism
 from murk.protocols.scores.kernels import outer as outer_of

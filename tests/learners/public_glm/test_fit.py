@@ -13,22 +13,24 @@ from statsmodels.discrete.discrete_model import Logit
 from statsmodels.genmod import families
 from statsmodels.genmod.generalized_linear_model import GLM
 
-from murk.inference.estimate import PublicCovariates
 from murk.inference.linear_probability import LineEstimate
 from murk.privacy import ApproxDP, GaussianDP
 from murk.protocols.covariates import Covariates
 from murk.protocols.mean_functions import LINKS, LOSSES
-from murk.protocols.moments.estimate import DELTA, LEAST_SQUARES, MomentModel, Response
+from murk.protocols.moments import estimate
+from murk.protocols.moments.estimate import DELTA, LEAST_SQUARES
 from murk.protocols.moments.mechanisms import Level, calibrated
+from murk.protocols.moments.model import MomentModel, Response
 from murk.protocols.moments.statistics import Statistics, balanced
 from murk.protocols.moments.sums import MomentSums, Private, design_of, private_share
 from murk.protocols.population import released_sum
+from murk.protocols.public_covariates import PublicCovariates
 
 BINARY, OWN = Response(0.0, 1.0), Response(-1.0, 1.0)
 
 
 def fit(sums, layout, *model, **more):
-    return MomentModel(*model, **more).fit(sums, layout)
+    return estimate.fit(MomentModel(*model, **more), sums, layout)
 
 
 def exact(layout, X, y, noise=0.0, rng=None):

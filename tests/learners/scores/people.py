@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from murk.inference.estimate import PublicCovariates
 from murk.privacy import GaussianDP
 from murk.privacy.noise import SimulatedNoise
 from murk.protocols.linear_algebra import flattened
+from murk.protocols.public_covariates import PublicCovariates
 from murk.protocols.scores.device import ScoreDevice
 from murk.protocols.scores.engine import ScoreEngine
 from murk.protocols.scores.mechanisms import score_mechanisms

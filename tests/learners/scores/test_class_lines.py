@@ -19,7 +19,7 @@ from murk.protocols.linear_algebra import contrasts
 from murk.protocols.population import Effects, Records, designs
 from murk.protocols.scores import forecasting as planned
 from murk.protocols.scores.model import Model, Response, directions, vectors
-from murk.protocols.scores.settings import disagreement
+from murk.protocols.scores.solutions import disagreement
 from murk.protocols.scores.solve.classes import ClassLines, centre, indicator
 from murk.protocols.scores.sums import Answer, Summary
 from murk.results.report import report_estimate

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from murk.errors import MurkError, UserError
-from murk.inference.estimate import PublicCovariates
 from murk.learners import ScoreClassifier, ScoreRegressor
 from murk.privacy import GaussianDP
+from murk.protocols.public_covariates import PublicCovariates
 from murk.protocols.scores.engine import drift_of, merged
 from murk.protocols.scores.settings import FEWEST_KEPT, FIRST, REMEMBERED, epoch_end, epoch_start, remembered
 from murk.stream.wire.codec import RejectedError

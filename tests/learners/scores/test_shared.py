@@ -17,6 +17,7 @@ from murk.protocols.scores import engine as engines_of
 from murk.protocols.scores import settings as layout
 from murk.protocols.scores.engine import SharedScoreEngine, joined
 from murk.protocols.scores.model import Model
+from murk.protocols.scores.next_model import next_model
 from murk.protocols.scores.sums import summaries
 from murk.stream.wire.codec import RejectedError
 from murk.stream.wire.releases import ScoreRelease
@@ -262,10 +263,10 @@ def test_centred_scores_are_asked_for_after_others_whatever_epochs_are_left_out(
     problem = problem_of(P, 2.0, covariates=public(world[0][:2_000]), shared=True)
     settings, mechanisms = problem.settings, problem.mechanisms
     found = summaries(learned(problem, world, 1)[0].now.epochs[:1], mechanisms, P + 1)
-    other = settings.next_model(found, 3_000, mechanisms)
+    other = next_model(settings, found, 3_000, mechanisms)
     assert other.exponent < 1.0
-    assert settings.next_model(found, 12_000, mechanisms).exponent < 1.0
-    assert settings.next_model([*found, replace(found[0], model=other)], 12_000, mechanisms).exponent == 1.0
+    assert next_model(settings, found, 12_000, mechanisms).exponent < 1.0
+    assert next_model(settings, [*found, replace(found[0], model=other)], 12_000, mechanisms).exponent == 1.0
 
 
 def test_of_a_model_the_first_chains_word_is_taken(world: Any) -> None:

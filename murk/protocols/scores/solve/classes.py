@@ -37,7 +37,7 @@ from murk._internal.arrays import Floats
 from murk._internal.links import class_probabilities
 from murk.inference.misfit import UNLIKE, excess
 from murk.protocols.linear_algebra import contrasts
-from murk.protocols.scores.model import Model, Response, Rows, directions, inverse, mean_matrix
+from murk.protocols.scores.model import FIRST_SHARES, Model, Response, Rows, directions, inverse, mean_matrix
 from murk.protocols.scores.solve.curve import LOGIT_SQUARE, ORIGIN_VARIANCE, PRIOR_VARIANCE, descend, even_coordinates
 from murk.protocols.scores.solve.line import RAREST, ProbabilityLine, matrix_share, tells_line
 from murk.protocols.scores.solve.moments import Moments, pooled
@@ -237,8 +237,6 @@ def _compare_matrices(found: Summaries, rows: Rows) -> tuple[float, float, bool,
         kappa *= 2.0
     return ratio, variance if missing else 0.0, alike, min(kappa, _MOST), present
 
-
-FIRST_SHARES = (0.375, 0.125)  # shares of people asked for a scatter and for a curvature until the moments are known
 
 _LOGISTIC = Response(True)
 _CURVATURES = 0.25  # share of curvatures, which determine the share of targets present, among matrices asked for

@@ -1,0 +1,58 @@
+"""The model that is fitted to released moments."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from murk.protocols.covariates import Covariates
+from murk.protocols.mean_functions import LOSSES, Curve
+from murk.protocols.moments.statistics import Statistics
+
+if TYPE_CHECKING:
+    from murk.protocols.moments.sums import MomentSums, Private
+
+
+@dataclass(frozen=True)
+class Response:
+    """Meaning of coded targets of -1 and +1: ``response = middle + half * coded``."""
+
+    low: float
+    high: float
+
+    @property
+    def half(self) -> float:
+        """Half the range."""
+        return (self.high - self.low) / 2.0
+
+    @property
+    def middle(self) -> float:
+        """The middle of the range."""
+        return (self.high + self.low) / 2.0
+
+
+@dataclass(frozen=True)
+class MomentModel:
+    """The model to fit to the moments."""
+
+    curve: Curve  # mean function of the loss or the link
+    response: Response  # meaning of coded targets
+    public: Covariates | None  # None: ``x'w`` is taken as normal
+    covariance: str = "both"  # "both", "private" or "pooled": see `sums.private_share`
+    solver: str = "stein"  # the paper's two equations; "score": the model's own over public covariates: see `root`
+    repair: bool = True  # whether to repair second moments that noise outweighs: see `sums.design_of`
+
+    def size(self, layout: Statistics) -> int:
+        """Return the number of coefficients."""
+        return layout.size
+
+    def own_layout(self, layout: Statistics) -> Statistics:
+        """Return the layout of the numbers that the model uses, of those that people release."""
+        return layout
+
+    def private(self, sums: MomentSums, layout: Statistics) -> Private:
+        """Return the means, and their noise, of the numbers that the model uses."""
+        # Imported here, as devices do not need it.
+        from murk.protocols.moments.sums import Private
+
+        return Private.of(sums, layout, self.curve.name in LOSSES)
