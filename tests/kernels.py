@@ -10,7 +10,7 @@ from murk._internal import jit as _jit
 
 def impatient() -> dict[_jit.Kernel, float]:
     """From now on compile at the first call; what patience kernels had."""
-    _jit.PATIENCE = 0
+    _jit.COMPILE_AFTER = 0
     modules = [module for name, module in list(sys.modules.items()) if name.startswith("murk.")]
     found = {each for module in modules for each in vars(module).values() if isinstance(each, _jit.Kernel)}
     before = {kernel: kernel._patience for kernel in found if 0 < kernel._patience < math.inf}
@@ -22,10 +22,10 @@ def impatient() -> dict[_jit.Kernel, float]:
 @contextmanager
 def compiled_at_once() -> Iterator[None]:
     """Meanwhile compile at the first call."""
-    usual, before = _jit.PATIENCE, impatient()
+    usual, before = _jit.COMPILE_AFTER, impatient()
     try:
         yield
     finally:
-        _jit.PATIENCE = usual
+        _jit.COMPILE_AFTER = usual
         for kernel, patience in before.items():
             kernel._patience = patience

@@ -24,8 +24,8 @@ BUDGETS = {"gdp": GaussianDP(2.0), "pure": PureDP(3.0), "approx": ApproxDP(4.0, 
 
 
 def learner(kind: str, settings: dict[str, Any]) -> Any:
-    """A learner by name, whose budget is one of `BUDGETS`."""
-    return getattr(murk.learners, kind)(**{**settings, "budget": BUDGETS[settings["budget"]]})
+    """A learner by name, whose guarantee is one of `BUDGETS`."""
+    return getattr(murk.learners, kind)(**{**settings, "guarantee": BUDGETS[settings["guarantee"]]})
 
 
 def learned(kind: str, settings: dict[str, Any], records: list[Any], many: int, compiled: bool) -> Any:

@@ -110,28 +110,28 @@ INTERPRETED = ("PublicGLMRegressor", "ScoreClassifier")
 """Learners whose first records are learned by interpreted kernels; those of others are compiled at once."""
 
 KINDS: list[tuple[str, dict[str, Any], str]] = [
-    ("LDPSGDClassifier", {"budget": "gdp"}, "label"),
-    ("LDPSGDClassifier", {"budget": "pure", "mechanism": "privunit"}, "label"),
-    ("LDPSGDClassifier", {"budget": "pure", "mechanism": "l2-ball"}, "label"),
-    ("LDPSGDRegressor", {"budget": "pure", "mechanism": "laplace"}, "real"),
-    ("IWPSGDClassifier", {"budget": "gdp"}, "label"),
-    ("IWPSGDClassifier", {"budget": "gdp", "release": "joint"}, "label"),
-    ("IWPSGDClassifier", {"budget": "gdp", "release": "outer"}, "label"),
-    ("IWPSGDRegressor", {"budget": "gdp"}, "real"),
-    ("PublicGLMRegressor", {"budget": "gdp"}, "real"),
-    ("PublicGLMRegressor", {"budget": "approx", "release": "separate"}, "real"),
-    ("ScoreClassifier", {"budget": "gdp"}, "label"),
-    ("ScoreRegressor", {"budget": "gdp"}, "real"),
-    ("ScoreClassifier", {"budget": "pure"}, "label"),
+    ("LDPSGDClassifier", {"guarantee": "gdp"}, "label"),
+    ("LDPSGDClassifier", {"guarantee": "pure", "mechanism": "privunit"}, "label"),
+    ("LDPSGDClassifier", {"guarantee": "pure", "mechanism": "l2-ball"}, "label"),
+    ("LDPSGDRegressor", {"guarantee": "pure", "mechanism": "laplace"}, "real"),
+    ("IWPSGDClassifier", {"guarantee": "gdp"}, "label"),
+    ("IWPSGDClassifier", {"guarantee": "gdp", "release": "joint"}, "label"),
+    ("IWPSGDClassifier", {"guarantee": "gdp", "release": "outer"}, "label"),
+    ("IWPSGDRegressor", {"guarantee": "gdp"}, "real"),
+    ("PublicGLMRegressor", {"guarantee": "gdp"}, "real"),
+    ("PublicGLMRegressor", {"guarantee": "approx", "release": "separate"}, "real"),
+    ("ScoreClassifier", {"guarantee": "gdp"}, "label"),
+    ("ScoreRegressor", {"guarantee": "gdp"}, "real"),
+    ("ScoreClassifier", {"guarantee": "pure"}, "label"),
 ]
 
 
 REGRESSORS = [
-    ("LDPSGDRegressor", {"budget": "gdp"}),
-    ("IWPSGDRegressor", {"budget": "gdp"}),
-    ("PublicGLMRegressor", {"budget": "gdp"}),
-    ("ScoreRegressor", {"budget": "gdp"}),
-    ("GaussMixRegressor", {"budget": "approx", "window": 2_500, "windows": 2}),
+    ("LDPSGDRegressor", {"guarantee": "gdp"}),
+    ("IWPSGDRegressor", {"guarantee": "gdp"}),
+    ("PublicGLMRegressor", {"guarantee": "gdp"}),
+    ("ScoreRegressor", {"guarantee": "gdp"}),
+    ("GaussMixRegressor", {"guarantee": "approx", "window": 2_500, "windows": 2}),
 ]
 
 

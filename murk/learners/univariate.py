@@ -45,7 +45,7 @@ class Univariate(PersonEstimator):
 
     def _begin(self, names: tuple[Any, ...]) -> TargetEngine:
         settings = self._settings()
-        guarantees = {"default": self.budget, **(self.levels or {})}
+        guarantees = {"default": self.guarantee, **(self.levels or {})}
         family = settings.family(guarantees.values())
         self._default = "default"
         # Not a local function, which cannot be pickled.
@@ -59,8 +59,8 @@ class Univariate(PersonEstimator):
         mechanism: TargetMechanism = self._settings().mechanism(guarantee)
         return mechanism
 
-    def _person_mechanism(self, budget: Guarantee) -> str:
-        level: str = self._engine.level(budget)
+    def _person_mechanism(self, guarantee: Guarantee) -> str:
+        level: str = self._engine.level(guarantee)
         return level
 
     def _head(self, X: Any, y: Floats) -> tuple[Iterable[tuple[Sequence[Any], float]], Iterable[Any]]:
@@ -117,7 +117,7 @@ class ShareClassifier(Univariate, LabelEstimator, base.MiniBatchClassifier):
     def __init__(
         self,
         *,
-        budget: Guarantee,
+        guarantee: Guarantee,
         classes: Sequence[Any] = (False, True),
         missing: bool = True,
         levels: Mapping[str, Guarantee] | None = None,
@@ -182,7 +182,7 @@ class MeanRegressor(Univariate, TargetEstimator, base.MiniBatchRegressor):
     def __init__(
         self,
         *,
-        budget: Guarantee,
+        guarantee: Guarantee,
         target_bounds: tuple[float, float] | None = None,
         missing: bool = True,
         levels: Mapping[str, Guarantee] | None = None,

@@ -251,7 +251,7 @@ def summarize(
     if not estimate.n_releases:
         raise UserError("nothing was learned yet: call learn_one or learn_many before the summary")
     mechanisms = learner._require().mechanisms
-    promised: dict[str, Guarantee] = {**(learner.levels or {}), "default": learner.budget}
+    promised: dict[str, Guarantee] = {**(learner.levels or {}), "default": learner.guarantee}
     levels = {name: describe_level(each, mechanisms[name]) for name, each in promised.items()}
     units, effects = _units(task, estimate, scale)
     half_range: float | None = getattr(estimate, "unit", None)

@@ -38,7 +38,8 @@ def target_of(name):
     return True if "Regress" not in name and name != "PublicGLMRegressor" else 0.577215664
 
 
-NAMES = tuple(murk.learners.__all__)
+NAMES = tuple(name for name in murk.learners.__all__ if hasattr(getattr(murk.learners, name), "learn_release"))
+"""Estimators: an encoder and the evaluation of a learner are in the package, too."""
 BY_RECORD = tuple(name for name in NAMES if not name.startswith("GaussMix"))
 """Those that randomize each record by itself."""
 FEATURED = tuple(name for name in NAMES if "features" in signature(getattr(murk.learners, name)).parameters)

@@ -30,7 +30,7 @@ _ERROR_CODE = "MURK-LEARN-001"
 
 BLOCK: Final = 65_536  # largest number of releases added at once, whose sums fit into 64 bits
 MOST_GUARANTEES: Final = 64
-"""Largest number of different budgets that people choose themselves, as a learner keeps sums for each."""
+"""Largest number of different guarantees that people choose themselves, as a learner keeps sums for each."""
 
 
 class TargetEngine(NeverPublished):

@@ -31,7 +31,7 @@ def records(n=3000, seed=1):
 
 
 def regressor(**more):
-    return GaussMixRegressor(**{"budget": BUDGET, "rows": 200, "features": [0, 1, 2], "seed": 5, **more})
+    return GaussMixRegressor(**{"guarantee": BUDGET, "rows": 200, "features": [0, 1, 2], "seed": 5, **more})
 
 
 def one_by_one(model, x, y):
@@ -374,7 +374,7 @@ def test_replaced_records_are_a_choice():
 
 def test_mistakes_are_named():
     for wrong, match in (
-        ({"budget": 1.0}, "ApproxDP"), ({"guarantee": GaussianDP(1.0)}, "approx"), ({"windows": 0}, "windows"),
+        ({"guarantee": 1.0}, "ApproxDP"), ({"guarantee": GaussianDP(1.0)}, "approx"), ({"windows": 0}, "windows"),
         ({"windows": True}, "windows"), ({"window": 0}, "window"), ({"features": ["a", "a"]}, "distinct"),
         ({"rows": 4}, "rows"), ({"noise": SimulatedNoise(1)}, "one of them"), ({"method": "other"}, "method"),
         ({"feature_bound": -1.0}, "feature_bound"), ({"intercept": None}, "intercept=None"),

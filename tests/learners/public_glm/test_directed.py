@@ -138,7 +138,7 @@ def test_budgets_for_each_row():
     for row, target, budget in zip(X[:30], LABELS[:30], budgets, strict=True):
         one.learn_one(dict(enumerate(row.tolist())), target, guarantee=budget)
     assert one.state_dict() == many.state_dict()
-    with pytest.raises(UserError, match="30 rows, budget has 2"):
+    with pytest.raises(UserError, match="30 rows, guarantee has 2"):
         many.learn_many(X[:30], LABELS[:30], guarantee=budgets[:2])
 
 

@@ -75,7 +75,7 @@ def test_every_kind_of_budget(budget, mechanism):
 def test_a_budget_that_is_none_is_refused():
     with pytest.raises(UserError, match="GaussianDP"):
         PublicGLMClassifier(guarantee=1.0)
-    with pytest.raises(TypeError, match="budget"):
+    with pytest.raises(TypeError, match="guarantee"):
         PublicGLMRegressor()
 
 
@@ -106,7 +106,7 @@ def test_budgets_for_each_row():
     for row, target, budget in zip(X[:60], LABELS[:60], budgets, strict=True):
         one.learn_one(dict(enumerate(row.tolist())), target, guarantee=budget)
     assert one.state_dict() == many.state_dict()
-    with pytest.raises(UserError, match="60 rows, budget has 2"):
+    with pytest.raises(UserError, match="60 rows, guarantee has 2"):
         many.learn_many(X[:60], LABELS[:60], guarantee=budgets[:2])
     with pytest.raises(UserError, match="y has 2"):
         many.learn_many(X[:60], LABELS[:2])
