@@ -39,6 +39,8 @@ _NAMES_PEOPLE: Final = re.compile(
     r"|patient|person|people|user|customer|client|member|subject|participant|respondent|employee|student|household"
 )
 _ROWS_OF_ONE: Final = 100  # largest mean number of rows per value for a column that may name people
+_MOST_EMPTY: Final = 0.9  # largest share of missing values in a column that is proposed
+_UNKNOWN: Final = "unknown"  # category of missing values
 MOST_CATEGORIES: Final = 20  # limit of categories of a text column
 GRAMMAR: Final = "LOW..HIGH for a number, FIRST..LAST for dates as in 2024-05-31, or A|B|C for categories"
 _LAST_DAY: Final = datetime.date.max.toordinal()
@@ -88,6 +90,7 @@ class Column:
     typical: tuple[float, float] | None = None  # range of nine in ten values, if well within the bounds
     beyond: float = 0.0  # share of values beyond the bounds
     shares: tuple[float, ...] = ()  # share of each category, if read from a file
+    gaps: float = 0.0  # share of rows without a category
 
 
 def given(text: str) -> list[Column]:
@@ -221,9 +224,11 @@ class _Summary:
         different = len(self.distinct)
         if not MOST_CATEGORIES < different <= MOST_DISTINCT or set(self.kinds) & {"date", "boolean"}:
             return False
+        if self.rows > _ROWS_OF_ONE * different:
+            return False
         if _NAMES_PEOPLE.search(self.name.lower()) is not None:
             return set(self.kinds) == {"text"} or not self.fractions
-        return set(self.kinds) == {"text"} and different < self.rows <= _ROWS_OF_ONE * different
+        return set(self.kinds) == {"text"} and different < self.rows
 
     def _typical(self, low: float, high: float) -> tuple[float, float] | None:
         """Return the range of the middle 90% of the numbers, rounded outwards, if it is well within the bounds."""
@@ -255,6 +260,9 @@ class _Summary:
         column = partial(Column, self.name, origin=origin)
         if not self.rows:
             return column(without="empty in every row")
+        gaps = self.absent / (self.absent + self.rows)
+        if gaps > _MOST_EMPTY:
+            return column(without=f"empty in {gaps:.1%} of the rows")
         if self._all_equal(values):
             return column(without="the same value in every row")
         if self._names_people():
@@ -265,7 +273,7 @@ class _Summary:
             return column(without=what, names_people=len(self.distinct) < self.rows)
         if kinds == {"boolean"}:
             yes = sum(count for value, count in self.values.items() if as_boolean(value)) / sum(self.values.values())
-            return column(categories=("no", "yes"), shares=(1.0 - yes, yes))
+            return column(categories=("no", "yes"), shares=(1.0 - yes, yes), gaps=gaps)
         if kinds == {"date"}:
             if len(set(self.days)) < 2:
                 return column(without="fewer than two different dates in the years 1 to 9999")
@@ -273,7 +281,7 @@ class _Summary:
             return column(bounds=whole_months(int(first), int(last)), beyond=beyond)
         if len(values) == 2:
             two = _two(values)
-            return column(categories=two, shares=self._shares(two))
+            return column(categories=two, shares=self._shares(two), gaps=gaps)
         if kinds == {"number"}:
             first, last = self.numbers
             if last - first == self.rows - 1 and self.rows > MOST_CATEGORIES and first in (0.0, 1.0):
@@ -284,7 +292,7 @@ class _Summary:
         if len(values) > MOST_CATEGORIES:
             return column(without=f"text with more than {MOST_CATEGORIES} different values")
         ordered = tuple(sorted(values, key=lambda value: (-self.values[value], value)))
-        return column(categories=ordered, shares=self._shares(ordered))
+        return column(categories=ordered, shares=self._shares(ordered), gaps=gaps)
 
 
 def looked_at(records: Records, origin: str) -> list[Column]:
@@ -470,7 +478,12 @@ def _target(column: Column, rate: float | None) -> str:
 
 def _holds(column: Column) -> str:
     if column.bounds is None:
-        return f"categories: [{', '.join(map(word, column.categories))}]"
+        categories, known = column.categories, ""
+        if column.gaps:
+            # A category of its own: as the middle of all others, missing values would bias their effects.
+            categories = categories if _UNKNOWN in categories else (*categories, _UNKNOWN)
+            known = f", missing: {_UNKNOWN}, missing_share: {column.gaps:.2g}"
+        return f"categories: [{', '.join(map(word, categories))}]{known}"
     low, high = column.bounds
     if isinstance(low, datetime.date):
         return f"kind: date, low: {low}, high: {high}"

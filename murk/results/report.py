@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from murk._internal.arrays import Floats
 from murk._internal.lazy import bounding
+from murk._internal.numbers import number
 from murk.inference.average_effects import marginal_effects
 from murk.inference.confidence_sequences import Looks, Valid, looks_of
 from murk.inference.contrasts import contrasts
@@ -37,7 +38,7 @@ from murk.stream.log.interface import Log
 from murk.stream.wire.state import decode_state
 from murk.stream.worker.recovery import check_shuffled
 from murk.task.coding import is_constant
-from murk.task.features import BinaryTarget, ClassTarget
+from murk.task.features import BinaryTarget, ClassTarget, RealTarget
 from murk.task.privacy import DEFAULT_LEVEL
 from murk.task.protocols.base import Scale
 from murk.task.task import Disclosure, Task
@@ -194,8 +195,28 @@ def per_unit(units: Units, estimate: Estimate, level: float) -> dict[str, dict[s
     }
 
 
+def cut(task: Task, estimate: Estimate) -> tuple[float, float] | None:
+    """Return the ends beyond which a real target's values count as the ends, in its own units; None within bounds."""
+    ends, target = getattr(estimate, "cut", None), task.target
+    if ends is None or not isinstance(target, RealTarget):
+        return None
+    middle, half = (target.high + target.low) / 2.0, (target.high - target.low) / 2.0
+    low, high = (middle + half * each for each in ends)
+    return max(low, target.low), min(high, target.high)
+
+
+def _cut_words(task: Task, ends: tuple[float, float]) -> str:
+    assert isinstance(task.target, RealTarget)
+    low, high = ends
+    sides = [f"below {number(low)}"] * (low > task.target.low) + [f"above {number(high)}"] * (high < task.target.high)
+    return f"targets {' and '.join(sides)}, three spreads from the surveyed centre, count as that"
+
+
 def _in_unit(unit: Unit, value: float, ends: tuple[float, float], *, shift: float = 0.0) -> dict[str, Any]:
     effect, low, high = (unit.possible(each * unit.factor + shift) for each in (value, *ends))
+    if low == high and ends[0] < ends[1]:
+        # Nothing possible lies within: the interval says no more than that the effect is possible.
+        low, high = unit.possible(-math.inf), unit.possible(math.inf)
     found: dict[str, Any] = {"unit": unit.label, "scale": unit.scale, "value": effect, "interval": [low, high]}
     if unit.scale == "log odds":
         found |= {"odds_ratio": odds_ratio(effect), "odds_ratio_interval": [odds_ratio(low), odds_ratio(high)]}
@@ -331,6 +352,9 @@ def report_log(
     levels = describe_levels(task)
     used = counts.get("records_learned", estimate.releases_used)
     held = looks_of(task, estimate, used, live=live, asked=looks)
+    found = report_estimate(estimate, scale, units(shown), level, effects=effect_units(shown), looks=held)
+    if (ends := cut(shown, estimate)) is not None:
+        found["interval"]["note"] += f"; {_cut_words(shown, ends)}"
     report = {
         "task": shown.name,
         "protocol": task.protocol,
@@ -340,7 +364,8 @@ def report_log(
         "of": describe_target(shown),
         **more,
         **counts,
-        **report_estimate(estimate, scale, units(shown), level, effects=effect_units(shown), looks=held),
+        **found,
+        "cut": None if ends is None else list(ends),
         "drift": None if drift is None else drift.to_dict(),
         "forget": describe_forgetting(task.forget, estimate),
         **({"history": columns(points, estimate.names)} if history else {}),

@@ -462,6 +462,15 @@ class ScoreEstimate(Estimate):
         forged = 0.0 if self.forgery is None else self.forgery.widened
         return (1.0 + forged / quantile) * (1.0 if self.solution is None else disagreement(self.solution))
 
+    @property
+    def cut(self) -> tuple[float, float] | None:
+        """Coded ends beyond which targets count as the ends; None where that is their range."""
+        coordinates = None if self.outlook is None else self.outlook.settings.coordinates
+        if coordinates is None or coordinates.target == (0.0, 1.0):
+            return None
+        middle, width = coordinates.target
+        return middle - width, middle + width
+
     def doubts(self) -> list[str]:
         """Return signs of forged releases, in words: nothing that honest people in any order could cause."""
         signs = [] if self.forgery is None else [one.words for one in self.forgery.excesses]
@@ -608,9 +617,8 @@ def _note(solution: AnySolution, settings: Settings) -> str:
     if settings.once:
         return f"{note}; {_ONCE}"
     if isinstance(solution, ClassLines):
-        return f"{note}; {_LINES}"
-    if settings.binary or isinstance(solution, ClassSolution):
-        note += f"; {_WEIGHTED}"
+        return f"{note}; {_WEIGHTED}; {_LINES}"
+    note += f"; {_WEIGHTED}"
     if isinstance(solution, Solution) and solution.targetless:
         note += f"; {_TARGETLESS}"
     elif isinstance(solution, Solution) and solution.rare:
