@@ -13,6 +13,8 @@ from typing import Any, Final
 
 from murk.errors import UserError
 
+_ERROR_CODE = "MURK-LEARN-001"
+
 ROOMS: Final[Mapping[str, str]] = {
     "gradients": "murk.protocols.gradients",
     "scores": "murk.protocols.scores",

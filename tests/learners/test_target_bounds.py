@@ -83,7 +83,7 @@ def test_a_fit_in_natural_units_is_the_coded_one_in_these_units(name):
 def test_a_target_of_about_40_is_predicted_as_such(name):
     """Between 0 and 100: within 2 of 40 at mu = 16, where the noisiest of them is nearer; unlearned it is 50."""
     y = 40.0 + 10.0 * X[:, 0]
-    model = learned(name, y, (0, 100), guarantee=16.0)
+    model = learned(name, y, (0, 100), budget=16.0)
     assert model.predict_one({"a": 0.0, "b": 0.0}) == pytest.approx(40.0, abs=2.0)
     # Before the first release it is the middle.
     fresh = made(name, target_bounds=(0, 100), seed=1)

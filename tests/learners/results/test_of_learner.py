@@ -158,7 +158,7 @@ def test_every_learner_shows_what_it_learned(name):
     assert "releases learned" in html
     for coefficient in (*FEATURES, "intercept") if name in FEATURED else learner.estimate().names:
         assert f'<th scope="row">{coefficient}</th>' in html
-    assert "budget" in html
+    assert "guarantee" in html
     assert "What each release promises" in html
     text = str(learner.summary(forecast=False))
     assert "Promised for each release at level default" in text

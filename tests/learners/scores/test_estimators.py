@@ -49,16 +49,14 @@ def survey_of(model):
     return model._require().settings.survey
 
 
-@pytest.mark.parametrize(
-    ("labels", "sample", "weighted"), [(2, 0, True), (2, 500, True), (3, 500, True), (3, 0, False), (1, 0, False)]
-)
-def test_notes_of_logistic_and_softmax_models_tell_that_their_fit_is_weighted(labels, sample, weighted):
-    """Lines of classes are none, nor are lines of a real target, here of one label."""
+@pytest.mark.parametrize(("labels", "sample"), [(2, 0), (2, 500), (3, 500), (3, 0), (1, 0)])
+def test_notes_tell_that_a_fit_is_weighted(labels, sample):
+    """That of log odds, of lines of several classes, and of the line of a real target, here of one label."""
     X, y = people(FIRST + 500, binary=labels > 1)
     rows = X[:500] if sample else None
     model = classifier(classes=range(labels), public=rows) if labels > 1 else regressor()
     model.learn_many(X, np.arange(len(y)) % 3 if labels > 2 else y)
-    assert ("those of a weighted fit" in model.estimate().note) is weighted
+    assert "those of a weighted fit" in model.estimate().note
 
 
 @pytest.mark.parametrize("binary", [True, False])
@@ -178,7 +176,7 @@ def test_a_budget_of_ones_own_is_a_level(monkeypatch):
     assert again.state_dict() == model.state_dict()
     # Sums are of integers whose unit is their level's: other budgets would read them wrongly.
     for other in ({"guarantee": GaussianDP(1.0)}, {"levels": None}, {"mechanism": "l2-ball", "guarantee": PureDP(1.0)}):
-        with pytest.raises(MurkError, match="make the learner with the budget, levels and mechanism of the state"):
+        with pytest.raises(MurkError, match="make the learner with the guarantee, levels and mechanism of the state"):
             model.clone(other).load_state_dict(state)
 
 
@@ -260,7 +258,7 @@ def test_what_cannot_be_is_refused():
         classifier(noise=SimulatedNoise(1))
     with pytest.raises(UserError, match="the lower one first"):
         regressor(target_bounds=(1, 0))
-    with pytest.raises(UserError, match="2 rows, budget has 1"):
+    with pytest.raises(UserError, match="2 rows, guarantee has 1"):
         classifier().learn_many(np.zeros((2, P)), [True, False], guarantee=[GaussianDP(1.0)])
 
 

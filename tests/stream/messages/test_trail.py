@@ -228,7 +228,7 @@ def test_what_cannot_be_told_is_a_gap_and_stops_nothing(log: SqliteLog, monkeypa
 
 def leave_room(monkeypatch: pytest.MonkeyPatch, room: int) -> None:
     """Let a state be no longer than so many bytes."""
-    for module in ("worker.worker", "messages.state"):
+    for module in ("worker.worker", "wire.state"):
         monkeypatch.setattr(f"murk.stream.{module}.MAX_STATE", room)
 
 
