@@ -15,7 +15,7 @@ from murk._internal.links import logistic
 from murk.inference.units import effect_units, fits_probabilities, on_logit_scale
 from murk.privacy.central.accumulators import at_model
 from murk.privacy.central.newton_step import EDGE
-from murk.privacy.mechanisms.directions import direction_spread
+from murk.privacy.mechanisms.base import direction_spread
 from murk.protocols.device import device_for
 from murk.protocols.examples import layout as k
 from murk.protocols.examples.device import ExampleDevice

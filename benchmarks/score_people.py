@@ -9,7 +9,7 @@ import math
 import numpy as np
 
 from murk._internal.links import logistic
-from murk.privacy.mechanisms.directions import direction_spread
+from murk.privacy.mechanisms.base import direction_spread
 from murk.protocols.linear_algebra import flattened
 from murk.protocols.public_covariates import PublicCovariates
 from murk.protocols.scores.engine import ScoreEngine

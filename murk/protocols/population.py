@@ -29,7 +29,7 @@ from murk._internal.links import class_probabilities, logistic
 from murk.errors import UserError
 from murk.inference.estimate import Estimate
 from murk.inference.units import Unit
-from murk.privacy.mechanisms.directions import direction_spread
+from murk.privacy.mechanisms.base import direction_spread
 from murk.task.features import (
     INDICATOR,
     BinaryTarget,

@@ -15,8 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk.learners import PublicGLMClassifier, PublicGLMRegressor
-from murk.privacy.mechanisms.base import Randomizer
-from murk.privacy.mechanisms.directions import direction_spread
+from murk.privacy.mechanisms.base import Randomizer, direction_spread
 from murk.protocols.moments.engine import MomentEngine
 from murk.protocols.moments.mechanisms import Level
 from murk.protocols.moments.statistics import Statistics

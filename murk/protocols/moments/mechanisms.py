@@ -14,8 +14,7 @@ from murk._internal.wiping import copied, wiped
 from murk.errors import UserError
 from murk.privacy.guarantees import ApproxDP, Guarantee, PureDP
 from murk.privacy.mechanisms import BEST, CompositeMechanism, GaussianMechanism, calibrate, divided
-from murk.privacy.mechanisms.base import Randomizer, RoundedGaussian, check_room
-from murk.privacy.mechanisms.directions import direction_spread
+from murk.privacy.mechanisms.base import Randomizer, RoundedGaussian, check_room, direction_spread
 from murk.privacy.mechanisms.lattice import DIRECTIONS
 from murk.privacy.mechanisms.privacy_loss import is_pure
 from murk.privacy.noise import NoiseSource

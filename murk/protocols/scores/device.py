@@ -12,8 +12,7 @@ from murk._internal.jit import due
 from murk.errors import UserError
 from murk.privacy.guarantees import Guarantee
 from murk.privacy.mechanisms import calibrate
-from murk.privacy.mechanisms.base import Randomizer
-from murk.privacy.mechanisms.directions import direction_spread
+from murk.privacy.mechanisms.base import Randomizer, direction_spread
 from murk.privacy.noise import NoiseSource, Purpose
 from murk.protocols.linear_algebra import matrix_size
 from murk.protocols.public_covariates import PublicCovariates

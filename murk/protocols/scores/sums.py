@@ -12,7 +12,7 @@ import numpy as np
 from murk._internal.arrays import Floats, Integers
 from murk.errors import MurkError
 from murk.inference.poisoning import longest
-from murk.privacy.mechanisms.directions import direction_spread, is_directional
+from murk.privacy.mechanisms.base import direction_spread, is_directional
 from murk.privacy.mechanisms.payload_limits import NATS
 from murk.protocols.linear_algebra import matrix_size, symmetric
 from murk.protocols.scores.mechanisms import LevelMechanisms, ScoreMechanisms

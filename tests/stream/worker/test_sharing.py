@@ -12,7 +12,7 @@ import pytest
 from murk.errors import MurkError
 from murk.inference.drift import merged_curve
 from murk.protocols.device import device_for
-from murk.protocols.scores import in_epochs as scores
+from murk.protocols.scores import device as scores
 from murk.stream.log.interface import Checkpoint, UnreachableError
 from murk.stream.log.sqlite import SqliteLog
 from murk.stream.wire.codec import encode
