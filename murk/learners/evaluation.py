@@ -73,7 +73,7 @@ def coefficients(model: Any) -> tuple[Mapping[Any, float], float]:
 
 
 class Evaluated(base.Estimator):
-    """A linear model that predicts the :class:`Score` of a released example.
+    """A linear model that predicts the ``Score`` of a released example.
 
     Parameters
     ----------

@@ -153,7 +153,7 @@ def run(
     ----------
     task, source
         The task, or the path of its file; and the people's records: the path of a CSV, JSON lines or Parquet file, a
-        pandas or Polars data frame, an Arrow table, or an iterable of mappings; see `murk.producers.open_records`.
+        pandas or Polars data frame, an Arrow table, or an iterable of mappings; see `murk.populations.open_records`.
     seed
         Simulate the noise from this seed, to try a task out; this protects nobody.
     log
