@@ -44,7 +44,7 @@ def loggers_as_they_were():
         one.handlers[:] = handlers
 
 
-# The longest test takes a minute on a busy machine.
+# The longest test takes two minutes on a busy machine.
 LONGEST = 300.0
 
 

@@ -177,7 +177,7 @@ def check_learner(
 def found_again(scenario: str, arguments: dict[str, Any], needles: list[int]) -> int:
     """Search another process that does the same: what the code leaves, it leaves there, too.
 
-    On a busy machine a process may be searched between a value's last use and the next one of its place.
+    What a busy machine leaves now and then, in one process alone, is not told from what nothing leaves.
     """
     another = Image()
     try:

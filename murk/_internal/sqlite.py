@@ -41,7 +41,6 @@ class FileKind:
     application_id: int  # SQLite's application id, a 32-bit integer in the file's header
     version: int  # version of the file's format, stored under ``format`` in the table ``meta``
     tables: str  # statements that create its tables, other than ``meta``
-    earlier: tuple[int, ...] = ()  # earlier versions that can be read
     identity: str = "identity"  # key of the file's random identity in ``meta``
     page_bytes: int = 4096  # size of a page of a new file: large ones suit large writes
     holds: str = ""  # what others would learn from the file, if it must be its owner's alone
@@ -287,14 +286,13 @@ class Database:
 
     def _other_version(self) -> UserError | None:
         version = self.version()
-        return None if version in (*self.kind.earlier, self.kind.version) else self._of_version(version)
+        return None if version == self.kind.version else self._of_version(version)
 
     def _of_version(self, version: object) -> UserError:
         """Return the error for a format that this version cannot read."""
-        known = " and ".join(map(str, (*self.kind.earlier, self.kind.version)))
         return UserError(
             f"the {self.kind.noun} {self.path} was written by another version of Murk (format {version}, while this "
-            f"one reads format {known}); it was left as it is. Use the version that wrote it, or another "
+            f"one reads format {self.kind.version}); it was left as it is. Use the version that wrote it, or another "
             f"{self.kind.noun}",
             code="MURK-FILE-003",
         )

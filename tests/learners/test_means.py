@@ -254,7 +254,7 @@ def test_people_with_budgets_of_their_own():
     assert again.coefficients() == model.coefficients()
     for index in range(62):
         model.learn_one({}, "a", PureDP(3.0 + index / 100))
-    with pytest.raises(UserError, match="others already"):
+    with pytest.raises(UserError, match="different ones"):
         model.learn_one({}, "a", PureDP(5.0))
 
 

@@ -85,7 +85,7 @@ class InProcessScores(RecordEngine, ScoreEngine):
         if name not in self._own:
             if len(self._own) >= MOST_GUARANTEES:
                 raise UserError(
-                    f"guarantee={guarantee!r}: people have chosen {MOST_GUARANTEES} others already, and sums are kept "
+                    f"guarantee={guarantee!r}: people have chosen {MOST_GUARANTEES} different ones, and sums are kept "
                     "for each. Let them choose from a few levels, as in levels={'strict': ..., 'open': ...}"
                 )
             pair = self._make(guarantee)

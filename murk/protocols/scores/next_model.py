@@ -56,7 +56,8 @@ def next_model(settings: Settings, found: Summaries, count: int, mechanisms: Lev
     """Return the model of the epoch that begins at ``count``."""
     solved = solution(settings, found)
     chosen = _chosen(settings, solved, found, count, mechanisms)
-    return settings.completed(chosen, solved.origin, root_of(settings, solved, found, chosen, solved.origin))
+    root = None if settings.wanted is None else root_of(settings, solved, found, chosen, solved.origin)
+    return settings.completed(chosen, solved.origin, root)
 
 
 def _chosen(

@@ -81,7 +81,7 @@ class TargetEngine(NeverPublished):
         if name not in self.mechanisms:
             if len(self._own) >= MOST_GUARANTEES:
                 raise UserError(
-                    f"guarantee={guarantee!r}: people have chosen {MOST_GUARANTEES} others already, and sums are kept "
+                    f"guarantee={guarantee!r}: people have chosen {MOST_GUARANTEES} different ones, and sums are kept "
                     "for each. Let them choose from a few levels, as in levels={'strict': ..., 'open': ...}"
                 )
             assert self._make is not None

@@ -164,7 +164,7 @@ def test_a_budget_of_ones_own_is_a_level(monkeypatch):
     # A third kind of their own is refused, and nothing is learned of it.
     for refused in (lambda: model.learn_one(record(X[0]), True, guarantee=GaussianDP(3.0)),
                     lambda: model.learn_many(X[:2], y[:2], guarantee=[GaussianDP(2.0), GaussianDP(3.0)])):  # fmt: skip
-        with pytest.raises(UserError, match=r"GaussianDP\(mu=3.0\).*2 others already.*levels="):
+        with pytest.raises(UserError, match=r"GaussianDP\(mu=3.0\).*2 different ones.*levels="):
             refused()
     with pytest.raises(UserError, match="not a guarantee"):
         model.learn_one(record(X[0]), True, guarantee=1.0)

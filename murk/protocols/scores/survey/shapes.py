@@ -22,7 +22,7 @@ _CENTRES, _SPREADS = np.linspace(-1.0, 1.0, 101), np.geomspace(0.004, 1.2, 48)
 _GAPS, _SHARES = np.geomspace(0.03, 1.9, 12), (0.05, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 0.95)
 _WIDTHS = (0.05, 0.3)  # of a lump, relative to the gap
 # Probability of a wrong statement; else, standard errors of a stated centre, in units of the spread, and of its log.
-_WRONG, _STATED_CENTRE, _STATED_SPREAD = 0.1, 0.25, 0.35
+_WRONG, _STATED_CENTRE, _STATED_SPREAD = 0.1, 1.0, 0.7
 
 
 @dataclass(frozen=True)
