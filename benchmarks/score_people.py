@@ -92,10 +92,10 @@ def covariates_of(X):
 def surveyed(X, rng):
     """Coordinates as a survey publishes them: with its errors, and a spread that is rather too small.
 
-    A column of -1 and 1 is a category, whose spread is 1 by convention. X has no missing values, the constant last.
+    A column of -1 and 1, and 0 where missing, is a category, whose spread is 1 by convention. The constant is last.
     """
     X = X[:, :-1]
-    coins = np.all(np.abs(X) == 1.0, axis=0)
+    coins = np.all(np.isin(X, (-1.0, 0.0, 1.0)), axis=0)
     centre, spread = X.mean(axis=0), np.where(coins, 1.0, X.std(axis=0))
     error = np.where(coins, CENTRE_OF_COINS, CENTRE * spread)
     logs = np.where(coins, 0.0, SPREAD)
@@ -106,7 +106,7 @@ def surveyed(X, rng):
 def exact(X):
     """Coordinates of exact centres and spreads, stated as well as known."""
     X = X[:, :-1]
-    coins = np.all(np.abs(X) == 1.0, axis=0)
+    coins = np.all(np.isin(X, (-1.0, 0.0, 1.0)), axis=0)
     few = np.full(X.shape[1], 0.01)
     return Coordinates(X.mean(axis=0), np.where(coins, 1.0, X.std(axis=0)), few, np.where(coins, 0.0, few))
 

@@ -271,6 +271,7 @@ UNEVEN = {
     "three narrow": ("narrow", "narrow", "very narrow", "even"),
     "amounts": ("amount", "amount", "even", "coin"),
     "rare": ("narrow", "coin", "amount", "even"),
+    "missing categories": ("often missing", "narrow", "even", "coin"),
     "mixed, 10": ("narrow", "coin", "amount", "even", "piled", "very narrow", "one in 17", "t3", "humps", "few values"),
     "mixed, 20": ("narrow", "coin", "amount", "even", "piled", "very narrow", "one in 17", "t3", "humps", "few values")
     * 2,
@@ -296,6 +297,8 @@ def column(kind, n, rng):
         return 2 * rng.beta(0.3, 1.5, size=n) - 1
     if kind == "humps":
         return np.where(rng.random(n) < 0.3, 0.5, -0.3) + 0.05 * rng.normal(size=n)
+    if kind == "often missing":
+        return np.where(rng.random(n) < 0.6, 0.0, np.where(rng.random(n) < 0.15, 1.0, -1.0))
     if kind in ("coin", "one in 17"):
         return np.where(rng.random(n) < (0.4 if kind == "coin" else 0.06), 1.0, -1.0)
     return np.clip(rng.normal(size=n) / 3, -1, 1)

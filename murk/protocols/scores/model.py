@@ -383,7 +383,8 @@ class Rows:
     def normal(cls, moment: Floats, along: Floats | None = None, coins: NDArray[np.bool_] | None = None) -> Rows:
         """Return fixed normal rows with a second moment (p, p) whose last entry, of the constant, is 1.
 
-        The columns ``coins``, (p - 1,), take the values -1 and 1 alone: 1 where the normal value is largest.
+        The columns ``coins``, (p - 1,), take the values -1 and 1 alone, 1 where the normal value is largest, and 0
+        where their second moment is less than 1, as values are missing.
 
         The draws are always the same, so that results depend smoothly on the moment, and balanced around the direction
         of the coefficients ``along`` (p,), on which results depend most.
@@ -397,9 +398,11 @@ class Rows:
         points = np.ones((len(normals), p))
         points[:, :-1] = mean + normals @ root
         for column in np.flatnonzero(coins) if coins is not None else ():
-            ones = round(float(np.clip((1.0 + mean[column]) / 2.0, _RAREST, 1.0 - _RAREST)) * len(points))
-            order = np.argsort(points[:, column])
-            points[order, column] = np.where(np.arange(len(points)) < len(points) - ones, -1.0, 1.0)
+            there = min(max(float(moment[column, column]), abs(float(mean[column])), 2.0 * _RAREST), 1.0)
+            ends = np.clip((there + np.array([-1.0, 1.0]) * mean[column]) / 2.0, _RAREST, 1.0 - _RAREST)
+            low, high = (round(float(share) * len(points)) for share in ends)
+            order, ranks = np.argsort(points[:, column]), np.arange(len(points))
+            points[order, column] = np.where(ranks < low, -1.0, np.where(ranks < len(points) - high, 0.0, 1.0))
         return cls(points, np.full(len(points), 1.0 / len(points)))
 
     def thinned(self, most: int) -> Rows:

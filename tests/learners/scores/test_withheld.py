@@ -127,18 +127,22 @@ def test_when_there_may_be_no_targets():
     assert not may_be_none(0.75, 0.33)
 
 
-def test_a_category_has_the_variance_of_its_mean():
+@pytest.mark.parametrize("missing", [0.0, 0.5])
+def test_a_category_has_the_variance_of_its_mean_and_missing_share(missing):
     rng = np.random.default_rng(6)
     X = features(rng)
     X[:, 1] = np.where(rng.random(N) < 0.1, 1.0, -1.0)
+    X[rng.random(N) < missing, 1] = 0.0
     moments = learned(X, outcomes(rng, X), GaussianDP(2.0), rng, coordinates=surveyed(X, rng)).solution.moments
-    mean = moments.estimated[1, -1] + moments.frame.coins[1]
-    assert moments.estimated[1, 1] == pytest.approx(
-        1.0 - 2.0 * moments.frame.coins[1] * mean + moments.frame.coins[1] ** 2
-    )
-    # Four standard errors: 6 in 100,000 false alarms. A category of 40% has another mean.
-    error = 4.0 * moments.errors[1, -1]
-    assert abs(mean - X[:, 1].mean()) < error < abs(mean + 0.2)
+    centre = moments.frame.coins[1]
+    # Four standard errors: 6 in 100,000 false alarms. A category of 40% has another mean, one without missing values
+    # another second moment.
+    mean, square = moments.estimated[1, -1] + centre, moments.estimated[1, 1]
+    error, room = 4.0 * moments.errors[1, -1], 4.0 * moments.errors[1, 1]
+    truth = -0.8 * (1.0 - missing)
+    assert abs(mean - truth) < error < 0.6
+    around = [1.0 - share - 2.0 * centre * truth + centre**2 for share in (missing, 0.5 - missing)]
+    assert abs(square - around[0]) < room < abs(square - around[1])
 
 
 def test_the_prior_adapts_to_the_strength_of_effects():

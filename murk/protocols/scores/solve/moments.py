@@ -21,7 +21,7 @@ _CONTRADICTED = 9.0
 UNLIKELY = 4.75  # standard deviations with one false alarm in a million
 _SIGNIFICANT = 2.0  # standard errors from which a mean square's excess over its noise counts
 _EVEN = 0.5  # features count as isotropic where their moments' numbers differ by less than this part of the mean
-_ROUNDS = 1
+_ROUNDS = 2  # approximations of the moments: from the second on, the rows have the categories of the one before
 # Prior standard deviations: of the ratio of released matrices to those of normal rows, of a surveyed feature's second
 # moment and mean beside the survey's own errors, and of the constant's excess where there was no survey.
 _SHAPE, _SPREAD, _MEAN, _CONSTANT = 0.1, 0.25, 0.1, 3.0
@@ -78,6 +78,18 @@ class Frame:
         """Whether x' has known centres and spreads."""
         return self.coins is not None
 
+    def with_coins_of(self, moment: Floats) -> Floats:
+        """Return the expected moment of x', (p, p), with those of ``moment`` for columns of -1 and 1."""
+        out = self.moment.copy()
+        if self.coins is not None:
+            coins = np.flatnonzero(np.isfinite(self.coins))
+            out[coins, coins], out[coins, -1], out[-1, coins] = (
+                moment[coins, coins],
+                moment[coins, -1],
+                moment[-1, coins],
+            )
+        return out
+
     def rows(self, moment: Floats, along: Floats | None = None) -> Rows:
         """Return rows with the second moment ``moment`` of x, (p, p), normal but where columns take two values."""
         return Rows.normal(moment, along, None if self.coins is None else np.isfinite(self.coins))
@@ -120,12 +132,13 @@ class Moments:
         p, back = len(base), inverse(frame.transform)
         moment, kept, errors, ratio = frame.moment, 0.0, np.nan_to_num(frame.doubts), 1.0
         estimated = moment
-        for _ in range(_ROUNDS):
-            rows = frame.rows(_of_constant(back @ moment @ back.T), np.array(newest.origin))
+        for _ in range(_ROUNDS if frame.surveyed else 1):
+            at = frame.with_coins_of(estimated)
+            rows = frame.rows(_of_constant(back @ at @ back.T), np.array(newest.origin))
             together = _scatters(found, response, rows, frame.transform)
             if together is None:
                 break
-            moment, estimated, kept, errors, ratio = _posterior(frame, together, moment)
+            moment, estimated, kept, errors, ratio = _posterior(frame, together, at)
         into = base @ back
         shape = into @ moment @ into.T
         shape *= p / float(np.trace(shape))
@@ -225,20 +238,37 @@ def _posterior(frame: Frame, together: Pooled, at: Floats) -> tuple[Floats, Floa
 
 
 def _set_coins(frame: Frame, raw: Floats, variances: Floats, posterior: Floats, errors: Floats) -> None:
-    """Set the moments and errors of columns of -1 and 1, which follow from their means alone."""
+    """Set the moments and errors of columns of -1 and 1, and 0 where missing, from their means and missing shares.
+
+    At the centre c, a mean c + d and the missing share w make the second moment ``1 - w - c^2 - 2 c d`` around c.
+    """
+    # Loading it is slow, and most processes do not need it.
+    from scipy.special import ndtr
+
     assert frame.coins is not None
+    most = np.minimum(1.0 - _MISSING_SHARES, _WHOLE)
     for j in np.flatnonzero(np.isfinite(frame.coins)).tolist():
-        centre, doubt = float(frame.coins[j]), float(frame.doubts[j, -1])
-        start, slope = 1.0 - centre**2, -2.0 * centre
-        slack = _COIN * max(start, _RAREST)
-        square, mean = variances[j, j] + slack**2, variances[j, -1] / 2.0
+        centre, doubt, before = float(frame.coins[j]), float(frame.doubts[j, -1]), float(frame.moment[j, -1])
+        slope, at = -2.0 * centre, raw[j, -1]
+        # By missing share: the moment at d = 0, the error of both, and the normal posterior of d.
+        start = np.maximum(1.0 - _MISSING_SHARES - centre**2, 0.0)
+        slack = _COIN * np.maximum(start, _RAREST)
+        rest, square, mean = raw[j, j] - start, variances[j, j] + slack**2, variances[j, -1] / 2.0
         precision = doubt**-2 + slope**2 / square + 1.0 / mean
-        shift = slope * (raw[j, j] - start) / square + raw[j, -1] / mean + float(frame.moment[j, -1]) / doubt**2
-        shift /= precision
-        shift = min(max(shift, -_WHOLE - centre), _WHOLE - centre)
-        posterior[j, j], errors[j, j] = start + slope * shift, math.hypot(slope * precision**-0.5, slack / 2.0)
-        posterior[j, -1] = posterior[-1, j] = shift
-        errors[j, -1] = errors[-1, j] = precision**-0.5
+        shift = (slope * rest / square + at / mean + before / doubt**2) / precision
+        misfit = (rest - slope * shift) ** 2 / square + (at - shift) ** 2 / mean + ((before - shift) / doubt) ** 2
+        # A mean lies within plus and minus the share that is present.
+        possible = ndtr((most - np.abs(centre + shift)) * np.sqrt(precision)) + 1e-12
+        weights = _MISSING_PRIOR * possible * np.exp((misfit.min() - misfit) / 2.0) / np.sqrt(square * precision)
+        weights /= weights.sum()
+        shift = np.clip(shift, -most - centre, most - centre)
+        moments = start + slope * shift
+        posterior[j, j], posterior[j, -1] = weights @ moments, weights @ shift
+        posterior[-1, j] = posterior[j, -1]
+        within = np.array([slope**2 / precision + slack**2 / 4.0, 1.0 / precision])
+        between = np.array([moments - posterior[j, j], shift - posterior[j, -1]]) ** 2
+        errors[j, j], errors[j, -1] = np.sqrt((within + between) @ weights)
+        errors[-1, j] = errors[j, -1]
 
 
 def _significant_excess(square: float, size: float) -> float:
@@ -362,7 +392,12 @@ CAREFUL = 1.0  # standard errors added to an estimated error, as noise may hide 
 _HIDDEN = 0.16
 _LEAST = 0.02  # least share of people with a target
 _SURE, _FEW = 3.0, 0.5  # standard errors of a share of targets, and the share, below which there may be none
-_COIN = 0.1  # possible error of a variance that follows from a mean, relative to it
+_COIN = 0.1  # possible error of a variance that follows from a mean and a missing share, relative to it
+# Missing shares of a column of -1 and 1, and their prior: most columns have none, and small ones are likelier.
+_MISSING_SHARES = np.linspace(0.0, 0.96, 25)
+_MISSING_PRIOR = np.where(
+    _MISSING_SHARES == 0.0, 0.7, 0.3 * (1.0 - _MISSING_SHARES) / np.sum(1.0 - _MISSING_SHARES[1:])
+)
 _WHOLE = 0.98  # largest mean of a column of -1 and 1
 _SMALLEST = 0.1  # least second moment of a surveyed direction, relative to the expected one
 _RAREST = 0.1  # least expected variance of a category
