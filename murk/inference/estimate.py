@@ -140,6 +140,8 @@ class Estimate:
     absent: float = 0.0  # lower bound on the share of missing targets; 0 if unknown
     sets: PredictionSets | None = None  # prediction sets, if the task asks about them
     influence: Influence | None = None  # bound on one forged release's effect; None if unknown
+    # Standard errors of the curvature along each coefficient, relative to it, (p,); None where it has no noise
+    curvature_error: Floats | None = None
 
     @property
     def releases_used(self) -> int:
@@ -147,12 +149,20 @@ class Estimate:
         return self.n_releases if self.kept is None else self.kept
 
     def half_widths(self, level: float = 0.95) -> Floats:
-        """Return half-widths of the intervals at ``level``."""
+        """Return half-widths of the intervals at ``level``.
+
+        With curvature errors r they are Fieller's, ``z s / sqrt(1 - z^2 r^2)``: infinite if r exceeds 1 / z, as the
+        curvature may then be zero.
+        """
         if not 0 < level < 1:
             raise UserError(f"a confidence level lies between 0 and 1, got {level!r}")
         if self.method == RANDOM_SCALING:
             return np.asarray(scaling_quantile(level, self.chains) * self.spread)
-        return np.asarray(NormalDist().inv_cdf(0.5 + level / 2.0) * self.spread)
+        quantile = NormalDist().inv_cdf(0.5 + level / 2.0)
+        if self.curvature_error is None:
+            return np.asarray(quantile * self.spread)
+        left = 1.0 - (quantile * self.curvature_error) ** 2
+        return np.where(left > 0.0, quantile * self.spread / np.sqrt(np.maximum(left, 1e-300)), math.inf)
 
     def ends(self, level: float = 0.95) -> tuple[Floats, Floats]:
         """Return the lower and upper ends of the intervals at ``level``."""

@@ -92,7 +92,11 @@ def _sandwich(engines: Sequence[Any], average: Floats) -> Estimate:
     values, vectors = np.linalg.eigh(bend)
     noise = uncertainty(sums, p)
     seen = values > TRUST * noise
-    theta, spread = np.zeros(p), np.zeros(p)
+    theta, spread, curvature_error = np.zeros(p), np.zeros(p), np.zeros(p)
+    # Noise of an entry of the symmetric mean Hessian, whose diagonal has twice this variance.
+    entry = sums[k.BEND_SQUARES] / (sums[k.POLISH_WEIGHT] ** 2 * p * (p + 1))
+    inverse = (vectors[:, seen] / values[seen]) @ vectors[:, seen].T
+    curvature_error[:free] = np.sqrt(entry * (np.sum(inverse**2, axis=1) + np.diag(inverse) ** 2))
     note = (
         f"noise moves the mean Hessian by about {noise / values[0]:.0%} of its smallest eigenvalue; from "
         f"{1 / TRUST:.0%} on there is no interval (docs/iwp-sgd.md)"
@@ -110,19 +114,22 @@ def _sandwich(engines: Sequence[Any], average: Floats) -> Estimate:
         )
         note = _hidden_note(settings.names, spread, few)
     else:
-        inverse = (vectors / values) @ vectors.T
         theta[:free] = inverse @ aimed
         if not settings.weighted:
             raw = bend - settings.regularization * np.eye(free)
             meat = larger(meat, raw * _least_square(engines[0], theta, mean, float(values[0]), 1.0 / share))
         covariance = inverse @ meat @ inverse * share
         spread[:free] = np.sqrt(np.diag(covariance))
+    near = np.isfinite(spread) & (curvature_error > 1.0 / LARGEST)
+    if near.any():
+        names = ", ".join(name for name, is_near in zip(settings.names, near, strict=True) if is_near)
+        note += f"; wide intervals, or none, for {names}, whose features' variance is little more than its noise"
     if settings.weighted:
         note += WEIGHTED.format(settings.weight)
     elif settings.form == k.REAL:
         note += MISSING
     if settings.loss in ("quadratic", "squared"):
-        return Estimate(settings.names, theta, SANDWICH, spread, note, len(engines), n)
+        return Estimate(settings.names, theta, SANDWICH, spread, note, len(engines), n, curvature_error=curvature_error)
     length = float(np.linalg.norm(theta))
     if length > settings.radius:
         # Outside the ball the loss's estimate is not valid, and the Hessian was not taken there.
@@ -139,7 +146,9 @@ def _sandwich(engines: Sequence[Any], average: Floats) -> Estimate:
             f"; an interval of more than {room:.1f} standard errors has no bound, as it reaches the edge of the ball "
             f"of radius {settings.radius:.3g}: give a larger radius, a weaker guarantee, or loss='quadratic'"
         )
-    return BallEstimate(settings.names, theta, SANDWICH, spread, note, len(engines), n, room=room)
+    return BallEstimate(
+        settings.names, theta, SANDWICH, spread, note, len(engines), n, curvature_error=curvature_error, room=room
+    )
 
 
 def _least_square(engine: Any, theta: Floats, mean: float, least: float, people: float) -> float:
@@ -214,7 +223,9 @@ def _outer_with_rows(
     if missing:
         note = f"none for {', '.join(missing)}, which noise hides; {note}"
     note += WEIGHTED.format(settings.weight)
-    return replace(polished, values=mean, spread=spread, method=fit.PUBLIC_ROWS, note=note, alike=True)
+    return replace(
+        polished, values=mean, spread=spread, curvature_error=None, method=fit.PUBLIC_ROWS, note=note, alike=True
+    )
 
 
 def _floored_solution(
