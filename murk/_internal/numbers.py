@@ -31,6 +31,17 @@ def many(count: int, noun: str) -> str:
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
+def fewest_percent(share: float) -> str:
+    """Return a lower bound on a share in percent, rounded down: whole percents, or one digit below one percent.
+
+    >>> fewest_percent(0.299), fewest_percent(0.0048)
+    ('29%', '0.4%')
+    """
+    percent = 100.0 * share
+    step = 10.0 ** min(math.floor(math.log10(percent)), 0) if percent > 0.0 else 1.0
+    return f"{math.floor(percent / step + 1e-9) * step:g}%"
+
+
 def rounded(value: float) -> int:
     """Return a number rounded to two significant digits."""
     return int(float(f"{value:.2g}"))

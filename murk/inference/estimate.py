@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from murk._internal.arrays import Floats
+from murk._internal.numbers import fewest_percent
 from murk.errors import UserError
 from murk.inference.poisoning import Influence
 from murk.inference.prediction_sets import PredictionSets
@@ -61,6 +62,7 @@ class Extent:
 
 
 RANDOM_SCALING = "random scaling"
+_SURELY = 2.0  # standard errors by which a lower bound on a share lies below its estimate
 _SINGULAR = 1e-12  # share of the largest eigenvalue below which a direction has no variance
 FEWEST = 1000  # number of releases below which random scaling gives no interval, as it would cover far too rarely
 
@@ -117,6 +119,20 @@ def larger(first: Floats, second: Floats) -> Floats:
     shares, turned = np.linalg.eigh(white.T @ first @ white)
     back = (axes[:, used] * roots) @ turned
     return np.asarray((back * np.maximum(shares, 1.0 - shares)) @ back.T)
+
+
+def surely_missing(share: float, error: float) -> float:
+    """Return a lower bound on the share of missing targets, from an estimate and its standard error; 0 if unknown."""
+    return min(max(share - _SURELY * error, 0.0), 1.0)
+
+
+def missing_words(fewest: float) -> str:
+    """Describe a lower bound on the share of missing targets.
+
+    >>> missing_words(0.299)
+    'at least 29% of the targets are missing'
+    """
+    return f"at least {fewest_percent(fewest)} of the targets are missing"
 
 
 @dataclass(frozen=True)

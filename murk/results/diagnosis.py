@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from murk._internal.arrays import Floats
 from murk._internal.links import logistic
 from murk._internal.numbers import NOT_LEARNED, TOO_WIDE, many, number
-from murk.inference.estimate import Estimate, Extent
+from murk.inference.estimate import Estimate, Extent, missing_words
 from murk.inference.poisoning import counted
 from murk.inference.stream import REMEDY
 from murk.protocols.device import plausible
@@ -109,7 +109,7 @@ def diagnose(
         reasons += _together(extent, indices, useless)
     share = estimate.missing()
     if share >= _MISSING:
-        reasons.append(Reason("missing", useless, f"at least {math.floor(100.0 * share)}% of the targets are missing"))
+        reasons.append(Reason("missing", useless, missing_words(share)))
     stream = estimate.stream_change()
     mixed = stream is not None and stream.widened > 1.0
     if mixed:
@@ -333,9 +333,9 @@ def _kept_ratio(task: Task, feature: Feature, index: int, share: float, extent: 
 
 
 def _missing_words(known: dict[str, Any], feature: Feature) -> str:
-    source = "as the task states" if known["source"] == "the task" else "as releases show"
+    source, about = ("as the task states", "") if known["source"] == "the task" else ("as releases show", "about ")
     words = (
-        f"Intervals are of the model for coded values: {100.0 * known['share']:.2g}% of the values of "
+        f"Intervals are of the model for coded values: {about}{100.0 * known['share']:.2g}% of the values of "
         f"{known['feature']} are missing, {source}, and count as {known['coded_as']}."
     )
     if known["kept"] is None or known["kept"] >= MATTERS:

@@ -24,7 +24,7 @@ from murk._internal.arrays import Floats, Integers
 from murk._internal.numbers import rounded
 from murk.errors import MurkError, UserError
 from murk.inference.average_effects import mean_slope
-from murk.inference.estimate import Estimate, Extent, People
+from murk.inference.estimate import Estimate, Extent, People, missing_words, surely_missing
 from murk.inference.poisoning import SLACK, Influence, longest, noise_of_number
 from murk.inference.stream import StreamChange
 from murk.privacy.guarantees import Guarantee
@@ -249,7 +249,7 @@ class Outlook:
     @property
     def _target_share(self) -> float:
         solution = self.solution
-        return min(solution.curvature.ratio, 1.0) if isinstance(solution, Solution) else 1.0 - solution.missing
+        return min(solution.ratio if isinstance(solution, ClassSolution) else solution.targets[0], 1.0)
 
     def _visible(self) -> NDArray[np.bool_] | None:
         """Return whether released matrices exceed their noise along each coefficient, (p,); None if along none."""
@@ -558,7 +558,7 @@ class ScoreEstimate(Estimate):
         return extent_of(self.outlook.found, self.outlook.settings.response)
 
     def missing(self) -> float:
-        """Return the share of people whose target is missing; 0 unless significant.
+        """Return a lower bound on the share of people whose target is missing; 0 unless significant.
 
         Without public rows it is known from curvatures over scatters of the same people, which no distribution of the
         features changes. The ratio of curvatures to those of normal features is no such share.
@@ -572,7 +572,7 @@ class ScoreEstimate(Estimate):
         if line is None:
             return 0.0
         share, error = line.share
-        return max(1.0 - share - _SURELY * error - UNEVEN, 0.0)
+        return surely_missing(1.0 - share - UNEVEN, error)
 
 
 def estimate_of(names: tuple[str, ...], outlook: Outlook | None, chains: int, releases: int) -> ScoreEstimate:
@@ -613,7 +613,7 @@ def _note(solution: AnySolution, settings: Settings) -> str:
     else:
         note = "public covariates pass the check that they are like the people's; intervals allow for what it misses"
     if solution.missing:
-        note += f"; {solution.missing:.0%} of the targets are missing, and the estimate is of people who have one"
+        note += f"; {missing_words(solution.missing)}, and the estimate is of people who have one"
     if settings.once:
         return f"{note}; {_ONCE}"
     if isinstance(solution, ClassLines):

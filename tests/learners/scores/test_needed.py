@@ -88,7 +88,7 @@ def test_with_public_rows_forecast_curvatures_are_those_of_the_rows():
     assert model.matrix_reach < model.reach / 1_000
     [answers] = outlook._epoch(model, 1_000_000)
     expected = mean_matrix(model, outlook.solution.rows, outlook.settings.response)
-    assert answers.curvature.mean == pytest.approx((1.0 - outlook.solution.missing) * expected, abs=1e-3)
+    assert answers.curvature.mean == pytest.approx(min(outlook.solution.targets[0], 1.0) * expected, abs=1e-3)
     assert np.trace(expected) > 0.1
 
 
