@@ -200,11 +200,14 @@ class Estimate:
         """Return a lower bound on the share of people whose target is missing; 0 if unknown."""
         return self.absent
 
-    def moved(self, forged: int, level: float = 0.95) -> Floats:
-        """Return how far ``forged`` releases could have moved each coefficient, (p,); infinite if unbounded."""
+    def moved(self, forged: int, level: float = 0.95, halves: Floats | None = None) -> Floats:
+        """Return how far ``forged`` releases could have moved each coefficient, (p,); infinite if unbounded.
+
+        ``halves`` are half-widths at ``level`` of other numbers with the same influence, by default the coefficients'.
+        """
         if self.influence is None:
             return np.full(len(self.names), math.inf)
-        errors = self.half_widths(level)
+        errors = self.half_widths(level) if halves is None else halves
         if self.method != RANDOM_SCALING:
             errors = errors / NormalDist().inv_cdf(0.5 + level / 2.0)
         return self.influence.moved(forged, errors)

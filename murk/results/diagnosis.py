@@ -349,20 +349,24 @@ def _missing_words(known: dict[str, Any], feature: Feature) -> str:
 def describe_forgers(estimate: Estimate, level: float) -> dict[str, Any]:
     """Return how far one forged release, and 0.1% and 1% of all, could have moved each coefficient.
 
-    ``moved`` has the changes in coded units and in half-widths at ``level``, infinite if unbounded; ``coverage`` how
+    If noise hides all coefficients, it is that of average effects, or nothing is said. ``moved`` has the changes in
+    coded units and in half-widths at ``level``, infinite if unbounded; ``coverage`` how
     far below its statement the coverage of prediction sets could be; ``signs`` are indications of forged releases.
     """
     halves, releases = estimate.half_widths(level), estimate.releases_used
+    what = "a coefficient"
+    if not np.isfinite(halves).any() and (effects := estimate.effects(level)) is not None:
+        what, halves = "an average effect", effects[1]
     known = np.isfinite(halves) & (halves > 0.0)
     moved, farthest = [], []
-    for forged in counted(releases):
-        far = estimate.moved(forged, level)
+    for forged in counted(releases) if known.any() or not estimate.noise_hides else ():
+        far = estimate.moved(forged, level, halves)
         widths = np.divide(far, halves, out=np.full(len(far), math.inf), where=known)
         coded, by_widths = (dict(zip(estimate.names, map(float, each), strict=True)) for each in (far, widths))
         moved.append({"releases": forged, "coded": coded, "half_widths": by_widths})
         farthest.append((forged, _farthest(far, widths, known)))
     signs = estimate.doubts()
-    found = {"moved": moved, "signs": signs, "words": _forged_words(farthest, releases, signs)}
+    found = {"moved": moved, "signs": signs, "words": _forged_words(farthest, releases, signs, what)}
     sets = estimate.sets
     if sets is not None and sets.known and not sets.whole:
         lowered = [(forged, min(forged * sets.reach, 1.0)) for forged in counted(releases)]
@@ -387,7 +391,7 @@ def _farthest(far: Floats, widths: Floats, known: NDArray[np.bool_]) -> str | No
     return f"{number(most, 2)} in coded units" if math.isfinite(most) else None
 
 
-def _forged_words(farthest: list[tuple[int, str | None]], releases: int, signs: list[str]) -> str:
+def _forged_words(farthest: list[tuple[int, str | None]], releases: int, signs: list[str], what: str) -> str:
     parts: list[str] = []
     for forged, most in farthest:
         if most is None:
@@ -395,5 +399,5 @@ def _forged_words(farthest: list[tuple[int, str | None]], releases: int, signs: 
             parts.append(f"without a bound by {who}")
             break
         parts.append(f"{_forged(forged, releases)} by {most}")
-    far = f"How far a coefficient could have been moved at most: {'; '.join(parts)} (docs/threat-model.md)."
+    far = f"How far {what} could have been moved at most: {'; '.join(parts)} (docs/threat-model.md)."
     return " ".join([*[far] * bool(parts), *(f"Signs of forged releases: {each}." for each in signs)])

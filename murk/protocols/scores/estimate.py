@@ -420,10 +420,10 @@ _RARE = (
 )
 _TARGETLESS = "the answers do not show that anybody has a target: all or nearly all of the targets are missing"
 _WEIGHTED = "if the model is wrong, coefficients are those of a weighted fit"
-_BY_LINE = (
-    "slopes of the least-squares line through the labels (the linear probability model): the curvature that log odds "
-    "need does not stand out from the noise, and the line needs none"
-)
+_BY_LINE = "slopes of the least-squares line through the labels (the linear probability model): "
+_NO_CURVATURE = "the curvature that log odds need does not stand out from the noise, and the line needs none"
+_TOO_RARE = "the outcome is too rare for log odds"
+_PRECISE = "they are more precise here than those that follow from log odds"
 _LINES = "where effects are strong, the average effects of a softmax model differ from these slopes (docs/scores.md)"
 # Confidence level at which all intervals of log odds must be bounded for average effects to follow from log odds.
 _CHOSEN = 0.95
@@ -545,7 +545,12 @@ class ScoreEstimate(Estimate):
         """The model that defines average effects, if they do not follow from the coefficients; else empty."""
         if isinstance(self.solution, ClassLines):
             return _OF_CLASSES
-        return _BY_LINE if self.by_line else ""
+        if not self.by_line:
+            return ""
+        if isinstance(self.solution, Solution) and self.solution.rare:
+            return _BY_LINE + _TOO_RARE
+        learned = np.isfinite(self.half_widths(_CHOSEN))[:-1].all()
+        return _BY_LINE + (_PRECISE if learned else _NO_CURVATURE)
 
     def extent(self) -> Extent | None:
         """Return the features' second moments, from the public rows used or from released matrices."""
