@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from murk._internal.arrays import Floats
 from murk._internal.links import logistic
-from murk._internal.numbers import NOT_LEARNED, TOO_WIDE, many, number
+from murk._internal.numbers import NOT_LEARNED, TOO_WIDE, finite, many, number
 from murk.inference.estimate import Estimate, Extent, missing_words
 from murk.inference.poisoning import counted
 from murk.inference.stream import REMEDY
@@ -59,22 +59,42 @@ class Reason:
 
 @dataclass(frozen=True)
 class Advice:
-    """A change of a task that reduces half-widths by forecast."""
+    """A change of a task that reduces half-widths by forecast; infinite ones are not learned."""
 
     change: str  # what to do, in words
-    before: float  # median half-width of average effects, in points per standard deviation; infinite if not learned
+    unit: str  # unit of half-widths, such as "points" of a probability
+    before: float  # median half-width of average effects per standard deviation of a feature
     after: float  # the same with the change
+    widest: str  # change of a feature whose average effect has the widest interval after the change, in words
+    widest_before: float  # half-width of this average effect
+    widest_after: float  # the same with the change
 
     @property
     def words(self) -> str:
-        """The change with its forecast."""
-        was = f"in place of {self.before:.2g}" if math.isfinite(self.before) else "where now most are not learned"
-        return f"{self.change} (forecast: a half-width of {self.after:.2g} points per standard deviation {was})"
+        """The change with its forecast.
+
+        >>> Advice("4 times the people", "points", 16.0, 8.0, "at: B against A", 90.0, 45.0).words
+        '4 times the people (forecast: the median half-width per standard deviation of a feature falls from 16 to 8 \
+points; the widest, of at: B against A, from 90 to 45 points)'
+        """
+        if math.isfinite(self.before):
+            median = f"falls from {self.before:.2g} to {self.after:.2g} {self.unit}"
+        else:
+            median = f"will be {self.after:.2g} {self.unit}, while now most effects are not learned"
+        widest = "is not learned even then"
+        if math.isfinite(self.widest_after):
+            was = f"from {self.widest_before:.2g} to" if math.isfinite(self.widest_before) else "will be"
+            widest = f"{was} {self.widest_after:.2g} {self.unit}"
+        return (
+            f"{self.change} (forecast: the median half-width per standard deviation of a feature {median}; the widest, "
+            f"of {self.widest}, {widest})"
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data."""
-        before = self.before if math.isfinite(self.before) else None
-        return {"change": self.change, "points_before": before, "points_after": self.after, "words": self.words}
+        half_widths = {key: getattr(self, key) for key in ("before", "after", "widest_before", "widest_after")}
+        return {"change": self.change, "unit": self.unit, "widest": self.widest, **finite(half_widths),
+                "words": self.words}  # fmt: skip
 
 
 def diagnose(

@@ -199,12 +199,19 @@ def test_missing_targets_are_blamed():
 def test_only_what_was_forecast_is_advised():
     where = extent(((1 / 300, 0.0), (0.0, 1 / 3)))
     assert "help" not in told(where, gone=0.5)["words"]
-    advice = [Advice("protocol: moments", math.inf, 3.0), Advice("4 times the people", 8.0, 4.0)]
+    advice = [
+        Advice("protocol: moments", "points", math.inf, 3.0, "b: one unit more", math.inf, 9.0),
+        Advice("4 times the people", "units of wage", 8.0, 4.0, "b: one unit more", 90.0, math.inf),
+    ]
     found = told(where, gone=0.2, advise=lambda: advice)
     assert found["helps_most"] == (
-        "protocol: moments (forecast: a half-width of 3 points per standard deviation where now most are not learned)"
+        "protocol: moments (forecast: the median half-width per standard deviation of a feature will be 3 points, "
+        "while now most effects are not learned; the widest, of b: one unit more, will be 9 points)"
     )
-    assert found["advice"][0]["points_before"] is None
+    assert found["advice"][0]["before"] is None
+    assert found["advice"][1]["words"].endswith(
+        "falls from 8 to 4 units of wage; the widest, of b: one unit more, is not learned even then)"
+    )
     assert found["words"].endswith(f"What would help most: {found['helps_most']}.")
 
 
@@ -230,7 +237,7 @@ def test_forecasts_are_asked_for_the_people_who_released_and_where_they_lie():
 
     def advise(*given):
         asked.append(given)
-        return [Advice("more", 5.0, 1.0)]
+        return [Advice("more", "points", 5.0, 1.0, "a: one unit more", 9.0, 2.0)]
 
     task, where = Task.parse(TASK), extent(EVEN)
     estimate = Known(NAMES, np.zeros(3), "some", np.full(3, math.inf), "", 1, 20_000, where=where)
