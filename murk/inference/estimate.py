@@ -46,7 +46,7 @@ class Extent:
 
     def along(self, direction: Floats) -> tuple[float, float]:
         """Return the variance of a combination (p - 1,) of features, which noise may make negative, and its error."""
-        whole = np.append(direction, -float(direction @ self.mean))
+        whole = self._centred(direction)
         scale = float(self.moment[-1, -1])
         value = float(whole @ self.moment @ whole) / scale
         constant = np.eye(len(self.moment))[-1]
@@ -55,6 +55,16 @@ class Extent:
     def variance(self, feature: int) -> tuple[float, float]:
         """Return the variance of one feature and the variance's standard error."""
         return self.along(np.eye(len(self.moment) - 1)[feature])
+
+    def covariance_error(self, one: Floats, other: Floats) -> float:
+        """Return the standard error of the covariance of two combinations (p - 1,) of features."""
+        a, b = (self.into @ self._centred(direction) for direction in (one, other))
+        both = np.outer(a, b) + np.outer(b, a)
+        return math.sqrt(float(np.sum(self.variances * both**2))) / 2.0 / float(self.moment[-1, -1])
+
+    def _centred(self, direction: Floats) -> Floats:
+        """Return a combination with the constant that makes its mean zero, (p,)."""
+        return np.append(direction, -float(direction @ self.mean))
 
     def _error(self, whole: Floats) -> float:
         squares = (self.into @ whole) ** 2

@@ -8,7 +8,8 @@ Reasons are *people*, too few at this budget, which is always given; *bounds*, a
 public range; *rare*, few people have a category; *direction*, features hardly vary independently; *missing*, a share of
 the targets is missing; and *stream*, answers of different times disagree, which more people would not mend.
 
-Shares and directions are reported if they are beyond two standard errors of their noise. Remedies are never concluded
+Shares are reported if they are beyond two standard errors of their noise, and directions with one false alarm in a
+hundred. Remedies are never concluded
 from a reason: they are forecast, by the estimator on more people's answers (`Estimate.needs`) or with a change of the
 task (`murk.planning.advice`), or nothing is advised.
 """
@@ -39,7 +40,8 @@ QUARTER: Final = 0.25  # share of the target's possible change to both sides of 
 
 _SIGMAS: Final = 2.0
 # Largest reported share of the public range, share of people with a category, and eigenvalue of the correlation.
-_FILLED, _RARE, _APART = 0.5, 0.1, 0.2
+_FILLED, _RARE, _APART = 0.5, 0.1, 0.1
+_SURELY: Final = 2.33  # standard deviations with one false alarm in a hundred
 _MISSING, _MOST_MISSING = 0.15, 0.5  # shares of missing targets that are reported, and that forecasts do not cover
 
 
@@ -222,7 +224,12 @@ def _narrow(extent: Extent, indices: Mapping[str, int], categories: Mapping[str,
 
 
 def _together(extent: Extent, indices: Mapping[str, int], useless: Collection[str]) -> list[Reason]:
-    """Return the reason "direction" if some combination of features hardly varies."""
+    """Return the reason "direction" if some combination of features surely hardly varies.
+
+    Of a noisy correlation matrix the smallest eigenvalue is too small, since its vector is chosen by the noise as well:
+    of two directions whose variances differ by g, an error e of their covariance lowers the smaller one by
+    ``sqrt(g^2 / 4 + e^2) - g / 2``.
+    """
     known = [
         (name, index, math.sqrt(variance))
         for name, index in indices.items()
@@ -241,16 +248,20 @@ def _together(extent: Extent, indices: Mapping[str, int], useless: Collection[st
         for j in range(i):
             both, _ = extent.along(columns[:, i] + columns[:, j])
             correlation[i, j] = correlation[j, i] = both / 2.0 - 1.0
-    weights = np.linalg.eigh(correlation)[1][:, 0]
+    values, vectors = np.linalg.eigh(correlation)
+    weights = vectors[:, 0]
     value, error = extent.along(columns @ weights)
-    least = value + _SIGMAS * error
+    most = value + _SURELY * error
+    for variance, vector in zip(values[1:].tolist(), vectors.T[1:], strict=True):
+        gap = max(variance - _APART, 0.0)
+        most += math.hypot(gap / 2.0, extent.covariance_error(columns @ weights, columns @ vector)) - gap / 2.0
     parts = [(known[i][0], float(weights[i])) for i in np.argsort(-np.abs(weights)) if abs(weights[i]) > 0.3]
-    if least > _APART or len(parts) < 2 or not any(name in useless for name, _ in parts):
+    if most > _APART or len(parts) < 2 or not any(name in useless for name, _ in parts):
         return []
     first, *rest = parts
     combination = first[0] + "".join(f" {'+' if each * first[1] > 0 else '-'} {name}" for name, each in rest)
     names = tuple(name for name, _ in parts)
-    words = f"{', '.join(names[:-1])} and {names[-1]} hardly vary apart: the effect of {combination} is not learned"
+    words = f"{', '.join(names[:-1])} and {names[-1]} hardly vary apart: the effect of {combination} is hard to learn"
     return [Reason("direction", names, words)]
 
 
