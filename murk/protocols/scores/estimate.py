@@ -69,6 +69,7 @@ class Need:
     # whether a statement of the feature's spread would suffice, where noise hides that spread; else None
     stated: bool | None = None
     told: bool = True  # whether anything tells the feature's spread from zero
+    category: bool = False  # whether noise hides the share of a category, about which there is no statement
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data, including the words."""
@@ -92,7 +93,11 @@ class Need:
         'more than can be forecast yet: hardly anything stands out from the noise so far'
         >>> Need(stated=True).words
         'a statement of its spread: `typical` values, tighter bounds or public rows. With it, it would be learned now'
+        >>> Need().words
+        'more than 500 times the people'
         """
+        if self.category:
+            return "more people of its rarer category, whose share does not stand out from the noise so far"
         if not self.told:
             return (
                 "values that differ: nothing tells them from a single one. If they differ, `typical` values, tighter "
@@ -111,7 +116,8 @@ class Need:
         if self.public_rows is not None:
             options.append(f"about {self.public_rows:,} public rows like the people")
         if not options:
-            return f"more than {_MARGIN * MOST:,} times the people"
+            # The search ended, which is no forecast of so many.
+            return f"more than {_MARGIN * MOST // 100 * 100:,} times the people"
         words = ", or ".join(options)
         return words.replace("about", "at least") if self.least else words
 
@@ -178,7 +184,7 @@ class Outlook:
         return needs
 
     def _statements(self, quantile: float, unknown: NDArray[np.bool_], limits: Floats) -> dict[str, Need]:
-        """Return the needs of features whose spread noise hides, by solving as if their spread were stated."""
+        """Return the needs of features whose spread noise hides, for numbers by solving as if it were stated."""
         solution, coordinates = self.solution, self.settings.coordinates
         if coordinates is None or not isinstance(solution, Solution) or not solution.moments.unseen.any():
             return {}
@@ -189,7 +195,7 @@ class Outlook:
         learned = solution_from(replace(self.settings, coordinates=stated), self.found).half_widths(quantile) <= limits
         names, told = self.settings.names, solution.moments.frame.told
         return {
-            names[j]: Need(stated=bool(learned[j]), told=bool(told[j]))
+            names[j]: Need(stated=bool(learned[j]), told=bool(told[j])) if errors[j] > 0.0 else Need(category=True)
             for j in np.flatnonzero(unseen & unknown[:-1]).tolist()
         }
 

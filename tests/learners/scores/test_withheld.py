@@ -76,7 +76,9 @@ def test_a_feature_that_never_varies_is_named_and_spoils_no_other(column):
     assert (np.abs(found.values - THETA)[others] < 4.0 / 1.96 * halves[others]).all()
     words = found.needs()[f"x{column}"].words
     assert ("values that differ" in words) == (column == 2)
-    assert "`typical` values, tighter bounds or public rows" in words
+    assert ("`typical` values, tighter bounds or public rows" in words) == (column == 2)
+    # A category has neither typical values nor bounds.
+    assert ("more people of its rarer category" in words) == (column == 1)
 
 
 def test_a_spread_under_two_standard_errors_is_unseen():
