@@ -123,7 +123,7 @@ def test_words():
         both.words
         == "about 1,200 people in all, or mu of about 2 (default) and mu of about 1 (strict) with as many people as now"
     )
-    assert Need().words == "more than 512 times the people"
+    assert Need().words == "more than 500 times the people"
     assert (
         Need(1_200, public_rows=1_000, least=True).words
         == "at least 1,200 people in all, or at least 1,000 public rows like the people"
