@@ -13,6 +13,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from murk._internal.numbers import listed
 from murk.populations.records.files import slices
 from murk.populations.records.records import Records
 from murk.populations.records.tables import SLICE
@@ -158,7 +159,7 @@ def _dependent(numbers: Mapping[str, Vector], texts: set[str]) -> Iterator[str]:
         weights = np.linalg.lstsq(X / scale, column, rcond=None)[0] / scale
         used = [(other, float(w)) for other, w, size in zip(free, weights, scale, strict=True)
                 if abs(w) * size > 1e-6 * math.sqrt(spread)]  # fmt: skip
-        others = ", ".join(other for other, _ in used)
+        others = listed([other for other, _ in used])
         if texts & {name, *(other for other, _ in used)}:
             yield f"{name} follows from {others}: leave one of them out"
         elif all(abs(abs(weight) - 1.0) < 1e-6 for _, weight in used):

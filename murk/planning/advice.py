@@ -12,6 +12,7 @@ from typing import Final
 
 import numpy as np
 
+from murk._internal.numbers import listed
 from murk.errors import UserError
 from murk.inference.estimate import Extent
 from murk.inference.units import effect_units
@@ -151,5 +152,5 @@ def _tighter(task: Task, population: Population, people: int) -> Iterator[tuple[
         document["features"][index] = kept | {"low": ends[0], "high": ends[1]}
         tightened.append(f"{feature.name} ({ends[0]:.3g} to {ends[1]:.3g})")
     if tightened:
-        tight, words = Task.from_document(json.dumps(document).encode()), ", ".join(tightened)
+        tight, words = Task.from_document(json.dumps(document).encode()), listed(tightened)
         yield f"tighter public bounds of {words}", tight, replace(population, points=points, theta=theta), people

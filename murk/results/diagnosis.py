@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from murk._internal.arrays import Floats
 from murk._internal.links import logistic
-from murk._internal.numbers import NOT_LEARNED, TOO_WIDE, finite, many, number
+from murk._internal.numbers import NOT_LEARNED, TOO_WIDE, finite, listed, many, number
 from murk.inference.estimate import Estimate, Extent, missing_words
 from murk.inference.poisoning import counted
 from murk.inference.stream import REMEDY
@@ -187,7 +187,8 @@ def _people(report: Mapping[str, Any], useless: Sequence[str], needs: Mapping[st
     guarantees = [each["guarantee"] for each in report["levels"].values()]
     parameters = ", ".join(f"{key} = {value:g}" for key, value in next(iter(guarantees[0].values())).items())
     budget = f"at {parameters}" if len(guarantees) == 1 else "at these levels"
-    words = f"{count:,} {'records' if 'records_learned' in report else 'people'} {budget} are too few"
+    who = many(count, "record") if "records_learned" in report else many(count, "person", "people")
+    words = f"{who} {budget} {'is' if count == 1 else 'are'} too few"
     if not needs:
         return Reason("people", tuple(useless), words)
     # The median need, as a rare category takes far more than all other coefficients; unknown needs come last.
@@ -214,11 +215,11 @@ def _narrow(extent: Extent, indices: Mapping[str, int], categories: Mapping[str,
             # No figure, as the moments may be of people weighted by the length of their features.
             rare[name] = categories[name][int(extent.mean[index] > 0.0)]
     if rare:
-        reasons.append(Reason("rare", tuple(rare), f"few people have {', '.join(rare.values())}"))
+        reasons.append(Reason("rare", tuple(rare), f"few people have {listed([*rare.values()], 'or')}"))
     narrow = {name: share for name, share in filled.items() if share < _FILLED}
     if narrow:
         percents = {name: max(math.ceil(100.0 * share - 1e-6), 1) for name, share in narrow.items()}
-        each = ", ".join(f"{percent}% of {name}" for name, percent in percents.items())
+        each = listed([f"{percent}% of {name}" for name, percent in percents.items()])
         reasons.append(Reason("bounds", tuple(narrow), f"most people fill at most {each}, within the public bounds"))
     return reasons
 
@@ -261,7 +262,7 @@ def _together(extent: Extent, indices: Mapping[str, int], useless: Collection[st
     first, *rest = parts
     combination = first[0] + "".join(f" {'+' if each * first[1] > 0 else '-'} {name}" for name, each in rest)
     names = tuple(name for name, _ in parts)
-    words = f"{', '.join(names[:-1])} and {names[-1]} hardly vary apart: the effect of {combination} is hard to learn"
+    words = f"{listed(names)} hardly vary apart: the effect of {combination} is hard to learn"
     return [Reason("direction", names, words)]
 
 

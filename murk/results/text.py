@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from murk._internal.numbers import NOT_LEARNED, many, number, span
+from murk._internal.numbers import NOT_LEARNED, listed, many, number, span
 from murk.inference.estimate import RANDOM_SCALING
 from murk.task.coding import INTERCEPT, MIDDLE, is_constant, without_features
 from murk.task.shuffling import COLLUDING
@@ -288,14 +288,15 @@ def describe_disagreement(report: Mapping[str, Any]) -> Iterator[str]:
             apart.append(name)
     if apart:
         yield (
-            f"Odds ratio and points of {', '.join(apart)} disagree: one interval includes no effect, the other does "
+            f"Odds ratio and points of {listed(apart)} disagree: one interval includes no effect, the other does "
             "not. Points are averaged over people, and their interval allows for the unknown positions of people on "
             "the curve. Take such an effect as not established."
         )
     if unknown:
+        ratios = "the odds ratio is" if len(unknown) == 1 else "the odds ratios are"
         yield (
-            f"Points of {', '.join(unknown)} are not learned although the odds ratio is: they also depend on where "
-            "people are on the curve, which noise still hides."
+            f"Points of {listed(unknown)} are not learned although {ratios}: they also depend on where people are on "
+            "the curve, which noise still hides."
         )
 
 
@@ -317,16 +318,17 @@ def describe_age(report: Mapping[str, Any]) -> Iterator[str]:
 
 def describe_not_learned(report: Mapping[str, Any]) -> Iterator[str]:
     """Name the coefficients that were not learned, and what it would take to learn them."""
-    alike: dict[str, list[str]] = {}
+    alike: dict[tuple[str, bool], list[str]] = {}
     # Average effects may have been learned.
     begin = "Log odds not learned" if report["odds_ratios"] and report.get("effects_note") else "Not learned"
     for name, need in report["needed"].items():
         # The forecast is for the first interval with an end, which need not be a useful one.
         forecast = any(need.get(key) for key in ("people", "budgets", "public_rows"))
-        first = ", at which its interval becomes bounded; a narrow one takes more" if forecast else ""
-        alike.setdefault(need["words"] + first, []).append(name)
-    for words, names in alike.items():
-        yield f"{begin} at this privacy: {', '.join(names)}. It would take {words}."
+        alike.setdefault((need["words"], forecast), []).append(name)
+    for (words, forecast), names in alike.items():
+        bounded = "its interval becomes bounded" if len(names) == 1 else "their intervals become bounded"
+        first = f", at which {bounded}; a narrow one takes more" if forecast else ""
+        yield f"{begin} at this privacy: {', '.join(names)}. It would take {words}{first}."
     others = [name for name in report["not_learned"] if name not in report["needed"]]
     if others:
         yield f"{begin} at this privacy: {', '.join(others)}."

@@ -503,7 +503,7 @@ def test_columns_that_categories_determine_are_named() -> None:
     away = cautions_of(city=name, **{**plain, "paid": np.where(city > 4, "yes", "no")})
     assert away == ["city gives paid away (100% of it): leave it out if it is known only together with paid"]
     one = {f"is_{label}": np.where(regions == label, "yes", "no") for label in ("north", "south", "west")}
-    assert cautions_of(**one, **plain) == ["is_west follows from is_north, is_south: leave one of them out"]
+    assert cautions_of(**one, **plain) == ["is_west follows from is_north and is_south: leave one of them out"]
     as_numbers = {key: np.where(values == "yes", 1, 0) for key, values in one.items()}
     assert cautions_of(**as_numbers, **plain) == [
         "is_north + is_south + is_west is the same in every row: leave one of them out"
