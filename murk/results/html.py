@@ -63,7 +63,11 @@ def _promise(report: Report) -> str:
     grid = f"<p>{escape(report['grid']['words'])}</p>" if "grid" in report else ""
     promised = folded("What each release promises", f"{levels}{grid}<p>{escape(report['cap_words'])}</p>")
     forged = report.get("forged")
-    return promised if forged is None else promised + folded("Forged releases", f"<p>{escape(forged['words'])}</p>")
+    return (
+        promised
+        if forged is None or not forged["words"]
+        else promised + folded("Forged releases", f"<p>{escape(forged['words'])}</p>")
+    )
 
 
 def _table(report: Report, coefficients: Sequence[Coefficient]) -> str:

@@ -97,7 +97,7 @@ def describe_learned(report: Mapping[str, Any]) -> Iterator[Block]:
     if report["diagnosis"]:
         yield Paragraph(report["diagnosis"]["words"])
     yield from map(Paragraph, describe_age(report))
-    if report.get("forged") is not None:
+    if report.get("forged") is not None and report["forged"]["words"]:
         yield Paragraph(report["forged"]["words"])
 
 

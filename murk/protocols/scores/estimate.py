@@ -69,6 +69,7 @@ class Need:
     # whether a statement of the feature's spread would suffice, where noise hides that spread; else None
     stated: bool | None = None
     told: bool = True  # whether anything tells the feature's spread from zero
+    survey: int = 0  # most people of the survey that is still answered; 0 if none is
     category: bool = False  # whether noise hides the share of a category, about which there is no statement
 
     def to_dict(self) -> dict[str, Any]:
@@ -96,6 +97,8 @@ class Need:
         >>> Need().words
         'more than 500 times the people'
         """
+        if self.survey:
+            return f"people beyond the survey, of at most {self.survey:,}: more can be forecast after it"
         if self.category:
             return "more people of its rarer category, whose share does not stand out from the noise so far"
         if not self.told:
@@ -449,6 +452,7 @@ class ScoreEstimate(Estimate):
     unit: float = 1.0  # the target's coded unit in its own units
     outlook: Outlook | None = None  # input of the forecasts of :meth:`needs`
     forgery: Forgery | None = None  # the influence of forged answers, and signs of them
+    survey: int = 0  # most people of the survey that is still answered; 0 if none is
     _halves: dict[float, Floats] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def half_widths(self, level: float = 0.95) -> Floats:
@@ -511,7 +515,7 @@ class ScoreEstimate(Estimate):
         ``within`` asks for half-widths of these sizes. It takes several times as long as the estimate.
         """
         if self.outlook is None:
-            return {name: Need(seen=False) for name in self.names}
+            return {name: Need(seen=False, survey=self.survey) for name in self.names}
         limits = None if within is None else np.array([within.get(name, np.inf) for name in self.names]) / self.unit
         return self.outlook.needs(NormalDist().inv_cdf(0.5 + level / 2.0), limits)
 
@@ -586,11 +590,19 @@ class ScoreEstimate(Estimate):
         return surely_missing(1.0 - share - UNEVEN, error)
 
 
-def estimate_of(names: tuple[str, ...], outlook: Outlook | None, chains: int, releases: int) -> ScoreEstimate:
-    """Return a solution's estimate, in coded units."""
+def estimate_of(
+    names: tuple[str, ...], outlook: Outlook | None, chains: int, releases: int, survey: int = 0
+) -> ScoreEstimate:
+    """Return a solution's estimate, in coded units; while people answer a survey, of at most ``survey`` people."""
     if outlook is None:
-        unknown = np.full(len(names), np.inf)
-        return ScoreEstimate(names, np.zeros(len(names)), METHOD, unknown, "nothing was learned yet", chains, releases)
+        unknown, note = np.full(len(names), np.inf), "nothing was learned yet"
+        if survey:
+            note += (
+                f": the first people, at most {survey:,}, answer a survey of where each feature lies, and models begin "
+                "after them"
+            )
+        zero = np.zeros(len(names))
+        return ScoreEstimate(names, zero, METHOD, unknown, note, chains, releases, survey=survey)
     solution = outlook.solution
     rows, covariance = solution.rows, solution.covariance
     people = People(rows.points, rows.shares, sampled=solution.public, doubt=solution.doubt)
