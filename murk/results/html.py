@@ -61,7 +61,8 @@ def _promise(report: Report) -> str:
         for words in text.promises(each)
     )
     grid = f"<p>{escape(report['grid']['words'])}</p>" if "grid" in report else ""
-    promised = folded("What each release promises", f"{levels}{grid}<p>{escape(report['cap_words'])}</p>")
+    counted = f"<p>{escape(report['counted_rows'])}</p>" if report.get("counted_rows") else ""
+    promised = folded("What each release promises", f"{levels}{grid}<p>{escape(report['cap_words'])}</p>{counted}")
     forged = report.get("forged")
     return (
         promised

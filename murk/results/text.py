@@ -102,7 +102,7 @@ def describe_learned(report: Mapping[str, Any]) -> Iterator[Block]:
 
 
 def describe_privacy(report: Mapping[str, Any]) -> Iterator[Block]:
-    """Yield the public sample, and the guarantees of each release and of all."""
+    """Yield the public sample, the guarantees of each release and of all, and which rows of a person counted."""
     if report["public_sample"] is not None:
         yield Paragraph(report["public_sample"]["words"])
     yield Paragraph("")
@@ -116,6 +116,8 @@ def describe_privacy(report: Mapping[str, Any]) -> Iterator[Block]:
     if "grid" in report:
         yield Paragraph(report["grid"]["words"])
     yield Paragraph(report["cap_words"], "  ")
+    if report.get("counted_rows"):
+        yield Paragraph(report["counted_rows"])
 
 
 def promises(level: Mapping[str, Any]) -> list[str]:

@@ -1,11 +1,17 @@
 """Sentences about one name and about several, as English has them."""
 
+from contextlib import chdir
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
+import murk
+from murk import Task
 from murk._internal.numbers import listed, many
+from murk.cli import cli
 from murk.inference.stream import StreamChange
 from murk.protocols.scores.estimate import Need
 from murk.results.diagnosis import _people
@@ -57,3 +63,44 @@ def test_lists_and_counts() -> None:
     assert ", above all age and income:" in StreamChange(1.0, True, ("age", "income")).words
     for count, words in ((1, "1 person at mu = 1 is too few"), (7, "7 people at mu = 1 are too few")):
         assert _people({"releases": count, "levels": LEVELS}, ["a"], {}).words == words
+
+
+SEVERAL_ROWS = """
+name: visits
+features: [{name: age, low: 20, high: 90}]
+target: {name: back, kind: binary, positive: "yes", negative: "no"}
+protocol: examples
+privacy: {guarantee: {gdp: {mu: 4.0}}}
+"""
+
+
+def test_which_row_of_a_person_counted_is_said_everywhere(tmp_path: Path) -> None:
+    """In print, in a notebook, among the caveats, and where rows are only sent."""
+    rows = "".join(f"p{number % 40},{20 + number % 70},{'yes' if number % 2 else 'no'}\n" for number in range(121))
+    (tmp_path / "rows.csv").write_text("person,age,back\n" + rows)
+    (tmp_path / "task.yaml").write_text(SEVERAL_ROWS)
+    at = {"log": f"sqlite:///{tmp_path}/log.db", "ledger": tmp_path / "ledger.db"}
+    result = murk.run(Task.parse(SEVERAL_ROWS), tmp_path / "rows.csv", person="person", seed=1, **at)
+    sentence = "Of a person with several rows only the first of them that was sent counted"
+    assert "81 rows were refused" in result.report["counted_rows"]
+    assert sentence in " ".join(str(result).split())
+    assert sentence in result._repr_html_()
+    assert any(sentence in caveat for caveat in result.caveats)
+    words = [
+        "produce",
+        "task.yaml",
+        "--source",
+        "rows.csv",
+        "--person",
+        "person",
+        "--seed",
+        "1",
+        "--log",
+        "sqlite:///b.db",
+    ]
+    with chdir(tmp_path):
+        sent = CliRunner().invoke(cli, words).output
+    assert sentence in " ".join(sent.split())
+    # Rows that are people have none.
+    rows_alone = murk.run(Task.parse(SEVERAL_ROWS.replace("visits", "rows")), tmp_path / "rows.csv", seed=1)
+    assert "several rows only" not in str(rows_alone)
