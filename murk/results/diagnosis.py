@@ -67,7 +67,7 @@ class Advice:
     unit: str  # unit of half-widths, such as "points" of a probability
     before: float  # median half-width of average effects per standard deviation of a feature
     after: float  # the same with the change
-    widest: str  # change of a feature whose average effect has the widest interval after the change, in words
+    widest: str  # unit of the feature whose effect over its range has the widest interval after the change, in words
     widest_before: float  # half-width of this average effect
     widest_after: float  # the same with the change
 
@@ -77,7 +77,7 @@ class Advice:
 
         >>> Advice("4 times the people", "points", 16.0, 8.0, "at: B against A", 90.0, 45.0).words
         '4 times the people (forecast: the median half-width per standard deviation of a feature falls from 16 to 8 \
-points; the widest, of at: B against A, from 90 to 45 points)'
+points; the least precise over its range, at: B against A, from 90 to 45 points)'
         """
         if math.isfinite(self.before):
             median = f"falls from {self.before:.2g} to {self.after:.2g} {self.unit}"
@@ -88,8 +88,8 @@ points; the widest, of at: B against A, from 90 to 45 points)'
             was = f"from {self.widest_before:.2g} to" if math.isfinite(self.widest_before) else "will be"
             widest = f"{was} {self.widest_after:.2g} {self.unit}"
         return (
-            f"{self.change} (forecast: the median half-width per standard deviation of a feature {median}; the widest, "
-            f"of {self.widest}, {widest})"
+            f"{self.change} (forecast: the median half-width per standard deviation of a feature {median}; the least "
+            f"precise over its range, {self.widest}, {widest})"
         )
 
     def to_dict(self) -> dict[str, Any]:

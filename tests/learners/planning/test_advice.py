@@ -80,7 +80,10 @@ def test_advice_is_in_the_targets_units_and_names_the_widest(monkeypatch, target
     assert (found.change, found.unit) == ("4 times the people", unit)
     assert (found.before, found.after) == pytest.approx((7.0 * factor, 3.5 * factor))
     assert (found.widest, found.widest_before, found.widest_after) == ("age: one unit more", 0.5, 0.25)
-    assert f"falls from {7.0 * factor:.2g} to {3.5 * factor:.2g} {unit}; the widest, of age:" in found.words
+    assert (
+        f"falls from {7.0 * factor:.2g} to {3.5 * factor:.2g} {unit}; the least precise over its range, age:"
+        in found.words
+    )
 
 
 def test_devices_that_read_no_model_are_not_advised_to(monkeypatch):

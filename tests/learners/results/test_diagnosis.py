@@ -237,11 +237,11 @@ def test_only_what_was_forecast_is_advised():
     found = told(where, gone=0.2, advise=lambda: advice)
     assert found["helps_most"] == (
         "protocol: moments (forecast: the median half-width per standard deviation of a feature will be 3 points, "
-        "while now most effects are not learned; the widest, of b: one unit more, will be 9 points)"
+        "while now most effects are not learned; the least precise over its range, b: one unit more, will be 9 points)"
     )
     assert found["advice"][0]["before"] is None
     assert found["advice"][1]["words"].endswith(
-        "falls from 8 to 4 units of wage; the widest, of b: one unit more, is not learned even then)"
+        "falls from 8 to 4 units of wage; the least precise over its range, b: one unit more, is not learned even then)"
     )
     assert found["words"].endswith(f"What would help most: {found['helps_most']}.")
 
