@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 NOT_LEARNED: Final = "not learned"
@@ -26,9 +26,29 @@ def span(low: float, high: float) -> str:
     return f"{number(low)} .. {number(high)}"
 
 
-def many(count: int, noun: str) -> str:
-    """Return a count with its noun, in the plural unless the count is 1."""
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+def many(count: int, noun: str, several: str = "") -> str:
+    """Return a count with its noun, in the plural (by default with an s) unless the count is 1."""
+    return f"{count:,} {noun if count == 1 else several or noun + 's'}"
+
+
+def listed(names: Sequence[str], last: str = "and") -> str:
+    """Return names as a list in a sentence.
+
+    >>> listed(["a"]), listed(["a", "b"]), listed(["a", "b", "c"], "or")
+    ('a', 'a and b', 'a, b or c')
+    """
+    return f" {last} ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))
+
+
+def fewest_percent(share: float) -> str:
+    """Return a lower bound on a share in percent, rounded down: whole percents, or one digit below one percent.
+
+    >>> fewest_percent(0.299), fewest_percent(0.0048)
+    ('29%', '0.4%')
+    """
+    percent = 100.0 * share
+    step = 10.0 ** min(math.floor(math.log10(percent)), 0) if percent > 0.0 else 1.0
+    return f"{math.floor(percent / step + 1e-9) * step:g}%"
 
 
 def rounded(value: float) -> int:

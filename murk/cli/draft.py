@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from murk._internal.numbers import many
 from murk._internal.printable import escaped
 from murk.errors import UserError
 from murk.populations.records.files import slices
@@ -269,7 +270,7 @@ class _Summary:
             what = f"seems to name people: {len(self.distinct):,} values in {self.rows:,} rows"
             if self.absent:
                 # Rows without a name would all be one person.
-                return column(without=f"{what}, and {self.absent:,} rows without one")
+                return column(without=f"{what}, and {many(self.absent, 'row')} without one")
             return column(without=what, names_people=len(self.distinct) < self.rows)
         if kinds == {"boolean"}:
             yes = sum(count for value, count in self.values.items() if as_boolean(value)) / sum(self.values.values())

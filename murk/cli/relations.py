@@ -1,17 +1,19 @@
-"""Relations between a file's columns that a task should know of: constant sums, and columns that give the target away.
+"""Relations between a file's columns that a task should know of: columns that others or the target determine.
 
 They are sought in a sample of rows that is spread evenly over the file. What they say depends on the records, like the
 bounds that ``murk init`` takes from a file.
 """
 
 import math
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice, permutations
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from murk._internal.numbers import listed
 from murk.populations.records.files import slices
 from murk.populations.records.records import Records
 from murk.populations.records.tables import SLICE
@@ -21,9 +23,13 @@ ROWS: Final = 20_000  # number of rows of the sample
 _FEWEST: Final = 20  # number of rows below which nothing is concluded
 _EXACT: Final = 1e-9  # share of a column's variance that others may leave unexplained
 _NEARLY: Final = 0.01  # share of the wrong guesses of the most frequent label that a revealing column still makes
-_ROWS_OF_ONE: Final = 5.0  # fewest rows for each value of a column whose values are compared with the target's
+_ROWS_OF_ONE: Final = 5.0  # fewest rows for each value of a column whose values are compared with another's
+# Number of evenly spaced rows of a first look, which most pairs of columns do not pass, and `_NEARLY` for it.
+_FIRST, _PROMISING = 1_000, 0.1
+_MOST_PAIRS: Final = 10_000  # limit of the pairs of columns that are compared
 
 Vector = NDArray[np.float64]
+Codes = NDArray[np.int64]
 Cells = Mapping[str, Sequence[Any]]
 
 
@@ -42,6 +48,34 @@ def sampled(records: Records, names: Sequence[str]) -> dict[str, list[Any]]:
     return cells
 
 
+@dataclass(frozen=True)
+class _Column:
+    """Sampled values: ``codes`` number the different ones, -1 where they are missing; ``numbers`` are of numbers."""
+
+    codes: Codes
+    labels: tuple[str, ...]
+    numbers: Vector | None
+
+    @classmethod
+    def of(cls, values: Sequence[Any]) -> "_Column":
+        texts = [None if _is_missing(value) else str(value).strip() for value in values]
+        labels = tuple(dict.fromkeys(text for text in texts if text is not None))
+        index = {label: code for code, label in enumerate(labels)}
+        codes = np.array([-1 if text is None else index[text] for text in texts], dtype=np.int64)
+        return cls(codes, labels, _numbers(values, codes))
+
+    def every(self, step: int) -> "_Column":
+        """Return evenly spaced rows."""
+        return _Column(self.codes[::step], self.labels, None if self.numbers is None else self.numbers[::step])
+
+    def as_numbers(self) -> Vector | None:
+        """Return numbers that differ, or whether the column has the second of two values; NaN where missing."""
+        if self.numbers is None:
+            two = len(self.labels) == 2
+            return np.where(self.codes < 0, math.nan, self.codes.astype(np.float64)) if two else None
+        return self.numbers if np.ptp(self.numbers[np.isfinite(self.numbers)]) > 0.0 else None
+
+
 def cautions(cells: Cells, target: str) -> Iterator[str]:
     """Yield a sentence for each column that others determine, and for each that gives the target away.
 
@@ -50,11 +84,17 @@ def cautions(cells: Cells, target: str) -> Iterator[str]:
     >>> list(cautions(parts, "paid"))
     ['a + b + c is the same in every row: leave one of them out']
     """
-    numbers = {name: column for name, values in cells.items() if (column := _numbers(values)) is not None}
-    numbers = {name: column for name, column in numbers.items() if np.ptp(column[np.isfinite(column)]) > 0.0}
-    yield from _dependent({name: column for name, column in numbers.items() if name != target})
-    for name in cells:
-        share = 0.0 if name == target else _revealed(cells[name], numbers.get(name), cells[target], numbers.get(target))
+    columns = {name: _Column.of(values) for name, values in cells.items()}
+    features = {name: column for name, column in columns.items() if name != target}
+    determined = _determined(features)
+    for name, other, share in determined:
+        part = "" if share > 1.0 - _EXACT else f" ({100.0 * share:.3g}% of it)"
+        yield f"{name} determines {other}{part}: leave one of them out"
+    left = {name: each for name, each in features.items() if name not in {other for _, other, _ in determined}}
+    numbers = {name: values for name, each in left.items() if (values := each.as_numbers()) is not None}
+    yield from _dependent(numbers, {name for name, each in left.items() if each.numbers is None})
+    for name, column in features.items():
+        share = _revealed(column, columns[target])
         if share > 0.0:
             yield (
                 f"{name} gives {target} away ({100.0 * share:.3g}% of it): leave it out if it is known only together "
@@ -62,13 +102,26 @@ def cautions(cells: Cells, target: str) -> Iterator[str]:
             )
 
 
-def _numbers(values: Sequence[Any]) -> Vector | None:
+def _determined(features: Mapping[str, _Column]) -> list[tuple[str, str, float]]:
+    """Return pairs of columns of which the first one's categories determine the second, with the share determined."""
+    determined: dict[frozenset[str], tuple[str, str, float]] = {}
+    step = max((len(each.codes) for each in features.values()), default=1) // _FIRST or 1
+    pairs = ((name, other) for name, other in permutations(features, 2) if features[name].numbers is None)
+    for name, other in islice(pairs, _MOST_PAIRS):
+        column, second = features[name], features[other]
+        if frozenset((name, other)) in determined or not _revealed(column.every(step), second.every(step), _PROMISING):
+            continue
+        share = _revealed(column, second)
+        if share > 0.0:
+            determined[frozenset((name, other))] = name, other, share
+    return list(determined.values())
+
+
+def _numbers(values: Sequence[Any], codes: Codes) -> Vector | None:
     """Return a column of numbers, NaN where they are missing; None if it has other values, or too few."""
     column = np.full(len(values), math.nan)
-    for row, value in enumerate(values):
-        if _is_missing(value):
-            continue
-        number, wrong = as_number(value)
+    for row in np.flatnonzero(codes >= 0).tolist():
+        number, wrong = as_number(values[row])
         if wrong:
             return None
         column[row] = number
@@ -79,9 +132,8 @@ def _is_missing(value: Any) -> bool:
     return is_absent(value) or is_nan(value) or (isinstance(value, str) and not value.strip())
 
 
-def _dependent(numbers: Mapping[str, Vector]) -> Iterator[str]:
-    """Yield a sentence for each column that is a weighted sum of earlier columns."""
-    free: list[str] = []
+def _dependent(numbers: Mapping[str, Vector], texts: set[str]) -> Iterator[str]:
+    """Yield a sentence for each column that is a weighted sum of earlier columns; ``texts`` have two values."""
     if not numbers:
         return
     matrix = np.column_stack(list(numbers.values()))
@@ -89,55 +141,62 @@ def _dependent(numbers: Mapping[str, Vector]) -> Iterator[str]:
     if len(matrix) < max(_FEWEST, 2 * matrix.shape[1]):
         return
     columns = dict(zip(numbers, (matrix - matrix.mean(axis=0)).T, strict=True))
+    free: list[str] = []
+    basis = np.zeros((len(columns), len(matrix)))  # orthonormal rows, which span the free columns
     for name, column in columns.items():
         spread = float(column @ column)
         if not (spread > 0.0 and math.isfinite(spread)):
             continue
-        X = np.column_stack([columns[other] for other in free]) if free else np.zeros((len(column), 0))
-        scale = np.sqrt((X**2).sum(axis=0))
-        weights = np.linalg.lstsq(X / scale, column, rcond=None)[0] / scale
-        rest = column - X @ weights
+        known, rest = basis[: len(free)], column
+        for _ in range(2):  # once more against rounding errors
+            rest = rest - (known @ rest) @ known
         if float(rest @ rest) > _EXACT * spread:
+            basis[len(free)] = rest / math.sqrt(float(rest @ rest))
             free.append(name)
             continue
+        X = np.column_stack([columns[other] for other in free])
+        scale = np.sqrt((X**2).sum(axis=0))
+        weights = np.linalg.lstsq(X / scale, column, rcond=None)[0] / scale
         used = [(other, float(w)) for other, w, size in zip(free, weights, scale, strict=True)
                 if abs(w) * size > 1e-6 * math.sqrt(spread)]  # fmt: skip
-        if all(abs(abs(weight) - 1.0) < 1e-6 for _, weight in used):
+        others = listed([other for other, _ in used])
+        if texts & {name, *(other for other, _ in used)}:
+            yield f"{name} follows from {others}: leave one of them out"
+        elif all(abs(abs(weight) - 1.0) < 1e-6 for _, weight in used):
             signs = "".join(f" {'-' if weight > 0.0 else '+'} {other}" for other, weight in used)
             parts = [*(other for other, weight in used if weight < 0.0), name]
             words = " + ".join(parts) if len(parts) == len(used) + 1 else f"{name}{signs}"
             yield f"{words} is the same in every row: leave one of them out"
         else:
-            others = ", ".join(other for other, _ in used)
             yield f"{name} follows from {others} (a weighted sum): leave one of them out"
 
 
-def _revealed(cells: Sequence[Any], numbers: Vector | None, target: Sequence[Any], real: Vector | None) -> float:
+def _revealed(column: _Column, target: _Column, nearly: float = _NEARLY) -> float:
     """Return the share of the target that one column determines, if nearly all; else 0.
 
     For labels it is the share of rows that the column's values predict (a number by its values, or by one threshold),
-    and for a real target the share of the variance.
+    and for a real target the share of the variance. ``nearly`` is the share that may be left.
     """
-    rows = [row for row, pair in enumerate(zip(cells, target, strict=True)) if not any(map(_is_missing, pair))]
+    rows = np.flatnonzero((column.codes >= 0) & (target.codes >= 0))
     if len(rows) < _FEWEST:
         return 0.0
-    by_value: dict[str, list[int]] = {}
-    for row in rows:
-        by_value.setdefault(str(cells[row]).strip(), []).append(row)
-    compared = len(rows) >= _ROWS_OF_ONE * len(by_value)
-    labels = [str(target[row]).strip() for row in rows]
-    counts = Counter(labels)
-    if real is not None and len(counts) > 2:
-        return _variance_explained(numbers, real, rows, by_value if compared else {})
-    base = 1.0 - max(counts.values()) / len(rows)
+    codes, labels = column.codes[rows], target.codes[rows]
+    counts = np.bincount(labels)
+    compared = len(rows) >= _ROWS_OF_ONE * len(np.unique(codes))
+    numbers = None if column.numbers is None else column.numbers[rows]
+    if target.numbers is not None and np.count_nonzero(counts) > 2:
+        share = _variance_explained(numbers, target.numbers[rows], codes if compared else None)
+        return share if 1.0 - share <= nearly else 0.0
     right = 0.0
     if compared:
-        label_of = dict(zip(rows, labels, strict=True))
-        right = sum(max(Counter(label_of[row] for row in group).values()) for group in by_value.values()) / len(rows)
-    if numbers is not None and len(counts) == 2:
-        positive = np.array([label == labels[0] for label in labels], dtype=np.float64)
-        right = max(right, _by_threshold(numbers[rows], positive))
-    return right if base > 0.0 and 1.0 - right <= _NEARLY * base else 0.0
+        pairs, of_pairs = np.unique(codes * len(counts) + labels, return_counts=True)
+        most = np.zeros(int(codes.max()) + 1, dtype=np.int64)
+        np.maximum.at(most, pairs // len(counts), of_pairs)
+        right = float(most.sum()) / len(rows)
+    if numbers is not None and np.count_nonzero(counts) == 2:
+        right = max(right, _by_threshold(numbers, (labels == labels[0]).astype(np.float64)))
+    base = 1.0 - float(counts.max()) / len(rows)
+    return right if base > 0.0 and 1.0 - right <= nearly * base else 0.0
 
 
 def _by_threshold(column: Vector, positive: Vector) -> float:
@@ -150,19 +209,17 @@ def _by_threshold(column: Vector, positive: Vector) -> float:
     return float(max(np.max(right, initial=0.0), np.max(count - right, initial=0.0)) / count)
 
 
-def _variance_explained(
-    numbers: Vector | None, real: Vector, rows: Sequence[int], by_value: Mapping[str, Sequence[int]]
-) -> float:
-    y = real[rows] - real[rows].mean()
+def _variance_explained(numbers: Vector | None, real: Vector, codes: Codes | None) -> float:
+    """Return the share of a target's variance that a line of numbers explains, or the means of values."""
+    y = real - real.mean()
     total = float(y @ y)
     if not total > 0.0:
         return 0.0
     shares = [0.0]
     if numbers is not None:
-        x = numbers[rows] - numbers[rows].mean()
+        x = numbers - numbers.mean()
         shares.append(float(x @ y) ** 2 / (float(x @ x) * total) if x.any() else 0.0)
-    if by_value:
-        shares.append(
-            sum(len(group) * (real[group].mean() - real[rows].mean()) ** 2 for group in by_value.values()) / total
-        )
-    return max(shares) if 1.0 - max(shares) <= _NEARLY else 0.0
+    if codes is not None:
+        counts, sums = np.bincount(codes), np.bincount(codes, weights=y)
+        shares.append(float(np.sum(sums**2 / np.maximum(counts, 1))) / total)
+    return min(max(shares), 1.0)

@@ -40,8 +40,6 @@ def print_result(found: Mapping[str, Any], *, as_json: bool) -> None:
         click.echo(SIMULATED)
     dead = sum(found["dead_letters"].values())
     reasons = "".join(f", {count:,} {reason}" for reason, count in found["dead_letters"].items())
-    if found.get("counted_rows"):
-        paragraph(found["counted_rows"])
     refused = f"{found['refusals']:,} refused (budget spent), " if "refusals" in found else ""
     click.echo(f"{refused}{found['duplicates']:,} duplicates, {dead:,} dead letters{reasons}")
 

@@ -28,6 +28,7 @@ _FIELDS = {
     "chain": "partition, drawn at random",
     "version": "version of the published model",
     "question": "the answered question, drawn independently of the record",
+    "item": "which feature and threshold a survey's question is about, drawn independently of the record",
     "payload": "the answer with noise: the only field that depends on the record",
     "spread": "size of the noise, which depends on the records through a noisy eigenvalue alone",
     "records": "number of records of the window",

@@ -29,6 +29,16 @@ class Example:
     messages: tuple[bytes, ...]
     made_up_public: bool  # whether the task's public sample was made up, too
     records: int = 1
+    numbers: int = 0  # most numbers of a payload, by any question; 0 if there are no questions
+
+    @property
+    def longest(self) -> int:
+        """About the size of the longest message, in bytes; 0 if none is longer than the first."""
+        # Of scores, the first people answer a survey with one number, others with vectors and matrices.
+        payload = self.fields["payload"]
+        more = self.numbers - len(payload)
+        digits = max(len(str(number)) for number in payload) if more > 0 else 0
+        return len(self.messages[0]) + more * (digits + 1) if more > 0 else 0
 
     @property
     def fields(self) -> dict[str, Any]:
@@ -77,7 +87,8 @@ def example_of(task: Task) -> Example:
                     producer.release(record, person=person)
             read = (log.read(chain, log.begin(chain), 2) for chain in range(log.partitions))
             messages = sorted((message.offset, message.value) for chain in read for message in chain)
-    return Example(record, tuple(value for _, value in messages), invented, records)
+    numbers = max(getattr(device_for(task), "lengths", ()), default=0)
+    return Example(record, tuple(value for _, value in messages), invented, records, numbers)
 
 
 def _release_window(task: Task, log: Any, ledger: Ledger, record: Mapping[str, Any]) -> int:

@@ -47,6 +47,7 @@ def _summary(facts: Facts) -> Iterator[tuple[str, str]]:
         facts,
         columns=", ".join([*(feature.name for feature in task.features), task.target.name]),
         size=len(facts.example.messages[0]),
+        longest=facts.example.longest,
         worst=worst,
         blank=percent(facts.given(weakest).max_attack_accuracy),
         promise=stated(promise),

@@ -152,7 +152,7 @@ class Drift:
             return f"No sign that the coefficients have changed, in {times} of newer with older releases."
         assert self.since is not None
         moved = list(self.changes.items())[:3]
-        most = ", ".join(f"{name}, whose estimate has moved by {change:+.2g} since" for name, change in moved)
+        most = "; ".join(f"{name}, whose estimate has moved by {change:+.2g} since" for name, change in moved)
         return (
             f"The coefficients have changed: releases {self.since + 1:,} to {self.until:,} contradict those before "
             f"(p = {self.p_value:.0e})." + (f" Above all: {most}." if most else "")

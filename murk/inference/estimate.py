@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from murk._internal.arrays import Floats
+from murk._internal.numbers import fewest_percent
 from murk.errors import UserError
 from murk.inference.poisoning import Influence
 from murk.inference.prediction_sets import PredictionSets
@@ -45,7 +46,7 @@ class Extent:
 
     def along(self, direction: Floats) -> tuple[float, float]:
         """Return the variance of a combination (p - 1,) of features, which noise may make negative, and its error."""
-        whole = np.append(direction, -float(direction @ self.mean))
+        whole = self._centred(direction)
         scale = float(self.moment[-1, -1])
         value = float(whole @ self.moment @ whole) / scale
         constant = np.eye(len(self.moment))[-1]
@@ -55,12 +56,23 @@ class Extent:
         """Return the variance of one feature and the variance's standard error."""
         return self.along(np.eye(len(self.moment) - 1)[feature])
 
+    def covariance_error(self, one: Floats, other: Floats) -> float:
+        """Return the standard error of the covariance of two combinations (p - 1,) of features."""
+        a, b = (self.into @ self._centred(direction) for direction in (one, other))
+        both = np.outer(a, b) + np.outer(b, a)
+        return math.sqrt(float(np.sum(self.variances * both**2))) / 2.0 / float(self.moment[-1, -1])
+
+    def _centred(self, direction: Floats) -> Floats:
+        """Return a combination with the constant that makes its mean zero, (p,)."""
+        return np.append(direction, -float(direction @ self.mean))
+
     def _error(self, whole: Floats) -> float:
         squares = (self.into @ whole) ** 2
         return math.sqrt(float(squares @ self.variances @ squares))
 
 
 RANDOM_SCALING = "random scaling"
+_SURELY = 2.0  # standard errors by which a lower bound on a share lies below its estimate
 _SINGULAR = 1e-12  # share of the largest eigenvalue below which a direction has no variance
 FEWEST = 1000  # number of releases below which random scaling gives no interval, as it would cover far too rarely
 
@@ -117,6 +129,20 @@ def larger(first: Floats, second: Floats) -> Floats:
     shares, turned = np.linalg.eigh(white.T @ first @ white)
     back = (axes[:, used] * roots) @ turned
     return np.asarray((back * np.maximum(shares, 1.0 - shares)) @ back.T)
+
+
+def surely_missing(share: float, error: float) -> float:
+    """Return a lower bound on the share of missing targets, from an estimate and its standard error; 0 if unknown."""
+    return min(max(share - _SURELY * error, 0.0), 1.0)
+
+
+def missing_words(fewest: float) -> str:
+    """Describe a lower bound on the share of missing targets.
+
+    >>> missing_words(0.299)
+    'at least 29% of the targets are missing'
+    """
+    return f"at least {fewest_percent(fewest)} of the targets are missing"
 
 
 @dataclass(frozen=True)
@@ -194,11 +220,14 @@ class Estimate:
         """Return a lower bound on the share of people whose target is missing; 0 if unknown."""
         return self.absent
 
-    def moved(self, forged: int, level: float = 0.95) -> Floats:
-        """Return how far ``forged`` releases could have moved each coefficient, (p,); infinite if unbounded."""
+    def moved(self, forged: int, level: float = 0.95, halves: Floats | None = None) -> Floats:
+        """Return how far ``forged`` releases could have moved each coefficient, (p,); infinite if unbounded.
+
+        ``halves`` are half-widths at ``level`` of other numbers with the same influence, by default the coefficients'.
+        """
         if self.influence is None:
             return np.full(len(self.names), math.inf)
-        errors = self.half_widths(level)
+        errors = self.half_widths(level) if halves is None else halves
         if self.method != RANDOM_SCALING:
             errors = errors / NormalDist().inv_cdf(0.5 + level / 2.0)
         return self.influence.moved(forged, errors)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
+from murk._internal.numbers import listed
+
 REMEDY: Final = (
     "let people release in a random order (`murk run` and `murk produce` do so with a file), give the task a feature "
     "that explains the change, or set `forget`, if only the newest people count"
@@ -32,7 +34,7 @@ file), give the task a feature that explains the change, or set `forget`, if onl
         """What changed, what follows, and the remedies, in sentences."""
         parts = []
         if self.features_changed:
-            most = f", above all {', '.join(self.features[:3])}" if self.features else ""
+            most = f", above all {listed(self.features[:3])}" if self.features else ""
             parts.append(
                 f"People's features changed over the stream{most}: second moments that were released at different "
                 "times differ by more than noise. So effects of different people are mixed, and where the model is not "

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from murk._internal.numbers import listed
 from murk.errors import DataWarning
 from murk.task.coding import Cell, read_number
 from murk.task.values import number
@@ -68,10 +69,11 @@ class FirstRecords:
         findings, first = [], f"of the first {FIRST} records"
         absent = [repr(name) for name in self._names if name in self._unseen]
         if absent:
-            more = f" and {len(absent) - 5} more" if len(absent) > 5 else ""
+            shown = absent if len(absent) <= 5 else [*absent[:5], f"{len(absent) - 5} more"]
+            noun, count = ("feature", "counts") if len(absent) == 1 else ("features", "count")
             findings.append(
-                f"none {first} has the features {', '.join(absent[:5])}{more}, which count as 0. Spell features=[...] "
-                "as records do; if records leave zeros out, this is fine"
+                f"none {first} has the {noun} {listed(shown)}, which {count} as 0. Spell features=[...] as records do; "
+                "if records leave zeros out, this is fine"
             )
         if 4 * self._texts >= FIRST:
             findings.append(f"many {first} have features that are text or not numbers, which count as 0. {_CODE}")

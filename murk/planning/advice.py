@@ -12,12 +12,14 @@ from typing import Final
 
 import numpy as np
 
+from murk._internal.numbers import listed
 from murk.errors import UserError
 from murk.inference.estimate import Extent
-from murk.planning.forecast import as_written, budget_words, dropped_mechanism, forecast
+from murk.inference.units import effect_units
+from murk.planning.forecast import Forecast, as_written, budget_words, dropped_mechanism, forecast
 from murk.protocols.population import Effects, Population, coefficients, designs
 from murk.results.diagnosis import Advice
-from murk.task.features import NumberFeature
+from murk.task.features import NumberFeature, RealTarget
 from murk.task.protocols.registry import PROTOCOLS
 from murk.task.task import Task
 
@@ -45,16 +47,33 @@ def advise(task: Task, people: int, extent: Extent | None = None, sizes: bool = 
         return []
     if now.learned and not now.spread:
         return []  # no average effects to compare
-    before = now.points
     advice = []
     for words, other, their_population, count in _changes(task, population, people, sizes):
         try:
-            after = forecast(other, their_population, count, draws=_DRAWS, more=False, even_unlearned=False).points
+            changed = forecast(other, their_population, count, draws=_DRAWS, more=False, even_unlearned=False)
         except UserError:
             continue
-        if math.isfinite(after) and after < CLEARLY * before:
-            advice.append(Advice(words, before, after))
+        if math.isfinite(changed.points) and changed.points < CLEARLY * now.points:
+            advice.append(_advice(task, words, now, changed))
     return sorted(advice, key=lambda change: change.after)
+
+
+def _advice(task: Task, words: str, now: Forecast, changed: Forecast) -> Advice:
+    """Return advice with half-widths of average effects, in points of a probability or in a real target's units."""
+    units = effect_units(task)
+    # Relative to the change over all of a feature's bounds.
+    widest = max(changed.effects, key=lambda name: changed.effects[name] / units[name].factor)
+    real = task.target if isinstance(task.target, RealTarget) else None
+    per_point = 1.0 if real is None else (real.high - real.low) / 100.0
+    return Advice(
+        words,
+        "points" if real is None else f"units of {real.name}",
+        per_point * now.points,
+        per_point * changed.points,
+        units[widest].label,
+        now.effects.get(widest, math.inf),
+        changed.effects[widest],
+    )
 
 
 def _changes(
@@ -133,5 +152,5 @@ def _tighter(task: Task, population: Population, people: int) -> Iterator[tuple[
         document["features"][index] = kept | {"low": ends[0], "high": ends[1]}
         tightened.append(f"{feature.name} ({ends[0]:.3g} to {ends[1]:.3g})")
     if tightened:
-        tight, words = Task.from_document(json.dumps(document).encode()), ", ".join(tightened)
+        tight, words = Task.from_document(json.dumps(document).encode()), listed(tightened)
         yield f"tighter public bounds of {words}", tight, replace(population, points=points, theta=theta), people

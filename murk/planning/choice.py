@@ -23,6 +23,7 @@ from typing import Any, Final, Literal
 from murk.errors import UserError
 from murk.protocols.device import device_for
 from murk.protocols.registry import part
+from murk.task.features import RealTarget
 from murk.task.protocols.registry import PROTOCOLS
 from murk.task.task import Task
 
@@ -127,7 +128,8 @@ def expected_error(task: Task, protocol: str, people: int, **settings: str) -> f
 
 
 def _reason(task: Task, best: str, ranked: Mapping[str, float], people: int, measure: str, method: str | None) -> str:
-    each = " per standard deviation of a feature" if task.features else ""
+    each = f" (hundredths of the range of {task.target.name})" if isinstance(task.target, RealTarget) else ""
+    each += " per standard deviation of a feature" if task.features else ""
     what = f"an expected {measure.replace(' ', '-')} of {ranked[best]:.2g} points{each}"
     words = [f"{best}: {what}, with {people:,} people"]
     if ranked[best] > min(ranked.values()):

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from murk._internal.numbers import listed
 from murk.errors import UserError
 from murk.inference.average_effects import mean_slope
 from murk.inference.confidence_sequences import fixed_only
@@ -341,9 +342,11 @@ def remarks(found: Plan) -> Iterator[str]:
         )
     others = [variant for name in found.protocols if isinstance(variant := _variant(found.task, name, 1.0), Task)]
     if dropped := [other.protocol for other in others if dropped_mechanism(found.task, other)]:
+        own_of, used = ("its own default mechanism", "it") if len(dropped) == 1 else (
+            "their own default mechanisms", "one of them")  # fmt: skip
         yield (
-            f"{', '.join(dropped)}: compared with their own default mechanisms. To use one of them, remove mechanism: "
-            f"{privacy.mechanism} from the task, too."
+            f"{listed(dropped)}: compared with {own_of}. To use {used}, remove mechanism: {privacy.mechanism} from the "
+            "task, too."
         )
     of_protocol: list[str] = []
     # Without a forecast, or with nothing to remark, there are none.

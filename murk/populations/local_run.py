@@ -10,6 +10,7 @@ from tempfile import TemporaryDirectory
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Self
 
+from murk._internal.numbers import many
 from murk.errors import UserError
 from murk.populations.ledger_places import default_ledger
 from murk.populations.order import Order
@@ -261,7 +262,7 @@ def counted_rows(task: Task, population: FilePopulation) -> str:
     order = "drawn at random" if population.crowd.order == "random" else "the file's"
     return (
         f"Of a person with several rows {first} counted, within the budget (the order of sending was {order}); "
-        f"{refused:,} rows were refused and not sent."
+        f"{many(refused, 'row was', 'rows were')} refused and not sent."
     )
 
 

@@ -8,7 +8,8 @@ Reasons are *people*, too few at this budget, which is always given; *bounds*, a
 public range; *rare*, few people have a category; *direction*, features hardly vary independently; *missing*, a share of
 the targets is missing; and *stream*, answers of different times disagree, which more people would not mend.
 
-Shares and directions are reported if they are beyond two standard errors of their noise. Remedies are never concluded
+Shares are reported if they are beyond two standard errors of their noise, and directions with one false alarm in a
+hundred. Remedies are never concluded
 from a reason: they are forecast, by the estimator on more people's answers (`Estimate.needs`) or with a change of the
 task (`murk.planning.advice`), or nothing is advised.
 """
@@ -25,8 +26,8 @@ from numpy.typing import NDArray
 
 from murk._internal.arrays import Floats
 from murk._internal.links import logistic
-from murk._internal.numbers import NOT_LEARNED, TOO_WIDE, many, number
-from murk.inference.estimate import Estimate, Extent
+from murk._internal.numbers import NOT_LEARNED, TOO_WIDE, finite, listed, many, number
+from murk.inference.estimate import Estimate, Extent, missing_words
 from murk.inference.poisoning import counted
 from murk.inference.stream import REMEDY
 from murk.protocols.device import plausible
@@ -39,7 +40,8 @@ QUARTER: Final = 0.25  # share of the target's possible change to both sides of 
 
 _SIGMAS: Final = 2.0
 # Largest reported share of the public range, share of people with a category, and eigenvalue of the correlation.
-_FILLED, _RARE, _APART = 0.5, 0.1, 0.2
+_FILLED, _RARE, _APART = 0.5, 0.1, 0.1
+_SURELY: Final = 2.33  # standard deviations with one false alarm in a hundred
 _MISSING, _MOST_MISSING = 0.15, 0.5  # shares of missing targets that are reported, and that forecasts do not cover
 
 
@@ -59,22 +61,42 @@ class Reason:
 
 @dataclass(frozen=True)
 class Advice:
-    """A change of a task that reduces half-widths by forecast."""
+    """A change of a task that reduces half-widths by forecast; infinite ones are not learned."""
 
     change: str  # what to do, in words
-    before: float  # median half-width of average effects, in points per standard deviation; infinite if not learned
+    unit: str  # unit of half-widths, such as "points" of a probability
+    before: float  # median half-width of average effects per standard deviation of a feature
     after: float  # the same with the change
+    widest: str  # unit of the feature whose effect over its range has the widest interval after the change, in words
+    widest_before: float  # half-width of this average effect
+    widest_after: float  # the same with the change
 
     @property
     def words(self) -> str:
-        """The change with its forecast."""
-        was = f"in place of {self.before:.2g}" if math.isfinite(self.before) else "where now most are not learned"
-        return f"{self.change} (forecast: a half-width of {self.after:.2g} points per standard deviation {was})"
+        """The change with its forecast.
+
+        >>> Advice("4 times the people", "points", 16.0, 8.0, "at: B against A", 90.0, 45.0).words
+        '4 times the people (forecast: the median half-width per standard deviation of a feature falls from 16 to 8 \
+points; the least precise over its range, at: B against A, from 90 to 45 points)'
+        """
+        if math.isfinite(self.before):
+            median = f"falls from {self.before:.2g} to {self.after:.2g} {self.unit}"
+        else:
+            median = f"will be {self.after:.2g} {self.unit}, while now most effects are not learned"
+        widest = "is not learned even then"
+        if math.isfinite(self.widest_after):
+            was = f"from {self.widest_before:.2g} to" if math.isfinite(self.widest_before) else "will be"
+            widest = f"{was} {self.widest_after:.2g} {self.unit}"
+        return (
+            f"{self.change} (forecast: the median half-width per standard deviation of a feature {median}; the least "
+            f"precise over its range, {self.widest}, {widest})"
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data."""
-        before = self.before if math.isfinite(self.before) else None
-        return {"change": self.change, "points_before": before, "points_after": self.after, "words": self.words}
+        half_widths = {key: getattr(self, key) for key in ("before", "after", "widest_before", "widest_after")}
+        return {"change": self.change, "unit": self.unit, "widest": self.widest, **finite(half_widths),
+                "words": self.words}  # fmt: skip
 
 
 def diagnose(
@@ -109,7 +131,7 @@ def diagnose(
         reasons += _together(extent, indices, useless)
     share = estimate.missing()
     if share >= _MISSING:
-        reasons.append(Reason("missing", useless, f"at least {math.floor(100.0 * share)}% of the targets are missing"))
+        reasons.append(Reason("missing", useless, missing_words(share)))
     stream = estimate.stream_change()
     mixed = stream is not None and stream.widened > 1.0
     if mixed:
@@ -165,7 +187,8 @@ def _people(report: Mapping[str, Any], useless: Sequence[str], needs: Mapping[st
     guarantees = [each["guarantee"] for each in report["levels"].values()]
     parameters = ", ".join(f"{key} = {value:g}" for key, value in next(iter(guarantees[0].values())).items())
     budget = f"at {parameters}" if len(guarantees) == 1 else "at these levels"
-    words = f"{count:,} {'records' if 'records_learned' in report else 'people'} {budget} are too few"
+    who = many(count, "record") if "records_learned" in report else many(count, "person", "people")
+    words = f"{who} {budget} {'is' if count == 1 else 'are'} too few"
     if not needs:
         return Reason("people", tuple(useless), words)
     # The median need, as a rare category takes far more than all other coefficients; unknown needs come last.
@@ -192,17 +215,22 @@ def _narrow(extent: Extent, indices: Mapping[str, int], categories: Mapping[str,
             # No figure, as the moments may be of people weighted by the length of their features.
             rare[name] = categories[name][int(extent.mean[index] > 0.0)]
     if rare:
-        reasons.append(Reason("rare", tuple(rare), f"few people have {', '.join(rare.values())}"))
+        reasons.append(Reason("rare", tuple(rare), f"few people have {listed([*rare.values()], 'or')}"))
     narrow = {name: share for name, share in filled.items() if share < _FILLED}
     if narrow:
         percents = {name: max(math.ceil(100.0 * share - 1e-6), 1) for name, share in narrow.items()}
-        each = ", ".join(f"{percent}% of {name}" for name, percent in percents.items())
+        each = listed([f"{percent}% of {name}" for name, percent in percents.items()])
         reasons.append(Reason("bounds", tuple(narrow), f"most people fill at most {each}, within the public bounds"))
     return reasons
 
 
 def _together(extent: Extent, indices: Mapping[str, int], useless: Collection[str]) -> list[Reason]:
-    """Return the reason "direction" if some combination of features hardly varies."""
+    """Return the reason "direction" if some combination of features surely hardly varies.
+
+    Of a noisy correlation matrix the smallest eigenvalue is too small, since its vector is chosen by the noise as well:
+    of two directions whose variances differ by g, an error e of their covariance lowers the smaller one by
+    ``sqrt(g^2 / 4 + e^2) - g / 2``.
+    """
     known = [
         (name, index, math.sqrt(variance))
         for name, index in indices.items()
@@ -221,16 +249,20 @@ def _together(extent: Extent, indices: Mapping[str, int], useless: Collection[st
         for j in range(i):
             both, _ = extent.along(columns[:, i] + columns[:, j])
             correlation[i, j] = correlation[j, i] = both / 2.0 - 1.0
-    weights = np.linalg.eigh(correlation)[1][:, 0]
+    values, vectors = np.linalg.eigh(correlation)
+    weights = vectors[:, 0]
     value, error = extent.along(columns @ weights)
-    least = value + _SIGMAS * error
+    most = value + _SURELY * error
+    for variance, vector in zip(values[1:].tolist(), vectors.T[1:], strict=True):
+        gap = max(variance - _APART, 0.0)
+        most += math.hypot(gap / 2.0, extent.covariance_error(columns @ weights, columns @ vector)) - gap / 2.0
     parts = [(known[i][0], float(weights[i])) for i in np.argsort(-np.abs(weights)) if abs(weights[i]) > 0.3]
-    if least > _APART or len(parts) < 2 or not any(name in useless for name, _ in parts):
+    if most > _APART or len(parts) < 2 or not any(name in useless for name, _ in parts):
         return []
     first, *rest = parts
     combination = first[0] + "".join(f" {'+' if each * first[1] > 0 else '-'} {name}" for name, each in rest)
     names = tuple(name for name, _ in parts)
-    words = f"{', '.join(names[:-1])} and {names[-1]} hardly vary apart: the effect of {combination} is not learned"
+    words = f"{listed(names)} hardly vary apart: the effect of {combination} is hard to learn"
     return [Reason("direction", names, words)]
 
 
@@ -333,9 +365,9 @@ def _kept_ratio(task: Task, feature: Feature, index: int, share: float, extent: 
 
 
 def _missing_words(known: dict[str, Any], feature: Feature) -> str:
-    source = "as the task states" if known["source"] == "the task" else "as releases show"
+    source, about = ("as the task states", "") if known["source"] == "the task" else ("as releases show", "about ")
     words = (
-        f"Intervals are of the model for coded values: {100.0 * known['share']:.2g}% of the values of "
+        f"Intervals are of the model for coded values: {about}{100.0 * known['share']:.2g}% of the values of "
         f"{known['feature']} are missing, {source}, and count as {known['coded_as']}."
     )
     if known["kept"] is None or known["kept"] >= MATTERS:
@@ -349,20 +381,24 @@ def _missing_words(known: dict[str, Any], feature: Feature) -> str:
 def describe_forgers(estimate: Estimate, level: float) -> dict[str, Any]:
     """Return how far one forged release, and 0.1% and 1% of all, could have moved each coefficient.
 
-    ``moved`` has the changes in coded units and in half-widths at ``level``, infinite if unbounded; ``coverage`` how
+    If noise hides all coefficients, it is that of average effects, or nothing is said. ``moved`` has the changes in
+    coded units and in half-widths at ``level``, infinite if unbounded; ``coverage`` how
     far below its statement the coverage of prediction sets could be; ``signs`` are indications of forged releases.
     """
     halves, releases = estimate.half_widths(level), estimate.releases_used
+    what = "a coefficient"
+    if not np.isfinite(halves).any() and (effects := estimate.effects(level)) is not None:
+        what, halves = "an average effect", effects[1]
     known = np.isfinite(halves) & (halves > 0.0)
     moved, farthest = [], []
-    for forged in counted(releases):
-        far = estimate.moved(forged, level)
+    for forged in counted(releases) if known.any() or not estimate.noise_hides else ():
+        far = estimate.moved(forged, level, halves)
         widths = np.divide(far, halves, out=np.full(len(far), math.inf), where=known)
         coded, by_widths = (dict(zip(estimate.names, map(float, each), strict=True)) for each in (far, widths))
         moved.append({"releases": forged, "coded": coded, "half_widths": by_widths})
         farthest.append((forged, _farthest(far, widths, known)))
     signs = estimate.doubts()
-    found = {"moved": moved, "signs": signs, "words": _forged_words(farthest, releases, signs)}
+    found = {"moved": moved, "signs": signs, "words": _forged_words(farthest, releases, signs, what)}
     sets = estimate.sets
     if sets is not None and sets.known and not sets.whole:
         lowered = [(forged, min(forged * sets.reach, 1.0)) for forged in counted(releases)]
@@ -387,7 +423,7 @@ def _farthest(far: Floats, widths: Floats, known: NDArray[np.bool_]) -> str | No
     return f"{number(most, 2)} in coded units" if math.isfinite(most) else None
 
 
-def _forged_words(farthest: list[tuple[int, str | None]], releases: int, signs: list[str]) -> str:
+def _forged_words(farthest: list[tuple[int, str | None]], releases: int, signs: list[str], what: str) -> str:
     parts: list[str] = []
     for forged, most in farthest:
         if most is None:
@@ -395,5 +431,5 @@ def _forged_words(farthest: list[tuple[int, str | None]], releases: int, signs: 
             parts.append(f"without a bound by {who}")
             break
         parts.append(f"{_forged(forged, releases)} by {most}")
-    far = f"How far a coefficient could have been moved at most: {'; '.join(parts)} (docs/threat-model.md)."
+    far = f"How far {what} could have been moved at most: {'; '.join(parts)} (docs/threat-model.md)."
     return " ".join([*[far] * bool(parts), *(f"Signs of forged releases: {each}." for each in signs)])

@@ -10,6 +10,7 @@ from pathlib import Path
 from time import monotonic, sleep
 from typing import Any, Self
 
+from murk._internal.numbers import listed
 from murk.errors import UserError
 from murk.inference.estimate import Estimate
 from murk.protocols.device import Problem, device_for
@@ -142,7 +143,7 @@ def _words(report: dict[str, Any], problem: ModelDevice) -> str:
     together = about["simultaneous"]
     if together:
         words.append(
-            f"Intervals are simultaneous (Bonferroni) over the {len(together)} models {', '.join(together)}: one "
+            f"Intervals are simultaneous (Bonferroni) over the {len(together)} models {listed(together)}: one "
             f"coefficient of each, chosen like the models before anybody saw an estimate, holds together with the "
             f"others at {100.0 * about['level']:g}%. P-values and e-values of contrasts are each model's own."
         )

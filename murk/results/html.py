@@ -42,9 +42,8 @@ def folded(title: str, inner: str) -> str:
 def _notes(report: Report) -> list[str]:
     public, simulated = report["public_sample"], report["simulated"]
     sets = report.get("prediction_sets")
-    effects = report.get("effects_note") and f"Average effects are {report['effects_note']}."
     notes = [
-        effects,
+        text.describe_effects(report),
         text.describe_intervals(report),
         *text.describe_contrasts(report),
         sets and sets["words"],
@@ -62,16 +61,21 @@ def _promise(report: Report) -> str:
         for words in text.promises(each)
     )
     grid = f"<p>{escape(report['grid']['words'])}</p>" if "grid" in report else ""
-    promised = folded("What each release promises", f"{levels}{grid}<p>{escape(report['cap_words'])}</p>")
+    counted = f"<p>{escape(report['counted_rows'])}</p>" if report.get("counted_rows") else ""
+    promised = folded("What each release promises", f"{levels}{grid}<p>{escape(report['cap_words'])}</p>{counted}")
     forged = report.get("forged")
-    return promised if forged is None else promised + folded("Forged releases", f"<p>{escape(forged['words'])}</p>")
+    return (
+        promised
+        if forged is None or not forged["words"]
+        else promised + folded("Forged releases", f"<p>{escape(forged['words'])}</p>")
+    )
 
 
 def _table(report: Report, coefficients: Sequence[Coefficient]) -> str:
-    units = any(each.unit is not None for each in coefficients)
-    averages = bool(report["odds_ratios"] or report.get("effects_note")) and any(
-        each.average_effect is not None for each in coefficients
-    )
+    only_effects = text.only_effects(report)
+    units = any(each.unit is not None for each in coefficients) and not only_effects
+    beside = not report["chances"] and bool(report["odds_ratios"] or report.get("effects_note"))
+    averages = beside and any(each.average_effect is not None for each in coefficients)
     limit = axis_limit([each for each in coefficients if not is_constant(each.name)])
     percent = f"<small>{text.interval_words(report)}</small>"
     columns = [("", "coefficient")]
@@ -81,7 +85,7 @@ def _table(report: Report, coefficients: Sequence[Coefficient]) -> str:
         columns.append(("murk-number", f"average effect, points{percent}"))
     if limit:
         columns.append(("", f"drawn, coded<small>&minus;{number(limit, 2)} to {number(limit, 2)}</small>"))
-    columns.append(("murk-number", f"coded{percent}"))
+    columns.append(("", "log odds") if only_effects else ("murk-number", f"coded{percent}"))
     head = "".join(f'<th class="{kind}" scope="col">{title}</th>' for kind, title in columns)
     rows = "".join(_row(each, units, averages, limit, text.effect_word(report), len(columns)) for each in coefficients)
     return f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -14,7 +15,7 @@ from murk._internal.numbers import NOT_LEARNED, number, span
 from murk.errors import UserError
 from murk.inference.units import odds_ratio
 from murk.results.coefficients import Coefficient
-from murk.results.text import effect_word, title_of
+from murk.results.text import effect_word, only_effects, title_of
 from murk.stream.wire.state import LEVEL
 
 if TYPE_CHECKING:
@@ -54,15 +55,19 @@ def figure(size: tuple[float, float]) -> Figure:
 def forest(report: Mapping[str, Any], chosen: Sequence[Coefficient]) -> Figure:
     """Draw an interval for each coefficient: odds ratios on a log axis, effects per unit, or coded units.
 
+    If no log odds were learned, average effects are drawn.
     Effects in different units are drawn per half of each feature's public range. Wide intervals are cut, with arrows.
     """
     if not chosen:
         raise UserError(f"{report['task']} has no coefficient to draw but the intercept")
     drawn = figure((8.4, 1.2 + 0.42 * len(chosen)))
     axes = drawn.subplots()
-    odds = bool(report["odds_ratios"])
+    effects = only_effects(report)
+    if effects:
+        chosen = [_average(each) for each in chosen]
+    odds = bool(report["odds_ratios"]) and not effects
     units = all(each.unit is not None for each in chosen)
-    alike = odds or len({report["per_unit"][each.name]["factor"] for each in chosen if units}) <= 1
+    alike = odds or effects or len({report["per_unit"][each.name]["factor"] for each in chosen if units}) <= 1
     drawn_per_unit = units and alike
     useful = [point for each in chosen if each.useful and (point := _point(each, drawn_per_unit)) is not None]
     learned = [point for each in chosen if (point := _point(each, drawn_per_unit)) is not None]
@@ -81,7 +86,7 @@ def forest(report: Mapping[str, Any], chosen: Sequence[Coefficient]) -> Figure:
     axes.set_yticks([-row for row in range(len(chosen))], labels)
     axes.tick_params(axis="y", length=0)
     coded = ", coded, per half of each feature's range" if units else ", coded units"
-    of = effect_word(report) + ("" if drawn_per_unit else coded)
+    of = ("points" if effects else effect_word(report)) + ("" if drawn_per_unit else coded)
     looks = report["interval"].get("looks", {"valid": "fixed"})
     always = f"{looks['words']}" if looks["valid"] == "always" else f"{100 * report['interval']['level']:.0f}%"
     axes.set_xlabel(f"{of}, with {always} intervals", color=INK)
@@ -229,6 +234,13 @@ def _forest_row(
     axes.annotate(
         numbers + ("" if each.useful else ", too wide"), right, xycoords=("axes fraction", "data"), color=INK, **aside
     )
+
+
+def _average(each: Coefficient) -> Coefficient:
+    """Return a coefficient with its average effect as its effect per unit, if known."""
+    if each.average_effect is None:
+        return each
+    return replace(each, effect=each.average_effect, effect_interval=each.average_effect_interval, useful=True)
 
 
 def _point(each: Coefficient, units: bool) -> tuple[float, tuple[float, float]] | None:

@@ -88,13 +88,15 @@ def committed(
 
 
 def describe_target(task: Task) -> str:
-    """Return what a task's coefficients are of, in words, such as "log odds of worked = yes"; empty for classes.
+    """Return what a task's coefficients are of, in words, such as "log odds of worked = yes"; else empty.
 
     A class is named by its coefficients.
     """
     target = task.target
-    if not task.features or isinstance(target, ClassTarget):
+    if not task.features:
         return ""
+    if isinstance(target, ClassTarget):
+        return f"probability of each class of {target.name}" if fits_probabilities(task) else ""
     event = f"{target.name} = {target.positive}" if isinstance(target, BinaryTarget) else target.name
     scale = next(iter(units(task).values())).scale
     words = {"log odds": "log odds", "percentage points": "probability", "target units": "mean"}

@@ -138,9 +138,10 @@ class Result:
 
     @property
     def caveats(self) -> tuple[str, ...]:
-        """Notes to read before using the numbers: on the intervals, and on simulated noise."""
+        """Notes to read before using the numbers: on the intervals, on people's further rows, on simulated noise."""
         simulated = (SIMULATED,) if self.report["simulated"] else ()
-        return (str(self.report["interval"]["note"]), *simulated)
+        counted = (str(self.report["counted_rows"]),) if self.report.get("counted_rows") else ()
+        return (str(self.report["interval"]["note"]), *counted, *simulated)
 
     @property
     def promise(self) -> Mapping[str, str]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from murk._internal.numbers import NOT_LEARNED, many, number, span
+from murk._internal.numbers import NOT_LEARNED, listed, many, number, span
 from murk.inference.estimate import RANDOM_SCALING
 from murk.task.coding import INTERCEPT, MIDDLE, is_constant, without_features
 from murk.task.shuffling import COLLUDING
@@ -63,13 +63,25 @@ def any_interval(report: Mapping[str, Any]) -> bool:
     return any(math.isfinite(end) for interval in report["confidence_intervals"].values() for end in interval)
 
 
+def only_effects(report: Mapping[str, Any]) -> bool:
+    """Return whether average effects were learned, but the log odds of no feature."""
+    effects = report["average_effects"]
+    if not (report["odds_ratios"] and effects) or not set(effects) <= set(report["not_learned"]):
+        return False
+    return any(math.isfinite(sum(each["interval"])) for each in effects.values())
+
+
 def describe_learned(report: Mapping[str, Any]) -> Iterator[Block]:
     """Yield tables and sentences on a report's coefficients."""
     if report.get("effects_note"):
         # Average effects may be known although log odds are not.
         yield from average_table(report)
-        yield Paragraph("")
-    yield coefficient_table(report)
+    if not only_effects(report):
+        if report.get("effects_note") and not report["chances"]:
+            yield Paragraph("")
+        yield coefficient_table(report)
+    if report.get("effects_note") and report["chances"]:
+        yield Paragraph(describe_effects(report))
     yield Paragraph(describe_intervals(report))
     if report.get("model"):
         yield Paragraph(report["model"]["words"])
@@ -85,12 +97,12 @@ def describe_learned(report: Mapping[str, Any]) -> Iterator[Block]:
     if report["diagnosis"]:
         yield Paragraph(report["diagnosis"]["words"])
     yield from map(Paragraph, describe_age(report))
-    if report.get("forged") is not None:
+    if report.get("forged") is not None and report["forged"]["words"]:
         yield Paragraph(report["forged"]["words"])
 
 
 def describe_privacy(report: Mapping[str, Any]) -> Iterator[Block]:
-    """Yield the public sample, and the guarantees of each release and of all."""
+    """Yield the public sample, the guarantees of each release and of all, and which rows of a person counted."""
     if report["public_sample"] is not None:
         yield Paragraph(report["public_sample"]["words"])
     yield Paragraph("")
@@ -104,6 +116,8 @@ def describe_privacy(report: Mapping[str, Any]) -> Iterator[Block]:
     if "grid" in report:
         yield Paragraph(report["grid"]["words"])
     yield Paragraph(report["cap_words"], "  ")
+    if report.get("counted_rows"):
+        yield Paragraph(report["counted_rows"])
 
 
 def promises(level: Mapping[str, Any]) -> list[str]:
@@ -168,23 +182,34 @@ def title_of(report: Mapping[str, Any]) -> str:
     """Return the title: the number of releases, and what the coefficients are of."""
     learned = f"{report['task']}: {many(report['releases'], 'release')} learned"
     learned += f", of {many(report['records_learned'], 'record')}" if "records_learned" in report else ""
-    return f"{learned}; {report['of']}" if report.get("of") else learned
+    of = report.get("of")
+    if of and only_effects(report):
+        of = of.replace("log odds of", "probability of", 1)
+    return f"{learned}; {of}" if of else learned
+
+
+def describe_effects(report: Mapping[str, Any]) -> str:
+    """Return the definition of average effects that do not follow from the coefficients; else empty."""
+    return f"Average effects are {report['effects_note']}." if report.get("effects_note") else ""
 
 
 def describe_intervals(report: Mapping[str, Any]) -> str:
     """Return how the intervals were made, and their note; or why there are none."""
     method, note = report["interval"]["method"], report["interval"]["note"].rstrip(".")
-    if any_interval(report):
+    effects = only_effects(report)
+    if effects or any_interval(report):
         looks = report["interval"].get("looks")
-        return f"Intervals by {method}: {note}." + (f" {looks['meaning']} (docs/intervals.md)." if looks else "")
+        return f"Intervals{' of average effects' * effects} by {method}: {note}." + (
+            f" {looks['meaning']} (docs/intervals.md)." if looks else ""
+        )
     return f"No intervals: {note.removeprefix('none: ').removeprefix('no interval: ')}."
 
 
 def average_table(report: Mapping[str, Any]) -> Iterator[Block]:
     """Yield the average effect of a unit of each feature on the probability, if coefficients are log odds."""
     effects = report["average_effects"]
-    # For a single line through labels, the table of coefficients has the average effects.
-    if not effects or not (report["odds_ratios"] or report.get("effects_note")):
+    # Of lines through labels, the table of coefficients has the average effects.
+    if not effects or report["chances"] or not (report["odds_ratios"] or report.get("effects_note")):
         return
     rows = []
     for effect in effects.values():
@@ -195,9 +220,12 @@ def average_table(report: Mapping[str, Any]) -> Iterator[Block]:
     if not report.get("effects_note"):
         yield Paragraph("")
     columns = ["per", "points", interval_words(report).removeprefix("nominal ")]
-    yield Table("Average marginal effect on the probability, in percentage points", columns, rows)
+    title = "Average marginal effect on the probability, in percentage points"
+    if only_effects(report):
+        title = f"{title_of(report)}: average marginal effects, in percentage points"
+    yield Table(title, columns, rows)
     if report.get("effects_note"):
-        yield Paragraph(f"Average effects are {report['effects_note']}.")
+        yield Paragraph(describe_effects(report))
     else:
         yield from map(Paragraph, describe_disagreement(report))
 
@@ -262,14 +290,15 @@ def describe_disagreement(report: Mapping[str, Any]) -> Iterator[str]:
             apart.append(name)
     if apart:
         yield (
-            f"Odds ratio and points of {', '.join(apart)} disagree: one interval includes no effect, the other does "
+            f"Odds ratio and points of {listed(apart)} disagree: one interval includes no effect, the other does "
             "not. Points are averaged over people, and their interval allows for the unknown positions of people on "
             "the curve. Take such an effect as not established."
         )
     if unknown:
+        ratios = "the odds ratio is" if len(unknown) == 1 else "the odds ratios are"
         yield (
-            f"Points of {', '.join(unknown)} are not learned although the odds ratio is: they also depend on where "
-            "people are on the curve, which noise still hides."
+            f"Points of {listed(unknown)} are not learned although {ratios}: they also depend on where people are on "
+            "the curve, which noise still hides."
         )
 
 
@@ -291,17 +320,20 @@ def describe_age(report: Mapping[str, Any]) -> Iterator[str]:
 
 def describe_not_learned(report: Mapping[str, Any]) -> Iterator[str]:
     """Name the coefficients that were not learned, and what it would take to learn them."""
-    alike: dict[str, list[str]] = {}
+    alike: dict[tuple[str, bool], list[str]] = {}
+    # Average effects may have been learned.
+    begin = "Log odds not learned" if report["odds_ratios"] and report.get("effects_note") else "Not learned"
     for name, need in report["needed"].items():
         # The forecast is for the first interval with an end, which need not be a useful one.
         forecast = any(need.get(key) for key in ("people", "budgets", "public_rows"))
-        first = ", at which its interval becomes bounded; a narrow one takes more" if forecast else ""
-        alike.setdefault(need["words"] + first, []).append(name)
-    for words, names in alike.items():
-        yield f"Not learned at this privacy: {', '.join(names)}. It would take {words}."
+        alike.setdefault((need["words"], forecast), []).append(name)
+    for (words, forecast), names in alike.items():
+        bounded = "its interval becomes bounded" if len(names) == 1 else "their intervals become bounded"
+        first = f", at which {bounded}; a narrow one takes more" if forecast else ""
+        yield f"{begin} at this privacy: {', '.join(names)}. It would take {words}{first}."
     others = [name for name in report["not_learned"] if name not in report["needed"]]
     if others:
-        yield f"Not learned at this privacy: {', '.join(others)}."
+        yield f"{begin} at this privacy: {', '.join(others)}."
 
 
 def as_text(blocks: Iterator[Block]) -> str:

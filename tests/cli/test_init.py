@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from murk import Task
-from murk.cli import cli
+from murk.cli import cli, relations
 from murk.cli.commands import init
 from murk.cli.draft import Column, draft, looked_at, rounded, word
 from murk.errors import UserError
@@ -441,7 +441,7 @@ def test_a_column_with_gaps_names_nobody() -> None:
     assert "--person patient_id" in run("whole", "--source", "whole.csv", "--simulation").output
     done = run("gaps", "--source", "gaps.csv", "--simulation")
     assert "--person patient_id" not in done.output
-    assert "and 1 rows without one" in Path("gaps.yaml").read_text()
+    assert "and 1 row without one" in Path("gaps.yaml").read_text()
 
 
 def test_related_columns_are_named() -> None:
@@ -468,3 +468,61 @@ def test_related_columns_are_named() -> None:
     frame = frame.assign(rest=rng.permutation(frame.rest), twice=rng.permutation(frame.twice), c=rng.permutation(c))
     frame.drop(columns="visits").to_csv("people.csv", index=False)
     assert json.loads(run("u", "--source", "people.csv", "--simulation", "--json").output)["cautions"] == []
+
+
+def cautions_of(**columns: Any) -> list[str]:
+    pd.DataFrame(columns).to_csv("related.csv", index=False)
+    done = run(
+        "r", "--source", "related.csv", "--simulation", "--json", "--out", f"r{len(list(Path().iterdir()))}.yaml"
+    )
+    found: list[str] = json.loads(done.output)["cautions"]
+    return found
+
+
+def test_columns_that_categories_determine_are_named() -> None:
+    """Sorted by city, as files are; the columns are compared over all of it."""
+    rng, rows = np.random.default_rng(8), 3_000
+    city = np.sort(rng.integers(0, 8, rows))
+    region, name = city // 3, np.array([f"c{code}" for code in city])
+    plain: dict[str, Any] = {
+        "age": rng.integers(20, 60, rows), "note": rng.choice(["x", "y", "z"], rows),
+        "paid": rng.choice(["no", "yes"], rows),
+    }  # fmt: skip
+    regions = np.array(["north", "south", "west"])[region]
+    assert cautions_of(city=name, **plain) == []
+    assert cautions_of(city=name, region=regions, **plain) == ["city determines region: leave one of them out"]
+    # Whatever the order, and of a number, too.
+    found = cautions_of(region=regions, rent=region * 100 + 7, **plain)
+    assert found == ["region determines rent: leave one of them out"]
+    few = np.where(rng.random(rows) < 0.003, "north", regions)
+    [almost] = cautions_of(city=name, region=few, **plain)
+    assert almost.startswith("city determines region (99.")
+    # One in twenty is neither a determined column nor one that gives the target away.
+    assert cautions_of(city=name, region=np.where(rng.random(rows) < 0.05, "north", regions), **plain) == []
+    # The target, by a category; and exactly one of several answers is a yes.
+    away = cautions_of(city=name, **{**plain, "paid": np.where(city > 4, "yes", "no")})
+    assert away == ["city gives paid away (100% of it): leave it out if it is known only together with paid"]
+    one = {f"is_{label}": np.where(regions == label, "yes", "no") for label in ("north", "south", "west")}
+    assert cautions_of(**one, **plain) == ["is_west follows from is_north and is_south: leave one of them out"]
+    as_numbers = {key: np.where(values == "yes", 1, 0) for key, values in one.items()}
+    assert cautions_of(**as_numbers, **plain) == [
+        "is_north + is_south + is_west is the same in every row: leave one of them out"
+    ]
+
+
+def test_relations_of_many_columns_are_sought_with_bounded_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared: list[int] = []
+    revealed = relations._revealed
+
+    def counted(column: Any, target: Any, *more: float) -> float:
+        compared.append(len(column.codes))
+        return revealed(column, target, *more)
+
+    monkeypatch.setattr(relations, "_revealed", counted)
+    monkeypatch.setattr(relations, "_MOST_PAIRS", 500)
+    rng = np.random.default_rng(2)
+    cells = {f"c{index}": rng.choice(["a", "b", "c"], 4_000).tolist() for index in range(40)}
+    assert list(relations.cautions(cells, "c0")) == []
+    assert len(compared) == 500 + 39
+    # All rows of each column are compared with the target alone.
+    assert sum(size > relations._FIRST for size in compared) == 39

@@ -87,3 +87,13 @@ FIELDS = {"schema", "kind", "id", "task", "level", "chain", "payload", "time", "
 def test_its_fields_are_those_that_are_documented_and_no_others(name: str, more: set[str]) -> None:
     """docs/wire.md has them: whoever adds one to what leaves a device has to say so there."""
     assert set(example(name).fields) == FIELDS | more
+
+
+def test_the_longest_message_is_that_of_a_matrix() -> None:
+    """The example answers the survey with one number, others release as many as a matrix has."""
+    found, task = example("scores"), task_of(TASKS["scores"])
+    size, more = task.coding.size, len(found.messages[0])
+    assert len(found.fields["payload"]) == 1
+    assert found.numbers == size * (size + 1) // 2
+    assert more + 2 * (found.numbers - 1) < found.longest < more + 20 * found.numbers
+    assert example("examples").longest == 0

@@ -209,7 +209,7 @@ def test_a_feature_that_no_record_has_is_named_in_a_simulation(many):
 
     rows = [{"Dose": i % 3 - 1, "late": i % 2} for i in range(120)]
     [words] = said(["dose", "origin=JFK", "late"], 1, rows)
-    assert "has the features 'dose', 'origin=JFK', which count as 0. Spell features=" in words
+    assert "has the features 'dose' and 'origin=JFK', which count as 0. Spell features=" in words
     assert "Dose" not in words
     assert said(["Dose", "late"], 1, rows) == []
     assert said(["dose"], None, rows) == []

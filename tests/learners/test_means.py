@@ -360,7 +360,7 @@ def test_metrics(learned):
 def test_missing_targets_are_reported(tmp_path):
     records = [{"y": name} for name in ["red", "green", "blue", ""] * 1_500]
     result = murk.run(task("classes"), records, seed=1, log=f"sqlite:///{tmp_path}/l.db", ledger=tmp_path / "a.db")
-    assert re.search("2[45678]% of the targets are missing", " ".join(str(result).split()))
+    assert re.search("at least 2[0-4]% of the targets are missing", " ".join(str(result).split()))
 
 
 # Plans

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from murk._internal.numbers import listed
 from murk.cli.interrupts import stoppable
 from murk.cli.logs import logging_options, say, start_logging
 from murk.cli.options import Mistake, existing_logs, is_mistake, listening, retrying, wait_for_task
@@ -222,7 +223,7 @@ def _begin(tasks: TaskMonitors, urls: Sequence[str], *, wait: bool) -> None:
         if isinstance(error, UserError) and is_mistake(error, opened=opened):
             raise Mistake(error)
     missing = tasks.missing()
-    absent = f"carries the task {', '.join(missing)}"
+    absent = f"carries the task {listed(missing, 'or')}"
     if missing and tasks.carried.keys() >= set(urls):
         there = ", ".join(sorted(tasks.carried.values()))
         raise Mistake(UserError(f"no log {absent}; there are {there}", code="MURK-LOG-003"))

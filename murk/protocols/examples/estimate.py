@@ -18,6 +18,7 @@ import numpy as np
 
 from murk._internal.arrays import Floats
 from murk._internal.lazy import bounding
+from murk._internal.numbers import listed
 from murk.inference.confidence_sequences import LARGEST
 from murk.inference.estimate import FEWEST, RANDOM_SCALING, BallEstimate, Estimate, larger
 from murk.inference.misfit import MOST_NUMBERS, UNLIKE
@@ -221,7 +222,7 @@ def _outer_with_rows(
     note = f"by the releases and {int(rows.count):,} public rows, as far as these are like the people's"
     missing = _without_interval(settings.names, spread)
     if missing:
-        note = f"none for {', '.join(missing)}, which noise hides; {note}"
+        note = f"none for {listed(missing)}, which noise hides; {note}"
     note += WEIGHTED.format(settings.weight)
     return replace(
         polished, values=mean, spread=spread, curvature_error=None, method=fit.PUBLIC_ROWS, note=note, alike=True
@@ -248,9 +249,9 @@ def _without_interval(names: tuple[str, ...], spread: Floats) -> list[str]:
 
 def _hidden_note(names: tuple[str, ...], spread: Floats, hidden: int) -> str:
     without = _without_interval(names, spread)
-    listed = "none" if len(without) == len(names) else f"none for {', '.join(without)}" if without else "all"
+    which = "none" if len(without) == len(names) else f"none for {listed(without)}" if without else "all"
     return (
-        f"{listed}: noise hides {hidden} of {len(names)} directions of the features, so coefficients that depend on "
+        f"{which}: noise hides {hidden} of {len(names)} directions of the features, so coefficients that depend on "
         "them are not learned at this privacy, and estimates are shrunk along them"
     )
 

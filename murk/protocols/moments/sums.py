@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from murk._internal.arrays import Floats
+from murk.inference.estimate import surely_missing
 from murk.inference.misfit import UNLIKE
 from murk.inference.poisoning import Influence, longest
 from murk.privacy.mechanisms import CompositeMechanism
@@ -54,7 +55,7 @@ class Private:
     cross_noise: float  # noise variance of an entry of E x y
     people: tuple[float, float]  # effective numbers of people with a target, for the matrix and for E x y
     share_noise: float = 0.0  # noise variance of the share of targets over its square; 0 if not released
-    missing: float = 0.0  # share of people without a target; 0 where noise explains it (one error in 10,000)
+    missing: float = 0.0  # fewest people without a target, as a share; 0 where noise explains it (one error in 10,000)
 
     @classmethod
     def of(cls, sums: MomentSums, layout: Statistics, labels: bool = False) -> Private:
@@ -82,7 +83,8 @@ class Private:
             people = 1.0 / (1.0 / people + along * (1.0 / square - 1.0 / layout.norm**2))
             own += along * (1.0 - share + share * layout.presence**2 / square)
         doubt = layout.share_variance(own)
-        missing = 1.0 - share if 1.0 - observed > UNLIKE * math.sqrt(doubt) else 0.0
+        error = math.sqrt(doubt)
+        missing = surely_missing(1.0 - share, error) if 1.0 - observed > UNLIKE * error else 0.0
         matrix_noise, cross_noise = layout.entry_variances(float(noise[0])), float(noise[1]) / layout.weight**2
         answered = float(people[0]) * share, float(people[1]) * share
         square = share**2

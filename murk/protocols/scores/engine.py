@@ -329,7 +329,11 @@ def merged_of(settings: Settings, known: Sequence[Learned]) -> ScoreEstimate:
             mechanisms = {level: pair for _, levels in chains for level, pair in levels.items()}
         forgery = Forgery.of([epoch for chain, _ in chains for epoch in chain.epochs], mechanisms)
         outlook = Outlook(settings, solution, found, mechanisms, _level_counts(chains))
-    estimate = estimate_of(settings.reported, outlook, len(known), sum(chain.count for chain, _ in chains))
+    count = sum(chain.count for chain, _ in chains)
+    # Chains with models of their own have surveys of their own.
+    surveying = count > 0 and all(chain.coordinates is None for chain, _ in chains)
+    survey = len(chains) * settings.survey.end if settings.survey is not None and surveying else 0
+    estimate = estimate_of(settings.reported, outlook, len(known), count, survey)
     kept = None if settings.forget is None else sum(_level_counts(chains).values())
     influence = None if forgery is None else forgery.influence
     sets = None

@@ -24,7 +24,7 @@ from murk._internal.arrays import Floats, Integers
 from murk._internal.numbers import rounded
 from murk.errors import MurkError, UserError
 from murk.inference.average_effects import mean_slope
-from murk.inference.estimate import Estimate, Extent, People
+from murk.inference.estimate import Estimate, Extent, People, missing_words, surely_missing
 from murk.inference.poisoning import SLACK, Influence, longest, noise_of_number
 from murk.inference.stream import StreamChange
 from murk.privacy.guarantees import Guarantee
@@ -69,6 +69,8 @@ class Need:
     # whether a statement of the feature's spread would suffice, where noise hides that spread; else None
     stated: bool | None = None
     told: bool = True  # whether anything tells the feature's spread from zero
+    survey: int = 0  # most people of the survey that is still answered; 0 if none is
+    category: bool = False  # whether noise hides the share of a category, about which there is no statement
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data, including the words."""
@@ -92,7 +94,13 @@ class Need:
         'more than can be forecast yet: hardly anything stands out from the noise so far'
         >>> Need(stated=True).words
         'a statement of its spread: `typical` values, tighter bounds or public rows. With it, it would be learned now'
+        >>> Need().words
+        'more than 500 times the people'
         """
+        if self.survey:
+            return f"people beyond the survey, of at most {self.survey:,}: more can be forecast after it"
+        if self.category:
+            return "more people of its rarer category, whose share does not stand out from the noise so far"
         if not self.told:
             return (
                 "values that differ: nothing tells them from a single one. If they differ, `typical` values, tighter "
@@ -111,7 +119,8 @@ class Need:
         if self.public_rows is not None:
             options.append(f"about {self.public_rows:,} public rows like the people")
         if not options:
-            return f"more than {_MARGIN * MOST:,} times the people"
+            # The search ended, which is no forecast of so many.
+            return f"more than {_MARGIN * MOST // 100 * 100:,} times the people"
         words = ", or ".join(options)
         return words.replace("about", "at least") if self.least else words
 
@@ -178,7 +187,7 @@ class Outlook:
         return needs
 
     def _statements(self, quantile: float, unknown: NDArray[np.bool_], limits: Floats) -> dict[str, Need]:
-        """Return the needs of features whose spread noise hides, by solving as if their spread were stated."""
+        """Return the needs of features whose spread noise hides, for numbers by solving as if it were stated."""
         solution, coordinates = self.solution, self.settings.coordinates
         if coordinates is None or not isinstance(solution, Solution) or not solution.moments.unseen.any():
             return {}
@@ -189,7 +198,7 @@ class Outlook:
         learned = solution_from(replace(self.settings, coordinates=stated), self.found).half_widths(quantile) <= limits
         names, told = self.settings.names, solution.moments.frame.told
         return {
-            names[j]: Need(stated=bool(learned[j]), told=bool(told[j]))
+            names[j]: Need(stated=bool(learned[j]), told=bool(told[j])) if errors[j] > 0.0 else Need(category=True)
             for j in np.flatnonzero(unseen & unknown[:-1]).tolist()
         }
 
@@ -249,7 +258,7 @@ class Outlook:
     @property
     def _target_share(self) -> float:
         solution = self.solution
-        return min(solution.curvature.ratio, 1.0) if isinstance(solution, Solution) else 1.0 - solution.missing
+        return min(solution.ratio if isinstance(solution, ClassSolution) else solution.targets[0], 1.0)
 
     def _visible(self) -> NDArray[np.bool_] | None:
         """Return whether released matrices exceed their noise along each coefficient, (p,); None if along none."""
@@ -420,10 +429,10 @@ _RARE = (
 )
 _TARGETLESS = "the answers do not show that anybody has a target: all or nearly all of the targets are missing"
 _WEIGHTED = "if the model is wrong, coefficients are those of a weighted fit"
-_BY_LINE = (
-    "slopes of the least-squares line through the labels (the linear probability model): the curvature that log odds "
-    "need does not stand out from the noise, and the line needs none"
-)
+_BY_LINE = "slopes of the least-squares line through the labels (the linear probability model): "
+_NO_CURVATURE = "the curvature that log odds need does not stand out from the noise, and the line needs none"
+_TOO_RARE = "the outcome is too rare for log odds"
+_PRECISE = "they are more precise here than those that follow from log odds"
 _LINES = "where effects are strong, the average effects of a softmax model differ from these slopes (docs/scores.md)"
 # Confidence level at which all intervals of log odds must be bounded for average effects to follow from log odds.
 _CHOSEN = 0.95
@@ -443,6 +452,7 @@ class ScoreEstimate(Estimate):
     unit: float = 1.0  # the target's coded unit in its own units
     outlook: Outlook | None = None  # input of the forecasts of :meth:`needs`
     forgery: Forgery | None = None  # the influence of forged answers, and signs of them
+    survey: int = 0  # most people of the survey that is still answered; 0 if none is
     _halves: dict[float, Floats] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def half_widths(self, level: float = 0.95) -> Floats:
@@ -505,7 +515,7 @@ class ScoreEstimate(Estimate):
         ``within`` asks for half-widths of these sizes. It takes several times as long as the estimate.
         """
         if self.outlook is None:
-            return {name: Need(seen=False) for name in self.names}
+            return {name: Need(seen=False, survey=self.survey) for name in self.names}
         limits = None if within is None else np.array([within.get(name, np.inf) for name in self.names]) / self.unit
         return self.outlook.needs(NormalDist().inv_cdf(0.5 + level / 2.0), limits)
 
@@ -545,7 +555,12 @@ class ScoreEstimate(Estimate):
         """The model that defines average effects, if they do not follow from the coefficients; else empty."""
         if isinstance(self.solution, ClassLines):
             return _OF_CLASSES
-        return _BY_LINE if self.by_line else ""
+        if not self.by_line:
+            return ""
+        if isinstance(self.solution, Solution) and self.solution.rare:
+            return _BY_LINE + _TOO_RARE
+        learned = np.isfinite(self.half_widths(_CHOSEN))[:-1].all()
+        return _BY_LINE + (_PRECISE if learned else _NO_CURVATURE)
 
     def extent(self) -> Extent | None:
         """Return the features' second moments, from the public rows used or from released matrices."""
@@ -558,7 +573,7 @@ class ScoreEstimate(Estimate):
         return extent_of(self.outlook.found, self.outlook.settings.response)
 
     def missing(self) -> float:
-        """Return the share of people whose target is missing; 0 unless significant.
+        """Return a lower bound on the share of people whose target is missing; 0 unless significant.
 
         Without public rows it is known from curvatures over scatters of the same people, which no distribution of the
         features changes. The ratio of curvatures to those of normal features is no such share.
@@ -572,14 +587,22 @@ class ScoreEstimate(Estimate):
         if line is None:
             return 0.0
         share, error = line.share
-        return max(1.0 - share - _SURELY * error - UNEVEN, 0.0)
+        return surely_missing(1.0 - share - UNEVEN, error)
 
 
-def estimate_of(names: tuple[str, ...], outlook: Outlook | None, chains: int, releases: int) -> ScoreEstimate:
-    """Return a solution's estimate, in coded units."""
+def estimate_of(
+    names: tuple[str, ...], outlook: Outlook | None, chains: int, releases: int, survey: int = 0
+) -> ScoreEstimate:
+    """Return a solution's estimate, in coded units; while people answer a survey, of at most ``survey`` people."""
     if outlook is None:
-        unknown = np.full(len(names), np.inf)
-        return ScoreEstimate(names, np.zeros(len(names)), METHOD, unknown, "nothing was learned yet", chains, releases)
+        unknown, note = np.full(len(names), np.inf), "nothing was learned yet"
+        if survey:
+            note += (
+                f": the first people, at most {survey:,}, answer a survey of where each feature lies, and models begin "
+                "after them"
+            )
+        zero = np.zeros(len(names))
+        return ScoreEstimate(names, zero, METHOD, unknown, note, chains, releases, survey=survey)
     solution = outlook.solution
     rows, covariance = solution.rows, solution.covariance
     people = People(rows.points, rows.shares, sampled=solution.public, doubt=solution.doubt)
@@ -613,7 +636,7 @@ def _note(solution: AnySolution, settings: Settings) -> str:
     else:
         note = "public covariates pass the check that they are like the people's; intervals allow for what it misses"
     if solution.missing:
-        note += f"; {solution.missing:.0%} of the targets are missing, and the estimate is of people who have one"
+        note += f"; {missing_words(solution.missing)}, and the estimate is of people who have one"
     if settings.once:
         return f"{note}; {_ONCE}"
     if isinstance(solution, ClassLines):

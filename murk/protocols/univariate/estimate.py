@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from murk._internal.arrays import Floats
-from murk.inference.estimate import Estimate
+from murk.inference.estimate import Estimate, missing_words, surely_missing
 from murk.inference.poisoning import Influence
 from murk.protocols.univariate.settings import Settings
 from murk.protocols.univariate.statistics import Statistics, Summary
@@ -18,7 +18,6 @@ Totals = Mapping[str, tuple[int, list[int]]]  # level to the number of releases 
 
 METHOD: Final = "delta method"
 _KNOWN: Final = 0.25  # largest relative standard error of the share of targets present that leaves intervals bounded
-_SURELY: Final = 2.0  # standard errors from which missing targets are reported
 _LEAST: Final = 1e-6  # least share of targets present to divide by
 _OF_PRESENT: Final = "of people with a target; noise and the sampling of people count"
 _OF_ALL: Final = "noise and the sampling of people count; the task states that every person has a target"
@@ -55,9 +54,9 @@ def estimate_of(settings: Settings, totals: Totals, statistics: Mapping[str, Sta
     known = error <= _KNOWN * present
     spread = np.sqrt(np.maximum(np.diag(covariance), 0.0)) if known else np.full(len(names), math.inf)
     note = _FEW if not known else _OF_PRESENT if settings.missing else _OF_ALL
-    missing = absent if absent > _SURELY * error else 0.0
+    missing = surely_missing(absent, error)
     if missing:
-        note += f"; {missing:.0%} of the targets are missing, and the estimate is of people who have one"
+        note += f"; {missing_words(missing)}, and the estimate is of people who have one"
     influence = _influence(totals, statistics)
     return Estimate(
         names, values, METHOD, spread, note, chains, count, covariance=covariance, absent=missing, influence=influence

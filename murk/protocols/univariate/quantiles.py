@@ -24,7 +24,7 @@ from typing import Final
 import numpy as np
 
 from murk._internal.arrays import Floats
-from murk.inference.estimate import Estimate
+from murk.inference.estimate import Estimate, missing_words, surely_missing
 from murk.privacy.mechanisms.simplex import SimplexGaussian
 from murk.privacy.mechanisms.thresholds import THRESHOLDS
 from murk.protocols.univariate.estimate import Totals, combined
@@ -39,7 +39,6 @@ _FEWEST: Final = (
     10.0  # squared largest contributions that the variance of a run exceeds, so that its sum is near normal
 )
 _LEVEL: Final = 0.95  # below which an estimate without any interval says so
-_SURELY: Final = 2.0  # standard errors from which missing targets are reported
 _LEAST: Final = 1e-6  # least share of targets present to divide by
 _GRID: Final = 2.0 * np.arange(THRESHOLDS + 1) / THRESHOLDS - 1.0  # thresholds and the upper bound, in coded units
 
@@ -112,14 +111,14 @@ def quantiles_of(
     rate = np.divide(below, weights, out=np.zeros(THRESHOLDS), where=weights > 0.0) / max(1.0 - absent, _LEAST)
     distribution = np.append(np.clip(_rising(rate, weights), 0.0, 1.0), 1.0)
     tests = [_tests(q, (1.0 - q) * below - q * above, counts, statistics) for q in settings.quantiles]
-    missing = absent if absent > _SURELY * error else 0.0
+    missing = surely_missing(absent, error)
     note = "of people with a target" if settings.missing else "the task states that every person has a target"
     note += "; for every distribution, to the grid of 1/64 of the range; up to a bound of it where no test rejects"
     from_below, from_above = (np.array([each[side] for each in tests]) for side in range(2))
     if max(from_below.max(), from_above.max()) <= critical_value(_LEVEL):
         note = "none: so far noise hides on which side of a quantile any threshold lies"
     elif missing:
-        note += f"; {missing:.0%} of the targets are missing, and the estimate is of people who have one"
+        note += f"; {missing_words(missing)}, and the estimate is of people who have one"
     return QuantileEstimate(
         names,
         np.array([_quantile(distribution, q) for q in settings.quantiles]),

@@ -89,6 +89,19 @@ def test_a_rare_cell_without_releases_has_no_variance_of_its_own(monkeypatch):
     assert watched(*CASES["cells"])[0] > MOST
 
 
+# A rare group, at a loss with average effects of its own. (Its coefficients are pulled to zero, not so the effect.)
+EFFECTS = ("cells", "log, regularization: 0.02", "{pure: {epsilon: 8.0}}", 0.03, 0.4, math.log(0.4 / 0.6))
+
+
+def test_sequences_of_average_effects_hold_from_the_first_look():
+    assert watched(*EFFECTS)[1] <= MOST
+
+
+def test_an_average_effect_of_a_rare_group_has_too_small_a_variance_of_its_own(monkeypatch):
+    monkeypatch.setattr(cell_engine, "larger", own_variance)
+    assert watched(*EFFECTS)[1] > MOST
+
+
 def without_curvature_error(estimate, level):
     return plain(replace(estimate, curvature_error=None), level)
 

@@ -57,6 +57,35 @@ def test_tighter_bounds_are_advised_where_their_forecast_is_better_and_not_else(
     assert np.allclose(wide.points @ wide.theta, tight.points @ tight.theta)
 
 
+@pytest.mark.parametrize(
+    ("target", "unit", "factor"),
+    [
+        ('kind: binary, positive: "yes", negative: "no"', "points", 1.0),
+        # A point is a hundredth of the range.
+        ("kind: real, low: 0, high: 52", "units of worked", 0.52),
+    ],
+)
+def test_advice_is_in_the_targets_units_and_names_the_widest(monkeypatch, target, unit, factor):
+    """Over its bounds an effect of age of 0.5 a unit is 500 wide, and that of a category of 90 only 90."""
+
+    def forecast(task, population, people, **_):
+        scale = 0.5 if people == 200_000 else 1.0
+        effects = {"age": scale * 0.5, "fit": scale * 90.0}
+        return Forecast(people, effects, effects, {"age": scale * 6.0, "fit": scale * 8.0})
+
+    monkeypatch.setattr(module, "forecast", forecast)
+    text = TEXT.format(protocol="scores", guarantee="gdp: {mu: 1.0}")
+    task = Task.parse(text.replace('kind: binary, positive: "yes", negative: "no"', target))
+    [found] = advise(task, 50_000)
+    assert (found.change, found.unit) == ("4 times the people", unit)
+    assert (found.before, found.after) == pytest.approx((7.0 * factor, 3.5 * factor))
+    assert (found.widest, found.widest_before, found.widest_after) == ("age: one unit more", 0.5, 0.25)
+    assert (
+        f"falls from {7.0 * factor:.2g} to {3.5 * factor:.2g} {unit}; the least precise over its range, age:"
+        in found.words
+    )
+
+
 def test_devices_that_read_no_model_are_not_advised_to(monkeypatch):
     asked = []
     monkeypatch.setattr(module, "forecast", lambda task, *_, **__: asked.append(task.protocol) or Forecast(1, {}))

@@ -5,13 +5,14 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
+from scipy.stats import binom
 
 from murk import Task
 from murk.inference.estimate import Estimate, Extent
 from murk.learners import ScoreClassifier
 from murk.privacy import GaussianDP
 from murk.protocols.scores.estimate import Need
-from murk.results.diagnosis import Advice, _people, categories, diagnose, diagnose_task, too_wide
+from murk.results.diagnosis import Advice, _people, _together, categories, diagnose, diagnose_task, too_wide
 
 NAMES = ("a", "b", "intercept")
 
@@ -176,7 +177,7 @@ def test_the_need_of_one_rare_category_is_not_said_of_all():
 
 
 def test_features_that_hardly_vary_apart_are_named_with_their_combination():
-    for sign, words in ((1.0, "the effect of a - b is not learned"), (-1.0, "the effect of a + b is not learned")):
+    for sign, words in ((1.0, "the effect of a - b is hard to learn"), (-1.0, "the effect of a + b is hard to learn")):
         found = told(extent(((1 / 3, 0.33 * sign), (0.33 * sign, 1 / 3))))
         assert reasons(found) == ["people", "direction"]
         assert words in found["words"].replace("b - a", "a - b").replace("b + a", "a + b")
@@ -186,6 +187,36 @@ def test_features_that_hardly_vary_apart_are_named_with_their_combination():
 @pytest.mark.parametrize(("tied", "noise"), [(0.2, 0.0), (0.33, 0.05)])
 def test_features_that_vary_apart_or_may_are_not_blamed(tied, noise):
     assert "direction" not in reasons(told(extent(((1 / 3, tied), (tied, 1 / 3)), noise=noise)))
+
+
+def alarms(correlation, features=6, alike=2, noise=0.02, streams=400):
+    """Of that many noisy moments, in how many the first features, all correlated, hardly vary apart."""
+    names, size, found = {f"x{index}": index for index in range(features)}, features + 1, 0
+    moment = np.diag([1 / 3] * features + [1.0])
+    moment[:alike, :alike] += correlation / 3 * (1.0 - np.eye(alike))
+    rng = np.random.default_rng(5)
+    for _ in range(streams):
+        draw = noise * rng.normal(size=(size, size))
+        where = Extent(moment + (draw + draw.T) / 2.0, np.eye(size), np.full((size, size), noise**2))
+        found += bool(_together(where, names, tuple(names)))
+    return found
+
+
+# Of 400 streams, each with a false alarm of probability 1%, more than 13 have one with a probability of 1e-4.
+FALSE = 13
+
+
+@pytest.mark.parametrize(("features", "alike"), [(2, 2), (6, 2), (6, 6)])
+def test_features_are_not_told_to_vary_together_by_chance(features, alike, monkeypatch):
+    """The smallest eigenvalue is chosen among noisy ones; a correlation of .9 is the least that is reported."""
+    assert binom.sf(FALSE, 400, 0.01) < 2e-4
+    assert alarms(0.76, features, alike) == alarms(-0.76, features, min(alike, 2)) == 0
+    assert alarms(0.9, features, alike) <= FALSE
+    assert alarms(0.995, features, alike, noise=0.005) >= 390
+    if alike > 2:
+        # The wrong twin: without what the choice among noisy directions lowers the eigenvalue by.
+        monkeypatch.setattr(Extent, "covariance_error", lambda *_: 0.0)
+        assert alarms(0.9, features, alike) > FALSE
 
 
 def test_missing_targets_are_blamed():
@@ -199,12 +230,19 @@ def test_missing_targets_are_blamed():
 def test_only_what_was_forecast_is_advised():
     where = extent(((1 / 300, 0.0), (0.0, 1 / 3)))
     assert "help" not in told(where, gone=0.5)["words"]
-    advice = [Advice("protocol: moments", math.inf, 3.0), Advice("4 times the people", 8.0, 4.0)]
+    advice = [
+        Advice("protocol: moments", "points", math.inf, 3.0, "b: one unit more", math.inf, 9.0),
+        Advice("4 times the people", "units of wage", 8.0, 4.0, "b: one unit more", 90.0, math.inf),
+    ]
     found = told(where, gone=0.2, advise=lambda: advice)
     assert found["helps_most"] == (
-        "protocol: moments (forecast: a half-width of 3 points per standard deviation where now most are not learned)"
+        "protocol: moments (forecast: the median half-width per standard deviation of a feature will be 3 points, "
+        "while now most effects are not learned; the least precise over its range, b: one unit more, will be 9 points)"
     )
-    assert found["advice"][0]["points_before"] is None
+    assert found["advice"][0]["before"] is None
+    assert found["advice"][1]["words"].endswith(
+        "falls from 8 to 4 units of wage; the least precise over its range, b: one unit more, is not learned even then)"
+    )
     assert found["words"].endswith(f"What would help most: {found['helps_most']}.")
 
 
@@ -230,7 +268,7 @@ def test_forecasts_are_asked_for_the_people_who_released_and_where_they_lie():
 
     def advise(*given):
         asked.append(given)
-        return [Advice("more", 5.0, 1.0)]
+        return [Advice("more", "points", 5.0, 1.0, "a: one unit more", 9.0, 2.0)]
 
     task, where = Task.parse(TASK), extent(EVEN)
     estimate = Known(NAMES, np.zeros(3), "some", np.full(3, math.inf), "", 1, 20_000, where=where)

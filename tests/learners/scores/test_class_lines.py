@@ -22,9 +22,9 @@ from murk.protocols.scores.model import Model, Response, directions, vectors
 from murk.protocols.scores.solutions import disagreement
 from murk.protocols.scores.solve.classes import ClassLines, centre, indicator
 from murk.protocols.scores.sums import Answer, Summary
-from murk.results.report import report_estimate
+from murk.results.report import describe_target, report_estimate
 from murk.results.result import predict
-from murk.results.text import describe_learned
+from murk.results.text import Table, describe_learned
 from tests.learners.scores.test_line import POINTS, rows
 
 K, P = 3, 4
@@ -206,10 +206,13 @@ def test_reports_say_that_effects_are_of_lines_and_log_odds_are_not_learned():
     assert "bus:intercept" not in report["average_effects"]
     # Coded, 35 years are 1, and half of a coefficient is what it changes the probability by.
     assert effect["value"] == pytest.approx(100.0 * found.values[2 * P] / 2.0 / 35.0)
-    table, note = list(describe_learned(report))[:2]
-    assert len(table.rows) == K * (P - 1)
-    assert table.rows[-1][0] == "train: visits: one unit more"
-    assert "probability" in table.title
+    report |= {"of": describe_target(task)}
+    table, note, *others = describe_learned(report)
+    # Once, with each class's level.
+    assert len(table.rows) == K * P
+    assert table.rows[-2][0] == "train: visits: one unit more"
+    assert table.title.endswith("probability of each class of by")
+    assert not any(isinstance(block, Table) for block in others)
     assert "line through each class's indicator" in note.text
     assert "log odds and odds ratios are not learned without public covariates" in note.text
 

@@ -1,6 +1,7 @@
 """Average effects by the line through labels, where noise hides the curvature of log odds."""
 
 import math
+import re
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 
 from murk import Task
 from murk._internal.links import logistic
+from murk.inference.units import effect_units, units
 from murk.protocols.device import device_for
 from murk.protocols.population import Records
 from murk.protocols.scores import forecast as planned
@@ -17,8 +19,11 @@ from murk.protocols.scores.model import Model, Response, directions
 from murk.protocols.scores.solve.line import ProbabilityLine
 from murk.protocols.scores.sums import Answer, Summary
 from murk.results.coefficients import coefficient
+from murk.results.diagnosis import describe_forgers
+from murk.results.html import result_html
+from murk.results.plot import forest
 from murk.results.report import report_estimate
-from murk.results.text import average_table, describe_learned
+from murk.results.text import as_text, average_table, describe_learned
 
 TEXT = """
 name: readmissions
@@ -88,12 +93,16 @@ def test_balanced_outcomes_have_models_at_the_fitted_coefficients():
     assert np.isfinite(found.half_widths()).all()
 
 
-def test_reports_say_what_average_effects_are_of_and_state_them_first():
-    task, found = Task.parse(TEXT), estimate(-2.45)
-    from murk.inference.units import effect_units, units
-
+def reported(found: Any) -> dict[str, Any]:
+    task = Task.parse(TEXT)
     report = report_estimate(found, "log odds", units(task), 0.95, effects=effect_units(task), forecast=False)
-    report |= {"odds_ratios": True, "chances": False, "diagnosis": None, "task": "t", "releases": 60_000}
+    more = {"odds_ratios": True, "chances": False, "diagnosis": None, "task": "t", "releases": 60_000}
+    return report | more | {"of": "log odds of back = yes"}
+
+
+def test_reports_say_what_average_effects_are_of_and_state_them_first():
+    found = estimate(-2.45)
+    report = reported(found)
     assert "line through the labels" in report["effects_note"]
     assert report["average_effects"]["age"]["interval"][0] < report["average_effects"]["age"]["interval"][1]
     table, note = average_table(report)
@@ -103,6 +112,39 @@ def test_reports_say_what_average_effects_are_of_and_state_them_first():
     assert not age.learned
     assert age.average_effect == report["average_effects"]["age"]["value"]
     assert "average effect" in str(age)
+
+
+def test_where_log_odds_are_withheld_no_table_or_picture_is_of_log_odds():
+    report = reported(estimate(-2.45))
+    text = as_text(describe_learned(report))
+    assert text.startswith("t: 60,000 releases learned; probability of back = yes: average marginal effects")
+    assert "odds ratio" not in text
+    assert "the outcome is too rare for log odds" in text
+    assert "Intervals of average effects by scores" in " ".join(text.split())
+    assert "Log odds not learned at this privacy: age, emergency, visits, intercept." in text
+    # What forged releases could move is what was learned.
+    assert "How far an average effect could have been moved at most: 1 forged release by 0." in text
+    coefficients = [coefficient(report, name) for name in report["coefficients"]]
+    page = result_html(report | {"public_sample": None, "simulated": True, "levels": {}, "cap_words": ""}, coefficients)
+    assert re.findall(r"<th class=[^>]*>([a-z ,]+)", page) == ["coefficient", "average effect, points", "log odds"]
+    drawn = forest(report, coefficients[:-1]).axes[0]
+    assert drawn.get_xlabel() == "points, with 95% intervals"
+    value = report["average_effects"]["age"]["value"]
+    assert any(line.get_xdata()[0] == pytest.approx(value) for line in drawn.lines)
+
+
+def test_where_log_odds_are_learned_they_are_stated_below_more_precise_average_effects():
+    report = reported(estimate(-1.5))
+    text = as_text(describe_learned(report))
+    assert "they are more precise here than those that follow from log odds" in " ".join(text.split())
+    assert "t: 60,000 releases learned; log odds of back = yes\nper " in text
+    assert "odds ratio" in text
+
+
+def test_where_nothing_was_learned_forgery_has_no_unbounded_effect():
+    found = estimate(-2.45, "scores: {effects: curve}\n")
+    assert not np.isfinite(found.half_widths()).any()
+    assert describe_forgers(found, 0.95)["words"] == ""
 
 
 # The line itself, of drawn sums at one model.

@@ -8,6 +8,7 @@ import pytest
 from benchmarks.score_people import exact, learned, surveyed
 from murk._internal.links import logistic
 from murk.privacy import GaussianDP
+from murk.protocols.scores.solve import curve
 from murk.protocols.scores.solve.moments import Frame, Moments, may_be_none
 from murk.protocols.scores.survey.coordinates import UNTOLD
 from murk.protocols.scores.survey.rounds import Round, Survey
@@ -76,7 +77,9 @@ def test_a_feature_that_never_varies_is_named_and_spoils_no_other(column):
     assert (np.abs(found.values - THETA)[others] < 4.0 / 1.96 * halves[others]).all()
     words = found.needs()[f"x{column}"].words
     assert ("values that differ" in words) == (column == 2)
-    assert "`typical` values, tighter bounds or public rows" in words
+    assert ("`typical` values, tighter bounds or public rows" in words) == (column == 2)
+    # A category has neither typical values nor bounds.
+    assert ("more people of its rarer category" in words) == (column == 1)
 
 
 def test_a_spread_under_two_standard_errors_is_unseen():
@@ -173,3 +176,48 @@ def test_log_odds_of_a_rare_outcome_give_way_to_average_effects():
     assert (np.abs(slopes - truth)[:2] < 4.0 / 1.96 * halves[:2]).all()
     assert np.isfinite(many.half_widths()).any()
     assert "too rare" not in many.note
+
+
+# Coefficients of a skewed amount and of an even number, and constants for rates of 4.5% and 25%.
+SKEWED = np.array([2.0, 0.5])
+CONSTANTS = {0.045: -2.3, 0.25: 0.0}
+
+
+def skewed(seed, rate, people, mu):
+    """The estimate of an outcome of this rate by a skewed feature, and the truth."""
+    rng, theta = np.random.default_rng([11, seed]), np.append(SKEWED, CONSTANTS[rate])
+    amount = np.clip(np.exp(rng.normal(size=people)) / 4 - 1, -1, 1)
+    X = np.c_[amount, rng.uniform(-1, 1, people), np.ones(people)]
+    y = outcomes(rng, X, theta)
+    assert abs(y.mean() - rate) < 0.1 * rate
+    found = learned(X, y, GaussianDP(mu), rng, coordinates=surveyed(X, rng))
+    return found, theta, np.linalg.lstsq(X, logistic(X @ theta), rcond=None)[0]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_an_outcome_of_4_5_percent_has_average_effects_and_no_log_odds(seed):
+    found, _, slopes = skewed(seed, 0.045, 60_000, 3.0)
+    assert np.isinf(found.half_widths()).all()
+    assert "too rare for log odds" in found.note
+    assert "too rare for log odds" in found.effects_note
+    values, halves = found.effects()
+    # Four standard errors: 6 in 100,000 false alarms a slope.
+    assert (np.abs(values - slopes)[:2] < 4.0 / 1.96 * halves[:2]).all()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_log_odds_of_a_frequent_outcome_are_learned(seed):
+    found, theta, _ = skewed(seed, 0.25, 60_000, 3.0)
+    assert np.isfinite(found.half_widths()).all()
+    assert "too rare" not in found.note
+    assert (np.abs(found.values - theta) < 4.0 / 1.96 * found.half_widths()).all()
+
+
+def test_log_odds_below_6_percent_would_be_printed_far_from_the_truth(monkeypatch):
+    """The wrong twin: a limit of 3%, at which log odds are printed that more people leave a third too large."""
+    assert np.isinf(skewed(0, 0.045, 1_000_000, 4.0)[0].half_widths()).all()
+    monkeypatch.setattr(curve, "_RARE", 0.03)
+    for seed in range(2):
+        found, theta, _ = skewed(seed, 0.045, 1_000_000, 4.0)
+        assert np.isfinite(found.half_widths()[0])
+        assert found.values[0] > 4.0 / 3.0 * theta[0]

@@ -35,6 +35,7 @@ import numpy as np
 
 from murk._internal.arrays import Floats
 from murk._internal.links import class_probabilities
+from murk.inference.estimate import surely_missing
 from murk.inference.misfit import UNLIKE, excess
 from murk.protocols.linear_algebra import contrasts
 from murk.protocols.scores.model import FIRST_SHARES, Model, Response, Rows, directions, inverse, mean_matrix
@@ -130,8 +131,8 @@ class ClassSolution:
 
     @property
     def missing(self) -> float:
-        """Share of the people whose target is missing."""
-        return max(0.0, 1.0 - self.ratio)
+        """Lower bound on the share of people whose target is missing; 0 unless significant."""
+        return surely_missing(1.0 - self.ratio, math.sqrt(self.ratio_variance))
 
     def refit(self, found: Summaries) -> ClassSolution:
         """Return the solution for other answers."""
@@ -240,8 +241,7 @@ def _compare_matrices(found: Summaries, rows: Rows) -> tuple[float, float, bool,
 
 _LOGISTIC = Response(True)
 _CURVATURES = 0.25  # share of curvatures, which determine the share of targets present, among matrices asked for
-# Standard errors, and the further share, that are subtracted from the estimated share of missing targets.
-_SURELY, _SAME = 2.0, 0.01
+_SAME = 0.01  # part of the estimated share of missing targets that differences between people may explain
 
 
 class ClassLines:
@@ -278,7 +278,7 @@ class ClassLines:
         if not self.lines:
             return 0.0
         share, error = self.lines[0].share
-        return max(1.0 - share - _SURELY * error - _SAME, 0.0)
+        return surely_missing(1.0 - share - _SAME, error)
 
     @property
     def targets(self) -> tuple[float, float]:

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from murk._internal.arrays import Floats, Integers
 from murk.errors import MurkError
+from murk.inference.estimate import surely_missing
 from murk.inference.misfit import UNLIKE, excess
 from murk.protocols.linear_algebra import flattened, whitening
 from murk.protocols.scores.model import Expected, Model, Response, Rows, directions, inverse, mean_matrix
@@ -387,7 +388,7 @@ class PublicSolution:
 
     @property
     def missing(self) -> float:
-        """Share of people whose target is missing, 0 unless significant."""
+        """Lower bound on the share of people whose target is missing; 0 unless significant."""
         known = zip(self._weights, self._hypotheses, self._fitted, strict=True)
         free = [(weight, each) for weight, one, each in known if one.free]
         total = sum(w for w, _ in free)
@@ -395,7 +396,8 @@ class PublicSolution:
             return 0.0
         share = sum(w * (each.share + float(each.step[-1])) for w, each in free) / total
         variance = sum(w * float(each.covariance[-1, -1]) for w, each in free) / total
-        return min(1.0 - share, 1.0) if 1.0 - share > _SURELY * math.sqrt(variance) else 0.0
+        error = math.sqrt(variance)
+        return surely_missing(1.0 - share, error) if 1.0 - share > _SURELY * error else 0.0
 
     @property
     def targets(self) -> tuple[float, float]:
