@@ -134,7 +134,7 @@ def test_where_log_odds_are_withheld_no_table_or_picture_is_of_log_odds():
 
 
 def test_where_log_odds_are_learned_they_are_stated_below_more_precise_average_effects():
-    report = reported(estimate(-1.5))
+    report = reported(estimate(-1.2))
     text = as_text(describe_learned(report))
     assert "they are more precise here than those that follow from log odds" in " ".join(text.split())
     assert "t: 60,000 releases learned; log odds of back = yes\nper " in text

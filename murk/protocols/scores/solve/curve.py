@@ -48,7 +48,7 @@ _STRETCHED = 4.0  # largest stretch in units of the reach: a smaller one would h
 _UNBOUNDED = 8.0  # intervals nearly as wide as the prior's count as unbounded
 _AT_ONCE = 2**20  # largest number of floats in memory while several coefficients' intervals are computed
 _LEAST = 0.02  # least share of targets present
-_RARE = 0.06  # least rate of an outcome with log odds from centred scores alone
+_RARE = 0.15  # least rate of an outcome with log odds from centred scores alone
 _CLOSE = 1e-6  # largest step at which a solution counts as found
 _CURVE_ERROR = 0.3  # relative error of the normal rows' curve between an epoch's origin and the solution
 
