@@ -18,6 +18,7 @@ import numpy as np
 from murk.errors import UserError
 from murk.populations import ledger_places as places
 from murk.populations.file_source import MOST_SHOWN, FileSource
+from murk.populations.grouping import Tally
 from murk.populations.order import ORDERS, Order, key_of_seed
 from murk.populations.public_sample import OverlapError, check_apart, check_carried, public_covariates
 from murk.populations.records.records import Records
@@ -290,7 +291,10 @@ class PopulationConfig:
 
 @dataclass(frozen=True)
 class Step:
-    """Progress after a block: rows done, including those set aside, and numbers of releases and refusals so far."""
+    """Progress after a block: rows or people done, and numbers of releases and refusals so far.
+
+    Rows done include those set aside.
+    """
 
     rows: int
     releases: int
@@ -360,6 +364,11 @@ class FilePopulation(ABC):
     @abstractmethod
     def _totals(self) -> tuple[int, int]:
         """Return the numbers of releases and refusals so far."""
+
+    @property
+    def size(self) -> int:
+        """Number of positions in the order of release: of people, or of rows."""
+        return self.source.size
 
     def _step(self) -> Step:
         return Step(self.next_position, *self._totals())
@@ -550,15 +559,18 @@ class FilePopulation(ABC):
 
     def _blocks(self, size: int | Callable[[], int]) -> Iterator[Block]:
         """Yield the blocks from the next position on, once the ledger knows the run."""
-        crowd, key = self.crowd, None
-        if crowd.order == "random":
-            seed, run = crowd.seed, (self.task.hash, self.source.digest)
-            key = self.ledger.order_key(*run) if seed is None else key_of_seed(seed)
-        return self.source.blocks_in_order(key, self.next_position, size, excluded=self.excluded)
+        return self.source.blocks_in_order(self._order_key(), self.next_position, size, excluded=self.excluded)
+
+    def _order_key(self) -> bytes | None:
+        """Return the key of the random order; None for the file's order."""
+        seed = self.crowd.seed
+        if self.crowd.order == "file":
+            return None
+        return self.ledger.order_key(self.task.hash, self.source.digest) if seed is None else key_of_seed(seed)
 
 
-def check_records(task: Task, crowd: PopulationConfig) -> int:
-    """Read a population's file as strictly as a simulation does, and return the number of rows.
+def check_records(task: Task, crowd: PopulationConfig) -> Tally:
+    """Read a population's file as strictly as a simulation does, and return the numbers of people and rows.
 
     Neither log nor ledger is opened, so only the caller sees whether the file is refused. Raises UserError for an
     undeclared, non-numeric or missing value (under ``missing: error``), an unreadable row, a row that names nobody or
@@ -572,4 +584,4 @@ def check_records(task: Task, crowd: PopulationConfig) -> int:
     labels.check()
     if task.public_path is not None:
         check_apart(source, task.public_path)
-    return rows
+    return Tally(rows, rows, 1) if crowd.person is None else source.grouping(b"tally").tally()

@@ -26,6 +26,7 @@ from murk.task.task import Task
 if TYPE_CHECKING:
     from murk.inference.estimate import Estimate
     from murk.populations.file_work import FilePopulation
+    from murk.populations.grouping import Tally
     from murk.privacy import Guarantee
     from murk.producers.ledger.ledger import Ledger
     from murk.shuffler.shuffler import Shuffler
@@ -135,8 +136,8 @@ def run(
 ) -> Result:
     """Learn a task from people's records: devices, log and learner in one process, as ``murk run`` does.
 
-    Every record is randomized, paid for from its person's account, sent through the log and learned exactly once. With
-    real noise, an interrupted run continues when it is called again. Raises UserError if the task, the source or a
+    Every person's answer is randomized, paid for from their account, sent through the log and learned exactly once.
+    With real noise, an interrupted run continues when it is called again. Raises UserError if the task, the source or a
     setting is invalid or differs from those of the interrupted run, or if features would become public without consent.
 
     >>> people = [{"age": 30, "worked": "yes"}, {"age": 20, "worked": "no"}] * 50
@@ -163,7 +164,8 @@ def run(
         File of people's accounts, for all tasks. By default it lies beside their file, or is temporary with a temporary
         log; for records in memory and real noise it is required.
     person
-        The column that names people; by default each row is one.
+        The column that names people; by default each row is one. All rows of a person are one answer, so people count
+        alike, not rows.
     level
         A level of the task, ``"lot"`` (drawn uniformly), ``"column:NAME"`` for a column of levels, or ``"budget:NAME"``
         for a column of budgets, which are rounded down to the task's grid of levels.
@@ -177,7 +179,7 @@ def run(
         People release in a ``"random"`` order, whatever the order of the records. ``"file"`` keeps that, to simulate
         people who change over time (only with a seed).
     progress
-        Called after each block with the number of rows done and of all rows.
+        Called after each block with the number of people done and of all people.
     """
     start = monotonic()
     _check_order(task, source)
@@ -199,7 +201,7 @@ def run(
             warnings.warn(warning, stacklevel=2)
         for step in local.steps():
             if progress is not None:
-                progress(step.rows, local.population.source.size)
+                progress(step.rows, local.population.size)
         report = report_run(local, start, level=confidence, history=True, kept=True)
     history, estimate = report.pop("history"), report.pop("estimate")
     return Result(report, history, local.task, estimate)
@@ -245,24 +247,27 @@ def report_run(
         advise=advise,
         **run.population.figures(),
         accounts=totals.people,
-        counted_rows=counted_rows(run.task, run.population),
+        counted_rows=counted_rows(run.population),
         **spent_together(run.ledger),
         by_level={level: count for (task, level), count in totals.levels.items() if task == run.task.name},
         seconds=monotonic() - start,
     )
 
 
-def counted_rows(task: Task, population: FilePopulation) -> str:
-    """Return which rows of a person counted, in a sentence; empty if each row is a person or none was refused."""
-    refused = population.refused
-    if population.source.people == "row" or task.of_organisations or not refused:
+def counted_rows(population: FilePopulation) -> str:
+    """Return how people's rows counted, in a sentence; empty if each row is a person."""
+    tally = getattr(population, "tally", None)
+    if tally is None:
         return ""
-    first = "only the first of them that was sent" if task.privacy.per_person is None else "those sent first"
-    order = "drawn at random" if population.crowd.order == "random" else "the file's"
-    return (
-        f"Of a person with several rows {first} counted, within the budget (the order of sending was {order}); "
-        f"{refused:,} rows were refused and not sent."
-    )
+    words = f"{describe_tally(tally)}: one answer a person, so people count alike, not rows."
+    if population.refused:
+        words += f" {population.refused:,} people were refused (no budget left, or withdrawn), and nothing was sent."
+    return words
+
+
+def describe_tally(tally: Tally) -> str:
+    """Return numbers of people and rows in words, as in "20 people with 60 rows (most: 5)"."""
+    return f"{tally.people:,} people with {tally.rows:,} rows (most: {tally.most:,})"
 
 
 def spent_together(ledger: Ledger) -> dict[str, Any]:

@@ -30,6 +30,7 @@ from murk.privacy import (
     cost_in,
 )
 from murk.privacy.mechanisms import KINDS as MECHANISMS
+from murk.privacy.mechanisms.base import randomize_means
 from murk.privacy.noise import Purpose, SecureNoise, SimulatedNoise, below, identifiers
 from murk.producers.ledger.costs import Charge
 from murk.producers.ledger.names import ReleaseRequests, person_name
@@ -269,6 +270,17 @@ MOST_HELD = 16  # largest number of kernels in memory, one for each chain and le
 Key = TypeVar("Key", int, str)
 
 
+def draw_records(
+    x: Floats, y: Floats, counts: Integers, noise: NoiseSource, indices: Integers
+) -> tuple[Floats, Floats]:
+    """Draw one of each person's records uniformly; ``counts`` are their numbers of records, which follow each other."""
+    drawn = np.cumsum(counts) - counts
+    for count in np.unique(counts[counts > 1]).tolist():
+        own = np.flatnonzero(counts == count)
+        drawn[own] += below(noise.words(indices[own], CANDIDATES, Purpose.RECORD), count)
+    return keep(x[drawn]), keep(y[drawn])
+
+
 def randomize_records(
     problem: PersonDevice,
     x: Floats,
@@ -278,25 +290,27 @@ def randomize_records(
     levels: Sequence[str],
     noise: NoiseSource,
     indices: Integers,
+    counts: Integers | None = None,
 ) -> tuple[list[list[int]], list[str] | None]:
     """Randomize records as `randomize_rows` does; return also each one's question, drawn before records are read."""
     if not hasattr(problem, "ask"):
-        return randomize_rows(problem, x, y, chains, iterates, levels, noise, indices).tolist(), None
+        return randomize_rows(problem, x, y, chains, iterates, levels, noise, indices, counts).tolist(), None
     from murk.protocols.device import SingleQueryDevice
 
     asking = cast("QueryingDevice", problem)
-    asked = np.empty(len(x), dtype=object)
+    asked = np.empty(len(chains), dtype=object)
     for own, chain in _groups(chains):
         model = iterates[chain]
         assert model is not None
         asked[own] = asking.ask(noise, indices[own], model)
-    payloads: list[list[int]] = [[]] * len(x)
+    payloads: list[list[int]] = [[]] * len(chains)
     for name in dict.fromkeys(asked.tolist()):
         own = np.flatnonzero(asked == name)
         single, rows = SingleQueryDevice(asking, name), own.tolist()
         chains_of, levels_of = [chains[row] for row in rows], [levels[row] for row in rows]
-        x_of, y_of = keep(x[own]), keep(y[own])
-        answers = randomize_rows(single, x_of, y_of, chains_of, iterates, levels_of, noise, indices[own])
+        records, counts_of = records_of(own, counts), None if counts is None else counts[own]
+        x_of, y_of = _rows(x, records), _rows(y, records)
+        answers = randomize_rows(single, x_of, y_of, chains_of, iterates, levels_of, noise, indices[own], counts_of)
         for row, answer in zip(rows, answers.tolist(), strict=True):
             payloads[row] = answer
     return payloads, asked.tolist()
@@ -367,24 +381,47 @@ def randomize_rows(
     levels: Sequence[str],
     noise: NoiseSource,
     indices: Integers,
+    counts: Integers | None = None,
 ) -> Integers:
     """Randomize coded records into the payloads of a problem with one question, int64 of shape (m, d).
 
     ``x`` are coded features, the constant last, shape (m, p), ``y`` targets, shape (m,). Each record's vector is
     computed at its chain's iterate (None if releases use none); ``indices`` select the draws of a simulation.
+
+    With ``counts`` (n,) of records, one person after the other, each person has one payload, (n, d), of the mean of
+    their vectors or of one of their records, drawn uniformly (`Releasing.averages`).
     """
-    payloads = np.empty((len(x), problem.dimension), dtype=np.int64)
+    if counts is not None and not problem.averages:
+        x, y = draw_records(x, y, counts, noise, indices)
+        counts = None
+    payloads = np.empty((len(chains), problem.dimension), dtype=np.int64)
     vectors: Floats | None = None
     for own, chain in _groups(chains):
-        found = problem.vectors(_rows(x, own), _rows(y, own), iterates[chain])
+        records = records_of(own, counts)
+        found = problem.vectors(_rows(x, records), _rows(y, records), iterates[chain])
         if vectors is None:
             vectors = found if len(found) == len(x) else empty((len(x), found.shape[1]))
         if found is not vectors:
-            vectors[own] = found
+            vectors[records] = found
     assert vectors is not None
     for own, level in _groups(levels):
-        payloads[own] = problem.mechanisms[level].randomize(_rows(vectors, own), noise, indices[own])
+        mechanism, given = problem.mechanisms[level], _rows(vectors, records_of(own, counts))
+        if counts is None:
+            payloads[own] = mechanism.randomize(given, noise, indices[own])
+        else:
+            payloads[own] = randomize_means(mechanism, given, counts[own], noise, indices[own])
     return payloads
+
+
+def records_of(people: slice | Integers, counts: Integers | None) -> slice | Integers:
+    """Return the indices of people's records, which follow each other; ``counts`` None for one each."""
+    if counts is None or isinstance(people, slice):
+        return people
+    sizes, stops = counts[people], np.cumsum(counts)
+    ends = np.cumsum(sizes)
+    # The index of each record: its person's first one, and its number among theirs.
+    records: Integers = np.arange(sizes.sum()) + np.repeat(stops[people] - ends, sizes)
+    return records
 
 
 def _rows(values: Floats, own: slice | Integers) -> Floats:
@@ -803,6 +840,8 @@ class Producer(BaseProducer["PersonDevice"]):
     def release_block(self, block: Block) -> BlockReport:
         """Release a block of a file at the newest models: one ledger transaction, one append.
 
+        If it has ``counts``, a person's records are one answer; see `randomize_rows`.
+
         The backlog is sent first, so that the log keeps the order of blocks; within a block the order is random (a
         simulation keeps the file's). Raises MurkError if ledger or log cannot be written: what was debited waits in the
         outbox and is sent first next time.
@@ -824,14 +863,17 @@ class Producer(BaseProducer["PersonDevice"]):
             if spend.granted:
                 now = self._now()
                 indices = rows[granted] if self._noise.simulated else granted
-                names, x, y = chains[granted].tolist(), keep(block.x[granted]), keep(block.y[granted])
+                names, records = chains[granted].tolist(), records_of(granted, block.counts)
+                owned = None if block.counts is None else block.counts[granted]
+                x, y = keep(block.x[records]), keep(block.y[records])
                 iterates = {chain: model.iterate for chain, model in models.items()}
-                answers = randomize_records(self._problem, x, y, names, iterates, spend.levels, self._noise, indices)
+                paid = spend.levels
+                answers = randomize_records(self._problem, x, y, names, iterates, paid, self._noise, indices, owned)
                 self._freeze(spend, now, indices, names, models, *answers)
             counts = {"released": len(spend.granted), "refused": len(spend.refusals), "known": len(spend.known)}
             report = BlockReport(**counts, next_position=block.next_position, refusals=tuple(spend.refusals.values()))
             spend.progress(block.next_position, {**counts, "clamped": block.clamped, "missing": block.missing})
-        self.counts.add(len(block), block.clamped, block.missing)
+        self.counts.add(len(block.y), block.clamped, block.missing)
         self._delivery.send(spend)
         return report
 

@@ -86,7 +86,7 @@ def command(
         say_notice(people.task, people, as_json, rate=rate)
         before = people.releases
         with (
-            progress(f"{task.name}: produced", people.source.size, quiet=as_json or log_json) as tick,
+            progress(f"{task.name}: produced", people.size, quiet=as_json or log_json) as tick,
             people_metrics(metrics_port, metrics_host, people.task, accounts) as refresh,
         ):
             last, interactive = time.monotonic(), interactive_of(people.problem)

@@ -88,7 +88,7 @@ def execute(
     with LocalRun(task, crowd, log_url, ledger) as run:
         people = run.population
         say_notice(run.task, people, quiet, rate=rate)
-        with progress(task.name, people.source.size, quiet=quiet) as tick:
+        with progress(task.name, people.size, quiet=quiet) as tick:
             shown = 0.0
             for step in run.steps():
                 if watch is not None:
@@ -96,7 +96,7 @@ def execute(
                 if not quiet and monotonic() - shown > 0.2:
                     tick(step.rows, brief(run.task, run.estimate(), run.engines) if run.releases else people.words())
                     shown = monotonic()
-            tick(people.source.size, brief(run.task, run.estimate(), run.engines))
+            tick(people.size, brief(run.task, run.estimate(), run.engines))
         if watch is not None:
             watch(run, True)
         return report_run(run, start)
