@@ -141,7 +141,7 @@ def print_check(task: Task, crowd: PopulationConfig, as_json: bool) -> None:
         counts = {} if crowd.person is None else {"people": tally.people, "most_records": tally.most}
         print_json({"task": task.name, "source": str(crowd.source), "records": tally.rows, **counts, "checked": True})
     else:
-        count = many(tally.rows, "row") if crowd.person is None else describe_tally(tally)
+        count = many(tally.rows, "row") if crowd.person is None else describe_tally(tally, task.privacy.window)
         fits = f"{count}, all as the task {task.name!r} declares them"
         click.echo(f"{crowd.source}: {fits}. Nothing was sent")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import math
 import sys
+import time
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -24,10 +25,12 @@ from murk.populations.records.records import Records, open_records
 from murk.populations.records.tables import KEYS_LOOKED_AT, SLICE, is_blank, suspects
 from murk.producers.blocks import Block
 from murk.producers.ledger.names import are_plain, is_unicode, name_of
+from murk.producers.ledger.transaction import DAY
 from murk.task.coding import Cell, as_boolean
 from murk.task.errors import shown
 from murk.task.features import BinaryTarget, CategoryFeature, ClassTarget, DateFeature, NumberFeature
 from murk.task.privacy import DEFAULT_LEVEL
+from murk.task.windows import utc_day, window_of
 
 if TYPE_CHECKING:
     from murk.privacy.noise import NoiseSource
@@ -54,7 +57,7 @@ class Window:
 
     ``rows``, (m,), are those of the records, which have ``size`` coded features each; ``positions`` those of releases.
     ``starts`` are the first records of the releases, and m; by default each record is a release. ``levels`` are those
-    of the releases, by default their records'.
+    of the releases, by default their records', and ``windows`` numbers of their windows, if there are any.
     """
 
     def __init__(
@@ -65,8 +68,9 @@ class Window:
         size: int,
         starts: NDArray[np.int64] | None = None,
         levels: Sequence[str] | None = None,
+        windows: NDArray[np.int64] | None = None,
     ) -> None:
-        self.stop = stop
+        self.stop, self._windows = stop, windows
         self.rows, self._positions, self._grouped, self._levels = rows, positions, starts is not None, levels
         self._starts = np.arange(len(rows) + 1) if starts is None else starts
         self._x, self._y = np.zeros((len(rows), size)), np.zeros(len(rows))
@@ -134,6 +138,7 @@ class Window:
             int(positions[-1]) + 1,
             owners=owners,
             counts=counts,
+            windows=None if self._windows is None else self._windows[part].copy(),
         )
 
     def wipe(self) -> None:
@@ -224,6 +229,8 @@ class FileSource:
     level_column, budgets
         The column that names each person's level, instead of ``level``, and whether it has budgets, which are rounded
         down to the task's grid of levels.
+    time_column
+        The column of rows' dates or times, for `grouping`, if the task's budget renews.
     strict
         Whether invalid values are refused; by default only if the task is simulated.
     """
@@ -239,6 +246,7 @@ class FileSource:
         budgets: bool = False,
         organisation_column: str | None = None,
         strict: bool | None = None,
+        time_column: str | None = None,
     ) -> None:
         self.records: Records = open_records(records)
         self.task = task
@@ -255,7 +263,9 @@ class FileSource:
             raise UserError(f"the task {task.name!r} has a level named {BY_LOT!r}, which means at random: rename it")
         check_columns(task, level_column, organisation_column)
         self._owner_column = task.block.person if task.of_organisations else None
-        self._named = [name for name in (self._name_column, level_column, self._owner_column) if name is not None]
+        self.time_column = time_column
+        named = self._name_column, level_column, self._owner_column, time_column
+        self._named = [name for name in named if name is not None]
         self._survey = self.records.survey()
         self.allow(list(levels))
         wanted = [*task.coding.columns, task.coding.target, *self._named]
@@ -358,7 +368,9 @@ class FileSource:
                 levels = [self.fallback_level if at < 0 else names[at] for at in part.levels[first:last].tolist()]
             positions = np.arange(start, part.first + last, dtype=np.int64)
             rows = part.rows[starts[0] : starts[-1]]
-            return Window(rows, positions, part.first + last, self.task.coding.size, starts - starts[0], levels)
+            windows = None if part.windows is None else part.windows[first:last]
+            more = starts - starts[0], levels, windows
+            return Window(rows, positions, part.first + last, self.task.coding.size, *more)
 
         def reach(start: int) -> int:
             part = people.part(start)
@@ -420,13 +432,38 @@ class FileSource:
             self._check_unchanged()
             columns = self._table.columns(records, rows, self._named)
             people, _, levels, unreadable = self._identities(columns, rows)
+            windows = None
+            if self.time_column is not None:
+                windows = self._windows(columns[self.time_column], rows, unreadable)
             assert people is not None
             codes = None
             if self.level_column is not None and levels is not None:
                 codes = np.array([index[level] for level in levels], dtype=np.int64)
                 codes[sorted(unreadable)] = -1
-            yield Slice(rows.start, people, codes)
+            yield Slice(rows.start, people, codes, windows)
         self._check_unchanged()
+
+    def _windows(self, column: Sequence[Any], rows: Sequence[int], unreadable: Collection[int]) -> NDArray[np.int64]:
+        """Return the numbers of rows' windows; an unreadable row without a date belongs to today's window."""
+        window, today = self.task.privacy.window, int(time.time()) // DAY
+        texts: dict[str, int] = {}
+        numbers = []
+        for index, value in enumerate(column):
+            day = texts.get(value) if type(value) is str else None
+            if day is None:
+                day = utc_day(value)
+                if day is None and index in unreadable:
+                    day = today
+                elif day is None or day > today + 1:
+                    what = "is not a date or time, as in 2024-05-31" if day is None else "is in the future"
+                    raise UserError(
+                        f"{self._location(rows[index], self.time_column or '')}: the value {what}. Correct it, or "
+                        "leave the row out"
+                    )
+                elif type(value) is str:
+                    texts[value] = day
+            numbers.append(window_of(window, day))
+        return np.array(numbers, dtype=np.int64)
 
     @property
     def _level_names(self) -> list[str]:

@@ -241,8 +241,9 @@ class PopulationConfig:
     Without a ``seed``, noise is real. ``block`` is the largest number of records in a block. The caller sets the
     devices' ``policy`` on their behalf. ``agree`` is called with what would become public with a new task, before
     anything is written; it raises to refuse consent. ``order`` is "random", or in a simulation "file": rows are
-    released as they lie in the file. Raises UserError for the file's order with real noise, which would show whose
-    each release is.
+    released as they lie in the file. ``time`` is the column of rows' dates or times, which tell the windows in which
+    the task's budget renews; None if all rows are of the window of their release. Raises UserError for the file's order
+    with real noise, which would show whose each release is.
     """
 
     source: str | Path | Records
@@ -253,6 +254,7 @@ class PopulationConfig:
     policy: Policy = field(default_factory=Policy)
     agree: Agree | None = None
     order: Order = "random"
+    time: str | None = None
 
     def __post_init__(self) -> None:
         if self.order not in ORDERS:
@@ -272,7 +274,9 @@ class PopulationConfig:
         """Open the file for a task (see `FileSource`); raise `UserError` for settings that do not fit a sketch task."""
         opened = partial(FileSource, self.source, task, strict=strict)
         kind, colon, column = self.level.partition(":")
+        self._check_time(task)
         if not task.of_organisations:
+            opened = partial(opened, time_column=self.time)
             if colon and kind in ("column", "budget"):
                 return opened(person_column=self.person, level_column=column, budgets=kind == "budget")
             return opened(person_column=self.person, level=self.level)
@@ -287,6 +291,14 @@ class PopulationConfig:
                 f"(protocol: sketch). Choose one of {task.privacy.choices}"
             )
         return opened(level=self.level, organisation_column=task.block.organisation)
+
+    def _check_time(self, task: Task) -> None:
+        if self.time is None:
+            return
+        if not task.privacy.renews:
+            raise UserError(f"--time {self.time}: the task {task.name!r} has no windows (privacy.window): leave it out")
+        if self.person is None:
+            raise UserError(f"--time {self.time}: name the people by a column, too (--person)")
 
 
 @dataclass(frozen=True)
@@ -473,7 +485,8 @@ class FilePopulation(ABC):
         check_public(task, self.problem)
         self.log.prepare(task.document())
         # Store the rows that never release before the log knows the task.
-        self.ledger.bind(self.log.identity, task.hash, name=task.name, simulated=task.simulated)
+        window = task.privacy.window
+        self.ledger.bind(self.log.identity, task.hash, name=task.name, simulated=task.simulated, window=window)
         self.ledger.book(task.hash, [])
         self.ledger.begin_run(task.hash, self.source.digest, people=self.source.people, excluded=set_aside)
         places.note(self.log, self._config(), self.ledger.path)
@@ -555,7 +568,7 @@ class FilePopulation(ABC):
 
     def _config(self) -> places.RunConfig:
         crowd = self.crowd
-        return places.RunConfig(crowd.person, crowd.level, crowd.seed, self.ledger.identity, crowd.order)
+        return places.RunConfig(crowd.person, crowd.level, crowd.seed, self.ledger.identity, crowd.order, crowd.time)
 
     def _blocks(self, size: int | Callable[[], int]) -> Iterator[Block]:
         """Yield the blocks from the next position on, once the ledger knows the run."""

@@ -22,6 +22,7 @@ from murk.results.result import Result
 from murk.stream.log.open import open_log
 from murk.stream.worker.worker import Worker
 from murk.task.task import Task
+from murk.task.windows import begin_of, many_of
 
 if TYPE_CHECKING:
     from murk.inference.estimate import Estimate
@@ -126,6 +127,7 @@ def run(
     log: str | None = None,
     ledger: str | Path | None = None,
     person: str | None = None,
+    time: str | None = None,
     level: str = "default",
     lifetime: Guarantee | str | None = None,
     publish: bool | int = False,
@@ -166,6 +168,8 @@ def run(
     person
         The column that names people; by default each row is one. All rows of a person are one answer, so people count
         alike, not rows.
+    time
+        The column of rows' dates or times (UTC), if the task has windows; by default all rows are of today's.
     level
         A level of the task, ``"lot"`` (drawn uniformly), ``"column:NAME"`` for a column of levels, or ``"budget:NAME"``
         for a column of budgets, which are rounded down to the task's grid of levels.
@@ -195,7 +199,7 @@ def run(
         log = log or f"sqlite:///{task.name}.db"
         ledger = ledger or default_ledger(records, task.name, simulated=seed is not None)
         agree = _agree(log, str(records), agreed=publish if seed is None else True)
-        crowd = PopulationConfig(records, person, level, seed, block, policy, agree, order)
+        crowd = PopulationConfig(records, person, level, seed, block, policy, agree, order, time)
         local = stack.enter_context(LocalRun(task, crowd, log, ledger))
         for warning in (*local.population.warnings, *local.population.findings):
             warnings.warn(warning, stacklevel=2)
@@ -259,15 +263,24 @@ def counted_rows(population: FilePopulation) -> str:
     tally = getattr(population, "tally", None)
     if tally is None:
         return ""
-    words = f"{describe_tally(tally)}: one answer a person, so people count alike, not rows."
+    window = population.task.privacy.window
+    answer = "one answer a person" if tally.windows is None else "one answer a person and window"
+    words = f"{describe_tally(tally, window)}: {answer}, so people count alike, not rows."
     if population.refused:
-        words += f" {population.refused:,} people were refused (no budget left, or withdrawn), and nothing was sent."
+        late = population.figures().get("late")
+        why = f"{late:,} of a window before their newest one" if late else "no budget left, or withdrawn"
+        words += f" {population.refused:,} people were refused ({why}), and nothing was sent."
     return words
 
 
-def describe_tally(tally: Tally) -> str:
+def describe_tally(tally: Tally, window: str) -> str:
     """Return numbers of people and rows in words, as in "20 people with 60 rows (most: 5)"."""
-    return f"{tally.people:,} people with {tally.rows:,} rows (most: {tally.most:,})"
+    rows = f"with {tally.rows:,} rows (most: {tally.most:,})"
+    if tally.windows is None:
+        return f"{tally.people:,} people {rows}"
+    first, last, count = tally.windows
+    begins = " to ".join(dict.fromkeys(begin_of(window, each).isoformat() for each in (first, last)))
+    return f"{tally.people:,} people in {many_of(window, count)} ({begins}; each counts once in each) {rows}"
 
 
 def spent_together(ledger: Ledger) -> dict[str, Any]:

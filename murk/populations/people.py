@@ -76,7 +76,14 @@ class Population(FilePopulation):
             "undeclared_labels": self._undeclared,
             "set_aside": len(self.excluded),
             "refusals": self.refused,
+            **self._of_windows(),
         }
+
+    def _of_windows(self) -> dict[str, Any]:
+        if not self.task.privacy.renews:
+            return {}
+        number = 1 if self.tally is None or self.tally.windows is None else self.tally.windows[2]
+        return {"budget_windows": number, "late": self._counters.get("late", 0)}
 
     def _survey(self) -> None:
         super()._survey()

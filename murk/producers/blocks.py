@@ -20,7 +20,8 @@ class Block:
     (rows coded without any value) are counts.
 
     If a person's rows are one answer, ``counts`` are people's numbers of records, (m,); ``x``, ``y`` and ``cells`` have
-    all their records, one person after the other, and ``rows`` has the first row of each.
+    all their records, one person after the other, and ``rows`` has the first row of each. ``windows``, (m,), are the
+    numbers of the windows in which their budgets renew, if the records tell.
     """
 
     source: str
@@ -37,6 +38,7 @@ class Block:
     unreadable: int = field(default=0, repr=False)
     owners: Sequence[str] | None = field(default=None, repr=False)
     counts: NDArray[np.int64] | None = field(default=None, repr=False)
+    windows: NDArray[np.int64] | None = field(default=None, repr=False)
 
     def __len__(self) -> int:
         return len(self.rows)

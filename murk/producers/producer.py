@@ -41,8 +41,11 @@ from murk.stream.wire.blocks import writer
 from murk.stream.wire.codec import RejectedError, decode_iterate
 from murk.stream.wire.releases import KINDS, question_fields
 from murk.task.coding import Counts
+from murk.task.windows import NONE, utc_day, window_of
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from murk.privacy import Guarantee
     from murk.privacy.mechanisms import Costed
     from murk.privacy.noise import NoiseSource
@@ -66,6 +69,7 @@ class Admission:
     refused: Mapping[str, str]
     caps: tuple[tuple[str, PrivacyLoss], ...]
     lifetime: PrivacyLoss | None
+    renewing: tuple[tuple[str, PrivacyLoss], ...] = ()
 
 
 _FURTHER = (
@@ -83,7 +87,8 @@ _FURTHER = (
 class Policy:
     """Limits on what a device releases, whatever a server asks for.
 
-    A release must fit these caps and the task's own promise (``privacy.per_person``, or one release at its level).
+    A release must fit these caps and the task's own promise (``privacy.per_person``, or one release at its level; with
+    ``privacy.window`` in each window, and ``privacy.lifetime`` in all).
 
     >>> from murk.privacy import GaussianDP
     >>> Policy(lifetime=GaussianDP(2.0)).lifetime
@@ -92,7 +97,8 @@ class Policy:
     Parameters
     ----------
     lifetime, per_task
-        A person's cap over all tasks, and the largest cap that a task may promise them; None for no limit.
+        A person's cap over all tasks, and the largest cap that a task may promise them, over all of its windows; None
+        for no limit.
     mechanisms
         Kinds of mechanism that may be used; all by default.
     public_sample
@@ -116,7 +122,10 @@ class Policy:
         """
         lifetime = None if self.lifetime is None else cap_of(self.lifetime)
         most = None if self.per_task is None else cap_of(self.per_task)
-        asked = None if task.privacy.per_person is None else cap_of(task.privacy.per_person)
+        privacy = task.privacy
+        within = None if privacy.per_person is None else cap_of(privacy.per_person)
+        whole = privacy.lifetime if privacy.renews else privacy.per_person
+        asked = None if whole is None else cap_of(whole)
         if asked and most and asked.currency == most.currency and not asked <= most:
             raise UserError(
                 f"the task {task.name!r} asks for up to {asked} of each person, and this device's policy "
@@ -134,11 +143,12 @@ class Policy:
         if not charges:
             why = "; ".join(f"level {level!r}: {reason}" for level, reason in refused.items())
             raise UserError(f"this device's policy allows no release to the task {task.name!r}: {why}")
+        each = [("", within)] if within else [(one.level, cap_of(one.guarantee)) for one in charges.values()]
         # Promises in different currencies are both kept; in the same currency, the task's is the smaller one.
-        caps = [("", asked)] if asked else [(one.level, cap_of(one.guarantee)) for one in charges.values()]
+        caps = [("", asked)] if asked else [] if privacy.renews else each
         if most and not (asked and asked.currency == most.currency):
             caps.append(("", most))
-        return Admission(charges, refused, tuple(caps), lifetime)
+        return Admission(charges, refused, tuple(caps), lifetime, tuple(each) if privacy.renews else ())
 
     def _reason_refused(self, mechanism: Costed, caps: Mapping[str, PrivacyLoss | None]) -> str:
         if mechanism.kind not in self.mechanisms:
@@ -618,7 +628,7 @@ class BaseProducer(ABC, Generic[P]):
         self._problem: P = self._find_problem(task) if problem is None else problem
         self._policy = policy or Policy()
         admission = self._policy.admit(task, self._problem.mechanisms)
-        ledger.bind(log.identity, task.hash, name=task.name, simulated=task.simulated)
+        ledger.bind(log.identity, task.hash, name=task.name, simulated=task.simulated, window=task.privacy.window)
         self._book(admission)
         # Cache of the fields that all releases of one second share.
         self._moment: tuple[int | None, dict[str, Any]] = None, {}
@@ -628,14 +638,17 @@ class BaseProducer(ABC, Generic[P]):
     def _book(self, admission: Admission) -> None:
         """Record an admission in the ledger first: if that fails, its levels are still new at the next release."""
         charges = list(admission.charges.values())
-        self._ledger.book(self.task.hash, charges, caps=admission.caps, lifetime=admission.lifetime)
+        caps = {"caps": admission.caps, "renewing": admission.renewing}
+        self._ledger.book(self.task.hash, charges, **caps, lifetime=admission.lifetime)
         self._admission = admission
 
     def _explain(self, refusal: Refusal, larger: Callable[[], str] = lambda: LARGER) -> str:
         """Return why a release was refused and what allows further ones; ``larger`` how to ask for a larger cap."""
         own, needed = self.task.privacy.per_person, refusal.needed
-        if refusal.scope == "withdrawn":
+        if refusal.scope in ("withdrawn", "late"):
             return refusal.reason
+        if refusal.renews:
+            return f"{refusal.reason}; it renews with the next window (privacy.window: {self.task.privacy.window})"
         if refusal.scope == "lifetime":
             return f"{refusal.reason}; {_RAISED.format(task='', setting='--lifetime or Policy(lifetime=...)')}"
         if refusal.scope == "task" and (own is None or (needed and needed.currency != cap_of(own).currency)):
@@ -678,6 +691,19 @@ class BaseProducer(ABC, Generic[P]):
                 "the clock"
             )
         return own
+
+    def _budget_windows(self, at: datetime | None) -> list[int] | None:
+        """Return the number of a time's window, now by default; None if the task's budget does not renew."""
+        window = self.task.privacy.window
+        if window == NONE:
+            if at is not None:
+                raise UserError(f"at={at}: the task {self.task.name!r} has no windows (privacy.window): leave it out")
+            return None
+        today = int(self._now()) // DAY
+        day = today if at is None else utc_day(at)
+        if day is None or day > today + 1:
+            raise UserError(f"at={at}: {'not a time' if day is None else 'more than a day ahead of this clock'}")
+        return [window_of(window, day)]
 
     @abstractmethod
     def _find_problem(self, task: Task) -> P:
@@ -792,16 +818,24 @@ class Producer(BaseProducer["PersonDevice"]):
 
     @wiped
     def release(
-        self, record: Mapping[str, Any], *, person: str = "me", key: str | None = None, level: str = "default"
+        self,
+        record: Mapping[str, Any],
+        *,
+        person: str = "me",
+        key: str | None = None,
+        level: str = "default",
+        at: datetime | None = None,
     ) -> Receipt:
         """Release one record (raw values by column), if the account ``person`` has room; it is read only once paid.
 
         ``key`` identifies the record if it comes again, and must not depend on its values; None for a record that comes
-        once. The person chose ``level`` without looking at the record; on a grid, ``task.privacy.level_of(budget)``.
+        once. The person chose ``level`` without looking at the record; on a grid, ``task.privacy.level_of(budget)``. If
+        the task's budget renews, the release belongs to the window of ``at`` (UTC without a zone; by default now); a
+        window before the person's newest one is refused.
 
         The outcome is "released" even if the log cannot be reached: the release then waits in the outbox. Raises
-        UserError for an unknown or refused level, or a hostile model; MurkError if the log cannot be read or the ledger
-        cannot be written: nothing was debited or released.
+        UserError for an unknown or refused level, a time more than a day ahead, or a hostile model; MurkError if the
+        log cannot be read or the ledger cannot be written: nothing was debited or released.
         """
         self._ledger.check_thread()
         person = person_name(person)
@@ -812,7 +846,7 @@ class Producer(BaseProducer["PersonDevice"]):
         chain = self._chain(index)
         model = self._models.cached_model(chain)
         self._answering.prepare(chain, model.iterate, level)
-        requests = ReleaseRequests([key], [person], [level])
+        requests = ReleaseRequests([key], [person], [level], windows=self._budget_windows(at))
         with self._ledger.spending(self.task.hash, requests) as spend:
             if spend.granted:
                 # Before the record is read, so that no time on the wire depends on how long that takes.
@@ -857,7 +891,12 @@ class Producer(BaseProducer["PersonDevice"]):
         self._check_levels(self.task.privacy.levels if keep_levels else levels)
         chains = self._chains(rows)
         models = {chain: self._models.newest(chain) for chain in set(chains.tolist())}
-        requests = ReleaseRequests(rows.tolist(), block.people, levels, source=block.source, keep_levels=keep_levels)
+        windows = self._budget_windows(None)
+        if windows is not None:
+            windows = windows * len(rows) if block.windows is None else block.windows.tolist()
+        requests = ReleaseRequests(
+            rows.tolist(), block.people, levels, source=block.source, keep_levels=keep_levels, windows=windows
+        )
         with self._ledger.spending(self.task.hash, requests) as spend:
             granted = np.array(spend.granted, dtype=np.int64)
             if spend.granted:
@@ -872,7 +911,9 @@ class Producer(BaseProducer["PersonDevice"]):
                 self._freeze(spend, now, indices, names, models, *answers)
             counts = {"released": len(spend.granted), "refused": len(spend.refusals), "known": len(spend.known)}
             report = BlockReport(**counts, next_position=block.next_position, refusals=tuple(spend.refusals.values()))
-            spend.progress(block.next_position, {**counts, "clamped": block.clamped, "missing": block.missing})
+            late = sum(refusal.scope == "late" for refusal in spend.refusals.values())
+            more = {"clamped": block.clamped, "missing": block.missing, "late": late}
+            spend.progress(block.next_position, {**counts, **more})
         self.counts.add(len(block.y), block.clamped, block.missing)
         self._delivery.send(spend)
         return report

@@ -33,6 +33,7 @@ def command(
     log_url: str | None,
     ledger: str | None,
     person: str | None,
+    time: str | None,
     level: str,
     budget: str | None,
     seed: int | None,
@@ -60,7 +61,9 @@ def command(
     log_url = log_url or f"sqlite:///{task.name}.db"
     agree = asking(log_url, source, simulated=seed is not None, agreed=make_public)
     policy = Policy(lifetime=lifetime, public_sample=True)
-    crowd = PopulationConfig(Path(source), person, level_or_budget(level, budget), seed, block, policy, agree, order)
+    crowd = PopulationConfig(
+        Path(source), person, level_or_budget(level, budget), seed, block, policy, agree, order, time
+    )
     if check:
         print_check(task, crowd, as_json)
         return

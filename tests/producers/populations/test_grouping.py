@@ -66,7 +66,7 @@ def test_everybody_is_there_once_with_all_their_rows(
     if most is not None:
         monkeypatch.setattr(grouping, "INDEX_ROWS", most)
     people = group(names)
-    assert people.tally() == (400, len(names), 9)
+    assert people.tally()[:3] == (400, len(names), 9)
     rows = listed(people)
     # The order is the same however the index is cut.
     assert rows == whole
@@ -95,7 +95,7 @@ def test_of_very_many_rows_some_are_drawn(monkeypatch: pytest.MonkeyPatch) -> No
     rows = {names[own[0]]: own for own in listed(group(names))}
     assert (rows["few"], len(rows["many"])) == ([0, 1, 2], MOST_ROWS)
     assert rows["many"] == sorted(set(rows["many"]))
-    assert group(names).tally() == (2, len(names), 3 * MOST_ROWS)
+    assert group(names).tally()[:3] == (2, len(names), 3 * MOST_ROWS)
     # A mean of third of the rows at random: within 5 standard errors of all rows' (5e-7); the first third is not.
     spread = 3 * MOST_ROWS / np.sqrt(12 * MOST_ROWS)
     assert abs(np.mean(rows["many"]) - 3 - 1.5 * MOST_ROWS) < 5 * spread
@@ -222,7 +222,7 @@ def test_rows_of_a_person_at_two_levels_are_refused_before_anything_is_sent(tmp_
 def test_a_check_counts_people_and_rows(tmp_path: Path) -> None:
     path = write(tmp_path / "people.csv", *table())
     config = PopulationConfig(murk.populations.open_records(path), "who", "default", 1)
-    assert check_records(make_task(), config) == (60, len(table()), 9)
+    assert check_records(make_task(), config)[:3] == (60, len(table()), 9)
 
 
 PROTOCOLS = {

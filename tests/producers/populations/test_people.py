@@ -132,7 +132,7 @@ def test_a_log_is_carried_on_with_what_it_was_begun_with(folder: Path, change: d
 def test_its_note_says_nothing_of_the_people(folder: Path) -> None:
     work(folder)
     note = folder / "log.db.run.json"
-    assert set(json.loads(note.read_text())) == {"person", "level", "seed", "ledger", "order", "log"}
+    assert set(json.loads(note.read_text())) == {"person", "time", "level", "seed", "ledger", "order", "log"}
     assert FileSource(folder / "people.csv", make_task()).digest not in note.read_text()
     assert stat.S_IMODE(note.stat().st_mode) == 0o600
 
