@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast
 
@@ -33,6 +34,7 @@ from murk.privacy.mechanisms import KINDS as MECHANISMS
 from murk.privacy.mechanisms.base import randomize_means
 from murk.privacy.noise import Purpose, SecureNoise, SimulatedNoise, below, identifiers
 from murk.producers.ledger.costs import Charge
+from murk.producers.ledger.held import Held
 from murk.producers.ledger.names import ReleaseRequests, person_name
 from murk.producers.ledger.transaction import DAY, Refusal
 from murk.stream.log.checks import check_carries, check_intake
@@ -455,12 +457,13 @@ def _groups(keys: Sequence[Key]) -> Iterator[tuple[slice | Integers, Key]]:
 class Receipt:
     """Result of releasing one record.
 
-    ``outcome`` is "released", "refused" (a cap would be exceeded, or the person withdrew) or "known" (released before);
-    ``delivery`` "sent", "queued" (in the outbox) or "none"; ``reason`` an explanation or empty. ``level``, ``chain``
-    and ``version`` (of the model) are None unless released.
+    ``outcome`` is "released", "held" (until its window ends), "refused" (a cap would be exceeded, or the person
+    withdrew) or "known" (released before); ``delivery`` "sent", "queued" (in the outbox) or "none"; ``reason`` an
+    explanation or empty. ``level``, ``chain`` and ``version`` (of the model) are None unless released; of a held record
+    only the level is known.
     """
 
-    outcome: Literal["released", "refused", "known"]
+    outcome: Literal["released", "held", "refused", "known"]
     delivery: Literal["sent", "queued", "none"]
     reason: str = ""
     level: str | None = None
@@ -865,6 +868,78 @@ class Producer(BaseProducer["PersonDevice"]):
         self.counts.add(1, coded.clamped, coded.missing)
         reason = self._delivery.try_send(spend)
         return Receipt("released", "queued" if reason else "sent", reason, level, chain, model.version)
+
+    @wiped
+    def hold(
+        self, record: Mapping[str, Any], *, person: str = "me", level: str = "default", at: datetime | None = None
+    ) -> Receipt:
+        """Hold a record until the window of ``at`` ends; `release_held` then releases one of the window's records.
+
+        That is one drawn uniformly of all that the person had in the window, at the level given last. It is kept coded
+        and encrypted in the ledger, and deleted when it is released or refused, or the person withdraws. The outcome is
+        "held", or "refused" if no release of the window would be granted: then the record is not read. Raises UserError
+        as `release` does, and if the task's budget does not renew.
+        """
+        self._ledger.check_thread()
+        person = person_name(person)
+        if level not in self._admission.charges:
+            self._check_levels([level])
+        windows = self._budget_windows(at)
+        if windows is None:
+            raise UserError(f"the task {self.task.name!r} has no windows (privacy.window): use release")
+        requests = ReleaseRequests([None], [person], [level], windows=windows)
+        with self._ledger.spending(self.task.hash, requests) as spend:
+            refusals, granted = list(spend.refusals.values()), bool(spend.granted)
+            spend.cancel()
+            if granted:
+                held = spend.held
+                count = held.count(spend.person, windows[0]) + 1
+                if self._is_drawn(person, windows[0], count):
+                    coded = self.task.coding.encode_record(record)
+                    self.counts.add(1, coded.clamped, coded.missing)
+                    held.put(spend.person, Held(person, windows[0], level, coded.x, coded.y))
+                held.counted(spend.person, windows[0], count, level)
+        if refusals:
+            return Receipt("refused", "none", self._explain(refusals[0]))
+        return Receipt("held", "none", level=level)
+
+    @wiped
+    def release_held(self) -> list[Receipt]:
+        """Release the held records of windows that have ended, the earliest first; call it at times of your choice.
+
+        Each is deleted in the transaction that books its release, or refuses it, so it is released at most once.
+        """
+        now = self._budget_windows(None)
+        ended = [] if now is None else self._ledger.held(self.task.hash, now[0])
+        return [self._release_held(each) for each in ended]
+
+    def _release_held(self, held: Held) -> Receipt:
+        index = np.array([SINGLES + self._ledger.next_number]) if self._noise.simulated else _ALONE
+        chain = self._chain(index)
+        model = self._models.cached_model(chain)
+        self._check_levels([held.level])
+        self._answering.prepare(chain, model.iterate, held.level)
+        requests = ReleaseRequests([None], [held.name], [held.level], windows=[held.window])
+        with self._ledger.spending(self.task.hash, requests) as spend:
+            spend.held.delete(spend.person, held.window)
+            if spend.granted:
+                now = self._now()
+                answer = self._answering.answer(held.x, held.y, chain, model.iterate, held.level, index)
+                payload, question = answer
+                questions = None if question is None else [question]
+                self._freeze(spend, now, index, [chain], {chain: model}, [payload], questions)
+        if spend.refusals:
+            return Receipt("refused", "none", self._explain(spend.refusals[0]))
+        reason = self._delivery.try_send(spend)
+        return Receipt("released", "queued" if reason else "sent", reason, held.level, chain, model.version)
+
+    def _is_drawn(self, person: str, window: int, count: int) -> bool:
+        """Draw whether the newest of a number of records is the one that is held, with probability 1 / ``count``."""
+        index = _ALONE
+        if self._noise.simulated:
+            text = f"{person} {window} {count}".encode()
+            index = np.array([int.from_bytes(blake2b(text, digest_size=7).digest(), "big")])
+        return count == 1 or bool(self._draw(index, count, Purpose.RECORD)[0] == 0)
 
     def begin(self, source: Source, *, excluded: Sequence[int] = ()) -> Run:
         """Begin work on a file except for ``excluded`` rows, or return the progress made so far."""

@@ -1,9 +1,11 @@
 """A task whose budget renews: devices, files and statements."""
 
 import datetime
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import murk
@@ -14,7 +16,7 @@ from murk.populations.order import key_of_seed
 from murk.privacy import GaussianDP
 from murk.producers import Ledger, Policy
 from murk.results.report import describe_cap
-from tests.producers.world import NOW, RECORD, TEXT, World, make_task
+from tests.producers.world import NOW, RECORD, TEXT, Untouchable, World, make_task
 
 DAY = datetime.datetime.fromtimestamp(NOW, datetime.UTC)  # 2023-11-15, a Wednesday
 WEEK = datetime.timedelta(days=7)
@@ -265,3 +267,96 @@ def test_times_need_windows_and_people() -> None:
 def test_without_a_column_of_times_all_rows_are_of_now() -> None:
     result = murk.run(weekly(), rows(), seed=1, person="who")
     assert (result.n_releases, result.report["budget_windows"]) == (30, 1)
+
+
+class TestHeldRecords:
+    """A device holds one record of its owner's window, and releases it afterwards."""
+
+    def test_one_release_after_the_window_has_ended(self, tmp_path: Path) -> None:
+        with World(tmp_path, weekly(LIFE)) as world:
+            outcomes = [world.producer.hold(RECORD, person="ann").outcome for _ in range(5)]
+            assert outcomes == ["held"] * 5
+            assert world.producer.hold(RECORD, person="ben").outcome == "held"
+            assert world.producer.release_held() == []
+            assert world.ledger.totals().releases == 0
+            world.now += 7 * 86_400
+            assert world.producer.hold(RECORD, person="ann").outcome == "held"
+            assert [receipt.outcome for receipt in world.producer.release_held()] == ["released"] * 2
+            assert world.producer.release_held() == []
+            # The window has had its answer.
+            assert world.producer.hold(RECORD, person="ann", at=DAY).outcome == "refused"
+            world.now += 14 * 86_400
+            # It slept for two windows; lifetime allows two answers.
+            assert world.producer.hold(RECORD, person="ann").outcome == "held"
+            world.now += 7 * 86_400
+            outcomes = [receipt.outcome for receipt in world.producer.release_held()]
+            assert outcomes == ["released", "refused"]
+            assert world.ledger._file.query("SELECT count(*) FROM held") == [(0,)]
+            [task] = world.ledger.account("ann").tasks
+            assert task.renewed is not None
+            assert task.renewed.windows == 2
+
+    def test_a_restart_loses_nothing_and_a_crash_releases_nothing_twice(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        with World(tmp_path, weekly()) as world:
+            world.producer.hold(RECORD, person="ann")
+            world.producer.hold(RECORD, person="ben")
+        with World(tmp_path, weekly()) as world:
+            world.now += 7 * 86_400
+            with monkeypatch.context() as at:
+                at.setattr(world.producer, "_freeze", lambda *given: 1 / 0)
+                with pytest.raises(ZeroDivisionError):
+                    world.producer.release_held()
+            assert world.ledger.totals().releases == 0
+        with World(tmp_path, weekly()) as world:
+            world.now += 7 * 86_400
+            assert [receipt.outcome for receipt in world.producer.release_held()] == ["released"] * 2
+            assert world.producer.release_held() == []
+            assert len(world.messages()) == 2
+
+    def test_the_record_is_drawn_uniformly(self, tmp_path: Path) -> None:
+        """Of 400 people with 4 records each place has 100, within 5 standard errors but once in 4e5."""
+        with World(tmp_path, weekly()) as world:
+            for person in range(400):
+                for age in (21, 25, 29, 33):
+                    world.producer.hold({**RECORD, "age": age}, person=f"p{person}")
+            window = world.producer._budget_windows(DAY)
+            assert window is not None
+            held = world.ledger.held(world.task.hash, window[0] + 1)
+            counts = Counter(round(float(each.x[0]), 3) for each in held)
+        assert (len(held), len(counts)) == (400, 4)
+        error = 5 * (400 * 3 / 16) ** 0.5
+        assert max(abs(count - 100) for count in counts.values()) < error
+        # The newest record alone, or each kept with probability a half, is not uniform.
+        assert abs(200 - 100) > error
+        coded = world.task.coding.encode_record({**RECORD, "age": 25})
+        assert any(np.array_equal(each.x, coded.x) and each.y == coded.y for each in held)
+
+    def test_it_is_encrypted_and_deleted_with_its_person(self, tmp_path: Path) -> None:
+        with World(tmp_path, weekly(simulated=False)) as world:
+            for person in ("ann-of-the-hill", "ben"):
+                world.producer.hold({**RECORD, "age": 27.123}, person=person)
+            [(name, record), (other_name, other)] = world.ledger._file.query("SELECT name, record FROM held")
+            # Equal records look different, and their length is that of any record.
+            assert record != other
+            assert len(record) == len(other) == 16 + 8 * (world.task.coding.size + 1)
+            assert not any(b"ann-of-the-hill" in each for each in (name, other_name))
+            stored = b"".join(path.read_bytes() for path in tmp_path.glob("ledger.db*") if path.suffix != ".key")
+            assert b"ann-of-the-hill" not in stored
+            assert world.task.coding.encode_record({**RECORD, "age": 27.123}).x[:1].tobytes() not in stored
+            world.ledger.withdraw("ann-of-the-hill", task_hash=world.task.hash)
+            assert world.ledger._file.query("SELECT count(*) FROM held") == [(1,)]
+            assert world.producer.hold(RECORD, person="ann-of-the-hill").outcome == "refused"
+            world.ledger.withdraw("ben")
+            assert world.ledger._file.query("SELECT count(*) FROM held") == [(0,)]
+
+    def test_what_is_refused_is_not_read(self, tmp_path: Path) -> None:
+        with World(tmp_path, weekly()) as world:
+            assert world.producer.release(RECORD).outcome == "released"
+            assert world.producer.hold(Untouchable()).outcome == "refused"
+        (tmp_path / "other").mkdir()
+        with World(tmp_path / "other", make_task("protocol: examples")) as world:
+            with pytest.raises(UserError, match=r"has no windows \(privacy.window\): use release"):
+                world.producer.hold(RECORD)
+            assert world.producer.release_held() == []

@@ -14,6 +14,7 @@ from murk.errors import MurkError, UserError
 from murk.privacy import PrivacyLoss
 from murk.producers.ledger import statements
 from murk.producers.ledger.costs import BookedTask, Charge, Prices, Promise, tighten
+from murk.producers.ledger.held import Held, read_held
 from murk.producers.ledger.identity import Run, check_named, check_people, read_run, several_ways, strangers
 from murk.producers.ledger.names import (
     KEY_BYTES,
@@ -331,6 +332,12 @@ class Ledger:
         query = f"SELECT {columns} FROM outbox WHERE number > ? AND task = ? ORDER BY number LIMIT ?"
         return [Queued(*row) for row in self._file.query(query, (after, self._booked(task_hash).number, limit))]
 
+    def held(self, task_hash: str, before: int) -> list[Held]:
+        """Return the held records of windows before one, the earliest first."""
+        query = "SELECT window, level, name, record FROM held WHERE task = ? AND window < ? ORDER BY window"
+        rows = self._file.query(query, (self._booked(task_hash).number, before))
+        return list(read_held(iter(rows), self.names.reading())) if rows else []
+
     def is_queued(self, task_hash: str, number: int) -> bool:
         """Return whether a release still waits for the log's confirmation."""
         self.delete_confirmed()
@@ -383,9 +390,9 @@ class Ledger:
     ) -> int:
         """Stop all further releases of a person, delete those in the outbox, and return their number.
 
-        What was spent stays spent, and the log may have some of the deleted releases. A withdrawal from a task holds
-        for all tasks of its name. ``person`` is a name, or a row of the file with the digest ``source``; ``now`` is
-        recorded to the day.
+        Held records are deleted, too. What was spent stays spent, and the log may have some of the deleted releases. A
+        withdrawal from a task holds for all tasks of its name. ``person`` is a name, or a row of the file with the
+        digest ``source``; ``now`` is recorded to the day.
         """
         task = self._optional_number(task_hash)
         person = known_by(person, source)
@@ -398,6 +405,10 @@ class Ledger:
                 "INSERT INTO withdrawals VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
                 (home, known, task or 0, truncate_time(time.time() if now is None else now, DAY)),
             )
+            if source is None:
+                where = "person = ? AND (? IS NULL OR task IN (SELECT number FROM tasks WHERE name = (%s)))"
+                of_task = "SELECT name FROM tasks WHERE number = ?"
+                connection.execute(f"DELETE FROM held WHERE {where % of_task}", (known, task, task))
             key, owner = self.names.writing(connection), Owner(home, known)
             return drop_unconfirmed(connection, key, "? IS NULL OR task = ?", (task, task), owner)
 

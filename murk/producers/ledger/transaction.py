@@ -19,6 +19,7 @@ from murk._internal.sqlite import Database
 from murk.errors import MurkError, UserError
 from murk.privacy import PrivacyLoss, cap_of
 from murk.producers.ledger.costs import BookedTask, Prices, Promise, history_text, parse_history
+from murk.producers.ledger.held import HeldRecords
 from murk.producers.ledger.names import Id, Key, NameKey, ReleaseRequests
 
 _ERROR_CODE = "MURK-LEDGER-001"
@@ -415,6 +416,16 @@ class Spending:
     def windows(self) -> WindowNotes:
         """Records of organisations' windows, written in the same transaction."""
         return WindowNotes(self._connection, self._task, self._source, self._names)
+
+    @property
+    def held(self) -> HeldRecords:
+        """Records held until their window ends, written in the same transaction."""
+        return HeldRecords(self._connection, self._task, self._sealing)
+
+    @property
+    def person(self) -> Id:
+        """Stored name of the person of the first record."""
+        return self._people[0]
 
     def cancel(self) -> None:
         """Write neither debits nor refusals; the caller only asks whether a release would be granted."""
