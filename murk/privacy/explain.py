@@ -3,12 +3,8 @@
 import math
 from collections.abc import Callable
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
-from typing import TYPE_CHECKING
 
 from murk.privacy.conversions import gdp_epsilon, zcdp_delta, zcdp_epsilon
-
-if TYPE_CHECKING:
-    from murk.privacy.guarantees import Guarantee
 
 _FALSE_ALARMS = 0.05
 _FOUR_DIGITS, _FORGIVEN = Context(prec=4, rounding=ROUND_CEILING), 1 - Decimal("1e-9")
@@ -162,8 +158,3 @@ def describe(kind: str, **parameters: float) -> str:
 def _truncated_curve(rho: float, omega: float, delta: float) -> list[float]:
     """Return delta at epsilon = 0, 1/8, ..., 3."""
     return [delta + zcdp_delta(rho, k / 8, omega) for k in range(25)]
-
-
-def figures(guarantee: "Guarantee") -> str:
-    """Format the parameters of a guarantee with four digits, rounded up."""
-    return ", ".join(f"{name} = {number(value)}" for name, value in guarantee.to_dict()[guarantee.kind].items())

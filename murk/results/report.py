@@ -29,7 +29,7 @@ from murk.inference.units import (
 )
 from murk.privacy import Accountant, Guarantee
 from murk.privacy.central.explain import CENTRAL, against_a_blank_record, described
-from murk.privacy.explain import figures
+from murk.privacy.guarantees import figures
 from murk.privacy.mechanisms.privacy_loss import really_given
 from murk.protocols.device import Problem, device_for, plausible
 from murk.protocols.drift import drift_of
