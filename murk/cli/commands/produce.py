@@ -12,7 +12,7 @@ import click
 from murk.cli.logs import logging_options, start_logging
 from murk.cli.metrics import metrics_port, people_metrics
 from murk.cli.options import as_json, asking, level_or_budget, patience, patiently, population
-from murk.cli.output import print_json, progress
+from murk.cli.output import paragraph, print_json, progress
 
 if TYPE_CHECKING:
     from murk.populations.order import Order
@@ -57,7 +57,7 @@ def command(
     """
     from murk.cli.report import print_accounts, print_check, print_labels, print_windows, say_notice
     from murk.populations.ledger_places import default_ledger
-    from murk.populations.local_run import spent_together
+    from murk.populations.local_run import counted_rows, spent_together
     from murk.populations.people import PopulationConfig, check_task, open_accounts, population_of, wait_for_models
     from murk.producers import Policy
     from murk.protocols.device import interactive_of
@@ -114,6 +114,7 @@ def command(
             **people.figures(),
             "releases": people.releases,
             "simulated": people.task.simulated,
+            "counted_rows": counted_rows(people),
             "seconds": monotonic() - start,
             **spent_together(accounts),
         }
@@ -124,6 +125,8 @@ def command(
     if before:
         sent = f"{people.releases - before:,} releases now, {before:,} before"
     click.echo(f"{task.name}: {sent}, {report['refusals']:,} refused")
+    if report["counted_rows"]:
+        paragraph(report["counted_rows"])
     print_windows(report)
     print_labels(report)
     print_accounts(report)
