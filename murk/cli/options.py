@@ -167,6 +167,11 @@ _POPULATION = (
     ),
     click.option("--person", metavar="COLUMN", help="Column of people's names.  [default: a row is a person]"),
     click.option(
+        "--time",
+        metavar="COLUMN",
+        help="Column of rows' dates or times (UTC), if the task has windows (privacy.window).  [default: now]",
+    ),
+    click.option(
         "--level",
         default="default",
         metavar="LEVEL",

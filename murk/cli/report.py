@@ -110,10 +110,9 @@ def say_notice(task: Task, population: FilePopulation, quiet: bool, *, rate: flo
     for level, both in promises(task).items():
         say(*(f"level {level}: {one}" for one in both))
     say(cost_of_forgetting(task))
-    size = population.source.size - len(population.excluded)
-    # The number of people in a column is not known in advance; a resumed run has results to show.
-    if population.next_position == 0 and (task.of_organisations or population.crowd.person is None):
-        say(outlook(task, size, population.crowd.level, rate))
+    # A resumed run has results to show.
+    if population.next_position == 0:
+        say(outlook(task, population.size - len(population.excluded), population.crowd.level, rate))
 
 
 def promises(task: Task) -> dict[str, list[str]]:
@@ -133,12 +132,15 @@ def print_accounts(found: Mapping[str, Any]) -> None:
 def print_check(task: Task, crowd: PopulationConfig, as_json: bool) -> None:
     """Check a population's file against the task without opening a log; raise `UserError` for the first mistake."""
     from murk.populations.file_work import check_records
+    from murk.populations.local_run import describe_tally
 
-    rows = check_records(task, crowd)
+    tally = check_records(task, crowd)
     if as_json:
-        print_json({"task": task.name, "source": str(crowd.source), "records": rows, "checked": True})
+        counts = {} if crowd.person is None else {"people": tally.people, "most_records": tally.most}
+        print_json({"task": task.name, "source": str(crowd.source), "records": tally.rows, **counts, "checked": True})
     else:
-        fits = f"{many(rows, 'row')}, all as the task {task.name!r} declares them"
+        count = many(tally.rows, "row") if crowd.person is None else describe_tally(tally, task.privacy.window)
+        fits = f"{count}, all as the task {task.name!r} declares them"
         click.echo(f"{crowd.source}: {fits}. Nothing was sent")
 
 

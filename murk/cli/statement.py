@@ -13,8 +13,10 @@ from murk._internal.numbers import many
 from murk.cli.output import heading
 from murk.privacy import Guarantee
 from murk.privacy.explain import percent
-from murk.producers.ledger.statements import Account, CapStatus, LevelAccount, TaskAccount, added, day_text, figures
+from murk.privacy.guarantees import figures
+from murk.producers.ledger.statements import Account, CapStatus, LevelAccount, TaskAccount, added, day_text
 from murk.task.shuffling import COLLUDING
+from murk.task.windows import each_of
 
 _LABEL, _WIDEST, _MOST = 14, 100, 6
 _COMMAND = "murk ledger LEDGER --person NAME"  # without the path, which may contain a person's name
@@ -60,6 +62,8 @@ def _task(task: TaskAccount) -> Iterator[tuple[str, str]]:
                     "whoever holds the file of records" if task.from_file else "the device that holds this ledger",
                 ),
             )
+    if task.renewed is not None:
+        yield "Windows", f"{task.renewed.describe()}.".capitalize()
     if task.accountant.releases and not task.simulated:
         what = "it" if task.accountant.releases == 1 else "all these answers together"
         none = "These releases have no joint guarantee of one kind: --details shows the guarantee of each."
@@ -110,7 +114,8 @@ def _budget(caps: Sequence[CapStatus]) -> str:
     for status in caps:
         spent = "an amount that this unit cannot express" if status.spent is None else status.spent.rounded()
         at = f" at level {status.level!r}" if status.level else ""
-        parts.append(f"{spent} spent{added(status)} of at most {status.cap}{at}")
+        each = f" {each_of(status.window)} (in the newest one)" if status.window else ""
+        parts.append(f"{spent} spent{added(status)} of at most {status.cap}{each}{at}")
     return f"{'; '.join(parts)}. Spent budget is not refunded, and nothing is released beyond the cap."
 
 

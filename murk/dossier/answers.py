@@ -119,8 +119,8 @@ def guarantee(facts: Facts) -> Iterator[Block]:
             ("calibration",),
         )
     yield Table(("each release, at level", *columns[1:]), levels, ("calibration", "attack"))
-    whole = task.privacy.per_person
-    alternatives = whole is None and len(task.privacy.levels) > 1
+    whole = task.privacy.whole
+    alternatives = task.privacy.per_person is None and len(task.privacy.levels) > 1
     first, *others = claims("guarantee-task", facts, caps=caps_of(task), alternatives=alternatives)
     yield first
     if whole is not None:

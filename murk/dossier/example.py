@@ -17,6 +17,7 @@ from murk.protocols.device import device_for
 from murk.stream import open_log
 from murk.task import Task
 from murk.task.features import BinaryTarget, ClassTarget, DateFeature, NumberFeature
+from murk.task.windows import each_of
 
 _PEOPLE, _SPACE = 200, 3
 
@@ -136,8 +137,14 @@ def _middle(low: float, high: float) -> float | int:
 
 def caps_of(task: Task) -> str:
     """Describe the default cap of a person's spending on a task."""
-    whole = task.privacy.per_person
-    return "one release at the level that they chose" if whole is None else str(cap_of(whole))
+    privacy = task.privacy
+    words = (
+        "one release at the level that they chose" if privacy.per_person is None else str(cap_of(privacy.per_person))
+    )
+    if not privacy.renews:
+        return words
+    end = "without a limit over all of them" if privacy.lifetime is None else f"and {cap_of(privacy.lifetime)} in all"
+    return f"{words} {each_of(privacy.window)}, {end}"
 
 
 def levels_of(task: Task) -> Mapping[str, Any]:

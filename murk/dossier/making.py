@@ -21,6 +21,7 @@ from murk.dossier.prose import claims, entries, questions
 from murk.privacy.explain import number, percent, verdict
 from murk.results.report import SEVERAL_RECORDS
 from murk.stream.log.interface import segment_seconds
+from murk.task.windows import each_of
 
 _LONG_TEXT: Final = 120
 _KEPT: Final = 40
@@ -36,7 +37,7 @@ def dossier_of(facts: Facts, *, now: datetime | None = None) -> Dossier:
 
 
 def _summary(facts: Facts) -> Iterator[tuple[str, str]]:
-    task, whole = facts.task, facts.task.privacy.per_person
+    task, whole = facts.task, facts.task.privacy.whole
     weakest = max(facts.mechanisms, key=facts.any_two)
     promise, worst = task.privacy.levels[weakest], percent(facts.any_two(weakest))
     central = task.shuffle.central(promise) if task.shuffle is not None else None
@@ -92,10 +93,15 @@ def _to_settle(facts: Facts) -> Iterator[str]:
         if facts.any_two(level) > WEAK:
             worst, one = percent(facts.any_two(level)), task.privacy.levels[level]
             yield f"Level {level!r} ({stated(one)}) is weak: records are told apart in up to {worst}."
-    whole = task.privacy.per_person
+    whole = task.privacy.whole
     if whole is not None and whole.max_attack_accuracy > WEAK:
         worst = percent(whole.max_attack_accuracy)
         yield f"All releases of one {facts.who} to this task together are weak: up to {worst}."
+    if task.privacy.renews and whole is None:
+        yield (
+            f"A person's budget renews {each_of(task.privacy.window)} without an end: state for how long people are "
+            "asked, or cap all windows with privacy.lifetime."
+        )
     shuffle = task.shuffle
     forged = (shuffle.crowd - shuffle.honest_people, shuffle.crowd - 1) if shuffle is not None else (0, 0)
     yield from questions("settle-purpose", facts, forged=forged[0], isolating=forged[1])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import math
 import sys
+import time
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -16,17 +17,20 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from murk.errors import UserError
+from murk.errors import MurkError, UserError
+from murk.populations.grouping import Grouping, Slice
 from murk.populations.order import rows_in_order
 from murk.populations.records.files import slices
 from murk.populations.records.records import Records, open_records
 from murk.populations.records.tables import KEYS_LOOKED_AT, SLICE, is_blank, suspects
 from murk.producers.blocks import Block
 from murk.producers.ledger.names import are_plain, is_unicode, name_of
+from murk.producers.ledger.transaction import DAY
 from murk.task.coding import Cell, as_boolean
 from murk.task.errors import shown
 from murk.task.features import BinaryTarget, CategoryFeature, ClassTarget, DateFeature, NumberFeature
 from murk.task.privacy import DEFAULT_LEVEL
+from murk.task.windows import utc_day, window_of
 
 if TYPE_CHECKING:
     from murk.privacy.noise import NoiseSource
@@ -43,6 +47,7 @@ SELECT_CHUNK = 65_536
 WINDOW_BYTES: Final = 2**27
 ROW_BYTES: Final = 8
 FEWEST_ROWS: Final = 2**15  # least number of rows in memory, twice the largest block
+BLOCK_ROWS: Final = 2**14  # largest number of rows in a block of people, unless it is one person's
 _NAME_BYTES: Final = 80  # of a name or level in memory
 MOST_SHOWN: Final = 10  # largest number of values in a message
 
@@ -50,12 +55,24 @@ MOST_SHOWN: Final = 10  # largest number of values in a message
 class Window:
     """Coded records of consecutive positions up to ``stop``, which are gathered by row and given out in order.
 
-    ``rows`` and ``positions``, (m,), are those of the records, which have ``size`` coded features each.
+    ``rows``, (m,), are those of the records, which have ``size`` coded features each; ``positions`` those of releases.
+    ``starts`` are the first records of the releases, and m; by default each record is a release. ``levels`` are those
+    of the releases, by default their records', and ``windows`` numbers of their windows, if there are any.
     """
 
-    def __init__(self, rows: NDArray[np.int64], positions: NDArray[np.int64], stop: int, size: int) -> None:
-        self.stop = stop
-        self._rows, self._positions = rows, positions
+    def __init__(
+        self,
+        rows: NDArray[np.int64],
+        positions: NDArray[np.int64],
+        stop: int,
+        size: int,
+        starts: NDArray[np.int64] | None = None,
+        levels: Sequence[str] | None = None,
+        windows: NDArray[np.int64] | None = None,
+    ) -> None:
+        self.stop, self._windows = stop, windows
+        self.rows, self._positions, self._grouped, self._levels = rows, positions, starts is not None, levels
+        self._starts = np.arange(len(rows) + 1) if starts is None else starts
         self._x, self._y = np.zeros((len(rows), size)), np.zeros(len(rows))
         self._cells = np.zeros((len(rows), 0), dtype=np.uint8)
         self._names: dict[str, NDArray[np.object_]] = {}
@@ -66,43 +83,62 @@ class Window:
         return cls(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64), start, 0)
 
     def left(self, start: int) -> int:
-        """Return the number of records from a position on."""
+        """Return the number of releases from a position on."""
         return len(self._positions) - int(np.searchsorted(self._positions, start))
 
     def put(self, places: NDArray[np.int64], block: Block) -> None:
         """Store the records of a block at their places."""
         if not self._cells.shape[1]:
-            self._cells = np.zeros((len(self._rows), block.cells.shape[1]), dtype=np.uint8)
+            self._cells = np.zeros((len(self.rows), block.cells.shape[1]), dtype=np.uint8)
         self._x[places], self._y[places], self._cells[places] = block.x, block.y, block.cells
         for name in _NAMED:
             values = getattr(block, name)
             if values is not None:
                 # Levels are few: equal ones share a text.
                 texts = [sys.intern(value) for value in values] if name == "levels" else list(values)
-                self._names.setdefault(name, np.empty(len(self._rows), dtype=np.object_))[places] = texts
+                self._names.setdefault(name, np.empty(len(self.rows), dtype=np.object_))[places] = texts
 
     def block(self, source: str, start: int, count: int) -> Block | None:
-        """Return copies of at most ``count`` records from a position on; None if there are none left."""
+        """Return copies of at most ``count`` releases from a position on; None if there are none left.
+
+        The records of one person are one release; a block of people has at most `BLOCK_ROWS`, or one person's.
+        """
         first = int(np.searchsorted(self._positions, start))
-        part = slice(first, first + count)
+        stop = min(first + count, len(self._positions))
+        if self._grouped:
+            most = int(np.searchsorted(self._starts, self._starts[first] + BLOCK_ROWS, side="right")) - 1
+            stop = min(stop, max(first + 1, most))
+        part = slice(first, stop)
         positions = self._positions[part]
         if not len(positions):
             return None
-        cells = self._cells[part].copy()
-        people, levels, owners = (self._names[name][part].tolist() if name in self._names else None for name in _NAMED)
+        begins = self._starts[part]
+        records = slice(int(begins[0]), int(self._starts[part.stop]))
+        cells = self._cells[records].copy()
+        people, levels, owners = (
+            self._names[name][begins].tolist() if name in self._names else None for name in _NAMED
+        )
+        counts = np.diff(self._starts[part.start : part.stop + 1]) if self._grouped else None
+        if (
+            counts is not None
+            and (self._names["people"][records] != np.repeat(self._names["people"][begins], counts)).any()
+        ):
+            raise MurkError("two people's names have the same hash: give the rows of the file in another order")
         return Block(
             source,
-            self._rows[part].copy(),
-            self._x[part].copy(),
-            self._y[part].copy(),
+            self.rows[begins],
+            self._x[records].copy(),
+            self._y[records].copy(),
             people,
-            levels,
+            levels if self._levels is None else self._levels[part],
             cells,
             int(np.count_nonzero(cells == Cell.CLAMPED)),
             int(np.count_nonzero(cells >= Cell.MISSING)),
             positions.copy(),
             int(positions[-1]) + 1,
             owners=owners,
+            counts=counts,
+            windows=None if self._windows is None else self._windows[part].copy(),
         )
 
     def wipe(self) -> None:
@@ -193,6 +229,8 @@ class FileSource:
     level_column, budgets
         The column that names each person's level, instead of ``level``, and whether it has budgets, which are rounded
         down to the task's grid of levels.
+    time_column
+        The column of rows' dates or times, for `grouping`, if the task's budget renews.
     strict
         Whether invalid values are refused; by default only if the task is simulated.
     """
@@ -208,6 +246,7 @@ class FileSource:
         budgets: bool = False,
         organisation_column: str | None = None,
         strict: bool | None = None,
+        time_column: str | None = None,
     ) -> None:
         self.records: Records = open_records(records)
         self.task = task
@@ -224,7 +263,9 @@ class FileSource:
             raise UserError(f"the task {task.name!r} has a level named {BY_LOT!r}, which means at random: rename it")
         check_columns(task, level_column, organisation_column)
         self._owner_column = task.block.person if task.of_organisations else None
-        self._named = [name for name in (self._name_column, level_column, self._owner_column) if name is not None]
+        self.time_column = time_column
+        named = self._name_column, level_column, self._owner_column, time_column
+        self._named = [name for name in named if name is not None]
         self._survey = self.records.survey()
         self.allow(list(levels))
         wanted = [*task.coding.columns, task.coding.target, *self._named]
@@ -295,14 +336,64 @@ class FileSource:
             yield from self.blocks(start, size, excluded=excluded)
             return
         left_out = np.array(sorted(excluded), dtype=np.int64)
+
+        def plan(start: int, count: int) -> Window:
+            stop = min(self.size, start + max(count, self._room()) + len(left_out))
+            rows, positions = rows_in_order(key, self.size, start, stop), np.arange(start, stop, dtype=np.int64)
+            if len(left_out):
+                kept = ~np.isin(rows, left_out)
+                rows, positions = rows[kept], positions[kept]
+            return Window(rows, positions, stop, self.task.coding.size)
+
+        yield from self._in_order(lambda start: self.size, plan, start, size)
+
+    def grouping(self, key: bytes, *, by_row: bool = False) -> Grouping:
+        """Return the file's people, each with their rows, in the order under a key, or by their first rows."""
+        return Grouping(self._identified, self.size, key, by_row=by_row, disagree=self._disagree)
+
+    def people_in_order(
+        self, people: Grouping, start: int = 0, size: int | Callable[[], int] = 4096
+    ) -> Iterator[Block]:
+        """Yield blocks of people with all their records, from the position ``start`` on, like `blocks_in_order`."""
+
+        def plan(start: int, count: int) -> Window:
+            part = people.part(start)
+            assert part is not None
+            first = start - part.first
+            room = part.starts[first] + self._room()
+            last = max(first + 1, int(np.searchsorted(part.starts, room, side="right")) - 1)
+            starts, levels = part.starts[first : last + 1], None
+            if part.levels is not None:
+                names = self._level_names
+                levels = [self.fallback_level if at < 0 else names[at] for at in part.levels[first:last].tolist()]
+            positions = np.arange(start, part.first + last, dtype=np.int64)
+            rows = part.rows[starts[0] : starts[-1]]
+            windows = None if part.windows is None else part.windows[first:last]
+            more = starts - starts[0], levels, windows
+            return Window(rows, positions, part.first + last, self.task.coding.size, *more)
+
+        def reach(start: int) -> int:
+            part = people.part(start)
+            return start if part is None else part.stop
+
+        yield from self._in_order(reach, plan, start, size)
+
+    def _in_order(
+        self,
+        reach: Callable[[int], int],
+        plan: Callable[[int, int], Window],
+        start: int,
+        size: int | Callable[[], int],
+    ) -> Iterator[Block]:
+        """Yield blocks of windows, which ``plan`` makes from a position on, up to its ``reach``."""
         window = Window.empty(start)
         try:
             while True:
                 count = max(1, size() if callable(size) else size)
-                if window.stop < self.size and window.left(start) < count:
+                if window.left(start) < count and window.stop < reach(start):
                     window.wipe()
-                    stop = min(self.size, start + max(count, self._room()) + len(left_out))
-                    window = self._gather(key, start, stop, left_out)
+                    window = plan(start, count)
+                    self._fill(window)
                 block = window.block(self.digest, start, count)
                 if block is None:
                     return
@@ -318,15 +409,10 @@ class FileSource:
         record = 8 * (self.task.coding.size + 1) + columns + 6 * 8 + names * _NAME_BYTES
         return max(FEWEST_ROWS, max(WINDOW_BYTES, ROW_BYTES * self.size) // record)
 
-    def _gather(self, key: bytes, start: int, stop: int, left_out: NDArray[np.int64]) -> Window:
-        """Read the file and return the coded records of the positions ``start`` to ``stop``."""
-        rows, positions = rows_in_order(key, self.size, start, stop), np.arange(start, stop, dtype=np.int64)
-        if len(left_out):
-            kept = ~np.isin(rows, left_out)
-            rows, positions = rows[kept], positions[kept]
-        by_row, count = np.argsort(rows), 0
-        ascending = rows[by_row]
-        window = Window(rows, positions, stop, self.task.coding.size)
+    def _fill(self, window: Window) -> None:
+        """Read the file and store the coded records of a window."""
+        by_row, count = np.argsort(window.rows), 0
+        ascending = window.rows[by_row]
         for numbers, records in slices(self._table, SLICE):
             self._check_unchanged()
             count = numbers.stop
@@ -338,7 +424,56 @@ class FileSource:
         self._check_unchanged()
         if count != self.size:
             raise self._changed()
-        return window
+
+    def _identified(self) -> Iterator[Slice]:
+        """Yield whose the rows are, and their levels if a column names them."""
+        index = {name: at for at, name in enumerate(self._level_names)}
+        for rows, records in slices(self._table, SLICE):
+            self._check_unchanged()
+            columns = self._table.columns(records, rows, self._named)
+            people, _, levels, unreadable = self._identities(columns, rows)
+            windows = None
+            if self.time_column is not None:
+                windows = self._windows(columns[self.time_column], rows, unreadable)
+            assert people is not None
+            codes = None
+            if self.level_column is not None and levels is not None:
+                codes = np.array([index[level] for level in levels], dtype=np.int64)
+                codes[sorted(unreadable)] = -1
+            yield Slice(rows.start, people, codes, windows)
+        self._check_unchanged()
+
+    def _windows(self, column: Sequence[Any], rows: Sequence[int], unreadable: Collection[int]) -> NDArray[np.int64]:
+        """Return the numbers of rows' windows; an unreadable row without a date belongs to today's window."""
+        window, today = self.task.privacy.window, int(time.time()) // DAY
+        texts: dict[str, int] = {}
+        numbers = []
+        for index, value in enumerate(column):
+            day = texts.get(value) if type(value) is str else None
+            if day is None:
+                day = utc_day(value)
+                if day is None and index in unreadable:
+                    day = today
+                elif day is None or day > today + 1:
+                    what = "is not a date or time, as in 2024-05-31" if day is None else "is in the future"
+                    raise UserError(
+                        f"{self._location(rows[index], self.time_column or '')}: the value {what}. Correct it, or "
+                        "leave the row out"
+                    )
+                elif type(value) is str:
+                    texts[value] = day
+            numbers.append(window_of(window, day))
+        return np.array(numbers, dtype=np.int64)
+
+    @property
+    def _level_names(self) -> list[str]:
+        return list(self.task.privacy.levels)
+
+    def _disagree(self, first: int, second: int) -> UserError:
+        return UserError(
+            f"{self._location(second, self.level_column or '')}: another level than in row {first + 1}, of the same "
+            "person. All rows of a person are one answer, at one level: give them the same one"
+        )
 
     def select(self, count: int, noise: NoiseSource, *, excluded: Collection[object] = ()) -> list[int]:
         """Draw a public sample of rows uniformly without replacement, outside ``excluded``, in ascending order."""
@@ -392,6 +527,23 @@ class FileSource:
     def _block(self, rows: Sequence[int], records: Sequence[Any]) -> Block:
         coding = self.task.coding
         columns = self._table.columns(records, rows, [*coding.columns, coding.target, *self._named])
+        people, owners, levels, unreadable = self._identities(columns, rows)
+        if unreadable:
+            # Their owner or level is unknown, so none of their values may be released.
+            columns = {
+                name: [None if index in unreadable else value for index, value in enumerate(column)]
+                for name, column in columns.items()
+            }
+        coded = self._encode(columns, rows, target=True)
+        numbers, counts = np.array(rows, dtype=np.int64), (int(coded.clamped.sum()), int(coded.missing.sum()))
+        named = people, levels, coded.cells
+        places = numbers, rows[-1] + 1
+        return Block(self.digest, numbers, coded.x, coded.y, *named, *counts, *places, len(unreadable), owners)
+
+    def _identities(
+        self, columns: Mapping[str, Sequence[Any]], rows: Sequence[int]
+    ) -> tuple[Sequence[str] | None, Sequence[str] | None, list[str] | None, set[int]]:
+        """Return rows' people or organisations, owners and levels, and the indices of rows that release no value."""
         unreadable: set[int] = set()
         people, owners = (
             None if name is None else self._names(columns[name], name, rows, unreadable)
@@ -407,17 +559,7 @@ class FileSource:
                     for index, name in enumerate(people)
                 ]
             unreadable |= poor
-        if unreadable:
-            # Their owner or level is unknown, so none of their values may be released.
-            columns = {
-                name: [None if index in unreadable else value for index, value in enumerate(column)]
-                for name, column in columns.items()
-            }
-        coded = self._encode(columns, rows, target=True)
-        numbers, counts = np.array(rows, dtype=np.int64), (int(coded.clamped.sum()), int(coded.missing.sum()))
-        named = people, levels, coded.cells
-        places = numbers, rows[-1] + 1
-        return Block(self.digest, numbers, coded.x, coded.y, *named, *counts, *places, len(unreadable), owners)
+        return people, owners, levels, unreadable
 
     def _encode(self, columns: Mapping[str, Sequence[Any]], rows: Sequence[int], *, target: bool) -> EncodedBlock:
         coding = self.task.coding

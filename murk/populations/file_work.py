@@ -18,6 +18,7 @@ import numpy as np
 from murk.errors import UserError
 from murk.populations import ledger_places as places
 from murk.populations.file_source import MOST_SHOWN, FileSource
+from murk.populations.grouping import Tally
 from murk.populations.order import ORDERS, Order, key_of_seed
 from murk.populations.public_sample import OverlapError, check_apart, check_carried, public_covariates
 from murk.populations.records.records import Records
@@ -240,8 +241,9 @@ class PopulationConfig:
     Without a ``seed``, noise is real. ``block`` is the largest number of records in a block. The caller sets the
     devices' ``policy`` on their behalf. ``agree`` is called with what would become public with a new task, before
     anything is written; it raises to refuse consent. ``order`` is "random", or in a simulation "file": rows are
-    released as they lie in the file. Raises UserError for the file's order with real noise, which would show whose
-    each release is.
+    released as they lie in the file. ``time`` is the column of rows' dates or times, which tell the windows in which
+    the task's budget renews; None if all rows are of the window of their release. Raises UserError for the file's order
+    with real noise, which would show whose each release is.
     """
 
     source: str | Path | Records
@@ -252,6 +254,7 @@ class PopulationConfig:
     policy: Policy = field(default_factory=Policy)
     agree: Agree | None = None
     order: Order = "random"
+    time: str | None = None
 
     def __post_init__(self) -> None:
         if self.order not in ORDERS:
@@ -271,7 +274,9 @@ class PopulationConfig:
         """Open the file for a task (see `FileSource`); raise `UserError` for settings that do not fit a sketch task."""
         opened = partial(FileSource, self.source, task, strict=strict)
         kind, colon, column = self.level.partition(":")
+        self._check_time(task)
         if not task.of_organisations:
+            opened = partial(opened, time_column=self.time)
             if colon and kind in ("column", "budget"):
                 return opened(person_column=self.person, level_column=column, budgets=kind == "budget")
             return opened(person_column=self.person, level=self.level)
@@ -287,10 +292,21 @@ class PopulationConfig:
             )
         return opened(level=self.level, organisation_column=task.block.organisation)
 
+    def _check_time(self, task: Task) -> None:
+        if self.time is None:
+            return
+        if not task.privacy.renews:
+            raise UserError(f"--time {self.time}: the task {task.name!r} has no windows (privacy.window): leave it out")
+        if self.person is None:
+            raise UserError(f"--time {self.time}: name the people by a column, too (--person)")
+
 
 @dataclass(frozen=True)
 class Step:
-    """Progress after a block: rows done, including those set aside, and numbers of releases and refusals so far."""
+    """Progress after a block: rows or people done, and numbers of releases and refusals so far.
+
+    Rows done include those set aside.
+    """
 
     rows: int
     releases: int
@@ -360,6 +376,11 @@ class FilePopulation(ABC):
     @abstractmethod
     def _totals(self) -> tuple[int, int]:
         """Return the numbers of releases and refusals so far."""
+
+    @property
+    def size(self) -> int:
+        """Number of positions in the order of release: of people, or of rows."""
+        return self.source.size
 
     def _step(self) -> Step:
         return Step(self.next_position, *self._totals())
@@ -464,7 +485,8 @@ class FilePopulation(ABC):
         check_public(task, self.problem)
         self.log.prepare(task.document())
         # Store the rows that never release before the log knows the task.
-        self.ledger.bind(self.log.identity, task.hash, name=task.name, simulated=task.simulated)
+        window = task.privacy.window
+        self.ledger.bind(self.log.identity, task.hash, name=task.name, simulated=task.simulated, window=window)
         self.ledger.book(task.hash, [])
         self.ledger.begin_run(task.hash, self.source.digest, people=self.source.people, excluded=set_aside)
         places.note(self.log, self._config(), self.ledger.path)
@@ -546,19 +568,22 @@ class FilePopulation(ABC):
 
     def _config(self) -> places.RunConfig:
         crowd = self.crowd
-        return places.RunConfig(crowd.person, crowd.level, crowd.seed, self.ledger.identity, crowd.order)
+        return places.RunConfig(crowd.person, crowd.level, crowd.seed, self.ledger.identity, crowd.order, crowd.time)
 
     def _blocks(self, size: int | Callable[[], int]) -> Iterator[Block]:
         """Yield the blocks from the next position on, once the ledger knows the run."""
-        crowd, key = self.crowd, None
-        if crowd.order == "random":
-            seed, run = crowd.seed, (self.task.hash, self.source.digest)
-            key = self.ledger.order_key(*run) if seed is None else key_of_seed(seed)
-        return self.source.blocks_in_order(key, self.next_position, size, excluded=self.excluded)
+        return self.source.blocks_in_order(self._order_key(), self.next_position, size, excluded=self.excluded)
+
+    def _order_key(self) -> bytes | None:
+        """Return the key of the random order; None for the file's order."""
+        seed = self.crowd.seed
+        if self.crowd.order == "file":
+            return None
+        return self.ledger.order_key(self.task.hash, self.source.digest) if seed is None else key_of_seed(seed)
 
 
-def check_records(task: Task, crowd: PopulationConfig) -> int:
-    """Read a population's file as strictly as a simulation does, and return the number of rows.
+def check_records(task: Task, crowd: PopulationConfig) -> Tally:
+    """Read a population's file as strictly as a simulation does, and return the numbers of people and rows.
 
     Neither log nor ledger is opened, so only the caller sees whether the file is refused. Raises UserError for an
     undeclared, non-numeric or missing value (under ``missing: error``), an unreadable row, a row that names nobody or
@@ -572,4 +597,4 @@ def check_records(task: Task, crowd: PopulationConfig) -> int:
     labels.check()
     if task.public_path is not None:
         check_apart(source, task.public_path)
-    return rows
+    return Tally(rows, rows, 1) if crowd.person is None else source.grouping(b"tally").tally()

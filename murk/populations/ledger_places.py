@@ -52,6 +52,7 @@ class RunConfig:
     seed: int | None
     ledger: str
     order: str
+    time: str | None = None
 
 
 def note(log: Log, facts: RunConfig, ledger: str | Path) -> None:

@@ -23,10 +23,12 @@ from murk.results.result import Result
 from murk.stream.log.open import open_log
 from murk.stream.worker.worker import Worker
 from murk.task.task import Task
+from murk.task.windows import begin_of, many_of
 
 if TYPE_CHECKING:
     from murk.inference.estimate import Estimate
     from murk.populations.file_work import FilePopulation
+    from murk.populations.grouping import Tally
     from murk.privacy import Guarantee
     from murk.producers.ledger.ledger import Ledger
     from murk.shuffler.shuffler import Shuffler
@@ -126,6 +128,7 @@ def run(
     log: str | None = None,
     ledger: str | Path | None = None,
     person: str | None = None,
+    time: str | None = None,
     level: str = "default",
     lifetime: Guarantee | str | None = None,
     publish: bool | int = False,
@@ -136,8 +139,8 @@ def run(
 ) -> Result:
     """Learn a task from people's records: devices, log and learner in one process, as ``murk run`` does.
 
-    Every record is randomized, paid for from its person's account, sent through the log and learned exactly once. With
-    real noise, an interrupted run continues when it is called again. Raises UserError if the task, the source or a
+    Every person's answer is randomized, paid for from their account, sent through the log and learned exactly once.
+    With real noise, an interrupted run continues when it is called again. Raises UserError if the task, the source or a
     setting is invalid or differs from those of the interrupted run, or if features would become public without consent.
 
     >>> people = [{"age": 30, "worked": "yes"}, {"age": 20, "worked": "no"}] * 50
@@ -164,7 +167,10 @@ def run(
         File of people's accounts, for all tasks. By default it lies beside their file, or is temporary with a temporary
         log; for records in memory and real noise it is required.
     person
-        The column that names people; by default each row is one.
+        The column that names people; by default each row is one. All rows of a person are one answer, so people count
+        alike, not rows.
+    time
+        The column of rows' dates or times (UTC), if the task has windows; by default all rows are of today's.
     level
         A level of the task, ``"lot"`` (drawn uniformly), ``"column:NAME"`` for a column of levels, or ``"budget:NAME"``
         for a column of budgets, which are rounded down to the task's grid of levels.
@@ -178,7 +184,7 @@ def run(
         People release in a ``"random"`` order, whatever the order of the records. ``"file"`` keeps that, to simulate
         people who change over time (only with a seed).
     progress
-        Called after each block with the number of rows done and of all rows.
+        Called after each block with the number of people done and of all people.
     """
     start = monotonic()
     _check_order(task, source)
@@ -194,13 +200,13 @@ def run(
         log = log or f"sqlite:///{task.name}.db"
         ledger = ledger or default_ledger(records, task.name, simulated=seed is not None)
         agree = _agree(log, str(records), agreed=publish if seed is None else True)
-        crowd = PopulationConfig(records, person, level, seed, block, policy, agree, order)
+        crowd = PopulationConfig(records, person, level, seed, block, policy, agree, order, time)
         local = stack.enter_context(LocalRun(task, crowd, log, ledger))
         for warning in (*local.population.warnings, *local.population.findings):
             warnings.warn(warning, stacklevel=2)
         for step in local.steps():
             if progress is not None:
-                progress(step.rows, local.population.source.size)
+                progress(step.rows, local.population.size)
         report = report_run(local, start, level=confidence, history=True, kept=True)
     history, estimate = report.pop("history"), report.pop("estimate")
     return Result(report, history, local.task, estimate)
@@ -246,24 +252,37 @@ def report_run(
         advise=advise,
         **run.population.figures(),
         accounts=totals.people,
-        counted_rows=counted_rows(run.task, run.population),
+        counted_rows=counted_rows(run.population),
         **spent_together(run.ledger),
         by_level={level: count for (task, level), count in totals.levels.items() if task == run.task.name},
         seconds=monotonic() - start,
     )
 
 
-def counted_rows(task: Task, population: FilePopulation) -> str:
-    """Return which rows of a person counted, in a sentence; empty if each row is a person or none was refused."""
-    refused = population.refused
-    if population.source.people == "row" or task.of_organisations or not refused:
+def counted_rows(population: FilePopulation) -> str:
+    """Return how people's rows counted, in a sentence; empty if each row is a person."""
+    tally = getattr(population, "tally", None)
+    if tally is None:
         return ""
-    first = "only the first of them that was sent" if task.privacy.per_person is None else "those sent first"
-    order = "drawn at random" if population.crowd.order == "random" else "the file's"
-    return (
-        f"Of a person with several rows {first} counted, within the budget (the order of sending was {order}); "
-        f"{many(refused, 'row was', 'rows were')} refused and not sent."
-    )
+    window = population.task.privacy.window
+    answer = "one answer a person" if tally.windows is None else "one answer a person and window"
+    words = f"{describe_tally(tally, window)}: {answer}, so people count alike, not rows."
+    if population.refused:
+        late = population.figures().get("late")
+        why = f"{late:,} of a window before their newest one" if late else "no budget left, or withdrawn"
+        refused = many(population.refused, "person was", "people were")
+        words += f" {refused} refused ({why}), and nothing was sent."
+    return words
+
+
+def describe_tally(tally: Tally, window: str) -> str:
+    """Return numbers of people and rows in words, as in "20 people with 60 rows (most: 5)"."""
+    people, rows = many(tally.people, "person", "people"), f"with {many(tally.rows, 'row')} (most: {tally.most:,})"
+    if tally.windows is None:
+        return f"{people} {rows}"
+    first, last, count = tally.windows
+    begins = " to ".join(dict.fromkeys(begin_of(window, each).isoformat() for each in (first, last)))
+    return f"{people} in {many_of(window, count)} ({begins}; each counts once in each) {rows}"
 
 
 def spent_together(ledger: Ledger) -> dict[str, Any]:

@@ -54,6 +54,15 @@ def rows_in_order(key: bytes, size: int, start: int, stop: int) -> NDArray[np.in
     return np.concatenate(rows)[order]
 
 
+def words_of_rows(key: bytes, rows: NDArray[np.int64], size: int) -> NDArray[np.uint64]:
+    """Return the random bits of some rows, in ascending order of rows, of a file of ``size`` rows."""
+    words = np.empty(len(rows), dtype=np.uint64)
+    for chunk in np.unique(rows // _CHUNK).tolist():
+        first, last = np.searchsorted(rows, (chunk * _CHUNK, (chunk + 1) * _CHUNK))
+        words[first:last] = _words(key, chunk * _CHUNK, size)[rows[first:last] - chunk * _CHUNK]
+    return words
+
+
 def _words(key: bytes, first: int, size: int) -> NDArray[np.uint64]:
     """Return the random bits of the rows of one chunk."""
     stream = shake_128(key + (first // _CHUNK).to_bytes(8, "big")).digest(8 * min(_CHUNK, size - first))

@@ -5,13 +5,14 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
 from murk.errors import MurkError
 from murk.populations.file_work import Agree, FilePopulation, PopulationConfig, Step, check_task, open_accounts
+from murk.populations.grouping import Tally
+from murk.producers.blocks import Block
 from murk.producers.ledger.ledger import Ledger
 from murk.producers.producer import Producer
 from murk.protocols.device import PersonDevice, interactive_of, person_problem_for
@@ -34,19 +35,21 @@ SHARE, FEW = 20, 256
 
 
 class Population(FilePopulation):
-    """The people of a file, who own one row each or all rows with their name; ``producer`` simulates all devices."""
+    """The people of a file, who own one row each or all rows with their name; ``producer`` simulates all devices.
+
+    All rows of a person are one answer.
+    """
 
     problem: PersonDevice
+    tally: Tally | None = None
 
     def _totals(self) -> tuple[int, int]:
         return self._counters.get("released", 0), self._counters.get("refused", 0)
 
-    @cached_property
+    @property
     def size(self) -> int:
-        """Number of people: of rows, or of distinct names, which are counted by reading the file."""
-        if self.crowd.person is None:
-            return self.source.size
-        return len({name for block in self.source.blocks() for name in block.people or ()})
+        """Number of people: of rows, or of distinct names."""
+        return self.source.size if self.tally is None else self.tally.people
 
     def steps(self) -> Iterator[Step]:
         """Release the rest of the file, a block per step; see `FilePopulation.steps`."""
@@ -69,10 +72,30 @@ class Population(FilePopulation):
         return {
             "people": self.size,
             "records": self.source.size,
+            "most_records": 1 if self.tally is None else self.tally.most,
             "undeclared_labels": self._undeclared,
             "set_aside": len(self.excluded),
             "refusals": self.refused,
+            **self._of_windows(),
         }
+
+    def _of_windows(self) -> dict[str, Any]:
+        if not self.task.privacy.renews:
+            return {}
+        number = 1 if self.tally is None or self.tally.windows is None else self.tally.windows[2]
+        return {"budget_windows": number, "late": self._counters.get("late", 0)}
+
+    def _survey(self) -> None:
+        super()._survey()
+        if self.crowd.person is not None:
+            self.tally = self.source.grouping(b"tally").tally()
+
+    def _blocks(self, size: int | Callable[[], int]) -> Iterator[Block]:
+        if self.crowd.person is None:
+            return super()._blocks(size)
+        key = self._order_key()
+        people = self.source.grouping(key or b"rows", by_row=key is None)
+        return self.source.people_in_order(people, self.next_position, size)
 
     def _size(self) -> int:
         size, interactive = BLOCK, interactive_of(self.problem)

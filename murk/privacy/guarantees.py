@@ -382,3 +382,8 @@ def guarantee_from_text(text: str) -> Guarantee:
             f"{text!r} is not a guarantee: write gdp:2, zcdp:0.5, pure:1 or approx:1,1e-6 (caps: tcdp:0.3,8,0)"
         )
     return guarantee_from_dict({kind: dict(zip(names, values, strict=True))})
+
+
+def figures(guarantee: Guarantee) -> str:
+    """Format the parameters of a guarantee with four digits, rounded up."""
+    return ", ".join(f"{name} = {explain.number(value)}" for name, value in guarantee.to_dict()[guarantee.kind].items())

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """Records of a file, checked and coded.
+    """Records of a file, checked and coded: m of them, or those of m people.
 
     ``rows`` are row numbers, counted from 0, and ``positions`` their ascending places in the order of release; the next
     block begins at ``next_position``. ``x`` are coded features, the constant last, shape (m, p); ``y`` coded targets,
@@ -18,6 +18,10 @@ class Block:
     organisations, if the task bounds their records. ``levels`` is None if levels are drawn. ``cells``, shape (m,
     columns), tells how each raw value was coded (`Cell`), the target last. ``clamped``, ``missing`` and ``unreadable``
     (rows coded without any value) are counts.
+
+    If a person's rows are one answer, ``counts`` are people's numbers of records, (m,); ``x``, ``y`` and ``cells`` have
+    all their records, one person after the other, and ``rows`` has the first row of each. ``windows``, (m,), are the
+    numbers of the windows in which their budgets renew, if the records tell.
     """
 
     source: str
@@ -33,6 +37,8 @@ class Block:
     next_position: int
     unreadable: int = field(default=0, repr=False)
     owners: Sequence[str] | None = field(default=None, repr=False)
+    counts: NDArray[np.int64] | None = field(default=None, repr=False)
+    windows: NDArray[np.int64] | None = field(default=None, repr=False)
 
     def __len__(self) -> int:
         return len(self.rows)

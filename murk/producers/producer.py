@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast
 
@@ -30,8 +31,10 @@ from murk.privacy import (
     cost_in,
 )
 from murk.privacy.mechanisms import KINDS as MECHANISMS
+from murk.privacy.mechanisms.base import randomize_means
 from murk.privacy.noise import Purpose, SecureNoise, SimulatedNoise, below, identifiers
 from murk.producers.ledger.costs import Charge
+from murk.producers.ledger.held import Held
 from murk.producers.ledger.names import ReleaseRequests, person_name
 from murk.producers.ledger.transaction import DAY, Refusal
 from murk.stream.log.checks import check_carries, check_intake
@@ -40,8 +43,11 @@ from murk.stream.wire.blocks import writer
 from murk.stream.wire.codec import RejectedError, decode_iterate
 from murk.stream.wire.releases import KINDS, question_fields
 from murk.task.coding import Counts
+from murk.task.windows import NONE, utc_day, window_of
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from murk.privacy import Guarantee
     from murk.privacy.mechanisms import Costed
     from murk.privacy.noise import NoiseSource
@@ -65,6 +71,7 @@ class Admission:
     refused: Mapping[str, str]
     caps: tuple[tuple[str, PrivacyLoss], ...]
     lifetime: PrivacyLoss | None
+    renewing: tuple[tuple[str, PrivacyLoss], ...] = ()
 
 
 _FURTHER = (
@@ -82,7 +89,8 @@ _FURTHER = (
 class Policy:
     """Limits on what a device releases, whatever a server asks for.
 
-    A release must fit these caps and the task's own promise (``privacy.per_person``, or one release at its level).
+    A release must fit these caps and the task's own promise (``privacy.per_person``, or one release at its level; with
+    ``privacy.window`` in each window, and ``privacy.lifetime`` in all).
 
     >>> from murk.privacy import GaussianDP
     >>> Policy(lifetime=GaussianDP(2.0)).lifetime
@@ -91,7 +99,8 @@ class Policy:
     Parameters
     ----------
     lifetime, per_task
-        A person's cap over all tasks, and the largest cap that a task may promise them; None for no limit.
+        A person's cap over all tasks, and the largest cap that a task may promise them, over all of its windows; None
+        for no limit.
     mechanisms
         Kinds of mechanism that may be used; all by default.
     public_sample
@@ -115,7 +124,10 @@ class Policy:
         """
         lifetime = None if self.lifetime is None else cap_of(self.lifetime)
         most = None if self.per_task is None else cap_of(self.per_task)
-        asked = None if task.privacy.per_person is None else cap_of(task.privacy.per_person)
+        privacy = task.privacy
+        within = None if privacy.per_person is None else cap_of(privacy.per_person)
+        whole = privacy.lifetime if privacy.renews else privacy.per_person
+        asked = None if whole is None else cap_of(whole)
         if asked and most and asked.currency == most.currency and not asked <= most:
             raise UserError(
                 f"the task {task.name!r} asks for up to {asked} of each person, and this device's policy "
@@ -133,11 +145,12 @@ class Policy:
         if not charges:
             why = "; ".join(f"level {level!r}: {reason}" for level, reason in refused.items())
             raise UserError(f"this device's policy allows no release to the task {task.name!r}: {why}")
+        each = [("", within)] if within else [(one.level, cap_of(one.guarantee)) for one in charges.values()]
         # Promises in different currencies are both kept; in the same currency, the task's is the smaller one.
-        caps = [("", asked)] if asked else [(one.level, cap_of(one.guarantee)) for one in charges.values()]
+        caps = [("", asked)] if asked else [] if privacy.renews else each
         if most and not (asked and asked.currency == most.currency):
             caps.append(("", most))
-        return Admission(charges, refused, tuple(caps), lifetime)
+        return Admission(charges, refused, tuple(caps), lifetime, tuple(each) if privacy.renews else ())
 
     def _reason_refused(self, mechanism: Costed, caps: Mapping[str, PrivacyLoss | None]) -> str:
         if mechanism.kind not in self.mechanisms:
@@ -269,6 +282,17 @@ MOST_HELD = 16  # largest number of kernels in memory, one for each chain and le
 Key = TypeVar("Key", int, str)
 
 
+def draw_records(
+    x: Floats, y: Floats, counts: Integers, noise: NoiseSource, indices: Integers
+) -> tuple[Floats, Floats]:
+    """Draw one of each person's records uniformly; ``counts`` are their numbers of records, which follow each other."""
+    drawn = np.cumsum(counts) - counts
+    for count in np.unique(counts[counts > 1]).tolist():
+        own = np.flatnonzero(counts == count)
+        drawn[own] += below(noise.words(indices[own], CANDIDATES, Purpose.RECORD), count)
+    return keep(x[drawn]), keep(y[drawn])
+
+
 def randomize_records(
     problem: PersonDevice,
     x: Floats,
@@ -278,25 +302,27 @@ def randomize_records(
     levels: Sequence[str],
     noise: NoiseSource,
     indices: Integers,
+    counts: Integers | None = None,
 ) -> tuple[list[list[int]], list[str] | None]:
     """Randomize records as `randomize_rows` does; return also each one's question, drawn before records are read."""
     if not hasattr(problem, "ask"):
-        return randomize_rows(problem, x, y, chains, iterates, levels, noise, indices).tolist(), None
+        return randomize_rows(problem, x, y, chains, iterates, levels, noise, indices, counts).tolist(), None
     from murk.protocols.device import SingleQueryDevice
 
     asking = cast("QueryingDevice", problem)
-    asked = np.empty(len(x), dtype=object)
+    asked = np.empty(len(chains), dtype=object)
     for own, chain in _groups(chains):
         model = iterates[chain]
         assert model is not None
         asked[own] = asking.ask(noise, indices[own], model)
-    payloads: list[list[int]] = [[]] * len(x)
+    payloads: list[list[int]] = [[]] * len(chains)
     for name in dict.fromkeys(asked.tolist()):
         own = np.flatnonzero(asked == name)
         single, rows = SingleQueryDevice(asking, name), own.tolist()
         chains_of, levels_of = [chains[row] for row in rows], [levels[row] for row in rows]
-        x_of, y_of = keep(x[own]), keep(y[own])
-        answers = randomize_rows(single, x_of, y_of, chains_of, iterates, levels_of, noise, indices[own])
+        records, counts_of = records_of(own, counts), None if counts is None else counts[own]
+        x_of, y_of = _rows(x, records), _rows(y, records)
+        answers = randomize_rows(single, x_of, y_of, chains_of, iterates, levels_of, noise, indices[own], counts_of)
         for row, answer in zip(rows, answers.tolist(), strict=True):
             payloads[row] = answer
     return payloads, asked.tolist()
@@ -367,24 +393,47 @@ def randomize_rows(
     levels: Sequence[str],
     noise: NoiseSource,
     indices: Integers,
+    counts: Integers | None = None,
 ) -> Integers:
     """Randomize coded records into the payloads of a problem with one question, int64 of shape (m, d).
 
     ``x`` are coded features, the constant last, shape (m, p), ``y`` targets, shape (m,). Each record's vector is
     computed at its chain's iterate (None if releases use none); ``indices`` select the draws of a simulation.
+
+    With ``counts`` (n,) of records, one person after the other, each person has one payload, (n, d), of the mean of
+    their vectors or of one of their records, drawn uniformly (`Releasing.averages`).
     """
-    payloads = np.empty((len(x), problem.dimension), dtype=np.int64)
+    if counts is not None and not problem.averages:
+        x, y = draw_records(x, y, counts, noise, indices)
+        counts = None
+    payloads = np.empty((len(chains), problem.dimension), dtype=np.int64)
     vectors: Floats | None = None
     for own, chain in _groups(chains):
-        found = problem.vectors(_rows(x, own), _rows(y, own), iterates[chain])
+        records = records_of(own, counts)
+        found = problem.vectors(_rows(x, records), _rows(y, records), iterates[chain])
         if vectors is None:
             vectors = found if len(found) == len(x) else empty((len(x), found.shape[1]))
         if found is not vectors:
-            vectors[own] = found
+            vectors[records] = found
     assert vectors is not None
     for own, level in _groups(levels):
-        payloads[own] = problem.mechanisms[level].randomize(_rows(vectors, own), noise, indices[own])
+        mechanism, given = problem.mechanisms[level], _rows(vectors, records_of(own, counts))
+        if counts is None:
+            payloads[own] = mechanism.randomize(given, noise, indices[own])
+        else:
+            payloads[own] = randomize_means(mechanism, given, counts[own], noise, indices[own])
     return payloads
+
+
+def records_of(people: slice | Integers, counts: Integers | None) -> slice | Integers:
+    """Return the indices of people's records, which follow each other; ``counts`` None for one each."""
+    if counts is None or isinstance(people, slice):
+        return people
+    sizes, stops = counts[people], np.cumsum(counts)
+    ends = np.cumsum(sizes)
+    # The index of each record: its person's first one, and its number among theirs.
+    records: Integers = np.arange(sizes.sum()) + np.repeat(stops[people] - ends, sizes)
+    return records
 
 
 def _rows(values: Floats, own: slice | Integers) -> Floats:
@@ -408,12 +457,13 @@ def _groups(keys: Sequence[Key]) -> Iterator[tuple[slice | Integers, Key]]:
 class Receipt:
     """Result of releasing one record.
 
-    ``outcome`` is "released", "refused" (a cap would be exceeded, or the person withdrew) or "known" (released before);
-    ``delivery`` "sent", "queued" (in the outbox) or "none"; ``reason`` an explanation or empty. ``level``, ``chain``
-    and ``version`` (of the model) are None unless released.
+    ``outcome`` is "released", "held" (until its window ends), "refused" (a cap would be exceeded, or the person
+    withdrew) or "known" (released before); ``delivery`` "sent", "queued" (in the outbox) or "none"; ``reason`` an
+    explanation or empty. ``level``, ``chain`` and ``version`` (of the model) are None unless released; of a held record
+    only the level is known.
     """
 
-    outcome: Literal["released", "refused", "known"]
+    outcome: Literal["released", "held", "refused", "known"]
     delivery: Literal["sent", "queued", "none"]
     reason: str = ""
     level: str | None = None
@@ -581,7 +631,7 @@ class BaseProducer(ABC, Generic[P]):
         self._problem: P = self._find_problem(task) if problem is None else problem
         self._policy = policy or Policy()
         admission = self._policy.admit(task, self._problem.mechanisms)
-        ledger.bind(log.identity, task.hash, name=task.name, simulated=task.simulated)
+        ledger.bind(log.identity, task.hash, name=task.name, simulated=task.simulated, window=task.privacy.window)
         self._book(admission)
         # Cache of the fields that all releases of one second share.
         self._moment: tuple[int | None, dict[str, Any]] = None, {}
@@ -591,14 +641,17 @@ class BaseProducer(ABC, Generic[P]):
     def _book(self, admission: Admission) -> None:
         """Record an admission in the ledger first: if that fails, its levels are still new at the next release."""
         charges = list(admission.charges.values())
-        self._ledger.book(self.task.hash, charges, caps=admission.caps, lifetime=admission.lifetime)
+        caps = {"caps": admission.caps, "renewing": admission.renewing}
+        self._ledger.book(self.task.hash, charges, **caps, lifetime=admission.lifetime)
         self._admission = admission
 
     def _explain(self, refusal: Refusal, larger: Callable[[], str] = lambda: LARGER) -> str:
         """Return why a release was refused and what allows further ones; ``larger`` how to ask for a larger cap."""
         own, needed = self.task.privacy.per_person, refusal.needed
-        if refusal.scope == "withdrawn":
+        if refusal.scope in ("withdrawn", "late"):
             return refusal.reason
+        if refusal.renews:
+            return f"{refusal.reason}; it renews with the next window (privacy.window: {self.task.privacy.window})"
         if refusal.scope == "lifetime":
             return f"{refusal.reason}; {_RAISED.format(task='', setting='--lifetime or Policy(lifetime=...)')}"
         if refusal.scope == "task" and (own is None or (needed and needed.currency != cap_of(own).currency)):
@@ -641,6 +694,19 @@ class BaseProducer(ABC, Generic[P]):
                 "the clock"
             )
         return own
+
+    def _budget_windows(self, at: datetime | None) -> list[int] | None:
+        """Return the number of a time's window, now by default; None if the task's budget does not renew."""
+        window = self.task.privacy.window
+        if window == NONE:
+            if at is not None:
+                raise UserError(f"at={at}: the task {self.task.name!r} has no windows (privacy.window): leave it out")
+            return None
+        today = int(self._now()) // DAY
+        day = today if at is None else utc_day(at)
+        if day is None or day > today + 1:
+            raise UserError(f"at={at}: {'not a time' if day is None else 'more than a day ahead of this clock'}")
+        return [window_of(window, day)]
 
     @abstractmethod
     def _find_problem(self, task: Task) -> P:
@@ -755,16 +821,24 @@ class Producer(BaseProducer["PersonDevice"]):
 
     @wiped
     def release(
-        self, record: Mapping[str, Any], *, person: str = "me", key: str | None = None, level: str = "default"
+        self,
+        record: Mapping[str, Any],
+        *,
+        person: str = "me",
+        key: str | None = None,
+        level: str = "default",
+        at: datetime | None = None,
     ) -> Receipt:
         """Release one record (raw values by column), if the account ``person`` has room; it is read only once paid.
 
         ``key`` identifies the record if it comes again, and must not depend on its values; None for a record that comes
-        once. The person chose ``level`` without looking at the record; on a grid, ``task.privacy.level_of(budget)``.
+        once. The person chose ``level`` without looking at the record; on a grid, ``task.privacy.level_of(budget)``. If
+        the task's budget renews, the release belongs to the window of ``at`` (UTC without a zone; by default now); a
+        window before the person's newest one is refused.
 
         The outcome is "released" even if the log cannot be reached: the release then waits in the outbox. Raises
-        UserError for an unknown or refused level, or a hostile model; MurkError if the log cannot be read or the ledger
-        cannot be written: nothing was debited or released.
+        UserError for an unknown or refused level, a time more than a day ahead, or a hostile model; MurkError if the
+        log cannot be read or the ledger cannot be written: nothing was debited or released.
         """
         self._ledger.check_thread()
         person = person_name(person)
@@ -775,7 +849,7 @@ class Producer(BaseProducer["PersonDevice"]):
         chain = self._chain(index)
         model = self._models.cached_model(chain)
         self._answering.prepare(chain, model.iterate, level)
-        requests = ReleaseRequests([key], [person], [level])
+        requests = ReleaseRequests([key], [person], [level], windows=self._budget_windows(at))
         with self._ledger.spending(self.task.hash, requests) as spend:
             if spend.granted:
                 # Before the record is read, so that no time on the wire depends on how long that takes.
@@ -795,6 +869,78 @@ class Producer(BaseProducer["PersonDevice"]):
         reason = self._delivery.try_send(spend)
         return Receipt("released", "queued" if reason else "sent", reason, level, chain, model.version)
 
+    @wiped
+    def hold(
+        self, record: Mapping[str, Any], *, person: str = "me", level: str = "default", at: datetime | None = None
+    ) -> Receipt:
+        """Hold a record until the window of ``at`` ends; `release_held` then releases one of the window's records.
+
+        That is one drawn uniformly of all that the person had in the window, at the level given last. It is kept coded
+        and encrypted in the ledger, and deleted when it is released or refused, or the person withdraws. The outcome is
+        "held", or "refused" if no release of the window would be granted: then the record is not read. Raises UserError
+        as `release` does, and if the task's budget does not renew.
+        """
+        self._ledger.check_thread()
+        person = person_name(person)
+        if level not in self._admission.charges:
+            self._check_levels([level])
+        windows = self._budget_windows(at)
+        if windows is None:
+            raise UserError(f"the task {self.task.name!r} has no windows (privacy.window): use release")
+        requests = ReleaseRequests([None], [person], [level], windows=windows)
+        with self._ledger.spending(self.task.hash, requests) as spend:
+            refusals, granted = list(spend.refusals.values()), bool(spend.granted)
+            spend.cancel()
+            if granted:
+                held = spend.held
+                count = held.count(spend.person, windows[0]) + 1
+                if self._is_drawn(person, windows[0], count):
+                    coded = self.task.coding.encode_record(record)
+                    self.counts.add(1, coded.clamped, coded.missing)
+                    held.put(spend.person, Held(person, windows[0], level, coded.x, coded.y))
+                held.counted(spend.person, windows[0], count, level)
+        if refusals:
+            return Receipt("refused", "none", self._explain(refusals[0]))
+        return Receipt("held", "none", level=level)
+
+    @wiped
+    def release_held(self) -> list[Receipt]:
+        """Release the held records of windows that have ended, the earliest first; call it at times of your choice.
+
+        Each is deleted in the transaction that books its release, or refuses it, so it is released at most once.
+        """
+        now = self._budget_windows(None)
+        ended = [] if now is None else self._ledger.held(self.task.hash, now[0])
+        return [self._release_held(each) for each in ended]
+
+    def _release_held(self, held: Held) -> Receipt:
+        index = np.array([SINGLES + self._ledger.next_number]) if self._noise.simulated else _ALONE
+        chain = self._chain(index)
+        model = self._models.cached_model(chain)
+        self._check_levels([held.level])
+        self._answering.prepare(chain, model.iterate, held.level)
+        requests = ReleaseRequests([None], [held.name], [held.level], windows=[held.window])
+        with self._ledger.spending(self.task.hash, requests) as spend:
+            spend.held.delete(spend.person, held.window)
+            if spend.granted:
+                now = self._now()
+                answer = self._answering.answer(held.x, held.y, chain, model.iterate, held.level, index)
+                payload, question = answer
+                questions = None if question is None else [question]
+                self._freeze(spend, now, index, [chain], {chain: model}, [payload], questions)
+        if spend.refusals:
+            return Receipt("refused", "none", self._explain(spend.refusals[0]))
+        reason = self._delivery.try_send(spend)
+        return Receipt("released", "queued" if reason else "sent", reason, held.level, chain, model.version)
+
+    def _is_drawn(self, person: str, window: int, count: int) -> bool:
+        """Draw whether the newest of a number of records is the one that is held, with probability 1 / ``count``."""
+        index = _ALONE
+        if self._noise.simulated:
+            text = f"{person} {window} {count}".encode()
+            index = np.array([int.from_bytes(blake2b(text, digest_size=7).digest(), "big")])
+        return count == 1 or bool(self._draw(index, count, Purpose.RECORD)[0] == 0)
+
     def begin(self, source: Source, *, excluded: Sequence[int] = ()) -> Run:
         """Begin work on a file except for ``excluded`` rows, or return the progress made so far."""
         return self._ledger.begin_run(self.task.hash, source.digest, people=source.people, excluded=excluded)
@@ -802,6 +948,8 @@ class Producer(BaseProducer["PersonDevice"]):
     @wiped
     def release_block(self, block: Block) -> BlockReport:
         """Release a block of a file at the newest models: one ledger transaction, one append.
+
+        If it has ``counts``, a person's records are one answer; see `randomize_rows`.
 
         The backlog is sent first, so that the log keeps the order of blocks; within a block the order is random (a
         simulation keeps the file's). Raises MurkError if ledger or log cannot be written: what was debited waits in the
@@ -818,20 +966,30 @@ class Producer(BaseProducer["PersonDevice"]):
         self._check_levels(self.task.privacy.levels if keep_levels else levels)
         chains = self._chains(rows)
         models = {chain: self._models.newest(chain) for chain in set(chains.tolist())}
-        requests = ReleaseRequests(rows.tolist(), block.people, levels, source=block.source, keep_levels=keep_levels)
+        windows = self._budget_windows(None)
+        if windows is not None:
+            windows = windows * len(rows) if block.windows is None else block.windows.tolist()
+        requests = ReleaseRequests(
+            rows.tolist(), block.people, levels, source=block.source, keep_levels=keep_levels, windows=windows
+        )
         with self._ledger.spending(self.task.hash, requests) as spend:
             granted = np.array(spend.granted, dtype=np.int64)
             if spend.granted:
                 now = self._now()
                 indices = rows[granted] if self._noise.simulated else granted
-                names, x, y = chains[granted].tolist(), keep(block.x[granted]), keep(block.y[granted])
+                names, records = chains[granted].tolist(), records_of(granted, block.counts)
+                owned = None if block.counts is None else block.counts[granted]
+                x, y = keep(block.x[records]), keep(block.y[records])
                 iterates = {chain: model.iterate for chain, model in models.items()}
-                answers = randomize_records(self._problem, x, y, names, iterates, spend.levels, self._noise, indices)
+                paid = spend.levels
+                answers = randomize_records(self._problem, x, y, names, iterates, paid, self._noise, indices, owned)
                 self._freeze(spend, now, indices, names, models, *answers)
             counts = {"released": len(spend.granted), "refused": len(spend.refusals), "known": len(spend.known)}
             report = BlockReport(**counts, next_position=block.next_position, refusals=tuple(spend.refusals.values()))
-            spend.progress(block.next_position, {**counts, "clamped": block.clamped, "missing": block.missing})
-        self.counts.add(len(block), block.clamped, block.missing)
+            late = sum(refusal.scope == "late" for refusal in spend.refusals.values())
+            more = {"clamped": block.clamped, "missing": block.missing, "late": late}
+            spend.progress(block.next_position, {**counts, **more})
+        self.counts.add(len(block.y), block.clamped, block.missing)
         self._delivery.send(spend)
         return report
 

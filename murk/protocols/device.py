@@ -74,6 +74,13 @@ class Releasing(Protocol):
     def mechanisms(self) -> Mapping[str, Randomizer]:
         """Level name to mechanism."""
 
+    @property
+    def averages(self) -> bool:
+        """Whether a person with several records releases the mean of their vectors; else that of one drawn uniformly.
+
+        A mean needs a learner that uses releases linearly and a mechanism that accepts every vector within its bounds.
+        """
+
     def vectors(self, X: Floats, y: Floats, theta: Floats | None = None) -> Floats:
         """Return the vectors of coded records that a mechanism randomizes, ``(m, dimension)``.
 
@@ -121,6 +128,9 @@ class QueryingDevice(InteractiveDevice, Protocol):
     def questions(self) -> tuple[str, ...]:
         """All questions."""
 
+    def averages_answers(self, question: str) -> bool:
+        """Return whether a person with several records answers a question by a mean; see `Releasing.averages`."""
+
     def ask(self, noise: NoiseSource, indices: Integers, model: Floats) -> Sequence[str]:
         """Draw each record's question by the model's shares, with random words of ``noise`` (`Purpose.QUESTION`)."""
 
@@ -139,6 +149,7 @@ class SingleQueryDevice:
         known = problem.mechanisms
         self.mechanisms = LazyLevels(tuple(known), tuple(bounding(known)), lambda level: problem.mechanism(level, name))
         self.dimension = self.mechanisms[DEFAULT_LEVEL].dimension
+        self.averages = problem.averages_answers(name)
 
     def vectors(self, X: Floats, y: Floats, theta: Floats | None = None) -> Floats:
         """Return the vectors of coded records for the question."""

@@ -27,8 +27,9 @@ from murk.inference.units import (
     on_logit_scale,
     units,
 )
-from murk.privacy import Guarantee
+from murk.privacy import Accountant, Guarantee
 from murk.privacy.central.explain import CENTRAL, against_a_blank_record, described
+from murk.privacy.guarantees import figures
 from murk.privacy.mechanisms.privacy_loss import really_given
 from murk.protocols.device import Problem, device_for, plausible
 from murk.protocols.drift import drift_of
@@ -39,9 +40,10 @@ from murk.stream.wire.state import decode_state
 from murk.stream.worker.recovery import check_shuffled
 from murk.task.coding import is_constant
 from murk.task.features import BinaryTarget, ClassTarget, RealTarget
-from murk.task.privacy import DEFAULT_LEVEL
+from murk.task.privacy import DEFAULT_LEVEL, PrivacyBlock
 from murk.task.protocols.base import Scale
 from murk.task.task import Disclosure, Task
+from murk.task.windows import each_of, many_of
 
 
 def committed(
@@ -171,12 +173,38 @@ def describe_cap(task: Task, *, people_are_rows: bool = False) -> str:
         if cap is None:
             return "One window an organisation, at its level."
         return f"All windows of one organisation together: {against_a_blank_record(cap)}"
+    if task.privacy.renews:
+        words = _describe_windows(task.privacy)
+        return f"{words} {SEVERAL_ROWS}" if people_are_rows else words
     if people_are_rows:
         bound = "One release a row" if cap is None else f"All releases of one row together: {cap.describe()}"
         return f"{bound.removesuffix('.')}. {SEVERAL_ROWS}"
     if cap is None:
         return "One release a person, at their level."
     return f"All releases of one person together: {cap.describe()}"
+
+
+SEVERAL_WINDOWS: Final = 10  # for which the sum is stated, as an example
+
+
+def _describe_windows(privacy: PrivacyBlock) -> str:
+    """Describe the guarantee of all releases of one person within a window, and over several."""
+    cap, whole = privacy.per_person, privacy.lifetime
+    each = "One release a person and window, at their level" if cap is None else "All releases of one person and window"
+    end = "" if whole is None else f" Over all windows: {whole.describe()}"
+    return f"{describe_renewal(privacy)}. {each}: {(cap or privacy.guarantee).describe()}{end}"
+
+
+def describe_renewal(privacy: PrivacyBlock) -> str:
+    """Return the figures of a budget that renews, as in "At most mu = 1 a week, and mu = 3.163 over 10 weeks"."""
+    cap = privacy.per_person or privacy.guarantee
+    words = f"At most {figures(cap)} {each_of(privacy.window)}"
+    together = Accountant().compose(cap, SEVERAL_WINDOWS).strongest()
+    if together is not None:
+        words += f", and {figures(together)} over {many_of(privacy.window, SEVERAL_WINDOWS)}"
+    if privacy.lifetime is None:
+        return f"{words}; no cap over all windows (privacy.lifetime)"
+    return f"{words}; {figures(privacy.lifetime)} over all windows"
 
 
 def per_unit(units: Units, estimate: Estimate, level: float) -> dict[str, dict[str, Any]]:

@@ -46,6 +46,8 @@ ADDED: Final[dict[tuple[str, str], object]] = {
     ("learner", "scale_multiplier"): 4.0,
     ("learner", "coordinates"): "contrasts",
     ("privacy", "calibration"): "analytic",
+    ("privacy", "window"): "none",
+    ("privacy", "lifetime"): None,
     ("examples", "polish"): None,
     ("moments", "intercept"): True,
     ("moments", "radius"): None,

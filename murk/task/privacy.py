@@ -26,6 +26,7 @@ from murk.task.errors import nearest, shown, task_error
 from murk.task.fields import LEVEL_PATTERN, Block, Number
 from murk.task.protocols.base import TaskProtocol
 from murk.task.protocols.registry import PROTOCOLS
+from murk.task.windows import NONE, check_window
 
 M = TypeVar("M")
 DEFAULT_LEVEL: Final = "default"
@@ -54,7 +55,9 @@ def _guarantee(value: Any, kinds: Mapping[str, Sequence[str]] = PARAMETERS) -> G
         raise task_error(f"{shown(value)} is not a guarantee; write one of {', '.join(kinds)}, as in {EXAMPLE}")
     [(kind, parameters)] = value.items()
     if kind in _OF_CAPS and kind not in kinds:
-        raise task_error(f"only privacy.per_person can be in {kind}; write one of {', '.join(kinds)}", kind)
+        raise task_error(
+            f"only privacy.per_person and privacy.lifetime can be in {kind}; write one of {', '.join(kinds)}", kind
+        )
     if kind not in kinds:
         raise task_error(f"unknown key; {nearest(kind, kinds)}", kind)
     known = kinds[kind]
@@ -87,6 +90,13 @@ def _mechanism(value: Any) -> Any:
     return value
 
 
+def _window(value: Any) -> str:
+    try:
+        return check_window(value)
+    except ValueError as error:
+        raise task_error(f"{shown(value)} is not a window; {error}") from None
+
+
 def filled_in(privacy: Any, protocol: object, released: str | None = None) -> Any:
     """Return the privacy block of a task file with ``mechanism`` filled in where null means `best`, for the document.
 
@@ -98,7 +108,8 @@ def filled_in(privacy: Any, protocol: object, released: str | None = None) -> An
     guarantees = [privacy.get("guarantee"), *(levels.values() if isinstance(levels, dict) else ())]
     kinds = {kind for guarantee in guarantees for kind in _kinds(guarantee)}
     # Pure mechanisms cost more under a cap in gdp, zcdp or tcdp.
-    costly = "approx" in kinds and _kinds(privacy.get("per_person")) & {"gdp", "zcdp", "tcdp"}
+    caps = _kinds(privacy.get("per_person")) | _kinds(privacy.get("lifetime"))
+    costly = "approx" in kinds and caps & {"gdp", "zcdp", "tcdp"}
     if costly or not kinds & {"pure", "approx"} or protocol not in PROTOCOLS:
         return privacy
     is_offered = BEST in PROTOCOLS[protocol].offer_of(released).mechanisms
@@ -205,6 +216,14 @@ class PrivacyBlock(Block):
         "one epsilon^2/2). `{tcdp: {rho: , omega: , delta: 0}}` is for mixtures: a release costs the rho and delta "
         "of its Renyi divergence for orders up to omega",
     )
+    window: Annotated[str, BeforeValidator(_window)] = Field(
+        default=NONE,
+        description="`day`, `week` (from Monday), `month` or a number of days such as `90d`, in UTC: `per_person` is a "
+        "person's cap within each window; `none`: for the whole task",
+    )
+    lifetime: ACap | None = Field(
+        default=None, description="with `window`: a person's cap over all windows of this task; `null`: none"
+    )
     mechanism: Annotated[_Mechanism, BeforeValidator(_mechanism)] | None = Field(
         default=None,
         description=f"`best` is the one of smallest variance that gives the guarantee, of {_NAMED}; `null`: gaussian "
@@ -297,7 +316,7 @@ class PrivacyBlock(Block):
 
     def times(self, factor: float) -> dict[str, Any]:
         """Return the block as plain data without a cap, all budgets multiplied by ``factor`` (rho: by its square)."""
-        privacy = self.model_dump(mode="json", by_alias=True) | {"per_person": None}
+        privacy = self.model_dump(mode="json", by_alias=True) | {"per_person": None, "lifetime": None}
         levels = privacy["levels"]
         if self.grid is not None:
             by = factor**2 if self.parameter == "rho" else factor
@@ -330,6 +349,10 @@ class PrivacyBlock(Block):
         offer = protocol.offer_of(released)
         if self.calibration == "classic":
             self._check_classic(protocol.classic, released)
+        if self.window != NONE and protocol.of_organisations:
+            raise task_error("here organisations release windows of records (sketch.window); remove it", "window")
+        if self.lifetime is not None and self.window == NONE:
+            raise task_error("caps all windows, and there are none; write privacy.window, or per_person", "lifetime")
         if self.grid is not None and protocol.of_organisations:
             raise task_error("a grid is of people's own budgets, and here organisations release; name levels", "levels")
         # Noise decreases and cost grows with the budget: the ends of a grid bound all its levels.
@@ -387,5 +410,16 @@ class PrivacyBlock(Block):
         raise task_error(f"{self.mechanism!r} {why}", "mechanism")
 
     def _check_cap(self, level: str, cost_of: Callable[[str], PrivacyLoss]) -> None:
-        if self.per_person is not None and (why := _refusal(self.per_person, level, cost_of)):
-            raise task_error(why, "per_person")
+        for key, cap in (("per_person", self.per_person), ("lifetime", self.lifetime)):
+            if cap is not None and (why := _refusal(cap, level, cost_of)):
+                raise task_error(why, key)
+
+    @property
+    def renews(self) -> bool:
+        """Whether a person's budget renews with every window."""
+        return self.window != NONE
+
+    @property
+    def whole(self) -> Guarantee | None:
+        """A person's cap over all releases to this task; None if it is one release, or if windows have no end."""
+        return self.lifetime if self.renews else self.per_person

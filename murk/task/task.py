@@ -422,6 +422,9 @@ class Task(_ProtocolBlocks):
         if self.privacy.per_person is not None:
             words = "the central guarantee holds for people who are in one crowd, once"
             raise task_error(f"{words}; remove the cap, which allows more", "privacy", "per_person")
+        if self.privacy.renews:
+            words = "the central guarantee holds for people who are in one crowd, once"
+            raise task_error(f"{words}; remove the window, in each of which they answer", "privacy", "window")
         if self.privacy.grid is not None:
             words = f"crowds are of one level, and few people share one of a grid's {len(self.privacy.levels)}"
             raise task_error(f"{words}; name a few levels, or remove shuffle", "privacy", "levels")

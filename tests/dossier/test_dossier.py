@@ -24,9 +24,9 @@ from murk.dossier.page import page_of
 from murk.errors import UserError
 from murk.privacy import Accountant, ApproxDP, GaussianDP, GaussMixMechanism, PureDP, calibrate, cap_of
 from murk.privacy.explain import number, percent
+from murk.privacy.guarantees import figures
 from murk.producers.ledger.costs import Charge
 from murk.producers.ledger.names import key_path
-from murk.producers.ledger.statements import figures
 from tests.dossier.test_example import TASKS, task_of
 from tests.producers.ledger.accounts import ask, booked, charge, rho
 

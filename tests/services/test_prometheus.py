@@ -24,6 +24,7 @@ import yaml
 from deploy.broker.ports import number, reserve
 from murk.monitoring.metrics import alerts
 from murk.monitoring.metrics.catalogue import METRICS
+from murk.producers import Ledger
 from murk.stream import open_log
 from tests.cli.harness import HEADER, ROWS, murk, start
 from tests.services.services import PROMETHEUS, Prometheus, eventually, require
@@ -50,7 +51,9 @@ LOG = "sqlite:///third-child.db"
 # What a fit of all records without noise comes to, roughly: "true" is what the monitor is told.
 REFERENCE = {"same_sex": 0.14, "age": 0.47, "intercept": -0.48}
 RECORDS = 5_200
-PEOPLE = RECORDS * 3 // 4  # every fourth record is a second one of the person before, and refused
+NAMED = RECORDS * 3 // 4  # every fourth record is a second one of the person before
+WITHDRAWN = 40  # people who are refused
+PEOPLE = NAMED - WITHDRAWN
 # Of further tasks, with other protocols, which have what the first one's has not.
 CONTRASTS = 'contrasts: [{feature: same_sex, category: "yes", against: "no"}]'
 OTHERS = {
@@ -205,12 +208,15 @@ def scraped(tmp_path_factory):
     for name in OTHERS:
         arguments = f"run {name}.yaml --source people.csv --level lot --seed 2 --ledger {name}.ledger.db --json --log"
         # Where some are set aside, every row is somebody's only one.
-        person, expected = ([], RECORDS - 500) if name == "scores" else (["--person", "who"], PEOPLE)
+        person, expected = ([], RECORDS - 500) if name == "scores" else (["--person", "who"], NAMED)
         found = murk(*arguments.split(), f"sqlite:///{name}.db", *person, folder=folder).json["releases"]
         assert found == expected
     sent = murk(*f"produce {SHUFFLED}.yaml --source few.csv --log sqlite:///intake.db --ledger few.db".split(),
                 folder=folder)  # fmt: skip
     assert sent.status == 0, sent.err
+    with Ledger(folder / "third-child.ledger.db") as ledger:
+        for row in range(WITHDRAWN):
+            ledger.withdraw(f"p{4 * row}")
     began = time.time()
     # The producer waits for learners, so everything that looks is there before the first release; small blocks
     # make it last for several scrapes.
@@ -314,7 +320,7 @@ def test_values_say_what_happened(scraped):
 
     assert sum(last("murk_model_version")) == PEOPLE
     assert last('murk_releases_total{result="learned"}') == [PEOPLE]
-    assert sum(last("murk_model_version", "examples")) == PEOPLE
+    assert sum(last("murk_model_version", "examples")) == NAMED
     # Of the other protocol: no age, no updates refused, and a loss that is known about as well as it says. That of
     # coefficients 0 is 1/2 over 1 + |x|^2, of 3 to 4 here, and 6 standard errors are as good as certain.
     assert last("murk_staleness_releases_count", "examples") == []
@@ -332,7 +338,7 @@ def test_values_say_what_happened(scraped):
     assert last("murk_release_epsilon_count")[0] + last("murk_release_mu_count")[0] == PEOPLE
     # Sums over people are told now and then, and not once more when the last one has left.
     assert 20 <= last("murk_ledger_spent_ratio_count")[0] <= PEOPLE
-    assert 0 < last("murk_ledger_refusals_total")[0] <= RECORDS - PEOPLE
+    assert 0 < last("murk_ledger_refusals_total")[0] <= WITHDRAWN
 
 
 @pytest.mark.slow
@@ -372,7 +378,7 @@ def test_a_healthy_run_does_not_even_begin_to_raise_an_alert(scraped):
     server, _, _ = scraped
 
     def begun():
-        # Those of severity "info" are about what is allowed to happen: a quarter of these people's records is refused.
+        # Those of severity "info" are about what is allowed to happen: some people have withdrawn and are refused.
         alerts = server.get("alerts")["alerts"]
         return [alert["labels"] for alert in alerts if alert["labels"]["severity"] != "info"]
 

@@ -18,7 +18,7 @@ SEED = 7
 LOG = "third-child.db"
 LEVELS = ", levels: {strict: {gdp: {mu: 0.5}}}"
 GRID = ", levels: {from: 0.5, to: 2}"
-# Of a person's records it allows two; a third is refused.
+# Room for two answers: all records of a person are one.
 TWO = ", per_person: {gdp: {mu: 1.5}}"
 
 

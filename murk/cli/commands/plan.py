@@ -165,10 +165,15 @@ def _task(path: str | None, settings: str | None) -> Task:
 
 def _show(found: Plan, assumed: Effects, *, asked: bool) -> None:
     from murk.cli.report import promises
+    from murk.results.report import describe_renewal
 
     paragraph(_assumptions(found, assumed))
     if found.off:
         paragraph(found.off)
+    if found.task.privacy.renews:
+        paragraph(
+            f"Promised to a person: {describe_renewal(found.task.privacy)}. Forecasts are of one window's people."
+        )
     for level, both in promises(found.task).items():
         paragraph(f"Promised for each release at level {level}: two guarantees.")
         for one in both:

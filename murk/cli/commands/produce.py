@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from pathlib import Path
+from time import monotonic, sleep
 from typing import TYPE_CHECKING
 
 import click
@@ -33,6 +33,7 @@ def command(
     log_url: str | None,
     ledger: str | None,
     person: str | None,
+    time: str | None,
     level: str,
     budget: str | None,
     seed: int | None,
@@ -67,13 +68,15 @@ def command(
     start_logging(verbose, log_json)
     task = Task.load(task_path)
     policy = Policy(lifetime=lifetime, public_sample=True)
-    crowd = PopulationConfig(Path(source), person, level_or_budget(level, budget), seed, block, policy, order=order)
+    crowd = PopulationConfig(
+        Path(source), person, level_or_budget(level, budget), seed, block, policy, order=order, time=time
+    )
     if check:
         print_check(task, crowd, as_json)
         return
     log_url = log_url or f"sqlite:///{task.name}.db"
     check_task(task, policy)
-    start = time.monotonic()
+    start = monotonic()
     place = ledger or default_ledger(source, task.name, simulated=seed is not None)
     # On Kafka, `murk topics` creates the log.
     create = not log_url.startswith("kafka:")
@@ -86,10 +89,10 @@ def command(
         say_notice(people.task, people, as_json, rate=rate)
         before = people.releases
         with (
-            progress(f"{task.name}: produced", people.source.size, quiet=as_json or log_json) as tick,
+            progress(f"{task.name}: produced", people.size, quiet=as_json or log_json) as tick,
             people_metrics(metrics_port, metrics_host, people.task, accounts) as refresh,
         ):
-            last, interactive = time.monotonic(), interactive_of(people.problem)
+            last, interactive = monotonic(), interactive_of(people.problem)
             while True:
                 try:
                     for step in people.steps():
@@ -97,22 +100,22 @@ def command(
                         tick(step.rows, people.words())
                         if interactive is not None:
                             wait_for_models(log, interactive, patience, idle=accounts.tidy)
-                        last = time.monotonic()
+                        last = monotonic()
                     break
                 except UnreachableError as error:
                     # Privatized releases wait in the outbox and are sent first when the log is back.
-                    if time.monotonic() - last > patience:
+                    if monotonic() - last > patience:
                         raise
                     refresh()
                     tick(people.next_position, f"waiting: {error}")
-                    time.sleep(_PAUSE)
+                    sleep(_PAUSE)
         report = {
             "task": task.name,
             **people.figures(),
             "releases": people.releases,
             "simulated": people.task.simulated,
-            "counted_rows": counted_rows(people.task, people),
-            "seconds": time.monotonic() - start,
+            "counted_rows": counted_rows(people),
+            "seconds": monotonic() - start,
             **spent_together(accounts),
         }
     if as_json:
@@ -122,8 +125,8 @@ def command(
     if before:
         sent = f"{people.releases - before:,} releases now, {before:,} before"
     click.echo(f"{task.name}: {sent}, {report['refusals']:,} refused")
-    print_windows(report)
-    print_labels(report)
     if report["counted_rows"]:
         paragraph(report["counted_rows"])
+    print_windows(report)
+    print_labels(report)
     print_accounts(report)

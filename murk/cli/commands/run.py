@@ -33,6 +33,7 @@ def command(
     log_url: str | None,
     ledger: str | None,
     person: str | None,
+    time: str | None,
     level: str,
     budget: str | None,
     seed: int | None,
@@ -60,7 +61,9 @@ def command(
     log_url = log_url or f"sqlite:///{task.name}.db"
     agree = asking(log_url, source, simulated=seed is not None, agreed=make_public)
     policy = Policy(lifetime=lifetime, public_sample=True)
-    crowd = PopulationConfig(Path(source), person, level_or_budget(level, budget), seed, block, policy, agree, order)
+    crowd = PopulationConfig(
+        Path(source), person, level_or_budget(level, budget), seed, block, policy, agree, order, time
+    )
     if check:
         print_check(task, crowd, as_json)
         return
@@ -88,7 +91,7 @@ def execute(
     with LocalRun(task, crowd, log_url, ledger) as run:
         people = run.population
         say_notice(run.task, people, quiet, rate=rate)
-        with progress(task.name, people.source.size, quiet=quiet) as tick:
+        with progress(task.name, people.size, quiet=quiet) as tick:
             shown = 0.0
             for step in run.steps():
                 if watch is not None:
@@ -96,7 +99,7 @@ def execute(
                 if not quiet and monotonic() - shown > 0.2:
                     tick(step.rows, brief(run.task, run.estimate(), run.engines) if run.releases else people.words())
                     shown = monotonic()
-            tick(people.source.size, brief(run.task, run.estimate(), run.engines))
+            tick(people.size, brief(run.task, run.estimate(), run.engines))
         if watch is not None:
             watch(run, True)
         return report_run(run, start)

@@ -292,6 +292,36 @@ def randomize_block(
     return out
 
 
+def means_of(vectors: Floats, counts: Integers) -> Floats:
+    """Return the means of consecutive rows (m, d), of ``counts`` (n,) rows each."""
+    means = keep(np.add.reduceat(vectors, np.cumsum(counts) - counts, axis=0))
+    means /= counts[:, None]
+    return means
+
+
+def randomize_means(
+    mechanism: Any, vectors: npt.ArrayLike, counts: Integers, noise: NoiseSource, records: npt.ArrayLike
+) -> Integers:
+    """Randomize the mean of each person's vectors, with any lattice mechanism or one with a method for means.
+
+    ``vectors`` (m, d) are one person after the other, ``counts`` (n,) of each. A vector beyond the radius is projected
+    onto it first, so that the mean is within it: its sensitivity is that of one vector. A non-finite number counts as
+    0, and so does a vector whose norm overflows.
+    """
+    if hasattr(mechanism, "randomize_means"):
+        released: Integers = mechanism.randomize_means(vectors, counts, noise, records)
+        return released
+    rows = checked_block(mechanism, vectors, np.float64)
+    rows[~np.isfinite(rows)] = 0.0
+    with np.errstate(over="ignore"):
+        scale = keep(np.einsum("ij,ij->i", rows, rows))
+    np.sqrt(scale, out=scale)
+    np.maximum(scale, mechanism.radius, out=scale)
+    np.divide(mechanism.radius, scale, out=scale)
+    rows *= scale[:, None]
+    return randomize_block(mechanism, means_of(rows, counts), noise, records)
+
+
 def decode_block(mechanism: Mechanism, payload: npt.ArrayLike) -> Floats:
     """Decode m payloads of any lattice mechanism."""
     rows = checked_block(mechanism, payload, np.int64)

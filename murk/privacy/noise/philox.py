@@ -30,6 +30,7 @@ class Purpose(IntEnum):
     LEVEL = 5
     SELECTION = 6
     QUESTION = 7
+    RECORD = 8
 
 
 @inlined

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from sqlite3 import Connection
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from murk._internal.sqlite import Database
 from murk.errors import MurkError, UserError
@@ -118,13 +118,18 @@ class Price:
 
 @dataclass(frozen=True)
 class Promise:
-    """A cap for every person: over all tasks (0) or in one task, at one level or at any ('')."""
+    """A cap for every person: over all tasks (0) or in one task, at one level or at any ('').
+
+    With ``renews`` it holds in each window of the task.
+    """
 
     task: int
     level: str
     currency: str
     units: int
     delta_units: int
+    renews: int = 0
+    columns: ClassVar[str] = "task, level, currency, units, delta_units, renews"
 
     @property
     def amount(self) -> PrivacyLoss:
@@ -192,10 +197,17 @@ def parse_history(text: str) -> dict[int, int]:
     return {int(price): int(count) for price, count in (pair.split(":") for pair in text.split(","))}
 
 
-def tighten(ledger: Path, connection: Connection, task: int, level: str, cap: PrivacyLoss) -> None:
+def history_text(history: Mapping[int, int]) -> str:
+    """Return releases as `parse_history` reads them."""
+    return ",".join(f"{price}:{count}" for price, count in sorted(history.items()))
+
+
+def tighten(
+    ledger: Path, connection: Connection, task: int, level: str, cap: PrivacyLoss, *, renews: bool = False
+) -> None:
     """Promise a cap of a task (0: over all) and a level ('': any); raise a UserError if it exceeds the promised one."""
-    query = "SELECT units, delta_units FROM promises WHERE task = ? AND level = ? AND currency = ?"
-    before = connection.execute(query, (task, level, cap.currency)).fetchone()
+    query = "SELECT units, delta_units FROM promises WHERE task = ? AND level = ? AND currency = ? AND renews = ?"
+    before = connection.execute(query, (task, level, cap.currency, renews)).fetchone()
     if cap.currency == "gdp":
         if before is None:
             # Format 1 stored the same cap as rho = mu^2 / 2.
@@ -210,8 +222,8 @@ def tighten(ledger: Path, connection: Connection, task: int, level: str, cap: Pr
             f"the ledger {ledger} promises each person a cap of {promised} {scope}, and {cap} was requested: "
             f"request {promised} or less, or call {_loosen(cap, level, of_task=task != 0)} once the people have agreed"
         )
-    row = (task, level, cap.currency, cap.units, cap.delta_units)
-    connection.execute("REPLACE INTO promises VALUES (?, ?, ?, ?, ?)", row)
+    row = (task, level, cap.currency, cap.units, cap.delta_units, renews)
+    connection.execute(f"REPLACE INTO promises ({Promise.columns}) VALUES (?, ?, ?, ?, ?, ?)", row)
 
 
 def _loosen(cap: PrivacyLoss, level: str, *, of_task: bool) -> str:

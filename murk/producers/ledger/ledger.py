@@ -14,6 +14,7 @@ from murk.errors import MurkError, UserError
 from murk.privacy import PrivacyLoss
 from murk.producers.ledger import statements
 from murk.producers.ledger.costs import BookedTask, Charge, Prices, Promise, tighten
+from murk.producers.ledger.held import Held, read_held
 from murk.producers.ledger.identity import Run, check_named, check_people, read_run, several_ways, strangers
 from murk.producers.ledger.names import (
     KEY_BYTES,
@@ -39,6 +40,7 @@ from murk.producers.ledger.transaction import (
     ranges,
 )
 from murk.stream.log.interface import truncate_time
+from murk.task.windows import NONE
 
 _ERROR_CODE = "MURK-LEDGER-001"
 
@@ -207,15 +209,18 @@ class Ledger:
         """Number of the next release. Numbers grow and are never reused."""
         return int(self._file.query("SELECT value FROM meta WHERE key = 'next'")[0][0])
 
-    def bind(self, log_identity: str, task_hash: str, *, name: str = "", simulated: bool | None = None) -> None:
+    def bind(
+        self, log_identity: str, task_hash: str, *, name: str = "", simulated: bool | None = None, window: str = NONE
+    ) -> None:
         """Bind a task to the log that its releases go to; raise a UserError if they went to another log."""
         query = "SELECT log, name FROM tasks WHERE hash = ?"
         known = self._file.query(query, (task_hash,))
         if not known:
             with self._file.write() as connection:
                 connection.execute(
-                    "INSERT INTO tasks (hash, name, log, simulated) VALUES (?, ?, ?, ?) ON CONFLICT (hash) DO NOTHING",
-                    (task_hash, name, log_identity, simulated),
+                    "INSERT INTO tasks (hash, name, log, simulated, window) VALUES (?, ?, ?, ?, ?) "
+                    "ON CONFLICT (hash) DO NOTHING",
+                    (task_hash, name, log_identity, simulated, window),
                 )
             known = self._file.query(query, (task_hash,))
         if known[0][0] != log_identity:
@@ -231,11 +236,13 @@ class Ledger:
         charges: Sequence[Charge],
         *,
         caps: Sequence[tuple[str, PrivacyLoss]] = (),
+        renewing: Sequence[tuple[str, PrivacyLoss]] = (),
         lifetime: PrivacyLoss | None = None,
     ) -> None:
         """Record the costs of a bound task's releases at each level, and the caps promised to everyone.
 
-        ``caps`` are (level, amount) pairs, '' for any level; all of them hold. ``lifetime`` is a cap over all tasks.
+        ``caps`` are (level, amount) pairs, '' for any level; all of them hold. ``renewing`` ones hold in each window of
+        the task. ``lifetime`` is a cap over all tasks.
         Raises UserError if a cap is larger than the one promised before.
         """
         self._common.forget()
@@ -247,6 +254,8 @@ class Ledger:
             levels = self._prices.numbers(connection, task, charges)
             for level, amount in caps:
                 tighten(self.path, connection, task, level, amount)
+            for level, amount in renewing:
+                tighten(self.path, connection, task, level, amount, renews=True)
             if lifetime is not None:
                 tighten(self.path, connection, 0, "", lifetime)
         # Another producer may have booked other levels of a grid.
@@ -259,29 +268,32 @@ class Ledger:
         *,
         task_hash: str | None = None,
         level: str = "",
+        renews: bool = False,
         instead_of: PrivacyLoss | None = None,
     ) -> None:
         """Raise a cap in its currency, with its owners' consent; without a task, the cap over all tasks.
+
+        With ``renews`` it is the cap in each window of the task.
 
         ``instead_of`` is a promised cap of another currency, or in tcdp of another omega, that the new one replaces in
         the same transaction. Raises UserError, and changes nothing, if it is not promised there.
         """
         self._common.forget()
         scope = self._optional_number(task_hash) or 0, level
-        row = (*scope, cap.currency, cap.units, cap.delta_units)
+        row = (*scope, cap.currency, cap.units, cap.delta_units, renews)
         with self._file.write() as connection:
             if instead_of is not None:
-                same = (*scope, instead_of.currency, instead_of.units, instead_of.delta_units)
-                where = "task = ? AND level = ? AND currency = ? AND units = ? AND delta_units = ?"
+                same = (*scope, instead_of.currency, instead_of.units, instead_of.delta_units, renews)
+                where = "task = ? AND level = ? AND currency = ? AND units = ? AND delta_units = ? AND renews = ?"
                 if not connection.execute(f"DELETE FROM promises WHERE {where}", same).rowcount:
                     raise UserError(
                         f"the ledger {self.path} promises no cap of {instead_of} there: give one of Ledger.promises"
                     )
-            connection.execute("REPLACE INTO promises VALUES (?, ?, ?, ?, ?)", row)
+            connection.execute(f"REPLACE INTO promises ({Promise.columns}) VALUES (?, ?, ?, ?, ?, ?)", row)
 
     def promises(self, task_hash: str | None = None) -> list[Promise]:
         """Return the caps of a task, or those over all tasks (None)."""
-        query = "SELECT * FROM promises WHERE task = ? ORDER BY level, currency"
+        query = f"SELECT {Promise.columns} FROM promises WHERE task = ? ORDER BY level, currency, renews"
         return [Promise(*row) for row in self._file.query(query, (self._optional_number(task_hash) or 0,))]
 
     @contextmanager
@@ -319,6 +331,12 @@ class Ledger:
         columns = ", ".join(Queued._fields)
         query = f"SELECT {columns} FROM outbox WHERE number > ? AND task = ? ORDER BY number LIMIT ?"
         return [Queued(*row) for row in self._file.query(query, (after, self._booked(task_hash).number, limit))]
+
+    def held(self, task_hash: str, before: int) -> list[Held]:
+        """Return the held records of windows before one, the earliest first."""
+        query = "SELECT window, level, name, record FROM held WHERE task = ? AND window < ? ORDER BY window"
+        rows = self._file.query(query, (self._booked(task_hash).number, before))
+        return list(read_held(iter(rows), self.names.reading())) if rows else []
 
     def is_queued(self, task_hash: str, number: int) -> bool:
         """Return whether a release still waits for the log's confirmation."""
@@ -372,9 +390,9 @@ class Ledger:
     ) -> int:
         """Stop all further releases of a person, delete those in the outbox, and return their number.
 
-        What was spent stays spent, and the log may have some of the deleted releases. A withdrawal from a task holds
-        for all tasks of its name. ``person`` is a name, or a row of the file with the digest ``source``; ``now`` is
-        recorded to the day.
+        Held records are deleted, too. What was spent stays spent, and the log may have some of the deleted releases. A
+        withdrawal from a task holds for all tasks of its name. ``person`` is a name, or a row of the file with the
+        digest ``source``; ``now`` is recorded to the day.
         """
         task = self._optional_number(task_hash)
         person = known_by(person, source)
@@ -387,6 +405,10 @@ class Ledger:
                 "INSERT INTO withdrawals VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
                 (home, known, task or 0, truncate_time(time.time() if now is None else now, DAY)),
             )
+            if source is None:
+                where = "person = ? AND (? IS NULL OR task IN (SELECT number FROM tasks WHERE name = (%s)))"
+                of_task = "SELECT name FROM tasks WHERE number = ?"
+                connection.execute(f"DELETE FROM held WHERE {where % of_task}", (known, task, task))
             key, owner = self.names.writing(connection), Owner(home, known)
             return drop_unconfirmed(connection, key, "? IS NULL OR task = ?", (task, task), owner)
 

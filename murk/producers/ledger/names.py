@@ -204,7 +204,7 @@ class ReleaseRequests:
 
     ``keys`` identify records: rows of the file ``source``, or without a file text, or None for a record that never
     comes again. ``people`` is None if every row is a person. ``keep_levels`` keeps the level of a person's earlier
-    releases to the task.
+    releases to the task. ``windows`` are numbers of the windows in which the task's budget renews, if it does.
     """
 
     keys: Sequence[Key | None] = field(repr=False)
@@ -212,17 +212,20 @@ class ReleaseRequests:
     levels: Sequence[str] = field(repr=False)
     source: str | None = None
     keep_levels: bool = False
+    windows: Sequence[int] | None = None
 
     def checked(self) -> ReleaseRequests:
         """Return the requests with people's names normalized by `person_name`; raise a UserError for invalid ones."""
         if self.source is None and self.keys == _NO_KEY and self.people is not None and len(self.people) == 1:
             # Fast path: one record that comes once, of a person with a plain name.
             (name,) = self.people
-            if type(name) is str and len(self.levels) == 1 and are_plain(self.people):
+            lengths = {len(self.levels), 1 if self.windows is None else len(self.windows)}
+            if type(name) is str and lengths == {1} and are_plain(self.people):
                 return self
         people = self.keys if self.people is None else self.people
-        if not len(self.keys) == len(self.levels) == len(people):
-            raise UserError("keys, people and levels must have the same length")
+        windows = self.keys if self.windows is None else self.windows
+        if not len(self.keys) == len(self.levels) == len(people) == len(windows):
+            raise UserError("keys, people, levels and windows must have the same length")
         if self.source is None and self.people is None:
             raise UserError("records that come from no file need people: say whose they are")
         if set(map(type, self.keys)) - ({str, type(None)} if self.source is None else {int}):

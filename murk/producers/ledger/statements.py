@@ -6,15 +6,15 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from fractions import Fraction
+from typing import Any
 
 from murk._internal.sqlite import Database
 from murk.privacy import Accountant, Guarantee, PrivacyLoss
 from murk.privacy.central.explain import CENTRAL, against_a_blank_record, any_two_records, promised
-from murk.privacy.explain import number as digits
 from murk.privacy.explain import percent
-from murk.privacy.guarantees import guarantee_from_dict
+from murk.privacy.guarantees import figures, guarantee_from_dict
 from murk.privacy.mechanisms.privacy_loss import really_given
 from murk.producers.ledger.costs import CURRENCIES, Price, Promise, parse_history, read_prices
 from murk.producers.ledger.identity import Run
@@ -22,6 +22,7 @@ from murk.producers.ledger.names import NameKey
 from murk.producers.ledger.transaction import Owner, WindowCounts, count_by_owner, count_windows
 from murk.task.privacy import MOST_LEVELS
 from murk.task.shuffling import COLLUDING, CentralGuarantee
+from murk.task.windows import begin_of, each_of, many_of
 
 _COUNTS = ("released", "refused", "queued", "dropped")
 
@@ -78,19 +79,34 @@ class CapStatus:
     """A promised cap (None: no cap) and the amount spent (None: unknown in its currency).
 
     In (epsilon, delta) an amount spent is the sum of the releases' own; ``joint`` is then their joint guarantee, which
-    may be smaller, if it is known.
+    may be smaller, if it is known. A cap that renews with a task's ``window`` has what was spent in the newest one.
     """
 
     cap: PrivacyLoss | None
     spent: PrivacyLoss | None
     level: str = ""
     joint: Guarantee | None = None
+    window: str = ""
 
-    def to_dict(self) -> dict[str, dict[str, dict[str, float]] | None]:
+    def to_dict(self) -> dict[str, Any]:
         """Return the cap, the amount spent, and any joint guarantee in plain data."""
         amounts = {"spent": self.spent, "cap": self.cap}
-        more = {} if self.joint is None else {"joint": self.joint.to_dict()}
+        more: dict[str, Any] = {} if self.joint is None else {"joint": self.joint.to_dict()}
+        more |= {"window": self.window} if self.window else {}
         return {name: None if amount is None else amount.to_dict() for name, amount in amounts.items()} | more
+
+
+@dataclass(frozen=True, slots=True)
+class Renewed:
+    """The windows of a renewing budget in which a person has released: their number, and the newest one's first day."""
+
+    window: str
+    windows: int
+    newest: date
+
+    def describe(self) -> str:
+        """Describe the windows, as in "answers in 3 weeks, the newest from 2026-11-23"."""
+        return f"answers in {many_of(self.window, self.windows)}, the newest from {self.newest.isoformat()}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +117,8 @@ class TaskAccount:
     public sample. ``accountant`` composes all releases; ``guarantee`` is their total in the strongest definition that
     all of them satisfy (None without one). ``windows`` counts an organisation's windows; None for a person.
     ``withdrawn_on`` is a day (seconds since 1970; None if unknown). ``from_file`` tells whether records of the task
-    came from a file, which somebody else than the person may hold.
+    came from a file, which somebody else than the person may hold. ``renewed`` tells in how many windows of a
+    budget that renews the person has released, and the first day of the newest one.
     """
 
     name: str
@@ -116,6 +133,7 @@ class TaskAccount:
     withdrawn_on: int | None = None
     simulated: bool = False
     from_file: bool = False
+    renewed: Renewed | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,6 +222,8 @@ def _task_lines(task: TaskAccount) -> list[str]:
         )
     if task.windows is not None:
         lines.append(_window_words(task.name, task.windows))
+    if task.renewed is not None:
+        lines.append(f"{task.name}: {task.renewed.describe()}.")
     if task.accountant.releases > 1:
         words = _joint_words(task.accountant, task.guarantee, central=task.windows is not None)
         lines.append(f"{task.name}: {words}")
@@ -255,16 +275,14 @@ def added(status: CapStatus) -> str:
 
 
 def _cap_words(status: CapStatus) -> str:
-    return f"at most {status.cap}; spent {_spent_words(status)}{added(status)}"
+    spent = f"{_spent_words(status)}{added(status)}"
+    if status.window:
+        return f"at most {status.cap} {each_of(status.window)}; spent {spent} in the newest one"
+    return f"at most {status.cap}; spent {spent}"
 
 
 def _spent_words(status: CapStatus) -> str:
     return "an amount unknown in its currency" if status.spent is None else status.spent.rounded()
-
-
-def figures(guarantee: Guarantee) -> str:
-    """Format the parameters of a guarantee with four digits, rounded up."""
-    return ", ".join(f"{name} = {digits(value)}" for name, value in guarantee.to_dict()[guarantee.kind].items())
 
 
 def _values(guarantee: Guarantee) -> Iterable[float]:
@@ -332,13 +350,16 @@ def account(file: Database, owner: Owner, key: NameKey) -> Account:
     runs = file.query("SELECT task, people, excluded, next_row, counters FROM runs WHERE source = ?", (home,))
     published = {task for task, *row in runs if person in Run.from_row(tuple(row)).excluded}
     of_files = {task for (task,) in file.query("SELECT DISTINCT task FROM runs")}
-    promises = [Promise(*row) for row in file.query("SELECT * FROM promises ORDER BY task, level, currency")]
+    order = "task, level, currency, renews DESC"
+    promises = [Promise(*row) for row in file.query(f"SELECT {Promise.columns} FROM promises ORDER BY {order}")]
+    renewals = "SELECT task, newest, windows, history FROM renewals WHERE home = ? AND person = ?"
+    newest = {task: (number, count, parse_history(text)) for task, number, count, text in file.query(renewals, owner)}
     history = {price: released for price, released, *_ in rows if released}
     tasks = []
-    found = file.query("SELECT number, name, hash, simulated FROM tasks ORDER BY number")
+    found = file.query("SELECT number, name, hash, simulated, window FROM tasks ORDER BY number")
     # A withdrawal from a task holds for all tasks of its name.
     left = {name: withdrawn[number] for number, name, *_ in reversed(found) if number in withdrawn and name}
-    for number, name, task_hash, simulated in found:
+    for number, name, task_hash, simulated, window in found:
         own = [row for row in rows if prices[row[0]].task == number]
         sums = None if home else count_windows(file, "task = ? AND person = ?", (number, person))
         windows = None if sums == WindowCounts() else sums
@@ -348,9 +369,18 @@ def account(file: Database, owner: Owner, key: NameKey) -> Account:
         used = {"", *(level.level for level in levels)}
         caps = [promise for promise in promises if promise.task == number and promise.level in used]
         day, is_gone = withdrawn.get(number, left.get(name)), number in withdrawn or name in left
-        states = levels, _cap_statuses(caps, history, prices), is_gone, number in published
+        renewed, current = None, dict[int, int]()
+        if number in newest:
+            last, count, current = newest[number]
+            renewed = Renewed(window, count, begin_of(window, last))
+        statuses = (
+            *(replace(one, window=window) for one in _cap_statuses([c for c in caps if c.renews], current, prices)),
+            *_cap_statuses([cap for cap in caps if not cap.renews], history, prices),
+        )
+        states = levels, statuses, is_gone, number in published
+        origin = bool(simulated), number in of_files
         total = _compose({row[0]: row[1] for row in own if row[1]}, prices)
-        tasks.append(TaskAccount(name, task_hash, *states, *total, windows, day, bool(simulated), number in of_files))
+        tasks.append(TaskAccount(name, task_hash, *states, *total, windows, day, *origin, renewed))
     lifetime = _cap_statuses([promise for promise in promises if promise.task == 0], history, prices)
     return Account(tuple(tasks), lifetime, 0 in withdrawn, *_compose(history, prices), withdrawn.get(0))
 
@@ -363,7 +393,9 @@ def together(file: Database) -> tuple[CapStatus, ...]:
            (SELECT * FROM spending WHERE released > 0 ORDER BY home, person, tariff) GROUP BY home, person"""
     )
     histories = [parse_history(text) for (text,) in rows]
-    caps = [Promise(*row) for row in file.query("SELECT * FROM promises WHERE task = 0 ORDER BY currency")]
+    caps = [
+        Promise(*row) for row in file.query(f"SELECT {Promise.columns} FROM promises WHERE task = 0 ORDER BY currency")
+    ]
     if caps:
         found = [CapStatus(cap.amount, _most(cap, histories, prices)) for cap in caps]
         return tuple(replace(one, joint=_largest(histories, prices)) if added(one) else one for one in found)
@@ -578,7 +610,8 @@ class GroupSums:
 
     def _shares(self) -> tuple[tuple[float, int], ...]:
         prices = read_prices(self._file)
-        caps = [Promise(*row) for row in self._file.query("SELECT * FROM promises WHERE task = ?", (self._task,))]
+        query = f"SELECT {Promise.columns} FROM promises WHERE task = ?"
+        caps = [Promise(*row) for row in self._file.query(query, (self._task,))]
         shares: dict[float, int] = {}
         for history, count in self._file.query(f"SELECT history, count(*) FROM {self._now} GROUP BY history"):
             share = _share(parse_history(history), caps, prices)
@@ -591,6 +624,9 @@ def _share(released: Mapping[int, int], caps: Sequence[Promise], prices: Mapping
     levels = {"", *(prices[price].level for price in released)}
     largest = Fraction(0)
     for cap in caps:
+        if cap.renews:
+            # What is spent of it begins anew with each window.
+            continue
         spent = cap.spent(history, prices) if cap.level in levels else (0, 0)
         if spent is None:
             return 1.0  # The remainder is unknown and counts as 0.

@@ -1,17 +1,19 @@
--- A task that people may release to; `log` is the identity of its only log. `simulated` is NULL if unknown.
+-- A task that people may release to; `log` is the identity of its only log. `simulated` is NULL if unknown; `window` is
+-- that in which its budget renews.
 CREATE TABLE IF NOT EXISTS tasks (
     number INTEGER PRIMARY KEY, hash TEXT NOT NULL UNIQUE, name TEXT NOT NULL, log TEXT NOT NULL,
-    simulated INTEGER);
+    simulated INTEGER, window TEXT NOT NULL DEFAULT 'none');
 
 -- Files that people released from, by a keyed hash (`names`) of their SHA-256: from an unkeyed digest anyone who knows
 -- all records but one can guess the last. Number 0 means that an application names people and records.
 CREATE TABLE IF NOT EXISTS sources (number INTEGER PRIMARY KEY, digest TEXT NOT NULL UNIQUE);
 
 -- Caps promised to everyone in each currency: over all tasks (0) or in one, for releases at one level or at any ('').
+-- With `renews` a cap holds in each of the task's windows, else for all time.
 CREATE TABLE IF NOT EXISTS promises (
-    task INTEGER NOT NULL, level TEXT NOT NULL, currency TEXT NOT NULL,
+    task INTEGER NOT NULL, level TEXT NOT NULL, currency TEXT NOT NULL, renews INTEGER NOT NULL CHECK (renews IN (0, 1)),
     units INTEGER NOT NULL CHECK (units >= 0), delta_units INTEGER NOT NULL CHECK (delta_units >= 0),
-    PRIMARY KEY (task, level, currency)) WITHOUT ROWID;
+    PRIMARY KEY (task, level, currency, renews)) WITHOUT ROWID;
 
 -- Cost of one release at a level, in every currency in which it has a valid bound (else NULL).
 CREATE TABLE IF NOT EXISTS tariffs (
@@ -34,6 +36,20 @@ CREATE TABLE IF NOT EXISTS spending (
     released INTEGER NOT NULL CHECK (released >= 0), refused INTEGER NOT NULL CHECK (refused >= 0),
     dropped INTEGER NOT NULL CHECK (dropped >= 0 AND dropped <= released), first INTEGER, last INTEGER,
     PRIMARY KEY (home, person, tariff)) WITHOUT ROWID;
+
+-- The newest window in which a person has released to a task, the number of windows so far, and the releases in the
+-- newest one as "PRICE:COUNT,...". `newest` never decreases, so that a clock that was set back renews nothing.
+CREATE TABLE IF NOT EXISTS renewals (
+    task INTEGER NOT NULL, home INTEGER NOT NULL, person NOT NULL,
+    newest INTEGER NOT NULL, windows INTEGER NOT NULL CHECK (windows > 0), history TEXT NOT NULL,
+    PRIMARY KEY (task, home, person)) WITHOUT ROWID;
+
+-- One record of each person and window, of `count` records, which is released when the window has ended. The person's
+-- name and the coded record are encrypted under the ledger's key.
+CREATE TABLE IF NOT EXISTS held (
+    task INTEGER NOT NULL, person NOT NULL, window INTEGER NOT NULL, level TEXT NOT NULL,
+    count INTEGER NOT NULL, name BLOB NOT NULL, record BLOB NOT NULL,
+    PRIMARY KEY (task, person, window)) WITHOUT ROWID;
 
 -- People who have withdrawn from a task (0: from all), and the day.
 CREATE TABLE IF NOT EXISTS withdrawals (

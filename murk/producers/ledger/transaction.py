@@ -18,7 +18,8 @@ from typing import Any, Final, Literal, NamedTuple, cast
 from murk._internal.sqlite import Database
 from murk.errors import MurkError, UserError
 from murk.privacy import PrivacyLoss, cap_of
-from murk.producers.ledger.costs import BookedTask, Prices, Promise
+from murk.producers.ledger.costs import BookedTask, Prices, Promise, history_text, parse_history
+from murk.producers.ledger.held import HeldRecords
 from murk.producers.ledger.names import Id, Key, NameKey, ReleaseRequests
 
 _ERROR_CODE = "MURK-LEDGER-001"
@@ -259,7 +260,8 @@ class Refusal:
     """A record that was not released, and why; it stays on the device.
 
     ``scope`` is the cap that would be exceeded ("lifetime", "task", "level", or "once" if the task takes one release),
-    or "withdrawn"; ``needed`` the cost and ``left`` the cap's remainder in its currency, None if unknown.
+    "late" for a window before the person's newest one, or "withdrawn". ``renews`` tells that the cap holds in
+    each window. ``needed`` the cost and ``left`` the cap's remainder in its currency, None if unknown.
     """
 
     person: Key
@@ -268,19 +270,23 @@ class Refusal:
     scope: str
     needed: PrivacyLoss | None = None
     left: PrivacyLoss | None = None
+    renews: bool = False
 
     @property
     def reason(self) -> str:
         """The reason in plain words, without the person's name."""
         if self.scope == "withdrawn":
             return "the person has withdrawn"
+        if self.scope == "late":
+            return "the person has released in a later window, and no earlier one is answered after it"
+        window = " in this window" if self.renews else ""
         if self.scope == "once":
-            return "the task takes one release of each person, and this one has released before"
+            return f"the task takes one release of each person{window}, and this one has released before"
         cap = {
             "lifetime": "the cap over all tasks",
             "task": "the cap for this task",
             "level": f"the cap of one release at the level {self.level!r}",
-        }[self.scope]
+        }[self.scope] + window
         if self.needed is None:
             return f"{cap} is kept in a currency in which the mechanism of this release has no valid bound"
         if self.left is None:
@@ -288,9 +294,18 @@ class Refusal:
         return f"{cap} has {self.left} left, and this release needs {self.needed}"
 
 
-# `Refusal.scope`, `Refusal.needed` and `Refusal.left`.
-Lacking = tuple[str, PrivacyLoss | None, PrivacyLoss | None]
+# `Refusal.scope`, `Refusal.needed`, `Refusal.left` and `Refusal.renews`.
+Lacking = tuple[str, PrivacyLoss | None, PrivacyLoss | None, bool]
 Terms = tuple[Mapping[int, list[Promise]], dict[int, Lacking | None]]
+
+
+@dataclass(slots=True)
+class Renewal:
+    """A person's newest window in a task, the number of windows so far, and the releases in the newest, by price."""
+
+    newest: int
+    windows: int
+    history: dict[int, int]
 
 
 class Common:
@@ -325,7 +340,7 @@ class Common:
     def terms(self, connection: Connection, task: BookedTask) -> Terms:
         """Return a task's caps by the number of a level's price, and cached decisions about people without releases."""
         if task.number not in self._terms:
-            rows = connection.execute("SELECT * FROM promises WHERE task IN (0, ?)", (task.number,))
+            rows = connection.execute(f"SELECT {Promise.columns} FROM promises WHERE task IN (0, ?)", (task.number,))
             caps = [Promise(*row) for row in rows]
             applying = {
                 number: [cap for cap in caps if cap.level in ("", level)] for level, number in task.levels.items()
@@ -384,6 +399,7 @@ class Spending:
         self.levels: list[str] = []
         self.known: dict[int, int] = {}
         self.refusals: dict[int, Refusal] = {}
+        self._renewed: dict[Id, Renewal] = {}
 
     @property
     def numbers(self) -> range:
@@ -401,17 +417,30 @@ class Spending:
         """Records of organisations' windows, written in the same transaction."""
         return WindowNotes(self._connection, self._task, self._source, self._names)
 
+    @property
+    def held(self) -> HeldRecords:
+        """Records held until their window ends, written in the same transaction."""
+        return HeldRecords(self._connection, self._task, self._sealing)
+
+    @property
+    def person(self) -> Id:
+        """Stored name of the person of the first record."""
+        return self._people[0]
+
     def cancel(self) -> None:
         """Write neither debits nor refusals; the caller only asks whether a release would be granted."""
-        self.granted, self.levels, self._paid, self.refusals = [], [], [], {}
+        self.granted, self.levels, self._paid, self.refusals, self._renewed = [], [], [], {}, {}
 
     def decide(self) -> None:
         """Divide the block into granted, known and refused records; each decision counts the grants before it."""
         known, history, withdrawn = self._known_records(), self._released(), self._withdrawn_people()
         caps, fresh = self._common.terms(self._connection, self._booked)
+        windows, newest = self._requests.windows, self._newest()
+        if windows is None and any(cap.renews for each in caps.values() for cap in each):
+            raise MurkError("the budget of this task renews: a request of a release needs its window")
         wanted = [self._price_of(level) for level in self._requests.levels]
         for number in set(wanted) - fresh.keys():
-            fresh[number] = self._lacking(caps[number], {}, number)
+            fresh[number] = self._lacking(caps[number], {}, {}, number)
         keep = self._requests.keep_levels
         own_keys = self._source == 0
         for index, (key, person, number) in enumerate(zip(self._keys, self._people, wanted, strict=True)):
@@ -425,15 +454,26 @@ class Spending:
                 if levels and self._prices[number].level not in levels:
                     number = self._price_of(min(levels))
             if person in withdrawn:
-                self._refuse(index, number, ("withdrawn", None, None))
+                self._refuse(index, number, ("withdrawn", None, None, False))
                 continue
-            lacking = fresh[number] if past is None else self._lacking(caps[number], past, number)
+            current: dict[int, int] = {}
+            renewal = newest.get(person)
+            if windows is not None and renewal is not None and windows[index] <= renewal.newest:
+                if windows[index] < renewal.newest:
+                    self._refuse(index, number, ("late", None, None, False))
+                    continue
+                current = renewal.history
+            lacking = fresh[number] if past is None else self._lacking(caps[number], past, current, number)
             if lacking is not None:
                 self._refuse(index, number, lacking)
                 continue
             if past is None:
                 past = history[person] = {}
             past[number] = past.get(number, 0) + 1
+            if windows is not None:
+                count = 1 if renewal is None else renewal.windows + (windows[index] > renewal.newest)
+                history_now = {**current, number: current.get(number, 0) + 1}
+                newest[person] = self._renewed[person] = Renewal(windows[index], count, history_now)
             known[record] = self._first + len(self.granted)
             self.granted.append(index)
             self._paid.append(number)
@@ -506,6 +546,11 @@ class Spending:
                 "last = coalesce(max(last, excluded.last), excluded.last, last)",
                 [(home, people[index], price, self._day, self._day) for _, index, price in rows],
             )
+            renewed = self._renewed.items()
+            run(
+                "REPLACE INTO renewals VALUES (?, ?, ?, ?, ?, ?)",
+                [(task, home, who, one.newest, one.windows, history_text(one.history)) for who, one in renewed],
+            )
             self._connection.execute("UPDATE meta SET value = ? WHERE key = 'next'", (numbers.stop,))
         if self.refusals:
             run(
@@ -537,6 +582,13 @@ class Spending:
                 history.setdefault(person, {})[price] = released
         return history
 
+    def _newest(self) -> dict[Id, Renewal]:
+        if self._requests.windows is None:
+            return {}
+        query = "SELECT person, newest, windows, history FROM renewals WHERE task = ? AND home = ? AND person IN ({})"
+        rows = self._chunks(query, (self._task, self._home), self._people)
+        return {person: Renewal(newest, windows, parse_history(text)) for person, newest, windows, text in rows}
+
     def _withdrawn_people(self) -> set[Id]:
         if not self._common.withdrawals:
             return set()
@@ -558,10 +610,13 @@ class Spending:
             marks = ",".join("?" * len(chunk))
             yield from self._connection.execute(query.format(marks), (*values, *chunk))
 
-    def _lacking(self, caps: Sequence[Promise], past: Mapping[int, int], number: int) -> Lacking | None:
+    def _lacking(
+        self, caps: Sequence[Promise], past: Mapping[int, int], current: Mapping[int, int], number: int
+    ) -> Lacking | None:
+        """Return the cap that a release would exceed after past ones, ``current`` in its window; None if it fits."""
         for cap in caps:
             cost = self._prices[number].cost(cap.currency)
-            spent = cap.spent(past, self._prices)
+            spent = cap.spent(current if cap.renews else past, self._prices)
             if cost is not None and spent is not None:
                 left = cap.units - spent[0], cap.delta_units - spent[1]
                 if cost[0] <= left[0] and cost[1] <= left[1]:
@@ -569,13 +624,16 @@ class Spending:
             scope = "lifetime" if cap.task == 0 else "level" if cap.level else "task"
             needed = None if cost is None else PrivacyLoss(cap.currency, *cost)
             if cost is None or spent is None:
-                return scope, needed, None
-            return scope, needed, PrivacyLoss(cap.currency, max(0, left[0]), max(0, left[1]))
-        if any(cap.level for cap in caps) and any(self._prices[each].task == self._task for each in past):
+                return scope, needed, None, bool(cap.renews)
+            rest = PrivacyLoss(cap.currency, max(0, left[0]), max(0, left[1]))
+            return scope, needed, rest, bool(cap.renews)
+        for cap in caps:
+            before = current if cap.renews else past
+            if not cap.level or all(self._prices[each].task != self._task for each in before):
+                continue
             # One release is a number, too: one at a tiny level may leave room for another.
-            one = cap_of(self._prices[number].guarantee)
-            if any(cap.level and cap.amount == one for cap in caps):
-                return "once", None, None
+            if cap.amount == cap_of(self._prices[number].guarantee):
+                return "once", None, None, bool(cap.renews)
         return None
 
     def _refuse(self, index: int, number: int, why: Lacking) -> None:

@@ -43,6 +43,7 @@ class ExampleDevice:
     covariates: PublicCovariates | None = None  # public covariates, for the learner alone
     kind = "example"
     interactive = False
+    averages = False
 
     @property
     def dimension(self) -> int:
@@ -96,6 +97,7 @@ class CellDevice:
     table: CellTable  # what the model takes from each cell
     kind = "example"
     interactive = False
+    averages = False
     dimension = 1
 
     def check_state(self) -> None:

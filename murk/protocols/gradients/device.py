@@ -62,6 +62,7 @@ class GradientDevice:
     classes: tuple[str, ...] = ()  # the target's classes, for names
     kind: ClassVar[str] = "gradient"
     interactive: ClassVar[bool] = True
+    averages: ClassVar[bool] = True
     _memory: Memory = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

@@ -50,6 +50,7 @@ class MomentDevice:
     binary: bool  # whether targets of 0 and 1 are first coded to -1 and +1
     kind: ClassVar[str] = "moment"
     interactive: ClassVar[bool] = False
+    averages: ClassVar[bool] = False  # the mechanism accepts one record's moments only
 
     @property
     def dimension(self) -> int:

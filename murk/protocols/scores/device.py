@@ -50,6 +50,7 @@ class ScoreDevice:
     mechanisms: LevelMechanisms  # level name to the two mechanisms of that level
     kind: ClassVar[str] = "score"
     interactive: ClassVar[bool] = True
+    averages: ClassVar[bool] = True
     _last: list[tuple[Floats, Model] | None] = field(
         default_factory=lambda: [None], init=False, repr=False, compare=False
     )
@@ -109,6 +110,10 @@ class ScoreDevice:
         check_size(self.settings, len(self.mechanisms), self.interactive)
 
     # What a device does
+
+    def averages_answers(self, question: Question) -> bool:
+        """Return whether answers are vectors or matrices, of which people release means, and not one of two values."""
+        return question in QUESTIONS
 
     def ask(self, noise: NoiseSource, indices: Integers, model: Floats) -> list[Question]:
         """Draw each person's question by the model's shares, independently of any record."""

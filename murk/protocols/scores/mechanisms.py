@@ -11,11 +11,19 @@ import numpy as np
 import numpy.typing as npt
 
 from murk._internal.arrays import Floats, Integers
-from murk._internal.wiping import copied, empty, wiped
+from murk._internal.wiping import copied, empty, keep, wiped
 from murk.errors import UserError
 from murk.privacy.guarantees import ApproxDP, Guarantee, PureDP
 from murk.privacy.mechanisms import BEST, GaussianMechanism, L2BallMechanism, PrivUnitMechanism, calibrate, plain_kind
-from murk.privacy.mechanisms.base import Costed, Mechanism, Randomizer, RoundedGaussian, Wrapped, check_room
+from murk.privacy.mechanisms.base import (
+    Costed,
+    Mechanism,
+    Randomizer,
+    RoundedGaussian,
+    Wrapped,
+    check_room,
+    means_of,
+)
 from murk.privacy.mechanisms.privacy_loss import Currency, PrivacyLoss
 from murk.privacy.noise import NoiseSource
 from murk.protocols.linear_algebra import matrix_size
@@ -73,6 +81,18 @@ class OuterGaussian(RoundedGaussian):
         kernels.noisy_outer(rows, self.unit, noise.gaussian(indices, self.dimension), released)
         return released
 
+    @wiped
+    def randomize_means(
+        self, vectors: npt.ArrayLike, counts: Integers, noise: NoiseSource, records: npt.ArrayLike
+    ) -> Integers:
+        """Randomize the means of people's ``v v'``, which are no further apart than two of these; see `means_of`."""
+        means = means_of(outer(vectors, self.features), counts)
+        means /= self.unit
+        np.rint(means, out=means)
+        released: Integers = np.array(noise.gaussian(np.asarray(records, dtype=np.int64), self.dimension))
+        released += keep(means.astype(np.int64))
+        return released
+
     def decode(self, payload: npt.ArrayLike) -> Floats:
         """Turn payloads (m, d) into unbiased estimates (m, d)."""
         return np.multiply(payload, self.unit, dtype=np.float64)
@@ -100,6 +120,13 @@ class OuterMechanism(Wrapped):
     def randomize(self, vectors: npt.ArrayLike, noise: NoiseSource, records: npt.ArrayLike) -> Integers:
         """Randomize ``v v'`` of m vectors v (m, p) into payloads, int64 of shape (m, d)."""
         return self.noise.randomize(outer(vectors, self.features), noise, records)
+
+    @wiped
+    def randomize_means(
+        self, vectors: npt.ArrayLike, counts: Integers, noise: NoiseSource, records: npt.ArrayLike
+    ) -> Integers:
+        """Randomize the means of people's ``v v'``; see `means_of`."""
+        return self.noise.randomize(means_of(outer(vectors, self.features), counts), noise, records)
 
 
 _BETTER = 0.99  # as in `calibrate`: rounding must not decide the kind of mechanism

@@ -35,6 +35,7 @@ class TargetProblem:
     mechanisms: Mapping[str, TargetMechanism]
     kind: ClassVar[str] = "target"
     interactive: ClassVar[bool] = False
+    averages: ClassVar[bool] = False
 
     @property
     def dimension(self) -> int:

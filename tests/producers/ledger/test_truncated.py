@@ -402,7 +402,8 @@ def test_tasks_with_wrong_caps_are_refused():
             sketches(cap)
     with pytest.raises(
         UserError,
-        match=r"guarantee.tcdp: only privacy.per_person can be in tcdp; write one of pure, approx, gdp, zcdp$",
+        match=r"guarantee.tcdp: only privacy.per_person and privacy.lifetime can be in tcdp; "
+        "write one of pure, approx, gdp, zcdp$",
     ):
         Task.parse(PEOPLE.replace("approx: {epsilon: 1.0, delta: 1.0e-6}", "tcdp: {rho: 1.0, omega: 5.0}") % "null")
     with pytest.raises(UserError, match=r"allows no release at level 'default', which costs rho = "):

@@ -300,8 +300,8 @@ def test_a_source_that_ends_at_once_is_refused():
 def test_the_records_that_wait_are_wiped_and_blocks_are_not(monkeypatch):
     source = FileSource([dict(zip(COLUMNS, row, strict=True)) for row in ROWS], make_task())
     windows = []
-    gather = source._gather
-    monkeypatch.setattr(source, "_gather", lambda *given: windows.append(gather(*given)) or windows[-1])
+    fill = source._fill
+    monkeypatch.setattr(source, "_fill", lambda window: (windows.append(window), fill(window)))
     blocks = source.blocks_in_order(key_of_seed(3), 0, 100)
     first = next(blocks)
     [window] = windows

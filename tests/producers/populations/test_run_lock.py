@@ -78,7 +78,8 @@ def test_where_it_lies(tmp_path):
         note(log, FACTS, ledger)
         identity = log.identity
     assert json.loads((tmp_path / "log.db.run.json").read_text()) == {
-        "person": "name", "level": "open", "seed": 7, "ledger": "a" * 32, "order": "random", "log": identity,
+        "person": "name", "level": "open", "seed": 7, "ledger": "a" * 32, "order": "random", "time": None,
+        "log": identity,
     }  # fmt: skip
     away = Elsewhere()
     assert in_file(away) is None

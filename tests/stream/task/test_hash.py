@@ -253,6 +253,8 @@ OTHERS: dict[type[Block], dict[str, Any]] = {
         "guarantee": {"gdp": {"mu": 1.5}},
         "levels": {"open": {"gdp": {"mu": 2.0}}},
         "per_person": {"gdp": {"mu": 4.0}},
+        "window": "week",
+        "lifetime": {SEVERAL: {"window": "week", "lifetime": {"gdp": {"mu": 4.0}}}},
         "mechanism": "gaussian",
         "calibration": {SEVERAL: {"guarantee": {"approx": {"epsilon": 1.0, "delta": 1e-6}}, "calibration": "classic"}},
     },

@@ -1,0 +1,95 @@
+"""Records that a device holds until their window ends: one of each person and window, drawn uniformly.
+
+A record is stored as its coded numbers, so that its length says nothing about them, encrypted under the ledger's key
+with a pad of its own, and deleted in the transaction that books its release.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from hashlib import shake_256
+from sqlite3 import Connection
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from murk._internal.arrays import Floats
+from murk._internal.wiping import copied, empty, keep
+from murk.errors import UserError
+from murk.producers.ledger.names import LOST_KEY, Id, NameKey
+
+_ERROR_CODE = "MURK-LEDGER-001"
+
+_NONCE: Final = 16
+_PURPOSE: Final = b"murk held"
+
+
+@dataclass(frozen=True)
+class Held:
+    """A person's held record of a window: its coded features and target, and the level at which it is released."""
+
+    name: str = field(repr=False)
+    window: int
+    level: str
+    x: Floats = field(repr=False)
+    y: float = field(repr=False)
+
+
+class HeldRecords:
+    """Held records within one transaction of the ledger; made by `Spending.held`."""
+
+    def __init__(self, connection: Connection, task: int, key: NameKey) -> None:
+        self._connection, self._task, self._key = connection, task, key
+
+    def count(self, person: Id, window: int) -> int:
+        """Return how many records a person has had in a window, of which one is held."""
+        query = "SELECT count FROM held WHERE task = ? AND person = ? AND window = ?"
+        row = self._connection.execute(query, (self._task, person, window)).fetchone()
+        return 0 if row is None else int(row[0])
+
+    def put(self, person: Id, record: Held) -> None:
+        """Hold a record in place of the one that is held."""
+        numbers = empty((len(record.x) + 1,))
+        numbers[:-1], numbers[-1] = record.x, record.y
+        name, values = json.dumps(record.name).encode(), self._cover(keep(numbers.view(np.uint8)))
+        row = self._task, person, record.window, record.level, self._cover(np.frombuffer(name, np.uint8)), values
+        self._connection.execute("REPLACE INTO held VALUES (?, ?, ?, ?, 0, ?, ?)", row)
+
+    def counted(self, person: Id, window: int, count: int, level: str) -> None:
+        """Store the number of records, and the newest level."""
+        change = "UPDATE held SET count = ?, level = ? WHERE task = ? AND person = ? AND window = ?"
+        self._connection.execute(change, (count, level, self._task, person, window))
+
+    def delete(self, person: Id, window: int) -> None:
+        """Delete the held record of a person and window."""
+        where = "WHERE task = ? AND person = ? AND window = ?"
+        self._connection.execute(f"DELETE FROM held {where}", (self._task, person, window))
+
+    def _cover(self, data: NDArray[np.uint8]) -> bytes:
+        nonce = secrets.token_bytes(_NONCE)
+        return nonce + (data ^ _pad(self._key, nonce, len(data))).tobytes()
+
+
+def read_held(rows: Iterator[tuple[int, str, bytes, bytes]], key: NameKey) -> Iterator[Held]:
+    """Decrypt held records from the columns ``window``, ``level``, ``name`` and ``record``."""
+    for window, level, name, record in rows:
+        numbers = copied(_uncover(record, key).view(np.float64))
+        try:
+            person = json.loads(_uncover(name, key).tobytes())
+        except ValueError as error:
+            raise UserError("records are held under another key: put back the ledger's key", code=LOST_KEY) from error
+        yield Held(person, window, level, numbers[:-1], float(numbers[-1]))
+
+
+def _uncover(covered: bytes, key: NameKey) -> NDArray[np.uint8]:
+    data = np.frombuffer(covered, np.uint8)
+    return keep(data[_NONCE:] ^ _pad(key, covered[:_NONCE], len(data) - _NONCE))
+
+
+def _pad(key: NameKey, nonce: bytes, size: int) -> NDArray[np.uint8]:
+    stream = shake_256(_PURPOSE + (key.secret or b"") + nonce).digest(size)
+    return np.frombuffer(stream, np.uint8)
