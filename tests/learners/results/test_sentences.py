@@ -74,15 +74,15 @@ privacy: {guarantee: {gdp: {mu: 4.0}}}
 """
 
 
-def test_which_row_of_a_person_counted_is_said_everywhere(tmp_path: Path) -> None:
+def test_how_rows_of_a_person_counted_is_said_everywhere(tmp_path: Path) -> None:
     """In print, in a notebook, among the caveats, and where rows are only sent."""
     rows = "".join(f"p{number % 40},{20 + number % 70},{'yes' if number % 2 else 'no'}\n" for number in range(121))
     (tmp_path / "rows.csv").write_text("person,age,back\n" + rows)
     (tmp_path / "task.yaml").write_text(SEVERAL_ROWS)
     at = {"log": f"sqlite:///{tmp_path}/log.db", "ledger": tmp_path / "ledger.db"}
     result = murk.run(Task.parse(SEVERAL_ROWS), tmp_path / "rows.csv", person="person", seed=1, **at)
-    sentence = "Of a person with several rows only the first of them that was sent counted"
-    assert "81 rows were refused" in result.report["counted_rows"]
+    sentence = "one answer a person, so people count alike, not rows"
+    assert "40 people with 121 rows (most: 4)" in result.report["counted_rows"]
     assert sentence in " ".join(str(result).split())
     assert sentence in result._repr_html_()
     assert any(sentence in caveat for caveat in result.caveats)
@@ -103,4 +103,4 @@ def test_which_row_of_a_person_counted_is_said_everywhere(tmp_path: Path) -> Non
     assert sentence in " ".join(sent.split())
     # Rows that are people have none.
     rows_alone = murk.run(Task.parse(SEVERAL_ROWS.replace("visits", "rows")), tmp_path / "rows.csv", seed=1)
-    assert "several rows only" not in str(rows_alone)
+    assert "count alike" not in str(rows_alone)
