@@ -212,7 +212,7 @@ class ReleaseRequests:
     levels: Sequence[str] = field(repr=False)
     source: str | None = None
     keep_levels: bool = False
-    windows: Sequence[int] | None = None
+    windows: Sequence[int] | None = field(default=None, repr=False)
 
     def checked(self) -> ReleaseRequests:
         """Return the requests with people's names normalized by `person_name`; raise a UserError for invalid ones."""
