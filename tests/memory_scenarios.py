@@ -79,10 +79,11 @@ def released(
     compiled: bool,
     interrupted: bool = False,
     model: list[float] | None = None,
+    several: bool = False,
 ) -> Any:
     """A device releases records, one by one; or the last ``many`` as a block. What is public is what the log has.
 
-    With a ``model``, the log has it from the start.
+    With a ``model``, the log has it from the start. With ``several``, the block is of one person.
     """
     if compiled:
         impatient()
@@ -107,20 +108,21 @@ def released(
 
         rows = records[len(records) - many :]
         coded = task.coding.encode({name: [row[name] for row in rows] for name in rows[0]})
-        people = [f"another {number}" for number in range(many)]
-        numbers = np.arange(many, dtype=np.int64)
+        people = [f"another {number}" for number in range(1 if several else many)]
+        numbers = np.arange(len(people), dtype=np.int64)
         block = Block(
             "a source",
             numbers,
             coded.x,
             coded.y,
             people,
-            ["default"] * many,
+            ["default"] * len(people),
             coded.cells,
             clamped=int(coded.clamped.sum()),
             missing=0,
             positions=numbers,
-            next_position=many,
+            next_position=len(people),
+            counts=np.array([many]) if several else None,
         )
         with contextlib.suppress(KeyboardInterrupt):
             producer.release_block(block)

@@ -300,6 +300,16 @@ def test_nothing_of_a_record_stays_on_a_device(interpreted, protocol, later, see
     assert interpreted.found(device_secrets(document, told, messages, model)) == 0
 
 
+@pytest.mark.parametrize(("protocol", "later"), [*FIRST[3:5], *LATER])
+def test_nothing_of_several_records_of_a_person_stays(interpreted, protocol, later):
+    rows, document = device_records(4, seed=33), TASK + protocol
+    model = after_survey(document) if later else None
+    arguments = {"seed": SEED, "many": 3, "compiled": False, "model": model, "several": True}
+    messages = interpreted.run("released", document=document, records=rows, **arguments)
+    assert len(messages) == 2
+    assert interpreted.found(device_secrets(document, rows, ['{"question": "none"}'] * 4, model)) == 0
+
+
 @pytest.mark.parametrize(("protocol", "later"), [*FIRST[3:5], LATER[0]])
 def test_nothing_of_a_record_stays_on_a_device_with_compiled_kernels(compiled, protocol, later):
     rows, document = device_records(4), TASK + protocol
