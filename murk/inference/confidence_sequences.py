@@ -34,6 +34,7 @@ import numpy as np
 from murk._internal.arrays import Floats
 from murk.inference.estimate import RANDOM_SCALING, Estimate
 from murk.task.learning import ASKED
+from murk.task.repeats import ONCE, Repeats
 from murk.task.task import Task
 
 # A normal random walk passes 7 standard errors anywhere within twelve orders of magnitude with probability below 1e-8,
@@ -89,6 +90,19 @@ def nominal_level(information: float, level: float) -> float:
     return 2.0 * NormalDist().cdf(float(critical_values(np.array(information), level))) - 1.0
 
 
+def wider_level(level: float, repeats: Repeats) -> float:
+    """Return the level whose normal quantile is that of ``level`` times the root of the factor of repeated answers.
+
+    >>> round(wider_level(0.95, Repeats(4, 1.6)), 4), wider_level(0.95, ONCE)
+    (0.9868, 0.95)
+    """
+    if repeats.effect == 1.0:
+        return level
+    normal = NormalDist()
+    return min(2.0 * normal.cdf(normal.inv_cdf(0.5 + level / 2.0) * math.sqrt(repeats.effect)) - 1.0, _SUREST)
+
+
+_SUREST: Final = 1.0 - 2.0**-50  # largest level with a normal quantile
 Valid = Literal["always", "fixed"]
 
 LATE: Final = 0.01  # share of late releases up to which a task with a stated size counts as ended
@@ -112,6 +126,7 @@ class Looks:
     tightest_at: int  # number of releases at which a sequence is tightest
     count: int  # number of releases (an organisation's records) that the estimate uses
     why: str = ""  # why intervals are fixed, in words
+    repeats: Repeats = ONCE  # how often one person may have answered
 
     @property
     def information(self) -> float:
@@ -120,7 +135,11 @@ class Looks:
 
     def nominal(self, level: float) -> float:
         """Return the level at which a fixed interval is as wide as the interval for these looks at ``level``."""
-        return level if self.valid == "fixed" else nominal_level(self.information, level)
+        return wider_level(level if self.valid == "fixed" else nominal_level(self.information, level), self.repeats)
+
+    def fixed(self, level: float) -> float:
+        """Return the nominal level of a fixed interval, whatever the looks."""
+        return wider_level(level, self.repeats)
 
     def words(self, level: float) -> str:
         """Return the level and the looks, in words."""
@@ -147,6 +166,7 @@ class Looks:
             "words": self.words(level),
             "meaning": self.meaning(level),
             "tightest_at": self.tightest_at if self.valid == "always" else None,
+            "repeats": self.repeats.most,
         }
 
 
@@ -162,10 +182,19 @@ def why_no_sequence(task: Task, estimate: Estimate) -> str:
     return fixed_only(task) or (_NO_COVARIANCE if estimate.method == RANDOM_SCALING else "")
 
 
-def looks_of(task: Task, estimate: Estimate, count: int, *, live: bool = False, asked: Valid | None = None) -> Looks:
+def looks_of(
+    task: Task,
+    estimate: Estimate,
+    count: int,
+    *,
+    live: bool = False,
+    asked: Valid | None = None,
+    repeats: Repeats | None = None,
+) -> Looks:
     """Return the looks for which a display's intervals hold.
 
-    ``count`` is the number of releases (an organisation's records) that the estimate uses. ``asked`` decides if given,
+    ``count`` is the number of releases (an organisation's records) that the estimate uses; ``repeats`` tells how often
+    one person has answered, if that is known better than by the task's caps. ``asked`` decides if given,
     then the task's `intervals`. Otherwise a ``live`` display of an open stream shows confidence sequences, and one of a
     file's end, or of a task that has ended at its stated size (`people`), fixed intervals.
     """
@@ -180,7 +209,7 @@ def looks_of(task: Task, estimate: Estimate, count: int, *, live: bool = False, 
         valid, why = task.intervals.valid, "as the task states"
     elif task.people is not None and task.people <= count <= (1.0 + LATE) * task.people:
         valid, why = "fixed", f"the task has ended at its {task.people:,} people"
-    return Looks(valid, task.tightest_at, count, why if valid == "fixed" else "")
+    return Looks(valid, task.tightest_at, count, why if valid == "fixed" else "", repeats or task.repeats)
 
 
 def used_count(task: Task, estimate: Estimate, engines: Sequence[Any]) -> int:

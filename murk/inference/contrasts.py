@@ -79,7 +79,8 @@ def _contrast(task: Task, estimate: Estimate, block: ContrastBlock, label: str, 
     value, interval = _in_unit(unit, coefficients(nominal))
     average = effects(nominal)
     odds, log_e = on_logit_scale(task), None
-    if not why_no_sequence(task, estimate):
+    # The process of estimates from answers of the same people again is no martingale.
+    if not why_no_sequence(task, estimate) and looks.repeats.most == 1:
         levels = [level, replace(looks, valid="always").nominal(level)]
         log_e = float(evidence(errors_from_zero(tested, levels), looks.information, 1.0 - level))
     return Contrast(

@@ -183,17 +183,19 @@ def figures(
         found = problem.estimate(engines)
         chains = tuple(ChainFigures(i, each.n_releases, 0, 0, None, **each.figures()) for i, each in enumerate(engines))
         curve = merged_curve(trails, len(found.names), found.method)
-        halves = tuple(map(float, found.half_widths(LEVEL)))
         records = _sum(chain.records for chain in chains)
         looks = looks_of(task, found, found.releases_used if records is None else int(records), live=True)
+        halves = tuple(map(float, found.half_widths(looks.fixed(LEVEL))))
         kept = before if before is not None and _keeps(before, looks, halves, found.alike) else None
         sequence = _sequence(task, found, looks) if kept is None else kept.sequence_half_widths
-        nominal, shown = (LEVEL, halves) if looks.valid == "fixed" else (looks.nominal(LEVEL), sequence)
-        needed = _needed(task, found, shown, nominal, None if before is None else before.needed)
+        nominal, shown = (looks.fixed(LEVEL), halves) if looks.valid == "fixed" else (looks.nominal(LEVEL), sequence)
+        needed = _needed(task, found, shown, nominal, looks, None if before is None else before.needed)
         compared = kept.contrasts if kept is not None else ()
         if kept is None and found.n_releases:
             compared = contrasts(task, found, looks, LEVEL)
-        drift = _drift(problem, engines, found, curve, None if before is None else before.drift)
+        drift = None
+        if looks.repeats.most == 1:
+            drift = _drift(problem, engines, found, curve, None if before is None else before.drift)
     loss, loss_error = _unbiased_loss(chains)
     dead, learned = Counter[str](), Counter[str]()
     for each in counters:
@@ -253,7 +255,9 @@ def _sequence(task: Task, found: Estimate, looks: Looks) -> tuple[float, ...]:
     return tuple(map(float, found.half_widths(replace(looks, valid="always").nominal(LEVEL))))
 
 
-def _needed(task: Task, found: Estimate, halves: Sequence[float], nominal: float, before: Needed | None) -> Needed:
+def _needed(
+    task: Task, found: Estimate, halves: Sequence[float], nominal: float, looks: Looks, before: Needed | None
+) -> Needed:
     """Forecast what it would take to learn further coefficients, or reuse the previous forecast."""
     if not found.forecasts or not found.n_releases:
         return _NOTHING_NEEDED
@@ -263,7 +267,7 @@ def _needed(task: Task, found: Estimate, halves: Sequence[float], nominal: float
     needs = {name: need.to_dict() for name, need in (found.needs(nominal) if unknown else {}).items()}
     report = {
         "confidence_intervals": found.intervals(nominal),
-        "interval": {"level": LEVEL, "nominal_level": nominal},
+        "interval": {"level": LEVEL, "nominal_level": nominal, "looks": looks.to_dict(LEVEL)},
         "not_learned": list(needs),
         "needed": needs,
         "releases": found.n_releases,

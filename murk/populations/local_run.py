@@ -22,6 +22,7 @@ from murk.results.report import report_log
 from murk.results.result import Result
 from murk.stream.log.open import open_log
 from murk.stream.worker.worker import Worker
+from murk.task.repeats import ONCE, Repeats, effect_of
 from murk.task.task import Task
 from murk.task.windows import begin_of, many_of
 
@@ -242,6 +243,7 @@ def report_run(
     from murk.planning.advice import advise
 
     totals = run.ledger.totals()
+    by_level = {level: count for (task, level), count in totals.levels.items() if task == run.task.name}
     return report_log(
         run.task,
         run.log,
@@ -253,10 +255,20 @@ def report_run(
         **run.population.figures(),
         accounts=totals.people,
         counted_rows=counted_rows(run.population),
+        repeats=_repeats(run, sum(by_level.values())),
         **spent_together(run.ledger),
-        by_level={level: count for (task, level), count in totals.levels.items() if task == run.task.name},
+        by_level=by_level,
         seconds=monotonic() - start,
     )
+
+
+def _repeats(run: LocalRun, releases: int) -> Repeats | None:
+    """Return how often one person answered; None, for what the caps allow, if others than this file's did."""
+    if run.task.of_organisations or releases > run.population.releases:
+        return None
+    tally: Tally | None = getattr(run.population, "tally", None)
+    most = 1 if tally is None or tally.windows is None else tally.windows[2]
+    return Repeats(most, effect_of(most, list(run.task.privacy.levels.values()))) if most > 1 else ONCE
 
 
 def counted_rows(population: FilePopulation) -> str:

@@ -132,7 +132,8 @@ def diagnose(
     share = estimate.missing()
     if share >= _MISSING:
         reasons.append(Reason("missing", useless, missing_words(share)))
-    stream = estimate.stream_change()
+    answers_once = report["interval"].get("looks", {}).get("repeats", 1) == 1
+    stream = estimate.stream_change() if answers_once else None
     mixed = stream is not None and stream.widened > 1.0
     if mixed:
         reasons.insert(0, Reason("stream", useless, "answers of different times disagree", REMEDY))

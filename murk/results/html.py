@@ -61,7 +61,7 @@ def _promise(report: Report) -> str:
         for words in text.promises(each)
     )
     grid = f"<p>{escape(report['grid']['words'])}</p>" if "grid" in report else ""
-    counted = f"<p>{escape(report['counted_rows'])}</p>" if report.get("counted_rows") else ""
+    counted = "".join(f"<p>{escape(report[key])}</p>" for key in ("counted_rows", "repeats") if report.get(key))
     promised = folded("What each release promises", f"{levels}{grid}<p>{escape(report['cap_words'])}</p>{counted}")
     forged = report.get("forged")
     return (

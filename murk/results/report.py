@@ -42,16 +42,18 @@ from murk.task.coding import is_constant
 from murk.task.features import BinaryTarget, ClassTarget, RealTarget
 from murk.task.privacy import DEFAULT_LEVEL, PrivacyBlock
 from murk.task.protocols.base import Scale
+from murk.task.repeats import Repeats
 from murk.task.task import Disclosure, Task
 from murk.task.windows import each_of, many_of
 
 
 def committed(
-    task: Task, log: Log, problem: Problem | None = None
+    task: Task, log: Log, problem: Problem | None = None, repeats: Repeats | None = None
 ) -> tuple[Estimate, dict[str, Any], tuple[CurvePoint, ...], Drift | None]:
     """Return the joint estimate of all chains of a log, counts of messages, the estimate's curve, and its drift.
 
     ``problem`` is by default the task's. Drift is None if untestable. ``state_digest`` tells bit-identical states.
+    ``repeats`` is by default what the task's caps allow.
     """
     check_shuffled(log, task)
     problem = problem or device_for(task)
@@ -77,7 +79,7 @@ def committed(
     with plausible():
         estimate = problem.estimate(engines)
         points = merged_curve([message.trail for message in messages], len(estimate.names), estimate.method)
-        drift = drift_of(problem, engines, estimate, points)
+        drift = drift_of(problem, engines, estimate, points, task.repeats.most if repeats is None else repeats.most)
     counts = {
         "releases": sum(each.learned for each in counters),
         "duplicates": sum(each.duplicates for each in counters),
@@ -324,7 +326,9 @@ def report_estimate(
     with plausible():
         needs = {name: need.to_dict() for name, need in estimate.needs(nominal).items()} if forecast else {}
     held = {} if looks is None else {"looks": looks.to_dict(level)}
-    fixed = {} if nominal == level else {"fixed_intervals": _listed(estimate.intervals(level))}
+    change = estimate.stream_change() if looks is None or looks.repeats.most == 1 else None
+    at_one = level if looks is None else looks.fixed(level)
+    fixed = {} if nominal == at_one else {"fixed_intervals": _listed(estimate.intervals(at_one))}
     report = {
         "coefficients": dict(zip(estimate.names, map(float, estimate.values), strict=True)),
         "standard_errors": dict(zip(estimate.names, map(float, estimate.standard_errors), strict=True)),
@@ -342,7 +346,7 @@ def report_estimate(
         "effects_note": estimate.effects_note,
         "not_learned": list(needs) or estimate.not_learned(nominal),
         "needed": needs,
-        "stream": None if (change := estimate.stream_change()) is None else change.to_dict(),
+        "stream": None if change is None else change.to_dict(),
         "forged": describe_forgers(estimate, level),
     }
     return {**report, "too_wide": list(too_wide(report, scale, half_range))}
@@ -366,6 +370,7 @@ def report_log(
     shown: Task | None = None,
     at: Mapping[str, str] | None = None,
     kept: bool = False,
+    repeats: Repeats | None = None,
     **more: Any,
 ) -> dict[str, Any]:
     """Return the report of a log, the object that ``--json`` prints.
@@ -374,14 +379,15 @@ def report_log(
     forecasts what would help useless coefficients. Intervals of a ``live`` stream hold at every look, unless ``looks``
     asks for others. ``problem`` is by default the task's; ``shown`` is the task that it fits, if another. ``at`` adds
     the prediction for a raw record, and ``kept`` the estimate itself (``estimate``), which is no JSON.
+    ``repeats`` tells how often one person has answered, if that is known better than by the task's caps.
     """
     shown = shown or task
-    estimate, counts, points, drift = committed(task, log, problem)
+    estimate, counts, points, drift = committed(task, log, problem, repeats)
     scale = shown.coefficient_scale
     disclosure = Disclosure.of(task)
     levels = describe_levels(task)
     used = counts.get("records_learned", estimate.releases_used)
-    held = looks_of(task, estimate, used, live=live, asked=looks)
+    held = looks_of(task, estimate, used, live=live, asked=looks, repeats=repeats)
     found = report_estimate(estimate, scale, units(shown), level, effects=effect_units(shown), looks=held)
     if (ends := cut(shown, estimate)) is not None:
         found["interval"]["note"] += f"; {_cut_words(shown, ends)}"
@@ -397,6 +403,7 @@ def report_log(
         **found,
         "cut": None if ends is None else list(ends),
         "drift": None if drift is None else drift.to_dict(),
+        "repeats": held.repeats.words,
         "forget": describe_forgetting(task.forget, estimate),
         **({"history": columns(points, estimate.names)} if history else {}),
         "guarantee": levels[DEFAULT_LEVEL]["guarantee"],

@@ -140,7 +140,7 @@ class Result:
     def caveats(self) -> tuple[str, ...]:
         """Notes to read before using the numbers: on the intervals, on people's further rows, on simulated noise."""
         simulated = (SIMULATED,) if self.report["simulated"] else ()
-        counted = (str(self.report["counted_rows"]),) if self.report.get("counted_rows") else ()
+        counted = tuple(str(self.report[key]) for key in ("counted_rows", "repeats") if self.report.get(key))
         return (str(self.report["interval"]["note"]), *counted, *simulated)
 
     @property

@@ -116,8 +116,7 @@ def describe_privacy(report: Mapping[str, Any]) -> Iterator[Block]:
     if "grid" in report:
         yield Paragraph(report["grid"]["words"])
     yield Paragraph(report["cap_words"], "  ")
-    if report.get("counted_rows"):
-        yield Paragraph(report["counted_rows"])
+    yield from (Paragraph(report[key]) for key in ("counted_rows", "repeats") if report.get(key))
 
 
 def promises(level: Mapping[str, Any]) -> list[str]:

@@ -40,6 +40,7 @@ from murk.task.privacy import PrivacyBlock, filled_in
 from murk.task.protocols import registry
 from murk.task.protocols.base import Scale
 from murk.task.protocols.registry import BLOCKS, OBJECTIVE_KEYS, OBJECTIVES, PROTOCOLS, ProtocolName
+from murk.task.repeats import ONCE, Repeats, repeats_of
 from murk.task.shuffling import ShuffleBlock, with_promises
 from murk.task.yaml import read_file, read_yaml
 
@@ -431,6 +432,11 @@ class Task(_ProtocolBlocks):
         for level, guarantee in self.privacy.levels.items():
             shuffle.check_level(guarantee, "privacy", *self.privacy.key_of(level))
         shuffle.check_promise(self.privacy.guarantee, "shuffle")
+
+    @cached_property
+    def repeats(self) -> Repeats:
+        """How often one person may answer, by the task's caps."""
+        return ONCE if self.of_organisations else repeats_of(self.privacy)
 
     @cached_property
     def coding(self) -> Coding:
