@@ -66,12 +66,16 @@ TASKS = {
     "scores, predictions": (f"{BINARY}\n{MU}", 4_000, 10_000_000),
     "scores, public rows": (f"{BINARY}\n{MU}public: {{set_aside: 2000}}\n", 4_000, 10_000_000),
     "scores, real target": (f"{REAL}\n{MU}", 4_000, 10_000_000),
-    "scores, 4 chains": (f"{BINARY}\n{MU}scores: {{models: own}}\nlog: {{partitions: 4}}\n", 8_000, 10_000_000),
+    "scores, 4 chains": (
+        f"{BINARY}\n{MU}scores: {{models: per-partition}}\nlog: {{partitions: 4}}\n",
+        8_000,
+        10_000_000,
+    ),
     "scores, levels change": (f"{BINARY}\n{MU}{LEVELS}", 4_000, 10_000_000),
     "moments": (f"{REAL}\nprotocol: moments\n{MU}", 4_000, 10_000_000),
     "examples": (f"{REAL}\nprotocol: examples\n{MU}", 2_000, 60_000),
     "gradients, public rows": (f"{BINARY}\nprotocol: gradients\n{MU}public: {{set_aside: 2000}}\n", 4_000, 60_000),
-    "sketch": (f"{REAL}\nprotocol: sketch\nprivacy: {{guarantee: {{approx: {APPROX}}}}}\n", 10_000, 500_000),
+    "summaries": (f"{REAL}\nprotocol: summaries\nprivacy: {{guarantee: {{approx: {APPROX}}}}}\n", 10_000, 500_000),
 }
 MOTHERS = {"mothers, third child": bare, "mothers, weeks worked": weeks}
 TIGHTEST_AT = {"examples": 10_000, "gradients, public rows": 10_000}
@@ -113,7 +117,7 @@ def engine_looks(
     if task.protocol == "moments":
         yield from moment_looks(problem, records, counts, rng)
         return
-    if task.protocol == "sketch":
+    if task.protocol == "summaries":
         yield from sketch_looks(problem, records, counts, rng)
         return
     seeds = np.random.default_rng(rng.integers(2**63))
@@ -178,7 +182,7 @@ def mothers_stream(name: str, looks: int, rng: np.random.Generator) -> Iterator[
         answer(engine, X[order[done:releases]], y[order[done:releases]], rng)
         done, estimate = releases, engine.estimate()
         truth = weighted_fit(points[:, :-1], points[:, -1], estimate.solution.newest, "third" in name, False, counts)
-        watched = Looks("always", 100_000, releases)
+        watched = Looks("always-valid", 100_000, releases)
         yield (
             releases,
             np.abs(estimate.values / estimate.unit - truth),
@@ -197,7 +201,7 @@ def protocol_stream(name: str, looks: int, rng: np.random.Generator) -> Iterator
     if "predictions" in name:
         weights = people.points[np.linspace(0, len(people.points) - 1, 12).astype(int)]
     for releases, estimate in engine_looks(name, task, grid(first, last, looks), rng, people):
-        watched = Looks("always", TIGHTEST_AT.get(name, 100_000), releases)
+        watched = Looks("always-valid", TIGHTEST_AT.get(name, 100_000), releases)
         sequence, fixed = (
             combined_half_widths(estimate, weights, level) for level in (watched.nominal(0.95), 0.95)
         )  # fmt: skip
@@ -250,7 +254,7 @@ FIRST = {
     "moments": f"{AMOUNT}protocol: moments\n{NORMAL}",
     "moments, missing": f"{AMOUNT}protocol: moments\n{NORMAL}",
     "gradients, public rows": f"{RATE}protocol: gradients\npublic: {{set_aside: 2000}}\n{NORMAL}",
-    "sketch": f"{AMOUNT}protocol: sketch\nprivacy: {{guarantee: {{approx: {APPROX}}}}}\n",
+    "summaries": f"{AMOUNT}protocol: summaries\nprivacy: {{guarantee: {{approx: {APPROX}}}}}\n",
 }
 _AMOUNTS = 200
 
@@ -302,7 +306,7 @@ def first_row(name: str, rare: float, rate: float, streams: int, looks: int, las
     for stream in range(streams):
         rng, wrong, off, most, begin = np.random.default_rng([7, stream]), np.zeros(2, bool), False, 0.0, math.inf
         for releases, estimate in engine_looks(name, task, grid(10, last, looks), rng, people):
-            watched = Looks("always", task.tightest_at, releases)
+            watched = Looks("always-valid", task.tightest_at, releases)
             halves = estimate.half_widths(watched.nominal(0.95))
             wrong |= np.abs(estimate.values - truth) > halves
             begin = min(begin, releases) if np.isfinite(halves).any() else begin

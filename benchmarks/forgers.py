@@ -265,8 +265,8 @@ _SKETCH = """
 name: forgers
 features: [{name: a, low: -1, high: 1}, {name: b, low: -1, high: 1}]
 target: {name: y, kind: real, low: -1, high: 1}
-protocol: sketch
-sketch: {window: 200}
+protocol: summaries
+summaries: {window: 200}
 privacy: {guarantee: {gdp: {mu: 2.0}}}
 """
 

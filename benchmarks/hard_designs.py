@@ -22,10 +22,10 @@ WAYS = {
     "people, line, 5,000 public rows": ("moments", "real", 5_000),
     "people, log odds": ("moments", "binary", 0),
     "people, log odds, 5,000 public rows": ("moments", "binary", 5_000),
-    "organisation, line": ("sketch", "real", 0),
-    "organisation, log odds": ("sketch", "binary", 0),
+    "organisation, line": ("summaries", "real", 0),
+    "organisation, log odds": ("summaries", "binary", 0),
 }
-PEOPLE = {"moments": 300_000, "sketch": 20_000}
+PEOPLE = {"moments": 300_000, "summaries": 20_000}
 
 
 MISSING = {

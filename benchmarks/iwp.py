@@ -270,20 +270,20 @@ def coverage(draws, budgets=BUDGETS):
                     y = x @ truth[:-1] + truth[-1] + rng.uniform(-0.2, 0.2, len(x))
                 elif loss == "quadratic":
                     truth = population
-                for place, polish in enumerate((True, False)):
+                for place, newton in enumerate((True, False)):
                     more = {
                         "guarantee": budget,
                         "release": release,
                         "seed": draw,
                         "features": [0, 1, 2, 3],
-                        "polish": polish,
+                        "newton": newton,
                     }
                     model = IWPSGDRegressor(**more) if loss == "squared" else IWPSGDClassifier(loss=loss, **more)
                     model.learn_many(x, y)
                     found = model.estimate()
                     half = found.half_widths(0.95)
                     held[draw, place] = np.mean(np.abs(found.values - truth) <= half)
-                    widths += [float(np.mean(half))] if polish else []
+                    widths += [float(np.mean(half))] if newton else []
             none = np.mean(np.isinf(widths))
             print(
                 f"| {release} | {loss} | {budget} | {held[:, 0].mean():.1%} | {np.median(widths):.3g}, {none:.0%} | "
@@ -365,7 +365,7 @@ def speed():
     for what, more in (
         ("directions, simulated noise", {"seed": 1}),
         ("probit, simulated noise", {"seed": 1, "loss": "probit"}),
-        ("directions, no polish", {"seed": 1, "polish": False}),
+        ("directions, no Newton step", {"seed": 1, "newton": False}),
         ("separate, simulated noise", {"seed": 1, "release": "separate"}),
         ("directions, secure noise", {}),
     ):

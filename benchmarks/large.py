@@ -32,7 +32,7 @@ CASES = {
     "examples: joint": ("examples", "gdp: {mu: 4.0}", "examples: {release: joint}\n"),
     "moments": ("moments", "gdp: {mu: 4.0}", ""),
     "moments, public rows": ("moments", "gdp: {mu: 4.0}", "public: {set_aside: 2000}\n"),
-    "sketch": ("sketch", "approx: {epsilon: 1.0, delta: 1.0e-6}", ""),
+    "summaries": ("summaries", "approx: {epsilon: 1.0, delta: 1.0e-6}", ""),
 }
 COLUMNS = (
     "protocol", "coded features", "made (s)", "device (us)", "learner (us)", "release (KB)", "model (KB)", "state (KB)",

@@ -42,7 +42,7 @@ CASES = {
     "examples: joint": ("examples", 0, "examples: {release: joint}"),
     "moments": ("moments", 0, ""),
     "moments, public rows": ("moments", ROWS, ""),
-    "sketch": ("sketch", 0, ""),
+    "summaries": ("summaries", 0, ""),
 }
 
 

@@ -90,7 +90,7 @@ def descend(gradient, theta, average, a, b, step, radius, t):
 
 @njit(error_model="numpy")
 def bare_directions(X, y, seed, spacing, steps, variance, radius):
-    """Directions: the gradient of the corrected square, a step, and the two triangles that the polish solves."""
+    """Directions: the gradient of the corrected square, a step, and the two triangles that the Newton step solves."""
     n, p = X.shape
     v, noise, q = np.zeros(p + 2), np.zeros(p + 2, dtype=np.int64), np.zeros(p + 2, dtype=np.int64)
     theta, average, a, b, g, at = np.zeros(p), np.zeros(p), np.zeros(p), np.zeros(p), np.zeros(p), np.zeros(p)
@@ -139,7 +139,7 @@ def bare_directions(X, y, seed, spacing, steps, variance, radius):
 
 @njit(error_model="numpy")
 def bare_outer(X, y, seed, unit, radius):
-    """Outer products: the gradient, a step, and the two triangles that the polish solves."""
+    """Outer products: the gradient, a step, and the two triangles that the Newton step solves."""
     n, p = X.shape
     size = (p + 1) * (p + 2) // 2
     v, noise, u, pulled, at = np.zeros(p + 1), np.zeros(size, dtype=np.int64), np.zeros(size), np.zeros(p), np.zeros(p)

@@ -26,7 +26,7 @@ MARKS = [10**5, 2 * 10**5, 5 * 10**5, 10**6, 2 * 10**6, 5 * 10**6, 10**7, 2 * 10
 # Windows add up; any number of them fits under this.
 WINDOWS = "approx: {epsilon: 1.0, delta: 1.0e-6}", ", per_person: {approx: {epsilon: 1.0e+6, delta: 0.5}}"
 ROWS, WINDOW = 50, 1000
-SKETCH = "sketch", *WINDOWS, f"sketch: {{rows: {ROWS}, window: {WINDOW}}}\n"
+SKETCH = "summaries", *WINDOWS, f"summaries: {{rows: {ROWS}, window: {WINDOW}}}\n"
 
 
 def resident(process="self") -> float:
@@ -104,7 +104,7 @@ def organisation(folder, log):
 
 def rows(protocol, n, beside=False):
     """Figures at each mark, up to n releases: how many, MiB, MiB on disk, bytes, seconds, CPU us each; of a monitor."""
-    sketch, before, used = protocol == "sketch", 0, time.process_time()
+    sketch, before, used = protocol == "summaries", 0, time.process_time()
     described = SKETCH if sketch else (protocol,)
     start, marks = time.monotonic(), list(MARKS)
     with tempfile.TemporaryDirectory() as folder, open_log(f"sqlite:///{folder}/log.db") as log:
@@ -126,13 +126,13 @@ def rows(protocol, n, beside=False):
 
 def main(argv):
     parser = argparse.ArgumentParser()
-    parser.add_argument("--protocol", choices=["gradients", "examples", "moments", "sketch"], default="gradients")
+    parser.add_argument("--protocol", choices=["gradients", "examples", "moments", "summaries"], default="gradients")
     parser.add_argument("--releases", type=int, help="or rows of the sketch  [default: 10^7 gradients, 10^6 others]")
     parser.add_argument("--monitor", action="store_true", help="beside a monitor")
     given = parser.parse_args(argv)
     n = given.releases or (10**7 if given.protocol == "gradients" else 10**6)
     print(
-        f"| {'rows' if given.protocol == 'sketch' else 'releases'} ({given.protocol}) | resident memory (MiB) | "
+        f"| {'rows' if given.protocol == 'summaries' else 'releases'} ({given.protocol}) | resident memory (MiB) | "
         "log on disk (MiB) | state (bytes) | seconds | CPU us each |"
         + (" monitor's memory (MiB) | its CPU (s) |" if given.monitor else "")
     )

@@ -30,10 +30,10 @@ from murk.errors import UserError
 from murk.planning.forecast import DRAWS, forecast
 from murk.protocols.population import Effects, Population, designs
 
-PROTOCOLS = ("scores", "moments", "examples", "gradients", "sketch")
+PROTOCOLS = ("scores", "moments", "examples", "gradients", "summaries")
 ROWS = 10_000
 # Runs, of people and of sums alike.
-RUNS = {"scores": 11, "moments": 41, "examples": 25, "gradients": 11, "sketch": 25}
+RUNS = {"scores": 11, "moments": 41, "examples": 25, "gradients": 11, "summaries": 25}
 CELLS = [
     (kind, d, n, mu, rows)
     for kind in ("binary", "real")
@@ -154,8 +154,8 @@ def women(protocols, runs, seed, mu):
     for name, text in WOMEN.items():
         for protocol in protocols:
             for aside in (5_000, 0):
-                if protocol == "sketch":
-                    more = "sketch: {neighbours: replace-one}"
+                if protocol == "summaries":
+                    more = "summaries: {neighbours: replace-one}"
                     if aside:
                         continue
                 else:

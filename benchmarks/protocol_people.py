@@ -38,8 +38,8 @@ from murk.results.report import average_effects
 TEST = 20_000
 # An organisation hides which record it was, as local guarantees do.
 SKETCHES = {
-    "sketch": "sketch: {neighbours: replace-one}",
-    "newton": "sketch: {method: newton, neighbours: replace-one}",
+    "summaries": "summaries: {neighbours: replace-one}",
+    "newton": "summaries: {method: newton, neighbours: replace-one}",
 }
 _BLOCK = 2**16
 
@@ -62,7 +62,7 @@ class Setting:
         if self.missing:
             target += f", missing_share: {self.missing}"
         if protocol in SKETCHES:
-            protocol, more = "sketch", SKETCHES[protocol]
+            protocol, more = "summaries", SKETCHES[protocol]
         elif self.rows:
             more += f"\npublic: {{set_aside: {self.rows}}}"
         return Task.parse(

@@ -30,7 +30,7 @@ from murk.inference.units import effect_units
 from murk.planning.choice import recommend
 from murk.results.report import average_effects
 
-PROTOCOLS = ("scores", "gradients", "examples", "moments", "sketch", "newton")
+PROTOCOLS = ("scores", "gradients", "examples", "moments", "summaries", "newton")
 KINDS, FEATURES, PEOPLE, BUDGETS = ("binary", "real"), (2, 10, 50), (10**4, 10**5, 10**6), (0.25, 1.0, 4.0)
 ROWS = 5_000
 
@@ -136,7 +136,7 @@ def women(replications, seed, protocols, mu=1.0):
             if protocol == "newton" and "kind: real" in text:
                 continue
             more = SKETCHES.get(protocol, f"public: {{set_aside: {ROWS}}}")
-            kind = "sketch" if protocol in SKETCHES else protocol
+            kind = "summaries" if protocol in SKETCHES else protocol
             task = Task.parse(f"{text}\nprotocol: {kind}\n{more}\n{privacy}")
             X, y = raw(task)
             scale, exact, effect, unit = exact_fit(task, X, y)
@@ -144,7 +144,7 @@ def women(replications, seed, protocols, mu=1.0):
             for replication in range(replications):
                 rng = np.random.default_rng([seed, replication])
                 order = rng.permutation(len(X))
-                aside, people = order[:ROWS], order[0 if kind == "sketch" else ROWS :]
+                aside, people = order[:ROWS], order[0 if kind == "summaries" else ROWS :]
                 estimate = estimate_of(task, X[people], y[people], X[aside], rng)
                 own = average_effects(task.coefficient_scale, effect_units(task), estimate, 0.95)
                 value, half = estimate.values[0] * effect / exact[0], float("inf")

@@ -3,7 +3,7 @@
 People of a made-up task: age uniform, an emergency of 38%, a skewed count of visits from 0 to 8; or a two-valued
 feature and one of four categories, the rarest of 5% (``--only categories``). Half widths of the 95% intervals of
 average effects, medians over replications, in percentage points: *before* by log odds alone
-(``scores: {effects: curve}``), *now* by the default, with 4,000 public rows, and the *limit* of one such answer a
+(``scores: {effects: logistic}``), *now* by the default, with 4,000 public rows, and the *limit* of one such answer a
 person, were even coordinates and the features' moments known and nothing but the mechanism's noise there. Coverage is
 of what the estimate says that it is of: average effects of the logistic model, or slopes of the line through the
 labels; *of the curve* is the share that hold the first, whichever it is.

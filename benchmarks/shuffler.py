@@ -52,19 +52,19 @@ def message(task, number, now):
     )  # fmt: skip
 
 
-def fill(intake, task, begin, end):
+def fill(input_log, task, begin, end):
     """Append the releases of these numbers, as devices would."""
     now = truncate_time(time.time(), task.granularity)
     for first in range(begin, end, BLOCK):
-        intake.append([(0, message(task, n, now)) for n in range(first, min(first + BLOCK, end))])
+        input_log.append([(0, message(task, n, now)) for n in range(first, min(first + BLOCK, end))])
 
 
 @contextmanager
 def logs(folder, task, broker=None):
-    """An intake and a log of releases, in a folder or on a broker."""
+    """An input log and a log of releases, in a folder or on a broker."""
     place = f"sqlite:///{folder}/" if broker is None else f"{broker.url}/{Path(folder).name.replace('_', '-')}-"
     with ExitStack() as stack:
-        opened = [stack.enter_context(open_log(f"{place}{name}")) for name in ("intake", "log")]
+        opened = [stack.enter_context(open_log(f"{place}{name}")) for name in ("input", "log")]
         for log in opened:
             log.register_task(task.document())
         yield opened
@@ -74,9 +74,9 @@ def measured(releases, crowd, broker=None):
     """Releases in crowds, and CPU and wall seconds of shuffler and worker."""
     task = task_of(crowd)
     problem = device_for(task)
-    with tempfile.TemporaryDirectory() as place, logs(place, task, broker) as (intake, log):
-        fill(intake, task, 0, releases)
-        with Shuffler(intake, log, task, problem, Store(Path(place) / "store")) as shuffler:
+    with tempfile.TemporaryDirectory() as place, logs(place, task, broker) as (input_log, log):
+        fill(input_log, task, 0, releases)
+        with Shuffler(input_log, log, task, problem, Store(Path(place) / "store")) as shuffler:
             clock = Clock()
             while not shuffler.step().idle:
                 pass
@@ -97,8 +97,8 @@ def shuffle_in_memory(place, crowd, queue):
     """As a process: shuffle whenever asked, and tell the largest resident memory in bytes and how many wait."""
     task = task_of(crowd)
     with (
-        logs(place, task) as (intake, log),
-        Shuffler(intake, log, task, device_for(task), Store(Path(place) / "store")) as shuffler,
+        logs(place, task) as (input_log, log),
+        Shuffler(input_log, log, task, device_for(task), Store(Path(place) / "store")) as shuffler,
     ):
         while queue.recv():
             while not shuffler.step().idle:
@@ -112,12 +112,12 @@ def memory(releases, crowd):
     task = task_of(crowd)
     ours, others = multiprocessing.Pipe()
     print(f"crowds of {crowd:,}\n\n   releases     waiting    released   largest memory   store on disk")
-    with tempfile.TemporaryDirectory() as place, logs(place, task) as (intake, _):
+    with tempfile.TemporaryDirectory() as place, logs(place, task) as (input_log, _):
         child = multiprocessing.get_context("spawn").Process(target=shuffle_in_memory, args=(place, crowd, others))
         child.start()
         parts, known = 10, []
         for part in range(parts):
-            fill(intake, task, part * releases // parts, (part + 1) * releases // parts)
+            fill(input_log, task, part * releases // parts, (part + 1) * releases // parts)
             ours.send(True)
             peak, waiting, released = ours.recv()
             store = sum(path.stat().st_size for path in Path(place).glob("store*"))

@@ -76,7 +76,7 @@ def main(argv: list[str]) -> None:
             "python -c pass": lambda: spent(["-c", "pass"], folder, folder),
             "murk --help": lambda: spent(["-m", "murk", "--help"], folder, folder),
         }
-        for protocol in ("", "gradients", "examples", "moments", "sketch"):
+        for protocol in ("", "gradients", "examples", "moments", "summaries"):
             for cold in (True, False):
                 name = f"murk run, 1,000 rows, {protocol or 'scores (the default)'}, {'cold' if cold else 'warm'}"
                 rows[name] = lambda protocol=protocol, cold=cold: run(protocol, cold)

@@ -86,7 +86,7 @@ class Protocol:
 
 GRADIENTS = Protocol("gradients", "protocol: gradients\n")
 SCORES = Protocol("scores", "protocol: scores\n")
-OWN_MODELS = Protocol("scores", "protocol: scores\nscores: {models: own}\n")
+OWN_MODELS = Protocol("scores", "protocol: scores\nscores: {models: per-partition}\n")
 """Scores of chains that each make their own models: a function of its partition alone."""
 AGES = ("33", "34", "35")
 CLASSES = Protocol(
@@ -105,19 +105,20 @@ MOMENTS = Protocol("moments", "protocol: moments\nmoments: {release: joint}\npub
 DIRECTIONS = Protocol("moments", "protocol: moments\npublic: {set_aside: 500}\n", set_aside=500)
 """Moments' default where covariates are public; as of several classes, it is not in the table below."""
 SKETCH = Protocol(
-    "sketch",
+    "summaries",
     # Small windows, so that few people make many releases; any number of them fits under the cap.
-    "protocol: sketch\nsketch: {rows: 8, window: 20}\n",
+    "protocol: summaries\nsummaries: {rows: 8, window: 20}\n",
     "guarantee: {approx: {epsilon: 1.0, delta: 1.0e-6}}, per_person: {approx: {epsilon: 1.0e+5, delta: 0.5}}",
     "",
     records=20,
 )
 GRAM = Protocol(
-    "sketch", "protocol: sketch\nsketch: {method: moments, window: 20}\n", SKETCH.privacy, "", records=20,
+    "summaries", "protocol: summaries\nsummaries: {method: moments, window: 20}\n", SKETCH.privacy, "", records=20,
     title="sketch of moments",
 )  # fmt: skip
 NEWTON = Protocol(
-    "sketch", "protocol: sketch\nsketch: {method: newton, first: 8, window: 20}\n", SKETCH.privacy, "", records=20,
+    "summaries", "protocol: summaries\nsummaries: {method: newton, first: 8, window: 20}\n", SKETCH.privacy, "",
+    records=20,
     title="Newton steps",
 )  # fmt: skip
 PROTOCOLS = (GRADIENTS, SCORES, EXAMPLES, MOMENTS, SKETCH)
@@ -140,7 +141,7 @@ def contents(name: str) -> tuple[dict[str, Any], ...]:
     rows = BY_NAME[name].records
     X = np.column_stack([rng.choice([-1.0, 1.0], HONEST * rows), rng.uniform(-1.0, 1.0, HONEST * rows)])
     X, y = np.column_stack([X, np.ones(len(X))]), rng.choice([0.0, 1.0], HONEST * rows)
-    if BY_NAME[name].name == "sketch":
+    if BY_NAME[name].name == "summaries":
         return tuple(_window(problem, X[start : start + rows], y[start : start + rows], start, noise)
                      for start in range(0, len(X), rows))  # fmt: skip
     theta = problem.initial if problem.interactive else None  # type: ignore[attr-defined]

@@ -93,9 +93,9 @@ def test_nobody_waits_for_a_check_that_is_not_there(made):
 def test_only_the_shuffler_reaches_both_intake_and_log():
     services = SHUFFLED["services"]
     networks = {name: set(service.get("networks", ["default"])) for name, service in services.items()}
-    assert {name for name, found in networks.items() if {"default", "intake"} <= found} == {"shuffler"}
-    assert {name for name, found in networks.items() if "intake" in found} == {
-        "intake", "intake-topics", "gateway", "population", "shuffler",
+    assert {name for name, found in networks.items() if {"default", "input"} <= found} == {"shuffler"}
+    assert {name for name, found in networks.items() if "input" in found} == {
+        "input", "input-topics", "gateway", "population", "shuffler",
     }  # fmt: skip
     assert {name for name, found in networks.items() if "metrics" in found} == {"shuffler", "prometheus"}
     # Nor does the readers' Prometheus ask whoever counts what arrives.
@@ -106,7 +106,7 @@ def test_only_the_shuffler_reaches_both_intake_and_log():
     arrivals = {prometheus.GATEWAY_JOB, prometheus.PEOPLE_JOB}
     assert {each["job_name"] for each in asked} == {each["job_name"] for each in every} - arrivals
     # Whoever is named in a command is reached.
-    brokers = {"kafka": "default", "intake": "intake"}
+    brokers = {"kafka": "default", "input": "input"}
     for name, service in services.items():
         for word in map(str, service.get("command", [])):
             for broker, network in brokers.items():
@@ -167,7 +167,7 @@ def test_the_broker_is_the_one_of_make_kafka():
     version = re.search(
         r"<artifactId>kafka_2.13</artifactId>\s*<version>([\d.]+)<", (DEPLOY / "broker/pom.xml").read_text()
     )
-    for name in ("kafka", "intake"):
+    for name in ("kafka", "input"):
         assert SHUFFLED["services"][name]["image"] == f"apache/kafka:{version[1]}"
     assert properties({"KAFKA_LOG_DIRS": "/x", "KAFKA_A__B___C": 1}) == {"log.dirs": "/x", "a_b-c": "1"}
 

@@ -330,14 +330,16 @@ def test_nothing_of_a_record_stays_of_a_release_that_is_interrupted(interpreted,
 
 
 SKETCHES = [
-    "sketch: {method: moments}\n", "sketch: {method: newton, first: 100}\n",
-    "sketch: {method: linear-mixing, rows: 32}\n",
+    "summaries: {method: moments}\n", "summaries: {method: newton, first: 100}\n",
+    "summaries: {method: linear-mixing, rows: 32}\n",
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize("method", SKETCHES)
 def test_nothing_of_a_window_stays(compiled, method):
-    document = TASK + f"protocol: sketch\n{method}privacy: {{guarantee: {{approx: {{epsilon: 2.0, delta: 1.0e-6}}}}}}"
+    document = (
+        TASK + f"protocol: summaries\n{method}privacy: {{guarantee: {{approx: {{epsilon: 2.0, delta: 1.0e-6}}}}}}"
+    )
     problem: Any = device_for(Task.parse(document))
     source = np.random.default_rng(3)
     coded = source.uniform(-0.9, 0.9, (300, 4))

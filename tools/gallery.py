@@ -174,8 +174,8 @@ features:
   - {name: same_sex, categories: ["no", "yes"]}
   - {name: age, low: 21, high: 35, unit: 5}
 target: {name: weeks_worked, kind: real, low: 0, high: 52}
-protocol: sketch
-sketch: {window: 20000}
+protocol: summaries
+summaries: {window: 20000}
 privacy:
   guarantee: {approx: {epsilon: 1.0, delta: 1.0e-6}}
 """,

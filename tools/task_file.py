@@ -29,7 +29,7 @@ from murk.task.privacy import PARAMETERS, LevelGrid, PrivacyBlock
 from murk.task.protocols.examples import ExamplesBlock
 from murk.task.protocols.moments import MomentsBlock
 from murk.task.protocols.scores import ScoresBlock
-from murk.task.protocols.summaries import SketchBlock
+from murk.task.protocols.summaries import SummariesBlock
 from murk.task.shuffling import PromiseBlock, ShuffleBlock
 from murk.task.task import Task
 from tools.task_file_text import GUARANTEES, HEAD, MINIMAL, TAIL
@@ -52,7 +52,7 @@ SECTIONS: Final[tuple[tuple[str, str, type[Block]], ...]] = (
     ("scores", "", ScoresBlock),
     ("examples", "", ExamplesBlock),
     ("moments", "", MomentsBlock),
-    ("sketch", "", SketchBlock),
+    ("summaries", "", SummariesBlock),
     ("predictions", "", PredictionsBlock),
     ("intervals", "", IntervalsBlock),
     ("contrasts", "", ContrastBlock),

@@ -88,12 +88,12 @@ A release never has more privacy loss than its guarantee: calibration rounds tow
 | `scores` | by each person, at the model of an epoch | all | [scores](scores.md) |
 | `examples` | by each person, once | all (pure: outer products, cells, Laplace noise) | [IWP-SGD](iwp-sgd.md) |
 | `moments` | by each person, once | all | [public-data GLM](public-glm.md) |
-| `sketch` | by each organisation, once a window | approx; but for mixtures also gdp, zcdp | [GaussMix](gaussmix.md) |
+| `summaries` | by each organisation, by window | approx; but for mixtures also gdp, zcdp | [GaussMix](gaussmix.md) |
 
 A task accepts only the block of its own protocol. Of the keys of `learner`, `examples` use `step`, `averaging`,
-`weighting` and `radius`, and `sketch` uses `weighting`. `moments` and `sketch` accept `radius`, and ignore it. `scores`
-accept none. `sketch` learns a binary or a real target, the others also several classes. Of these, `scores` and
-`moments` learn log odds with public covariates, else average effects; `examples` learn both, by `release: cells`.
+`weighting` and `radius`, and `summaries` uses `weighting`. `moments` and `summaries` accept `radius`, and ignore it.
+`scores` accept none. `summaries` learns a binary or a real target, the others also several classes. Of these, `scores`
+and `moments` learn log odds with public covariates, else average effects; `examples` learn both, by `release: cells`.
 Keys that contradict `as_published: true` are refused.
 
 ## Public covariates

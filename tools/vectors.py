@@ -141,7 +141,7 @@ def _of_learners(draw: random.Random, features: list[dict[str, Any]]) -> dict[st
     ]
     return {
         "people": draw.choice([None, None, 50_000]),
-        "intervals": draw.choice([None, None, {"valid": "fixed"}, {"tightest_at": 20_000}]),
+        "intervals": draw.choice([None, None, {"validity": "fixed-n"}, {"tightest_at": 20_000}]),
         "contrasts": contrasts if draw.random() < 0.3 else [],
     }
 
@@ -269,7 +269,7 @@ def _numbers(content: dict[str, Any], task: Task) -> dict[str, dict[str, Any]]:
         outside["learner"] = [{**content["learner"], **changes} for changes in tiny]
     changes: dict[str, dict[str, Any]] = {
         "forget": {"forget": 23_999}, "people": {"people": 0}, "duplicates": {"duplicates": 2**25},
-        "looks": {"intervals": {"valid": "always", "tightest_at": 10}},
+        "looks": {"intervals": {"validity": "always-valid", "tightest_at": 10}},
         "crowds": {"shuffle": {"crowd": 1000}}, "sooner": {"granularity": "2d", "expiry": "1d"},
     }  # fmt: skip
     for path, values in outside.items():
@@ -443,7 +443,7 @@ class _Vectors:
         yield {"name": name, "why": "white space", "document": other, "hash": self.task.hash, "refused": "task"}
         damages: dict[str, dict[str, Any]] = {
             "simulated": {"simulated": True}, "schema": {"schema": 2}, "unknown key": {"further": 1},
-            "unknown protocol": {"protocol": "sketch"}, "no features": {"features": [], "protocol": "examples"},
+            "unknown protocol": {"protocol": "summaries"}, "no features": {"features": [], "protocol": "examples"},
             "damaged feature": {"features": [{"name": "a", "low": 2, "high": 1}]}, "expiry": {"expiry": "0d"},
             "partitions": {"log": {"partitions": 0}}, "target": {"target": {"name": "y", "kind": "binary"}},
             "missing targets": {"target": {**content["target"], "missing_share": 1}},

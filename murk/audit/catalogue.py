@@ -129,18 +129,18 @@ def _tasks() -> Iterator[tuple[str, str]]:
     for neighbours in ("zero-out", "replace-one"):
         # With the larger delta of mixing, linear mixing would release no eigenvalue.
         for method, delta in (("mixing", 0.05), ("linear-mixing", 0.01)):
-            block = f"sketch: {{rows: 8, method: {method}, neighbours: {neighbours}}}\n"
+            block = f"summaries: {{rows: 8, method: {method}, neighbours: {neighbours}}}\n"
             guarantee = f"{{approx: {{epsilon: 1, delta: {delta}}}}}"
-            text = f"{_SKETCH}protocol: sketch\nprivacy: {{guarantee: {guarantee}}}\n{block}"
+            text = f"{_SKETCH}protocol: summaries\nprivacy: {{guarantee: {guarantee}}}\n{block}"
             yield f"sketch {method}, {neighbours}", text
-        text = f"{_SKETCH}protocol: sketch\nprivacy: {{guarantee: {_MU}}}\nsketch: {{neighbours: {neighbours}}}\n"
+        text = f"{_SKETCH}protocol: summaries\nprivacy: {{guarantee: {_MU}}}\nsummaries: {{neighbours: {neighbours}}}\n"
         yield f"sketch moments, {neighbours}", text
 
 
 def _steps() -> Iterator[tuple[str, str, str]]:
     for neighbours in ("zero-out", "replace-one"):
-        text = f"features: [{{name: age, low: 20, high: 60}}]\ntarget: {_BINARY}\nprotocol: sketch\n"
-        text += f"privacy: {{guarantee: {_MU}}}\nsketch: {{method: newton, first: 20, neighbours: {neighbours}}}\n"
+        text = f"features: [{{name: age, low: 20, high: 60}}]\ntarget: {_BINARY}\nprotocol: summaries\n"
+        text += f"privacy: {{guarantee: {_MU}}}\nsummaries: {{method: newton, first: 20, neighbours: {neighbours}}}\n"
         for part in ("first part", "step"):
             yield f"sketch newton, {part}, {neighbours}", part, text
 

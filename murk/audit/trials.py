@@ -22,7 +22,7 @@ from murk.task.task import Task
 
 _NUMBERS = 1 << 18  # numbers in a block of vector releases
 _BLOCK = 256  # windows in a block
-_SKETCH_WORK = 3e8  # most normals that the audit of a sketch task draws
+_SKETCH_WORK = 3e8  # most normals that the audit of a task of summaries draws
 
 
 class Trial(ABC):

@@ -1,4 +1,4 @@
-"""Neighbouring windows of a sketch task, and the distribution of their sketches.
+"""Neighbouring windows of a task of summaries, and the distribution of their sketches.
 
 Second moments have the distribution of a Gaussian mechanism, so that only the windows' distance matters. Given noise of
 variance s^2 (in units of C^2), the rows of a sketch are independent normals with covariance G + s^2 I, G = Z'Z. Zeroing

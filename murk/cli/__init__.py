@@ -25,7 +25,7 @@ _COMMANDS = {
     "run": "Learn a task from a file of people: devices, log and learner in one process.",
     "topics": "Create and check a task's topics on a Kafka cluster.",
     "produce": "Privatize the records of a file's people and send them to a log.",
-    "shuffle": "Forward releases in shuffled crowds from an intake to a log.",
+    "shuffle": "Forward releases in shuffled crowds from an input log to a log.",
     "learn": "Learn from the releases on a log, until stopped.",
     "gateway": "Let devices read a task and send releases over HTTP, until stopped.",
     "fit": "Fit further models to a log's releases, without spending further budget.",

@@ -168,4 +168,4 @@ def brief(task: Task, estimate: Estimate, engines: Sequence[Any]) -> str:
             # The interval contains everything that is possible.
             words = TOO_WIDE if math.isfinite(half) else NOT_LEARNED
         parts.append(f"{shown} {words}")
-    return "  ".join([*parts[:2], "at every look"] if looks.valid == "always" else parts[:2])
+    return "  ".join([*parts[:2], "at every look"] if looks.validity == "always-valid" else parts[:2])

@@ -25,11 +25,11 @@ _SHORTEST, _LONGEST = 0.005, 0.5  # bounds of the pause while nothing arrives, i
 class Shuffling:
     """A shuffler of two open logs that restarts when an unreachable log can be reached again."""
 
-    def __init__(self, intake: Log, log: Log, task: Task, store: Path, *, replace: bool, patience: float) -> None:
+    def __init__(self, input_log: Log, log: Log, task: Task, store: Path, *, replace: bool, patience: float) -> None:
         self.task, self.store = task, store
-        self.urls = intake.url, log.url
+        self.urls = input_log.url, log.url
         self.patience = patience  # seconds for which a log may be unreachable
-        self._logs, self._problem = (intake, log), device_for(task)
+        self._logs, self._problem = (input_log, log), device_for(task)
         self._shuffler = patiently(patience, lambda: self._begin(replace=replace))
         self.totals: Totals = self._shuffler.totals
         self.trouble = ""  # why the shuffler cannot work at the moment
@@ -37,12 +37,12 @@ class Shuffling:
         self._pause = _SHORTEST
 
     def _begin(self, *, replace: bool = False) -> Shuffler:
-        intake, log = self._logs
+        input_log, log = self._logs
         document = self.task.document()
         if log.document() != document:
             # Only then: looking at all topics takes rights that a shuffler does not need.
             log.register_task(document)
-        return Shuffler(intake, log, self.task, self._problem, Store(self.store), replace=replace)
+        return Shuffler(input_log, log, self.task, self._problem, Store(self.store), replace=replace)
 
     def step(self) -> bool:
         """Make a step and return whether anything was done; wait for a moment if not.
@@ -82,10 +82,12 @@ def shuffling(
 ) -> Iterator[Shuffling]:
     """Open two logs and begin to shuffle; raise `UserError` if the task is not shuffled, or a log or store is wrong."""
     if from_url == to_url:
-        raise UserError(f"{from_url} is both the intake and the log of releases: devices need an intake of their own")
+        raise UserError(
+            f"{from_url} is both the input log and the log of releases: devices need an input log of their own"
+        )
     with ExitStack() as stack:
-        intake, task, _ = begin_on(from_url, lambda log, task: None, wait=wait)
-        stack.enter_context(intake)
+        input_log, task, _ = begin_on(from_url, lambda log, task: None, wait=wait)
+        stack.enter_context(input_log)
         if task.shuffle is None:
             raise UserError(f"the task {task.name!r} is not shuffled: add shuffle: {{crowd: 20000}} to its file")
         if wait and to_url.startswith("kafka:"):
@@ -94,9 +96,9 @@ def shuffling(
         else:
             log = open_log(to_url, create=not to_url.startswith("kafka:"), name=task.name)
         stack.enter_context(log)
-        scheme, _, path = intake.url.partition(":///")
+        scheme, _, path = input_log.url.partition(":///")
         place = Path(store or f"{path if scheme == 'sqlite' else task.name}.store")
-        running = Shuffling(intake, log, task, place, replace=replace, patience=patience)
+        running = Shuffling(input_log, log, task, place, replace=replace, patience=patience)
         stack.callback(running.close)
         yield running
 

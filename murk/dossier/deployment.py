@@ -14,7 +14,7 @@ from murk.producers.ledger.names import key_path
 from murk.stream.log.interface import Log
 from murk.task import Task
 
-Role = Literal["log", "intake", "shuffled log"]
+Role = Literal["log", "input log", "shuffled log"]
 _DAY = 86_400
 _UNKNOWN = "not known"
 
@@ -46,9 +46,9 @@ class Deployment:
     role: Role = "log"
 
     @property
-    def is_intake(self) -> bool:
+    def is_input_log(self) -> bool:
         """Whether devices of a shuffled task send to the log, which only its shuffler may read."""
-        return self.role == "intake"
+        return self.role == "input log"
 
     @property
     def is_shuffled(self) -> bool:
@@ -86,19 +86,22 @@ def read_deployment(log: Log, task: Task) -> Deployment:
     role = _role(log, carried or task)
     if log.url.startswith("kafka:"):
         return _kafka(log, carried, carried or task, role)
-    return _intake_file(log, carried) if role == "intake" else _file(log, carried, carried or task, role)
+    return _input_log_file(log, carried) if role == "input log" else _file(log, carried, carried or task, role)
 
 
 def _role(log: Log, task: Task) -> Role:
     if task.shuffle is None:
         return "log"
-    return "intake" if log.crowd_mark() is None else "shuffled log"
+    return "input log" if log.crowd_mark() is None else "shuffled log"
 
 
-def _intake_file(log: Log, carried: Task | None) -> Deployment:
+def _input_log_file(log: Log, carried: Task | None) -> Deployment:
     path = log.url.removeprefix("sqlite:///")
     store = f"{path}.store"  # where `murk shuffle` keeps it by default
-    holds = {path: "the intake says who sent what, and when", store: "the shuffler's store says what people have sent"}
+    holds = {
+        path: "the input log says who sent what, and when",
+        store: "the shuffler's store says what people have sent",
+    }
     present = [each for each in holds if Path(each).exists()]
     problems = [f"{exposed}: {holds[each]}. Run chmod 600 {each}" for each in present if (exposed := exposure(each))]
     private = [each for each in present if not exposure(each)]
@@ -117,7 +120,7 @@ def _intake_file(log: Log, carried: Task | None) -> Deployment:
     }
     how = "a file on this machine"
     return Deployment(
-        log.url, "file", carried, stores, how, problems=tuple(problems), checked=tuple(checked), role="intake"
+        log.url, "file", carried, stores, how, problems=tuple(problems), checked=tuple(checked), role="input log"
     )
 
 

@@ -124,7 +124,7 @@ def _of_deployment(facts: Facts, deployment: Deployment) -> Iterator[str]:
         later=span(releases.later) if releases is not None and releases.later > segment else "",
         segment=1000 * segment,
         on_file=deployment.kind == "file",
-        is_intake=deployment.is_intake,
+        is_input_log=deployment.is_input_log,
         few_people=accounts is not None and accounts.people < facts.task.duplicates,
         unencrypted=deployment.encrypted is False,
         unidentified=deployment.identified is False,

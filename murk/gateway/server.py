@@ -16,7 +16,7 @@ from murk.gateway.app import GatewayApp, Settings
 from murk.gateway.group_commit import Appending
 from murk.monitoring.metrics.exporter import Exporter, Values
 from murk.monitoring.web.server import Hosts, Route, listening_error, local_url, reason_of
-from murk.stream.log.checks import check_intake
+from murk.stream.log.checks import check_input_log
 from murk.stream.log.interface import Log
 from murk.stream.wire.codec import REASONS
 from murk.task.task import Task
@@ -132,7 +132,7 @@ class Gateway:
             ) from error
         document, settings = log.document(), settings or Settings()
         assert document is not None
-        check_intake(log, task)
+        check_input_log(log, task)
         self._log, self._task = log, task
         self._door = GatewayApp(task, document, settings, pages or {}, Hosts(host))
         config = uvicorn.Config(
@@ -184,7 +184,7 @@ class Gateway:
         Raises `MurkError` if the server has ended, and `UserError` once a shuffler writes to the log.
         """
         if self.appending.misplaced:
-            check_intake(self._log, self._task)
+            check_input_log(self._log, self._task)
         if not self._thread.is_alive():
             raise MurkError("the server of the gateway has ended unexpectedly: start it again")
         if self._certificate is not None:

@@ -103,7 +103,7 @@ def wider_level(level: float, repeats: Repeats) -> float:
 
 
 _SUREST: Final = 1.0 - 2.0**-50  # largest level with a normal quantile
-Valid = Literal["always", "fixed"]
+Validity = Literal["always-valid", "fixed-n"]
 
 LATE: Final = 0.01  # share of late releases up to which a task with a stated size counts as ended
 
@@ -115,14 +115,14 @@ _NORMAL = NormalDist().inv_cdf(0.975)
 class Looks:
     """The looks at a stream for which its intervals hold.
 
-    >>> watched = Looks("always", 100_000, 20_000)
+    >>> watched = Looks("always-valid", 100_000, 20_000)
     >>> watched.words(0.95), round(watched.nominal(0.95), 4)
     ('95% at every look', 0.9991)
-    >>> Looks("fixed", 100_000, 20_000).words(0.95)
+    >>> Looks("fixed-n", 100_000, 20_000).words(0.95)
     '95% at this look only'
     """
 
-    valid: Valid  # "always": at all looks together; "fixed": at one look that was planned before the stream began
+    validity: Validity  # "always-valid": at all looks together; "fixed-n": at one that was planned beforehand
     tightest_at: int  # number of releases at which a sequence is tightest
     count: int  # number of releases (an organisation's records) that the estimate uses
     why: str = ""  # why intervals are fixed, in words
@@ -135,7 +135,9 @@ class Looks:
 
     def nominal(self, level: float) -> float:
         """Return the level at which a fixed interval is as wide as the interval for these looks at ``level``."""
-        return wider_level(level if self.valid == "fixed" else nominal_level(self.information, level), self.repeats)
+        return wider_level(
+            level if self.validity == "fixed-n" else nominal_level(self.information, level), self.repeats
+        )
 
     def fixed(self, level: float) -> float:
         """Return the nominal level of a fixed interval, whatever the looks."""
@@ -143,12 +145,12 @@ class Looks:
 
     def words(self, level: float) -> str:
         """Return the level and the looks, in words."""
-        return f"{100.0 * level:g}% at {'every look' if self.valid == 'always' else 'this look only'}"
+        return f"{100.0 * level:g}% at {'every look' if self.validity == 'always-valid' else 'this look only'}"
 
     def meaning(self, level: float) -> str:
         """Return what the level means, in a sentence or two."""
         words = self.words(level)
-        if self.valid == "always":
+        if self.validity == "always-valid":
             return (
                 f"{words}: with a probability of {100.0 * level:g}% an interval holds the truth at all looks together, "
                 "so that anybody may watch and stop at any time; narrowest, compared with a fixed one, near "
@@ -162,10 +164,10 @@ class Looks:
     def to_dict(self, level: float) -> dict[str, Any]:
         """Return plain data, including the words."""
         return {
-            "valid": self.valid,
+            "validity": self.validity,
             "words": self.words(level),
             "meaning": self.meaning(level),
-            "tightest_at": self.tightest_at if self.valid == "always" else None,
+            "tightest_at": self.tightest_at if self.validity == "always-valid" else None,
             "repeats": self.repeats.most,
         }
 
@@ -188,7 +190,7 @@ def looks_of(
     count: int,
     *,
     live: bool = False,
-    asked: Valid | None = None,
+    asked: Validity | None = None,
     repeats: Repeats | None = None,
 ) -> Looks:
     """Return the looks for which a display's intervals hold.
@@ -199,17 +201,17 @@ def looks_of(
     file's end, or of a task that has ended at its stated size (`people`), fixed intervals.
     """
 
-    valid: Valid = "always" if live else "fixed"
+    validity: Validity = "always-valid" if live else "fixed-n"
     why = why_no_sequence(task, estimate)
     if why:
-        valid = "fixed"
+        validity = "fixed-n"
     elif asked is not None:
-        valid, why = asked, "as asked"
-    elif task.intervals is not None and task.intervals.valid is not None:
-        valid, why = task.intervals.valid, "as the task states"
+        validity, why = asked, "as asked"
+    elif task.intervals is not None and task.intervals.validity is not None:
+        validity, why = task.intervals.validity, "as the task states"
     elif task.people is not None and task.people <= count <= (1.0 + LATE) * task.people:
-        valid, why = "fixed", f"the task has ended at its {task.people:,} people"
-    return Looks(valid, task.tightest_at, count, why if valid == "fixed" else "", repeats or task.repeats)
+        validity, why = "fixed-n", f"the task has ended at its {task.people:,} people"
+    return Looks(validity, task.tightest_at, count, why if validity == "fixed-n" else "", repeats or task.repeats)
 
 
 def used_count(task: Task, estimate: Estimate, engines: Sequence[Any]) -> int:

@@ -81,7 +81,7 @@ def _contrast(task: Task, estimate: Estimate, block: ContrastBlock, label: str, 
     odds, log_e = on_logit_scale(task), None
     # The process of estimates from answers of the same people again is no martingale.
     if not why_no_sequence(task, estimate) and looks.repeats.most == 1:
-        levels = [level, replace(looks, valid="always").nominal(level)]
+        levels = [level, replace(looks, validity="always-valid").nominal(level)]
         log_e = float(evidence(errors_from_zero(tested, levels), looks.information, 1.0 - level))
     return Contrast(
         name=f"{label}{block.feature}: {block.category} against {block.against}",

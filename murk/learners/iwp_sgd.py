@@ -80,8 +80,8 @@ class IWPSGD(SGDEstimator):
         Public bound on the features' norm, to which they are projected; by default each feature to [-1, 1].
     regularization, batch
         lambda of the penalty ``lambda/2 ||theta||^2``; number of releases averaged for each step.
-    polish
-        Whether a Newton polish with O(p^2) memory gives coefficients and intervals; by default up to 64 coefficients.
+    newton
+        Whether a Newton step with O(p^2) memory gives coefficients and intervals; by default up to 64 coefficients.
         Otherwise coefficients are the average, without intervals.
     intercept
         Whether the constant has a coefficient; otherwise it is 0. The release is the same.
@@ -97,7 +97,7 @@ class IWPSGD(SGDEstimator):
         in which real targets are coded.
     corrected
         ``False`` learns from releases as if they were the records, like plain SGD: the paper's biased baseline, without
-        polish and ``unbiased_loss``.
+        Newton step and ``unbiased_loss``.
     """
 
     release: Literal["outer", "directions", "joint", "separate", "cells"] | None
@@ -113,7 +113,7 @@ class IWPSGD(SGDEstimator):
     averaging: Averaging
     weighting: Weighting
     radius: float | None
-    polish: bool | None
+    newton: bool | None
     intercept: bool
     intervals: Literal["random-scaling"] | None
     inputs: Literal["records", "released"]
@@ -155,7 +155,7 @@ class IWPSGD(SGDEstimator):
             release=release,
             truncation=getattr(self, "truncation", None),
             step=step_setting(self.step),
-            polish=(len(coded) <= POLISHED or release in ("outer", "cells")) if self.polish is None else self.polish,
+            newton=(len(coded) <= POLISHED or release in ("outer", "cells")) if self.newton is None else self.newton,
             unit=self._target_unit,
             kind=self.mechanism,
             cells=Cells.of_numbers(len(coded) - 1, self.grid, real=real, labels=len(labels))
@@ -394,7 +394,7 @@ class IWPSGDClassifier(IWPSGD, LabelEstimator, base.MiniBatchClassifier):
         averaging: Averaging = "polyak",
         weighting: Weighting = "inverse-variance",
         radius: float | None = None,
-        polish: bool | None = None,
+        newton: bool | None = None,
         intercept: bool = True,
         intervals: Literal["random-scaling"] | None = None,
         mechanism: Literal["gaussian", "laplace", "l2-ball", "privunit"] | None = None,
@@ -512,7 +512,7 @@ class IWPSGDRegressor(IWPSGD, TargetEstimator, base.MiniBatchRegressor):
         averaging: Averaging = "polyak",
         weighting: Weighting = "inverse-variance",
         radius: float | None = None,
-        polish: bool | None = None,
+        newton: bool | None = None,
         intercept: bool = True,
         intervals: Literal["random-scaling"] | None = None,
         mechanism: Literal["gaussian", "laplace", "l2-ball", "privunit"] | None = None,

@@ -309,7 +309,7 @@ class LDPSGDRegressor(LDPSGD, TargetEstimator, base.MiniBatchRegressor):
     scale_start, scale_floor
         First value of the estimated scale of coded targets, and its public lower bound.
     public
-        Public covariates without targets (array, data frame or list of records), for whitening, the Newton polish and
+        Public covariates without targets (array, data frame or list of records), for whitening, the Newton step and
         plug-in intervals of the coefficients; with a known scale these allow for any unimodal residuals.
     intervals
         By default plug-in intervals with ``public``, and none without, or with a known scale and ``c`` below 0.1.

@@ -130,7 +130,7 @@ _CHOICES = {
     "design": ("bounded", "gaussian"),
     "covariance": ("both", "private", "pooled"),
     "solver": ("stein", "score"),
-    "beyond": ("scale", "zero"),
+    "outliers": ("clip", "zero"),
     "inputs": ("records", "released"),
 }
 
@@ -145,8 +145,8 @@ class PublicMoments(PersonEstimator):
         CSV file's path. Beyond 20,000 rows only second moments are kept. Without any, ``x'w`` is taken as normal.
     radius
         Public bound on the features' l2 norm without the constant; by default ``sqrt(k)``, for k features in [-1, 1].
-    beyond
-        ``"scale"`` records beyond the bound down to it, or release a record of zeros (``"zero"``) for them.
+    outliers
+        ``"clip"`` records beyond the bound to it, or release a record of zeros (``"zero"``) for them.
     design, people, failure
         ``"bounded"``: the bound is ``radius``. ``"gaussian"``: it holds for all of ``people`` normal vectors with the
         public covariance, except with probability ``failure``.
@@ -155,7 +155,7 @@ class PublicMoments(PersonEstimator):
         and whether the target is present, by one mechanism. ``"joint"``: without presence; a missing target counts as
         the middle of its range. ``"separate"``: ``x x'`` and ``x y`` by a mechanism each. By default directions if
         there are public covariates, no cubic link and no argument for moments alone (``calibration``, ``radius``,
-        ``beyond``, ``design``, ``target_weight``, ``covariance``, ``solver``, ``repair``, ``intercept``, ``inputs``);
+        ``outliers``, ``design``, ``target_weight``, ``covariance``, ``solver``, ``repair``, ``intercept``, ``inputs``);
         else ``"observed"``, or ``"joint"`` without an intercept.
     target_weight
         Factor of the coded target; by default ``sqrt 2`` times the bound on ``||x||``, best for ``x y``.
@@ -174,7 +174,7 @@ class PublicMoments(PersonEstimator):
     mechanism: str | None
     calibration: str
     radius: float | None
-    beyond: Literal["scale", "zero"]
+    outliers: Literal["clip", "zero"]
     design: Literal["bounded", "gaussian"]
     people: int
     failure: float
@@ -246,7 +246,7 @@ class PublicMoments(PersonEstimator):
         if weight is None:
             weight = balanced(bound) if whole else 1.0
         units = self._gain, self._response.half, self._response.middle
-        root, zero, observed = math.sqrt(2.0) if whole else 1.0, self.beyond == "zero", self._released == "observed"
+        root, zero, observed = math.sqrt(2.0) if whole else 1.0, self.outliers == "zero", self._released == "observed"
         names = coded if self.intercept else coded[:-1]
         self._layout = Statistics(names, bound, weight, self.intercept, root, zero, units, observed)
         check_size(self._layout)
@@ -453,7 +453,7 @@ class PublicGLMClassifier(PublicMoments, LabelEstimator, base.MiniBatchClassifie
         calibration: Literal["analytic", "classic"] = "analytic",
         features: Sequence[Any] | None = None,
         radius: float | None = None,
-        beyond: Literal["scale", "zero"] = "scale",
+        outliers: Literal["clip", "zero"] = "clip",
         design: Literal["bounded", "gaussian"] = "bounded",
         people: int = 1_000_000,
         failure: float = 0.05,
@@ -547,7 +547,7 @@ class PublicGLMRegressor(PublicMoments, TargetEstimator, base.MiniBatchRegressor
         calibration: Literal["analytic", "classic"] = "analytic",
         features: Sequence[Any] | None = None,
         radius: float | None = None,
-        beyond: Literal["scale", "zero"] = "scale",
+        outliers: Literal["clip", "zero"] = "clip",
         design: Literal["bounded", "gaussian"] = "bounded",
         people: int = 1_000_000,
         failure: float = 0.05,

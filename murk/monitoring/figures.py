@@ -126,7 +126,7 @@ class Figures:
     @property
     def shown_half_widths(self) -> tuple[float, ...]:
         """Half-widths of the displayed intervals."""
-        return self.half_widths if self.looks.valid == "fixed" else self.sequence_half_widths
+        return self.half_widths if self.looks.validity == "fixed-n" else self.sequence_half_widths
 
     @property
     def lag(self) -> int:
@@ -188,7 +188,9 @@ def figures(
         halves = tuple(map(float, found.half_widths(looks.fixed(LEVEL))))
         kept = before if before is not None and _keeps(before, looks, halves, found.alike) else None
         sequence = _sequence(task, found, looks) if kept is None else kept.sequence_half_widths
-        nominal, shown = (looks.fixed(LEVEL), halves) if looks.valid == "fixed" else (looks.nominal(LEVEL), sequence)
+        nominal, shown = (
+            (looks.fixed(LEVEL), halves) if looks.validity == "fixed-n" else (looks.nominal(LEVEL), sequence)
+        )
         needed = _needed(task, found, shown, nominal, looks, None if before is None else before.needed)
         compared = kept.contrasts if kept is not None else ()
         if kept is None and found.n_releases:
@@ -242,7 +244,7 @@ def _keeps(before: Figures, looks: Looks, halves: Sequence[float], alike: bool |
     """Return whether sequences of ``before`` can be reused: releases hardly grew, and intervals are no wider."""
     return (
         0 <= looks.count - before.sequence_count < _SEQUENCE_SHARE * before.sequence_count
-        and looks.valid == before.looks.valid
+        and looks.validity == before.looks.validity
         and alike == before.alike
         and all(now <= then for now, then in zip(halves, before.half_widths, strict=True))
     )
@@ -252,7 +254,7 @@ def _sequence(task: Task, found: Estimate, looks: Looks) -> tuple[float, ...]:
     """Return half-widths of confidence sequences; infinite where there are none."""
     if why_no_sequence(task, found):
         return (math.inf,) * len(found.names)
-    return tuple(map(float, found.half_widths(replace(looks, valid="always").nominal(LEVEL))))
+    return tuple(map(float, found.half_widths(replace(looks, validity="always-valid").nominal(LEVEL))))
 
 
 def _needed(

@@ -113,7 +113,7 @@ class Snapshot:
         points, names = self.history, self.figures.names
         plain = [name for name in Point._fields if name not in _BY_COEFFICIENT]
         columns: dict[str, Any] = {name: [getattr(point, name) for point in points] for name in plain}
-        widths = "half_widths" if self.figures.looks.valid == "fixed" else "sequence_half_widths"
+        widths = "half_widths" if self.figures.looks.validity == "fixed-n" else "sequence_half_widths"
         for key, of in (("values", "values"), ("half_widths", widths)):
             rows = [getattr(point, of) for point in points]
             columns[key] = {name: [row[index] for row in rows] for index, name in enumerate(names)}

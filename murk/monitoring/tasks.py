@@ -172,7 +172,7 @@ class TaskMonitors:
             task = Task.from_document(document, f"the task on {url}")
             self._task_of[url] = task.name
             if url != given and task.name in self.monitors and task.shuffle is not None and log.crowd_mark() is None:
-                # The intake of a shuffler, which nobody learns from.
+                # The input log of a shuffler, which nobody learns from.
                 return None
             opened = True
             if not self._names or task.name in self._names:

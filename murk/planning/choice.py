@@ -44,7 +44,7 @@ class Recommendation:
     expected: Mapping[str, float]
     refused: Mapping[str, str] = field(default_factory=dict)  # unsuitable protocol to the reason
     measure: Literal["error", "half width"] = "error"  # the expected quantity: an ``error``, or a ``half width``
-    method: str | None = None  # ``sketch.method``, if another than the default is clearly better
+    method: str | None = None  # ``summaries.method``, if another than the default is clearly better
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data."""
@@ -139,14 +139,14 @@ def _reason(task: Task, best: str, ranked: Mapping[str, float], people: int, mea
         words.append("others: " + ", ".join(others))
     if method is not None:
         words.append(
-            f"with sketch: {{method: {method}}}, which takes a model from the first records and a Newton step from all "
-            "others: second moments alone do not determine a logistic model"
+            f"with summaries: {{method: {method}}}, which takes a model from the first records and a Newton step from "
+            "all others: second moments alone do not determine a logistic model"
         )
-    elif best == "sketch" and task.features and task.target.kind == "binary":
+    elif best == "summaries" and task.features and task.target.kind == "binary":
         words.append(
             "the intervals of a binary target's effects are wide, as they hold for any distribution of the features"
         )
-    if best != "sketch" and "gradients" in ranked and task.target.kind == "real":
+    if best != "summaries" and "gradients" in ranked and task.target.kind == "real":
         words.append(
             "gradients of Huber's loss, the default of a real target, fit most targets and not outliers: where most "
             "targets lie close to a line, their error was several times smaller"

@@ -109,7 +109,7 @@ def outlook(task: Task, people: int, level: str = DEFAULT_LEVEL, rate: float | N
     # Without covariates gradients have no interval, or one by random scaling, which is slow to simulate.
     if task.protocol == "gradients" and (task.public is None or people < MANY):
         return None
-    chains = getattr(task.block, "models", None) == "own" and task.log.partitions > 1
+    chains = getattr(task.block, "models", None) == "per-partition" and task.log.partitions > 1
     if (1 + (people < MANY)) * (1 + chains) * task.coding.size > LARGEST:
         return None
     try:

@@ -287,8 +287,8 @@ def choose(task: Task, cells: Sequence[Cell]) -> tuple[str, str]:
     if choice.expected.get(task.protocol) is not None:
         bias = getattr(part(task.protocol, "forecast"), "bias", lambda task: "")(task)
         reason += bias and f"; without {bias}"
-    if not task.of_organisations and math.isfinite(points.get("sketch", math.inf)):
-        reason += f"; if an organisation is trusted with the records: sketch {points['sketch']:.2g} points"
+    if not task.of_organisations and math.isfinite(points.get("summaries", math.inf)):
+        reason += f"; if an organisation is trusted with the records: sketch {points['summaries']:.2g} points"
     return choice.protocol, reason
 
 
@@ -396,7 +396,7 @@ _COLOURS: Final = {
     "moments": "#1a7f37",
     "gradients": "#bf8700",
     "examples": "#8250df",
-    "sketch": "#cf222e",
+    "summaries": "#cf222e",
 }
 
 

@@ -166,9 +166,9 @@ def check_columns(task: Task, level: str | None, organisation: str | None) -> No
         )
     if organisation in values and not task.simulated:
         raise UserError(
-            f"sketch.organisation: the column {organisation!r} is a feature or the target of the task {task.name!r}: "
-            "the number of windows would show how many records have each of its values. Name a column of "
-            "organisations, or leave it out"
+            f"summaries.organisation: the column {organisation!r} is a feature or the target of the task "
+            f"{task.name!r}: the number of windows would show how many records have each of its values. Name a column "
+            "of organisations, or leave it out"
         )
 
 

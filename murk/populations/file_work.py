@@ -271,7 +271,7 @@ class PopulationConfig:
         return SecureNoise() if self.seed is None else SimulatedNoise(self.seed)
 
     def open(self, task: Task, *, strict: bool | None = None) -> FileSource:
-        """Open the file for a task (see `FileSource`); raise `UserError` for settings that do not fit a sketch task."""
+        """Open the file for a task (see `FileSource`); raise `UserError` for settings that do not fit its protocol."""
         opened = partial(FileSource, self.source, task, strict=strict)
         kind, colon, column = self.level.partition(":")
         self._check_time(task)
@@ -282,13 +282,13 @@ class PopulationConfig:
             return opened(person_column=self.person, level=self.level)
         if self.person is not None:
             raise UserError(
-                f"--person {self.person}: in the task {task.name!r} (protocol: sketch) organisations release, not "
-                "people. Leave it out; name a column of organisations with sketch.organisation"
+                f"--person {self.person}: in the task {task.name!r} (protocol: summaries) organisations release, not "
+                "people. Leave it out; name a column of organisations with summaries.organisation"
             )
         if self.level not in task.privacy.levels:
             raise UserError(
                 f"--level {self.level}: all organisations of a task release at one of its levels "
-                f"(protocol: sketch). Choose one of {task.privacy.choices}"
+                f"(protocol: summaries). Choose one of {task.privacy.choices}"
             )
         return opened(level=self.level, organisation_column=task.block.organisation)
 

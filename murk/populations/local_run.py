@@ -50,15 +50,15 @@ class LocalRun:
         self._stack = ExitStack()
         try:
             self.log = self._stack.enter_context(open_log(log_url, name=task.name))
-            # Devices write to an intake, if a shuffler stands between them and the log.
-            intake = self.log if task.shuffle is None else self._stack.enter_context(open_log(_intake(log_url)))
-            ledger = open_accounts(intake, ledger_path, simulated=crowd.seed is not None)
+            # Devices write to an input log, if a shuffler stands between them and the log.
+            input_log = self.log if task.shuffle is None else self._stack.enter_context(open_log(_input_log(log_url)))
+            ledger = open_accounts(input_log, ledger_path, simulated=crowd.seed is not None)
             self.ledger = self._stack.enter_context(ledger)
-            self.population = population_of(task, crowd, intake, self.ledger)
+            self.population = population_of(task, crowd, input_log, self.ledger)
             self._stack.callback(self.population.close)
             self.task = self.population.task
             self.problem = self.population.problem
-            self.shuffler = None if task.shuffle is None else self._shuffler(intake, f"{_intake(log_url)}.store")
+            self.shuffler = None if task.shuffle is None else self._shuffler(input_log, f"{_input_log(log_url)}.store")
             self.engines = [self.problem.engine() for _ in range(self.task.log.partitions)]
             self.workers = [
                 self._stack.enter_context(Worker(self.log, self.task, engine, chain, look=0.0))
@@ -93,13 +93,13 @@ class LocalRun:
         """Return the estimate of all chains together."""
         return self.problem.estimate(self.engines)
 
-    def _shuffler(self, intake: Log, store: str) -> Shuffler:
+    def _shuffler(self, input_log: Log, store: str) -> Shuffler:
         from murk.shuffler.shuffler import Shuffler
         from murk.shuffler.store import Store
 
         self.log.register_task(self.task.document())
         place = Store(store.partition(":///")[2])
-        return self._stack.enter_context(Shuffler(intake, self.log, self.task, self.problem, place))
+        return self._stack.enter_context(Shuffler(input_log, self.log, self.task, self.problem, place))
 
     def _shuffle(self) -> None:
         while self.shuffler is not None and not self.shuffler.step().idle:
@@ -112,13 +112,13 @@ class LocalRun:
         self._stack.close()
 
 
-def _intake(log_url: str) -> str:
+def _input_log(log_url: str) -> str:
     if not log_url.startswith("sqlite:"):
         raise UserError(
             "a shuffled task runs in one process on a log in a file only: on Kafka, start `murk shuffle` and "
-            "`murk learn`, and send to the intake with `murk produce`"
+            "`murk learn`, and send to the input log with `murk produce`"
         )
-    return f"{log_url}.intake"
+    return f"{log_url}.input"
 
 
 def run(

@@ -31,16 +31,16 @@ Groups = Mapping[str, NDArray[np.int64]]
 
 
 class OrganisationPopulation(FilePopulation):
-    """The organisations of a file: the whole file, or the rows with one value of the column ``sketch.organisation``.
+    """The organisations of a file: the whole file, or the rows with one value of the column ``summaries.organisation``.
 
     Rows are taken in a random order, and windows are known by positions in it. Each organisation has its own account,
     windows and keys. The last window is released if it has at least as many records as a sketch has rows; a smaller one
     is left out: it would spend as much as a full one and say almost nothing. A window that is lost with its process
     begins again at its first record; nothing was debited, and ``lost`` counts it.
 
-    ``organisations`` has their numbers of rows. ``beyond`` are rows beyond their person's ``sketch.rows_per_person``,
-    drawn at random and mixed as zeros. ``refusal`` is why this process refused a window; empty if it refused none. A
-    new log also needs an organisation with enough rows, and at most 1000 organisations.
+    ``organisations`` has their numbers of rows. ``beyond`` are rows beyond their person's
+    ``summaries.rows_per_person``, drawn at random and mixed as zeros. ``refusal`` is why this process refused a window;
+    empty if it refused none. A new log also needs an organisation with enough rows, and at most 1000 organisations.
     """
 
     problem: WindowProblem
@@ -120,7 +120,7 @@ class OrganisationPopulation(FilePopulation):
             raise UserError(
                 f"{self.source.records} has {len(self.organisations):,} organisations in the column "
                 f"{self.source.organisation_column!r}, each with an open window in memory: at most {MOST:,} can be "
-                "worked through at once. Name another column with sketch.organisation, or split the file"
+                "worked through at once. Name another column with summaries.organisation, or split the file"
             )
 
     def _look(self, block: Block) -> None:
@@ -152,8 +152,8 @@ class OrganisationPopulation(FilePopulation):
             if self.problem.rows is None:
                 raise UserError(f"{found}, and {fewest:,} are required: give more records, or fewer features")
             raise UserError(
-                f"{found}, and a sketch has {fewest:,} rows: more rows than records gain nothing. Set sketch.rows to "
-                f"{largest:,} or fewer"
+                f"{found}, and a sketch has {fewest:,} rows: more rows than records gain nothing. Set summaries.rows "
+                f"to {largest:,} or fewer"
             )
 
     def _take_up(self) -> None:

@@ -123,7 +123,7 @@ class Population(FilePopulation):
 
 
 def population_of(task: Task, crowd: PopulationConfig, log: Log, ledger: Ledger) -> FilePopulation:
-    """Return the population of a file: people, or with ``protocol: sketch`` organisations; see `FilePopulation`."""
+    """Return the population of a file: people, or with ``protocol: summaries`` organisations; see `FilePopulation`."""
     if task.of_organisations:
         from murk.populations.organisations import OrganisationPopulation
 

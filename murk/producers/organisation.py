@@ -94,7 +94,7 @@ def remedy(task: Task, level: str, spent: int = 0) -> str:
             cap = windows_cap(sketch_problem_for(task).mechanisms, level, count, guarantee.delta).as_yaml()
     return (
         f"the costs of windows add up: to allow an organisation {count:,} windows ({spent:,} spent), for example, set "
-        f"privacy.per_person: {cap}, or use larger windows (sketch.window). That {ANOTHER_TASK}"
+        f"privacy.per_person: {cap}, or use larger windows (summaries.window). That {ANOTHER_TASK}"
     )
 
 
@@ -105,7 +105,7 @@ class OrganisationProducer(BaseProducer["WindowProblem"]):
     """Release an organisation's records as sketches: one pass, one release per window, records never stored.
 
     A window opens with its first record if the organisation's caps have room for its release; otherwise it is refused,
-    and none of its records is read. Its state, O(k p + p^2) numbers, is in memory only. After ``sketch.window``
+    and none of its records is read. Its state, O(k p + p^2) numbers, is in memory only. After ``summaries.window``
     records, or with `release`, the sketch and its debit are written in one transaction, and the sketch is sent until
     the log has it. If the ledger cannot be written, the next call tries the same bytes again before it takes a record.
     A window is lost with its process: nothing was debited, and the next producer reports it (``lost``). Nothing is
@@ -126,8 +126,8 @@ class OrganisationProducer(BaseProducer["WindowProblem"]):
     ... features: [{name: age, low: 20, high: 40}]
     ... target: {name: weeks, kind: real, low: 0, high: 52}
     ... privacy: {guarantee: {approx: {epsilon: 1.0, delta: 1.0e-6}}}
-    ... protocol: sketch
-    ... sketch: {rows: 20, window: 100}
+    ... protocol: summaries
+    ... summaries: {rows: 20, window: 100}
     ... ''')
     >>> folder = tempfile.mkdtemp()
     >>> with open_log(f"sqlite:///{folder}/log.db") as log, Ledger(f"{folder}/ledger.db") as ledger:
@@ -140,7 +140,7 @@ class OrganisationProducer(BaseProducer["WindowProblem"]):
     Parameters
     ----------
     task, log
-        The task (``protocol: sketch``), as the log carries it, and the log.
+        The task (``protocol: summaries``), as the log carries it, and the log.
     ledger, organisation
         The ledger and the name of the account in it; each window spends its (epsilon, delta), and they add up.
     level
@@ -214,7 +214,7 @@ class OrganisationProducer(BaseProducer["WindowProblem"]):
         """Add one record, and release the window if it is then full.
 
         Missing values are coded by the task's public rule. A record is counted but mixed as zeros if it has no usable
-        target, or, with ``sketch.person``, if it names nobody or exceeds its person's ``sketch.rows_per_person``.
+        target, or, with ``summaries.person``, if it names nobody or exceeds its person's ``summaries.rows_per_person``.
         Raises MurkError if the log was never reached, or the ledger cannot be written: nothing was released. ``taken``
         then counts the record if only the release failed.
         """
@@ -239,11 +239,13 @@ class OrganisationProducer(BaseProducer["WindowProblem"]):
 
         ``x`` are coded features, the constant last, shape (m, p); ``y`` coded targets, NaN if missing, shape (m,).
         ``rows`` are their rows in the file, ascending; rows taken before are skipped, so after an error the same block
-        may be given again. ``people`` own the records, if the task has ``sketch.person``; records beyond a person's
+        may be given again. ``people`` own the records, if the task has ``summaries.person``; records beyond a person's
         bound, and those of None, are counted and mixed as zeros.
         """
         if (people is None) != (self._owner_column is None):
-            raise UserError("people= (the owners of the records) is required with sketch.person, and only allowed then")
+            raise UserError(
+                "people= (the owners of the records) is required with summaries.person, and only allowed then"
+            )
         receipts = self._catch_up()
         start = 0 if rows is None else int(np.searchsorted(np.asarray(rows), self.next_row))
         while start < len(x):
@@ -404,7 +406,7 @@ class OrganisationProducer(BaseProducer["WindowProblem"]):
 
 
 def sketch_problem_for(task: Task) -> WindowProblem:
-    """Return the problem of a resolved sketch task; raise a UserError if people release to the task."""
+    """Return the problem of a resolved task of summaries; raise a UserError if people release to the task."""
     if not task.of_organisations:
         raise UserError(
             f"in the task {task.name!r} (protocol: {task.protocol}) people release their own records, not "

@@ -37,7 +37,7 @@ from murk.producers.ledger.costs import Charge
 from murk.producers.ledger.held import Held
 from murk.producers.ledger.names import ReleaseRequests, person_name
 from murk.producers.ledger.transaction import DAY, Refusal
-from murk.stream.log.checks import check_carries, check_intake
+from murk.stream.log.checks import check_carries, check_input_log
 from murk.stream.log.interface import FIRST_CHAIN, truncate_time
 from murk.stream.wire.blocks import writer
 from murk.stream.wire.codec import RejectedError, decode_iterate
@@ -627,7 +627,7 @@ class BaseProducer(ABC, Generic[P]):
         self.task, self._log, self._ledger, self._clock = task, log, ledger, clock
         self._noise = self._check_noise(noise)
         check_carries(log, task)
-        check_intake(log, task)
+        check_input_log(log, task)
         self._problem: P = self._find_problem(task) if problem is None else problem
         self._policy = policy or Policy()
         admission = self._policy.admit(task, self._problem.mechanisms)

@@ -186,7 +186,7 @@ def person_problem_for(task: Task) -> PersonDevice:
     if task.of_organisations:
         raise UserError(
             f"people cannot release records to the task {task.name!r}: organisations release sketches to it "
-            "(protocol: sketch). Use OrganisationProducer"
+            "(protocol: summaries). Use OrganisationProducer"
         )
     problem: PersonDevice = device_for(task)  # type: ignore[assignment]
     return problem

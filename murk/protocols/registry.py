@@ -20,7 +20,7 @@ ROOMS: Final[Mapping[str, str]] = {
     "scores": "murk.protocols.scores",
     "examples": "murk.protocols.examples",
     "moments": "murk.protocols.moments",
-    "sketch": "murk.protocols.summaries",
+    "summaries": "murk.protocols.summaries",
     "univariate": "murk.protocols.univariate",
 }
 """Package of each protocol, by its name in task files."""

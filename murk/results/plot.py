@@ -87,8 +87,8 @@ def forest(report: Mapping[str, Any], chosen: Sequence[Coefficient]) -> Figure:
     axes.tick_params(axis="y", length=0)
     coded = ", coded, per half of each feature's range" if units else ", coded units"
     of = ("points" if effects else effect_word(report)) + ("" if drawn_per_unit else coded)
-    looks = report["interval"].get("looks", {"valid": "fixed"})
-    always = f"{looks['words']}" if looks["valid"] == "always" else f"{100 * report['interval']['level']:.0f}%"
+    looks = report["interval"].get("looks", {"validity": "fixed-n"})
+    always = f"{looks['words']}" if looks["validity"] == "always-valid" else f"{100 * report['interval']['level']:.0f}%"
     axes.set_xlabel(f"{of}, with {always} intervals", color=INK)
     axes.set_title(title_of(report), loc="left", fontsize=11, color=INK)
     axes.grid(axis="x", alpha=0.25)

@@ -13,7 +13,7 @@ from murk._internal.arrays import Floats
 from murk._internal.lazy import bounding
 from murk._internal.numbers import number
 from murk.inference.average_effects import marginal_effects
-from murk.inference.confidence_sequences import Looks, Valid, looks_of
+from murk.inference.confidence_sequences import Looks, Validity, looks_of
 from murk.inference.contrasts import contrasts
 from murk.inference.drift import CurvePoint, Drift, columns, merged_curve
 from murk.inference.estimate import Estimate
@@ -141,7 +141,7 @@ SEVERAL_ROWS: Final = (
 
 SEVERAL_RECORDS: Final = (
     "The sketch protects each record, not a person: if one person may have several records, name the column of people "
-    "in the task (sketch.person, with sketch.rows_per_person), and the promise is the person's."
+    "in the task (summaries.person, with summaries.rows_per_person), and the promise is the person's."
 )
 
 
@@ -365,7 +365,7 @@ def report_log(
     people_are_rows: bool = False,
     advise: Advise | None = None,
     live: bool = False,
-    looks: Valid | None = None,
+    looks: Validity | None = None,
     problem: Problem | None = None,
     shown: Task | None = None,
     at: Mapping[str, str] | None = None,

@@ -40,7 +40,7 @@ def interval_words(report: Mapping[str, Any]) -> str:
     """Return the title of a column of intervals: the level and, if they hold at every look, that they do."""
     interval = report["interval"]
     looks = interval.get("looks")
-    if looks and looks["valid"] == "always":
+    if looks and looks["validity"] == "always-valid":
         return str(looks["words"])
     # The coverage of random scaling is known to be lower.
     nominal = "nominal " if interval["method"] == RANDOM_SCALING and any_interval(report) else ""

@@ -1,4 +1,4 @@
-"""The shuffler: takes releases from an intake log, and forwards them in shuffled crowds to the log of releases.
+"""The shuffler: takes releases from an input log, and forwards them in shuffled crowds to the log of releases.
 
 The store keeps what waits for its crowd, on a disk. A release enters it under a random id, which decides its chain and
 its place in its crowd: the store itself does not know the order of arrival.

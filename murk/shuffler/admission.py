@@ -33,7 +33,7 @@ class Models(Protocol):
 
 
 class Admission:
-    """A learner's checks for `Intake`, without learning.
+    """A learner's checks for `Validator`, without learning.
 
     ``versions`` are those whose answers are taken, None if releases have none. Of releases that expire by the time
     ``forgotten`` nobody knows whether they came before.

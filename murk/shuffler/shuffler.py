@@ -38,7 +38,7 @@ from murk.stream.wire.packed import Fetched, Packed
 from murk.stream.wire.releases import KINDS
 from murk.stream.wire.state import Counters, StateMessage, decode_state
 from murk.stream.worker.interface import wire_rules
-from murk.stream.worker.worker import DeadLetterLog, Intake, Tally
+from murk.stream.worker.worker import DeadLetterLog, Tally, Validator
 from murk.task.shuffling import ShuffleBlock
 from murk.task.task import Task
 
@@ -47,7 +47,7 @@ _ERROR_CODE = "MURK-SHUFFLE-001"
 _BATCH = 65_536  # most messages that a step takes in from a partition
 _PART = 256  # messages that are judged one by one if any of them is not plainly admitted
 _STEP_BYTES = 2**26  # most bytes of them
-_OWN = "shuffler"  # key, in the intake's states, of the store's id
+_OWN = "shuffler"  # key, in the input log's states, of the store's id
 LATE = 3_600
 """Seconds after the next model, at most, for which answers at a version are taken."""
 
@@ -58,7 +58,7 @@ _log = logging.getLogger(__package__)
 class Totals:
     """Numbers of releases by outcome since a shuffler's store was created."""
 
-    read: int  # messages of the intake
+    read: int  # messages of the input log
     duplicates: int
     refused: dict[str, int]  # messages that a learner would refuse, by reason
     released: int
@@ -83,25 +83,25 @@ class Step:
 
 
 class Shuffler:
-    """Forward the releases of an intake log in crowds to the log of releases.
+    """Forward the releases of an input log in crowds to the log of releases.
 
     A step takes in what has arrived, forwards complete crowds, drops those that waited too long, and then moves the
-    intake's offsets and deletes what was taken in. It also relays the learner's models to the intake, one for each
-    version, so that everybody in a crowd answers at the same one. A version closes `LATE` seconds after the next model,
-    or with the first crowd at that: what is not released by then is dropped, since a forger could complete the crowd of
-    a few late people. A release counts once until it expires, on whatever partition it is sent again. Only the store
-    decides what was taken in and sealed, and only the log's mark which crowds it has: after a crash at any moment every
-    release is forwarded once, in a whole crowd.
+    input log's offsets and deletes what was taken in. It also relays the learner's models to the input log, one for
+    each version, so that everybody in a crowd answers at the same one. A version closes `LATE` seconds after the next
+    model, or with the first crowd at that: what is not released by then is dropped, since a forger could complete the
+    crowd of a few late people. A release counts once until it expires, on whatever partition it is sent again. Only the
+    store decides what was taken in and sealed, and only the log's mark which crowds it has: after a crash at any moment
+    every release is forwarded once, in a whole crowd.
 
-    Devices write to ``intake``, which only the shuffler reads, learners read ``log``. The ``problem`` of the task
+    Devices write to ``input_log``, which only the shuffler reads, learners read ``log``. The ``problem`` of the task
     checks releases and models. The ``store`` has what waits; the shuffler closes it. ``replace`` gives up what waited
-    in another store and in the intake, and begins at its end; ``clock`` gives seconds since 1970. Raises UserError if a
-    log carries another task, the log has releases that were not shuffled, or another store belongs to them.
+    in another store and in the input log, and begins at its end; ``clock`` gives seconds since 1970. Raises UserError
+    if a log carries another task, the log has releases that were not shuffled, or another store belongs to them.
     """
 
     def __init__(
         self,
-        intake: Log,
+        input_log: Log,
         log: Log,
         task: Task,
         problem: Any,
@@ -115,27 +115,29 @@ class Shuffler:
             stack.callback(store.close)
             if task.shuffle is None:
                 raise UserError(f"the task {task.name!r} is not shuffled: add shuffle: {{crowd: 20000}} to its file")
-            if intake.identity == log.identity:
+            if input_log.identity == log.identity:
                 raise UserError(
-                    f"{log.url} is both the intake and the log of releases: devices need an intake of their own"
+                    f"{log.url} is both the input log and the log of releases: devices need an input log of their own"
                 )
-            for each in (intake, log):
+            for each in (input_log, log):
                 check_carries(each, task)
-            if intake.crowd_mark() is not None:
-                raise UserError(f"{intake.url} is the log of another shuffler: an intake takes only devices' releases")
-            warn_of_readers(intake)
-            store.bind({"task": task.hash, "intake": intake.identity, "log of releases": log.identity})
-            self._intake, self._to, self._task, self._store, self._clock = intake, log, task, store, clock
+            if input_log.crowd_mark() is not None:
+                raise UserError(
+                    f"{input_log.url} is the log of another shuffler: an input log takes only devices' releases"
+                )
+            warn_of_readers(input_log)
+            store.bind({"task": task.hash, "input log": input_log.identity, "log of releases": log.identity})
+            self._input_log, self._to, self._task, self._store, self._clock = input_log, log, task, store, clock
             self._settings: ShuffleBlock = task.shuffle
             # Everything is checked before anything is claimed: a refused shuffler takes nothing from another one.
             found = log.crowd_mark()
             check_claim(log.url, found, store.id, replace, any(log.ends()))
             self._check_copy(found)
-            for chain in range(intake.partitions):
-                self._start(chain, intake.checkpoint(chain), replace)
+            for chain in range(input_log.partitions):
+                self._start(chain, input_log.checkpoint(chain), replace)
             self._mark = log.claim(store.id, replace=replace)
             self._check_copy(self._mark)
-            self._description = f"{intake.url} to {log.url}"
+            self._description = f"{input_log.url} to {log.url}"
             self._unreported = DeadLetterLog(_log, self._description)
             learner = problem.engine()
             versioned = "version" in KINDS[learner.kind].model_fields
@@ -148,8 +150,8 @@ class Shuffler:
             self._lifetime, self._period = rules.lifetime, period_of(task.expiry, task.granularity)
             self._batch = max(1, min(batch, _STEP_BYTES // rules.max_bytes))
             self._judges = [
-                Intake(chain, rules, self._admission)  # type: ignore[arg-type]
-                for chain in range(intake.partitions)
+                Validator(chain, rules, self._admission)  # type: ignore[arg-type]
+                for chain in range(input_log.partitions)
             ]
             self._layout, self._rewrite = Layout(rules), rewriter(learner.kind)
             self._owned: list[Ownership] = []
@@ -165,7 +167,7 @@ class Shuffler:
                 self._publish(self._models[max(self._models)].message)
             self._stopped: str | None = None
             if replace:
-                # From now on the store is the intake's, and a restart needs no --replace.
+                # From now on the store is the input log's, and a restart needs no --replace.
                 self._commit()
             self._forward_sealed()
             self._closing = stack.pop_all()
@@ -201,7 +203,7 @@ class Shuffler:
         relayed = self._relay()
         self._close_versions()
         self._horizon = int(self._clock())
-        read = sum(self._take_in(chain) for chain in range(self._intake.partitions))
+        read = sum(self._take_in(chain) for chain in range(self._input_log.partitions))
         released, dropped = self._forward_complete(), self._drop_late()
         if read:
             self._forget(self._horizon)
@@ -210,7 +212,7 @@ class Shuffler:
         return Step(read, released, dropped, relayed)
 
     def close(self) -> None:
-        """Release the intake and close the store; a new shuffler can continue."""
+        """Release the input log and close the store; a new shuffler can continue."""
         if self._stopped is None:
             self._unreported.report()
         self._stopped = "was closed"
@@ -241,22 +243,22 @@ class Shuffler:
             )
 
     def _take_over(self, replace: bool, stack: ExitStack) -> None:
-        """Acquire the intake's partitions, and begin at the offset of the store or else of the intake."""
+        """Acquire the input log's partitions, and begin at the offset of the store or else of the input log."""
         starts = []
-        for chain in range(self._intake.partitions):
-            self._owned.append(owned := self._intake.acquire(chain))
+        for chain in range(self._input_log.partitions):
+            self._owned.append(owned := self._input_log.acquire(chain))
             stack.callback(owned.close)
             starts.append(self._start(chain, owned.load(), replace))
         self._store.start_at(starts)
 
     def _start(self, chain: int, checkpoint: Checkpoint, replace: bool) -> int:
-        """Return a new store's first offset; raise `MurkError` if the intake has another store or lost releases."""
+        """Return a new store's first offset; raise `MurkError` if the input log has another store or lost releases."""
         state, committed = checkpoint
         known = self._store.offset(chain)
-        where = f"partition {chain} of {self._intake.url}"
+        where = f"partition {chain} of {self._input_log.url}"
         owner = None if state is None else decode_state(state, where).learner.get(_OWN)
         if state is not None and owner is None:
-            raise UserError(f"{where} was learned from: an intake is read by its shuffler only; give another --from")
+            raise UserError(f"{where} was learned from: an input log is read by its shuffler only; give another --from")
         if owner not in (None, self._store.id) and not replace:
             raise UserError(
                 f"{where} was taken in with another store: give its --store; if that is lost, --replace gives up what "
@@ -268,19 +270,19 @@ class Shuffler:
                 f"{committed} was committed. Restore the newest one; if it is lost, give another --store with "
                 "--replace"
             )
-        begin = self._intake.begin(chain)
+        begin = self._input_log.begin(chain)
         if known is not None and known < begin:
             raise MurkError(
                 f"{where} begins at offset {begin}, and the store ends at {known}: retention has removed "
                 "releases that were not taken in. Give another --store with --replace, which begins at the end",
                 code="MURK-LOG-007",
             )
-        return self._intake.end(chain) if replace and known is None else max(begin, committed)
+        return self._input_log.end(chain) if replace and known is None else max(begin, committed)
 
     # A step
 
     def _relay(self) -> bool:
-        """Publish the learner's newest model on the intake, if it is new; return whether it was."""
+        """Publish the learner's newest model on the input log, if it is new; return whether it was."""
         if self._models is None:
             return False
         message = self._to.model(FIRST_CHAIN)
@@ -327,8 +329,8 @@ class Shuffler:
         self._admission.versions = self._open_versions()
 
     def _remember_relayed(self) -> None:
-        """Add the intake's model to a new store, since people may have answered at it."""
-        message = self._intake.model(FIRST_CHAIN)
+        """Add the input log's model to a new store, since people may have answered at it."""
+        message = self._input_log.model(FIRST_CHAIN)
         if message is None:
             return
         # Nobody has answered at a model that devices refuse.
@@ -350,14 +352,14 @@ class Shuffler:
         return model.version, np.array_equal(iterate, problem.initial)
 
     def _publish(self, message: bytes) -> None:
-        if self._intake.model(FIRST_CHAIN) != message:
-            self._intake.publish(FIRST_CHAIN, message)
+        if self._input_log.model(FIRST_CHAIN) != message:
+            self._input_log.publish(FIRST_CHAIN, message)
 
     def _take_in(self, chain: int) -> int:
         """Judge a batch of a partition and add what is admitted to its crowds; return the number of messages."""
         offset = self._store.offset(chain)
         assert offset is not None
-        messages = self._intake.fetch(chain, offset, self._batch)
+        messages = self._input_log.fetch(chain, offset, self._batch)
         if not len(messages):
             return 0
         self._horizon = min(self._horizon, int(messages.times.min()))
@@ -490,7 +492,7 @@ class Shuffler:
         return dropped
 
     def _commit(self) -> None:
-        """Commit offsets and counts of the intake, and delete what was taken in."""
+        """Commit offsets and counts of the input log, and delete what was taken in."""
         counts = self._store.counts()
         for chain, owned in enumerate(self._owned):
             offset = self._store.offset(chain)
@@ -505,7 +507,7 @@ class Shuffler:
                 continue
             state = StateMessage(
                 task=self._task.hash,
-                identity=self._intake.identity,
+                identity=self._input_log.identity,
                 chain=chain,
                 offset=offset,
                 last_id=None,
@@ -518,4 +520,4 @@ class Shuffler:
                 self._stopped = "was replaced by another one"
                 raise
             self._committed[chain] = offset, counters
-            self._intake.discard(chain, offset)
+            self._input_log.discard(chain, offset)

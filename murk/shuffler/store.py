@@ -165,7 +165,7 @@ class Store:
     # What has arrived
 
     def offset(self, partition: int) -> int | None:
-        """Return the first offset that was not taken in from a partition of the intake; None at first."""
+        """Return the first offset that was not taken in from a partition of the input log; None at first."""
         offset: int | None = dict(self._rows("places")).get(partition)
         return offset
 

@@ -48,20 +48,20 @@ ADDED: Final[dict[tuple[str, str], object]] = {
     ("privacy", "calibration"): "analytic",
     ("privacy", "window"): "none",
     ("privacy", "lifetime"): None,
-    ("examples", "polish"): None,
+    ("examples", "newton"): None,
     ("moments", "intercept"): True,
     ("moments", "radius"): None,
-    ("moments", "beyond"): "scale",
+    ("moments", "outliers"): "clip",
     ("moments", "repair"): True,
-    ("sketch", "debiased"): True,
+    ("summaries", "debiased"): True,
     ("examples", "intercept"): True,
     ("examples", "grid"): None,
     ("examples", "for"): [],
-    ("sketch", "first"): None,
-    ("sketch", "person"): None,
-    ("sketch", "rows_per_person"): None,
-    ("scores", "models"): "own",
-    ("scores", "effects"): "curve",
+    ("summaries", "first"): None,
+    ("summaries", "person"): None,
+    ("summaries", "rows_per_person"): None,
+    ("scores", "models"): "per-partition",
+    ("scores", "effects"): "logistic",
 }
 """Keys of blocks that a document omits at these defaults, so that older hashes stay valid."""
 # Keys of the task that a document omits at these defaults.
@@ -77,23 +77,24 @@ TIGHTEST_AT: Final = 100_000  # number of releases at which confidence sequences
 class IntervalsBlock(Block):
     """The looks at which intervals hold."""
 
-    valid: Literal["always", "fixed"] = Field(
-        default="always",
-        description="`always`: intervals hold at all looks together, so that anybody may watch and stop at any time; "
-        "`fixed`: at one planned look only, narrower. If the block is omitted: `always` on live displays of an open "
-        "stream, `fixed` at the end of a file or at `people`",
+    validity: Literal["always-valid", "fixed-n"] = Field(
+        default="always-valid",
+        description="`always-valid`: intervals hold at all looks together, so that anybody may watch and stop at any "
+        "time; `fixed-n`: at one planned look only, narrower. If the block is omitted: `always-valid` on live displays "
+        "of an open stream, `fixed-n` at the end of a file or at `people`",
     )
     tightest_at: Annotated[Integer, Field(ge=1_000, le=10**12)] | None = Field(
         default=None,
-        description="the number of releases (records with `sketch`) at which intervals of `always` are tightest; "
-        f"`null`: `people`, else {TIGHTEST_AT:,}",
+        description="the number of releases (records with `summaries`) at which intervals of `always-valid` are "
+        f"tightest; `null`: `people`, else {TIGHTEST_AT:,}",
     )
 
     @model_validator(mode="after")
     def _check(self) -> "IntervalsBlock":
-        if self.valid == "fixed" and self.tightest_at is not None:
+        if self.validity == "fixed-n" and self.tightest_at is not None:
             raise task_error(
-                f"{self.tightest_at:,} has no effect with valid: fixed; remove it, or say valid: always", "tightest_at"
+                f"{self.tightest_at:,} has no effect with validity: fixed-n; remove it, or say validity: always-valid",
+                "tightest_at",
             )
         return self
 

@@ -350,7 +350,7 @@ class PrivacyBlock(Block):
         if self.calibration == "classic":
             self._check_classic(protocol.classic, released)
         if self.window != NONE and protocol.of_organisations:
-            raise task_error("here organisations release windows of records (sketch.window); remove it", "window")
+            raise task_error("here organisations release windows of records (summaries.window); remove it", "window")
         if self.lifetime is not None and self.window == NONE:
             raise task_error("caps all windows, and there are none; write privacy.window, or per_person", "lifetime")
         if self.grid is not None and protocol.of_organisations:

@@ -133,7 +133,7 @@ class Task(_ProtocolBlocks):
     protocol: ProtocolName = Field(
         default="scores",
         description="what is released: `scores` at an epoch's model, `gradients` at the newest one, `examples` or "
-        "`moments` once, or an organisation's `sketch`. If omitted: `gradients` from 64 coded features, "
+        "`moments` once, or an organisation's `summaries`. If omitted: `gradients` from 64 coded features, "
         "and with `objective`, `learner` or `max_staleness`; `univariate` without features, where people release their "
         "target once; else `scores`",
     )
@@ -164,7 +164,7 @@ class Task(_ProtocolBlocks):
     )
     people: Annotated[Integer, Field(ge=1, le=10**12)] | None = Field(
         default=None,
-        description="the number of releases (records with `sketch`) at which the task ends, if it is planned; live "
+        description="the number of releases (records with `summaries`) at which the task ends, if it is planned; live "
         "displays then show fixed intervals. Nothing is refused beyond it",
     )
     intervals: IntervalsBlock | None = Field(default=None, description="the looks at which intervals hold")
@@ -342,14 +342,14 @@ class Task(_ProtocolBlocks):
             protocol.check_predictions(self.block, len(self.features), self.log.partitions)
 
     def _check_intervals(self) -> None:
-        if self.intervals is None or self.intervals.valid != "always":
+        if self.intervals is None or self.intervals.validity != "always-valid":
             return
-        at = ("intervals", "valid")
+        at = ("intervals", "validity")
         if self.forget is not None:
-            words = f"forget: {self.forget}`, as the estimand may move; say valid: fixed, or remove forget"
-            raise task_error(f"`valid: always` cannot be combined with `{words}", *at)
+            words = f"forget: {self.forget}`, as the estimand may move; say validity: fixed-n, or remove forget"
+            raise task_error(f"`validity: always-valid` cannot be combined with `{words}", *at)
         if self.learner.intervals == "random-scaling":
-            words = "which intervals: random-scaling does not have; say valid: fixed, or give public covariates"
+            words = "which intervals: random-scaling does not have; say validity: fixed-n, or give public covariates"
             raise task_error(f"always needs a covariance, {words}", *at)
 
     def _check_contrasts(self) -> None:

@@ -94,7 +94,7 @@ def _prepare(text: str, reports: bool) -> None:
     with suppress(MurkError), warnings.catch_warnings(action="ignore"):
         task = Task.parse(text)
         device_for(task)
-        if task.protocol in ("moments", "sketch"):
+        if task.protocol in ("moments", "summaries"):
             import_module("scipy.optimize")
         if reports and task.of_organisations:
             advise(task, 1_000)

@@ -136,7 +136,7 @@ def test_a_misspelt_positive_value(folder: Path, command: str, seed: tuple[objec
     assert murk(command, "task.yaml", "--source", "people.csv", "--json", *seed, folder=folder).json["records"] == 60
 
 
-@pytest.mark.parametrize("protocol", ["gradients", "sketch"])
+@pytest.mark.parametrize("protocol", ["gradients", "summaries"])
 def test_a_target_with_one_class_only(folder: Path, protocol: str) -> None:
     guarantee = "{approx: {epsilon: 1.0, delta: 1.0e-6}}"
     world(folder, task=ANY_PROTOCOL.replace("{gdp: {mu: 1.0}}", guarantee) + f"protocol: {protocol}\n")

@@ -16,7 +16,7 @@ import murk as package
 from murk.cli import Status
 from murk.errors import MurkError, UserError
 from murk.privacy import GaussianDP
-from murk.stream.log.interface import FencedError, UnreachableError, not_an_intake, without_task
+from murk.stream.log.interface import FencedError, UnreachableError, not_an_input_log, without_task
 from tests.cli.harness import LOG, ROOT, TASK, Done, finish, murk, refused, start, world
 from tests.services.services import missing
 
@@ -64,7 +64,7 @@ def test_the_code_is_said_or_that_of_who_raised_it():
         GaussianDP(-1.0)
     assert caught.value.code == "MURK-PRIVACY-001"
     # Neither where an error is raised decides, nor whether it is.
-    error = not_an_intake("sqlite:///x.db")
+    error = not_an_input_log("sqlite:///x.db")
     assert error.code == "MURK-SHUFFLE-001"
     assert without_task("sqlite:///x.db").code == "MURK-LOG-003"
     assert MurkError("by nobody").code == "MURK-FAULT-001"

@@ -230,7 +230,7 @@ def test_another_protocol_than_the_default_is_written_where_its_forecast_is_clea
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(
-        init, "_by_forecast", lambda text, people, quiet: ("examples", "examples: 1\u2028protocol: sketch")
+        init, "_by_forecast", lambda text, people, quiet: ("examples", "examples: 1\u2028protocol: summaries")
     )
     assert run("p", "--columns", "age:20..90", "--target", "worked:no|yes", "--people", "9").exit_code == 0
     assert Task.load("p.yaml").protocol == "examples"

@@ -201,7 +201,7 @@ CASES = {
     "scores": Case(SCORES, FEW // 2, 8_000, CHAINS, GRID, ("--level", "lot")),
     "examples": Case(EXAMPLES, FEW, 4_000, CHAINS, TWO, WHO, 1_500),
     "moments, directions": Case(DIRECTIONS, FEW // 2, 3_000, CHAINS, LEVELS, ("--level", "lot")),
-    "sketch": Case(SKETCH, FEW + 1, 3_000, CHAINS, "", (), 3),
+    "summaries": Case(SKETCH, FEW + 1, 3_000, CHAINS, "", (), 3),
     "sketch by Newton steps": Case(NEWTON, FEW // 2, 1_000, CHAINS, "", (), 3),
 }
 

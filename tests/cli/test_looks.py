@@ -35,7 +35,7 @@ def test_status_of_an_open_stream_holds_at_every_look(learned, tmp_path):
     assert shown.count("95% at every look") >= 3
     assert "95% interval" not in shown
     assert "Contrasts: p-values and e-values hold at every look" in shown
-    fixed = murk("status", "--log", LOG, "--intervals", "fixed", folder=tmp_path).out
+    fixed = murk("status", "--log", LOG, "--intervals", "fixed-n", folder=tmp_path).out
     assert "95% at this look only (as asked)" in " ".join(fixed.split())
     both = murk("status", "--log", LOG, "--json", folder=tmp_path).json
     (low, high), (least, most) = (both[key]["arm"] for key in ("fixed_intervals", "confidence_intervals"))
@@ -44,7 +44,7 @@ def test_status_of_an_open_stream_holds_at_every_look(learned, tmp_path):
     (least, most), value = asked["of"]["mean"]["interval"], asked["of"]["mean"]["value"]
     assert 0 < least < value < most < 10
     # The twin: an interval of a single look is strictly inside.
-    once = murk("status", "--log", LOG, "--predict", "arm=b", "--intervals", "fixed", "--json", folder=tmp_path).json
+    once = murk("status", "--log", LOG, "--predict", "arm=b", "--intervals", "fixed-n", "--json", folder=tmp_path).json
     inner = once["prediction"]["of"]["mean"]["interval"]
     assert least < inner[0] < value < inner[1] < most
     shown = murk("status", "--log", LOG, "--predict", "arm=b", folder=tmp_path).out
@@ -54,14 +54,14 @@ def test_status_of_an_open_stream_holds_at_every_look(learned, tmp_path):
         assert words in murk("status", "--log", LOG, "--predict", text, folder=tmp_path).err
     wrong = murk("status", "--log", LOG, "--intervals", "ever", folder=tmp_path)
     assert wrong.status == 2
-    assert "'ever' is not one of 'always', 'fixed'" in wrong.err
+    assert "'ever' is not one of 'always-valid', 'fixed-n'" in wrong.err
 
 
 def test_a_task_that_has_ended_at_its_size_shows_fixed_intervals(learned, tmp_path):
     learned("people: 2000\n")
     shown = " ".join(murk("status", "--log", LOG, folder=tmp_path).out.split())
     assert "95% at this look only (the task has ended at its 2,000 people)" in shown
-    assert "95% at every look" in murk("status", "--log", LOG, "--intervals", "always", folder=tmp_path).out
+    assert "95% at every look" in murk("status", "--log", LOG, "--intervals", "always-valid", folder=tmp_path).out
 
 
 def test_a_task_may_ask_for_intervals_that_may_be_watched_everywhere(learned):

@@ -31,7 +31,7 @@ REAL = "target: {name: weeks_worked, kind: real, low: 0, high: 52}\n"
         ("protocol: moments", True),
         ("protocol: moments\nmoments: {loss: poisson}", False),
         ("protocol: moments\nmoments: {loss: boosting}", False),
-        ("protocol: sketch", True),
+        ("protocol: summaries", True),
         ("protocol: scores", True),
     ],
 )
@@ -61,7 +61,7 @@ def test_from_file_to_estimate(folder: Path, protocol: str, target: str) -> None
     assert "nominal" not in done.out
     assert f"{rows:,} releases learned" in done.out
     assert ("Intervals by " in done.out) != ("No intervals: " in done.out)
-    plain = murk("status", "--log", "sqlite:///any.db", "--intervals", "fixed", folder=folder)
+    plain = murk("status", "--log", "sqlite:///any.db", "--intervals", "fixed-n", folder=folder)
     assert plain.status == 0
     said = (done.out + plain.out).replace("without public covariates", "")
     for name, need in found.get("needed", {}).items():

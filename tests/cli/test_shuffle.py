@@ -42,7 +42,7 @@ KEEPING = (
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Where people have released to an intake, and a shuffler has forwarded them."""
+    """Where people have released to an input log, and a shuffler has forwarded them."""
     # Its protocol has no models, for which people would wait.
     folder = world(tmp_path_factory.mktemp("shuffled"), rows=PEOPLE, task=TASK + "protocol: examples\n")
     done = murk("produce", "task.yaml", "--source", "people.csv", "--log", "sqlite:///in.db", "--ledger", "l.db",
@@ -95,9 +95,9 @@ def test_cells_of_several_classes_are_shuffled_from_devices_to_the_estimate(tmp_
     folder = world(tmp_path, rows=600, task=text)
     sent = ("produce", "task.yaml", "--source", "people.csv", "--log", "sqlite:///in.db", "--ledger", "l.db")
     assert murk(*sent, folder=folder).status == 0
-    with open_log(f"sqlite:///{folder}/in.db") as intake:
-        given = [each.payload[0] for each in intake.releases()]
-        task = Task.from_document(intake.document())
+    with open_log(f"sqlite:///{folder}/in.db") as input_log:
+        given = [each.payload[0] for each in input_log.releases()]
+        task = Task.from_document(input_log.document())
     done = shuffle(folder, "--json")
     assert json.loads(done.out)["released"] >= 500
     with open_log(f"sqlite:///{folder}/out.db") as log:
@@ -175,7 +175,7 @@ def test_a_run_states_both_and_goes_through_a_shuffler(tmp_path):
 @pytest.mark.parametrize(
     ("source", "target", "more", "words"),
     [
-        ("sqlite:///in.db", "sqlite:///in.db", (), "both the intake and the log of releases"),
+        ("sqlite:///in.db", "sqlite:///in.db", (), "both the input log and the log of releases"),
         ("sqlite:///none.db", "sqlite:///out.db", (), "there is no log at none.db"),
         ("sqlite:///in.db", "sqlite:///out.db", ("--store", "other"), "another shuffler appends to sqlite:///out.db"),
         ("sqlite:///out.db", "sqlite:///third.db", (), "is the log of another shuffler"),

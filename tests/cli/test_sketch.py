@@ -1,4 +1,4 @@
-"""`protocol: sketch` on the command line: an organisation's windows, from the file to what people read."""
+"""`protocol: summaries` on the command line: an organisation's windows, from the file to what people read."""
 
 import time
 from collections import Counter
@@ -15,11 +15,11 @@ features:
   - {name: same_sex, categories: ["no", "yes"]}
   - {name: age, low: 21, high: 35}
 target: {name: weeks_worked, kind: real, low: 0, high: 52}
-protocol: sketch
+protocol: summaries
 privacy:
   guarantee: {approx: {epsilon: 1.0, delta: 1.0e-6}}
   per_person: {approx: {epsilon: 5.0, delta: 5.0e-6}}
-sketch: {rows: 40, window: 500}
+summaries: {rows: 40, window: 500}
 """
 BINARY = TASK.replace("weeks_worked, kind: real, low: 0, high: 52", "third_child, kind: binary, positive: 'yes'")
 LOG, LEDGER = "sqlite:///weeks.db", "weeks.ledger.db"
@@ -42,7 +42,7 @@ def run(folder: Path, *more: object) -> dict[str, Any]:
 def test_from_file_to_estimate(folder: Path) -> None:
     world(folder)
     found = run(folder)
-    assert (found["protocol"], found["objective"], found["odds_ratios"]) == ("sketch", None, False)
+    assert (found["protocol"], found["objective"], found["odds_ratios"]) == ("summaries", None, False)
     assert (found["organisations"], found["records"], found["set_aside"]) == (1, 1300, 0)
     assert (found["windows"], found["releases"], found["records_released"]) == (3, 3, 1300)
     assert (found["records_learned"], found["sketch_rows"], found["simulated"]) == (1300, 40, True)
@@ -110,7 +110,7 @@ def test_second_moments_from_file_to_estimate(folder: Path) -> None:
 def test_second_moments_under_gdp(folder: Path) -> None:
     """Windows add up by mu^2, and what noise hides is said to be not learned."""
     privacy = "  guarantee: {gdp: {mu: 0.5}}\n  per_person: {gdp: {mu: 1.0}}\n"
-    task = MOMENTS[: MOMENTS.index("  guarantee")] + privacy + "sketch: {window: 200}\n"
+    task = MOMENTS[: MOMENTS.index("  guarantee")] + privacy + "summaries: {window: 200}\n"
     world(folder, task=task)
     found = run(folder)
     assert (found["windows"], found["refusals"]) == (4, 3)
@@ -198,13 +198,13 @@ def test_killed_in_the_middle_of_a_window(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("task", "options", "words"),
     [
-        (TASK, ["--person", "age"], ["--person age", "organisations release, not people", "sketch.organisation"]),
+        (TASK, ["--person", "age"], ["--person age", "organisations release, not people", "summaries.organisation"]),
         (TASK, ["--level", "lot"], ["--level lot", "Choose one of default"]),
         (TASK, ["--level", "column:age"], ["--level column:age", "Choose one of default"]),
         (
             TASK.replace("rows: 40, window: 500", "rows: 4000, method: mixing"),
             [],
-            ["has 1,300 records to release", "sketch.rows"],
+            ["has 1,300 records to release", "summaries.rows"],
         ),
         (TASK.replace("rows: 40", "rows: 3"), [], ["rows=3", "at least 4"]),
         (TASK.replace("rows: 40", "rows: 90000, method: mixing"), [], ["a message of a log", "set rows to"]),
@@ -212,7 +212,7 @@ def test_killed_in_the_middle_of_a_window(folder: Path) -> None:
         (
             TASK.replace("approx: {epsilon: 1.0, delta: 1.0e-6}", "gdp: {mu: 1.0}", 1),
             [],
-            ["protocol: sketch cannot give gdp", "it can give approx"],
+            ["protocol: summaries cannot give gdp", "it can give approx"],
         ),
     ],
 )

@@ -177,7 +177,7 @@ CHANGES: dict[str, tuple[str, Callable[[], Facts], list[str]]] = {
         lambda: facts(audit=replace(AUDIT, findings=({**FINDING, "lower_bound": 1.2, "holds": False},))),
         ["1.2", "REFUTED"],
     ),
-    "the protocol": ("trust", lambda: facts(TASKS["sketch"]), ["the organisation"]),
+    "the protocol": ("trust", lambda: facts(TASKS["summaries"]), ["the organisation"]),
     "why": ("purpose", lambda: facts(purpose="Because."), ["Because."]),
 }  # fmt: skip
 
@@ -197,8 +197,8 @@ def test_the_same_facts_give_the_same_page() -> None:
 
 def test_whether_a_person_may_have_several_rows_is_settled_first() -> None:
     assert "several rows" in dossier(facts(accounts=None)).to_settle[0]
-    assert "several records" in dossier(facts(TASKS["sketch"], accounts=None)).to_settle[0]
-    bounded = TASKS["sketch"] + "sketch: {person: patient, rows_per_person: 3}\n"
+    assert "several records" in dossier(facts(TASKS["summaries"], accounts=None)).to_settle[0]
+    bounded = TASKS["summaries"] + "summaries: {person: patient, rows_per_person: 3}\n"
     assert not any("several records" in one for one in dossier(facts(bounded, accounts=None)).to_settle)
 
 
@@ -256,7 +256,7 @@ def test_how_long_a_topic_keeps_what(about: dict[str, str], kept: str, seconds: 
 
 def test_of_windows_it_says_what_any_two_records_are_told_apart_in() -> None:
     """A window's guarantee is against a blank record: two records are further apart, and that is what people ask."""
-    found = dict(dossier(facts(TASKS["sketch"])).summary)
+    found = dict(dossier(facts(TASKS["summaries"])).summary)
     # Against a blank record mu = 1, for any two sqrt(2): Phi(sqrt(2) / 2) = 0.7602...
     assert "any two records apart in more than 76.1% of cases" in found["Guarantee"]
     assert "a record from a blank one, as the task states it, in 69.2%" in found["Guarantee"]
@@ -352,7 +352,7 @@ def test_releases_to_a_small_task_stay_in_a_file() -> None:
 
 
 def test_all_of_an_organisation_names_any_two_records_first() -> None:
-    text = TASKS["sketch"].replace("mu: 1}}", "mu: 1}}, per_person: {gdp: {mu: 2}}")
+    text = TASKS["summaries"].replace("mu: 1}}", "mu: 1}}, per_person: {gdp: {mu: 2}}")
     found = dict(dossier(facts(text)).summary)
     # Phi(sqrt(2)) = 0.9213..., Phi(1) = 0.8413...
     assert "any two records are told apart in at most 92.2%; a record from a blank one" in found["Per task"]

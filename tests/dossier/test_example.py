@@ -23,9 +23,9 @@ TASKS = {
     "moments, with a sample that is not there yet": FEATURES + BINARY + MU
     + "protocol: moments\npublic: {set_aside: 50}\n",
     "moments": FEATURES + REAL + "privacy: {guarantee: {pure: {epsilon: 2}}}\nprotocol: moments\n",
-    "sketch": FEATURES + REAL + MU + "protocol: sketch\n",
+    "summaries": FEATURES + REAL + MU + "protocol: summaries\n",
     "sketch by mixing": FEATURES + REAL + "privacy: {guarantee: {approx: {epsilon: 1, delta: 1.0e-5}}}\n"
-    "protocol: sketch\nsketch: {rows: 8}\n",
+    "protocol: summaries\nsummaries: {rows: 8}\n",
     "shuffled": FEATURES + REAL + "shuffle: {crowd: 20000, promise: {epsilon: 0.5}}\n",
     "dates": "features: [{name: born, kind: date, low: 1950-01-01, high: 2005-12-31, as: [number, weekday]}, "
     "{name: seen, kind: date, as: month}]\n" + REAL + MU,
@@ -81,7 +81,7 @@ FIELDS = {"schema", "kind", "id", "task", "level", "chain", "payload", "time", "
     ("name", "more"),
     [
         ("scores", {"version", "question", "item"}), ("gradients", {"version"}), ("examples", set()),
-        ("moments", set()), ("sketch", {"records"}), ("sketch by mixing", {"rows", "records", "spread"}),
+        ("moments", set()), ("summaries", {"records"}), ("sketch by mixing", {"rows", "records", "spread"}),
     ],
 )  # fmt: skip
 def test_its_fields_are_those_that_are_documented_and_no_others(name: str, more: set[str]) -> None:

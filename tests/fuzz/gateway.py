@@ -49,9 +49,9 @@ WINDOWS = (
     "per_person: {approx: {epsilon: 1.0e+5, delta: 0.5}}}\n"
 )
 SKETCHES = (
-    "protocol: sketch\nsketch: {rows: 8, window: 10",
-    "protocol: sketch\nsketch: {method: moments, window: 10",
-    "protocol: sketch\nsketch: {method: newton, first: 8, window: 10",
+    "protocol: summaries\nsummaries: {rows: 8, window: 10",
+    "protocol: summaries\nsummaries: {method: moments, window: 10",
+    "protocol: summaries\nsummaries: {method: newton, first: 8, window: 10",
 )
 OF_PEOPLE = (
     "protocol: scores\n",
@@ -248,7 +248,7 @@ def _sent(folder: Path, found: dict[str, Any], other: str | None) -> Seen:
     source = folder / f"people{found['ending']}"
     source.write_bytes(gzip.compress(data) if source.suffix == ".gz" else data)
     (folder / "task.yaml").write_text(found["task"])
-    alone = found["task"].partition("protocol: ")[2].startswith(("examples", "moments", "sketch"))
+    alone = found["task"].partition("protocol: ")[2].startswith(("examples", "moments", "summaries"))
     command = (murk.cli.commands.produce if alone else murk.cli.commands.run).command
     arguments = [
         str(folder / "task.yaml"), "--source", str(source), "--log", f"sqlite:///{folder}/log.db", "--json",

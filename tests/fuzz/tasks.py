@@ -55,7 +55,7 @@ TEXTS = [
     REAL + "protocol: examples\nexamples: {release: separate, split: 0.4}\nprivacy: {guarantee: {gdp: {mu: 1.0}}}\n",
     REAL + "protocol: scores\nscores: {exponent: 0.5}\nprivacy: {guarantee: {gdp: {mu: 1.0}}}\n",
     REAL + "protocol: moments\nmoments: {link: cubic}\npublic: {file: p.csv}\nprivacy: {guarantee: {gdp: {mu: 1.0}}}\n",
-    REAL + "protocol: sketch\nsketch: {rows: 64}\nprivacy: {guarantee: {approx: {epsilon: 1, delta: 1.0e-6}}}\n",
+    REAL + "protocol: summaries\nsummaries: {rows: 64}\nprivacy: {guarantee: {approx: {epsilon: 1, delta: 1.0e-6}}}\n",
 ]
 
 

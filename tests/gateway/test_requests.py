@@ -734,7 +734,7 @@ def test_the_log_of_a_shuffler_is_refused(shuffled):
     with serving(url) as gateway, Client(gateway.url) as client:
         assert client.get(BASE).status == 200
     claim()
-    with pytest.raises(UserError, match="shuffler's intake") as refused, serving(url):
+    with pytest.raises(UserError, match="shuffler's input log") as refused, serving(url):
         pass
     assert refused.value.code == "MURK-SHUFFLE-001"
 
@@ -753,7 +753,7 @@ def test_a_log_that_a_shuffler_claims_later_gets_nothing_more(shuffled, monkeypa
             with contextlib.suppress(OSError):
                 assert client.post(wire(release(of))).status == 503
 
-    with pytest.raises(UserError, match="shuffler's intake"):
+    with pytest.raises(UserError, match="shuffler's input log"):
         claimed_while_serving()
     assert stored(url) == []
 

@@ -108,10 +108,10 @@ def test_nothing_acknowledged_is_lost_repeated_or_split(tmp_path):
             lived += max(watch.sizes, default=0) > crowds
     assert lived >= KILLS // 2
     with (
-        open_log(f"sqlite:///{tmp_path}/log.db") as intake,
+        open_log(f"sqlite:///{tmp_path}/log.db") as input_log,
         open_log(f"sqlite:///{tmp_path}/{OUT}", create=False) as log,
     ):
-        with shuffler(tmp_path, intake, log, of, clock=time.time) as one:
+        with shuffler(tmp_path, input_log, log, of, clock=time.time) as one:
             drain(one)
             totals = one.totals
         watch.log = log
@@ -147,9 +147,9 @@ def test_it_forwards_crowds_says_so_and_ends_in_order(tmp_path):
             time.sleep(0.05)
         assert (found["murk_shuffler_releases_total"], found["murk_shuffler_crowd_releases"]) == (CROWD, CROWD)
         assert devices.send(client, *people[-9:]) == 202
-        with open_log(f"sqlite:///{tmp_path}/log.db", create=False) as intake:
+        with open_log(f"sqlite:///{tmp_path}/log.db", create=False) as input_log:
             # What the shuffler has taken in is deleted.
-            while intake.begin(0) < CROWD + 9:
+            while input_log.begin(0) < CROWD + 9:
                 assert time.monotonic() < deadline
                 time.sleep(0.05)
         # Until the next crowd or period, metrics say nothing of those who arrived since.
@@ -170,8 +170,8 @@ def test_a_shuffler_that_is_replaced_ends_the_gateway(tmp_path):
     taken = murk("shuffle", "--from", f"sqlite:///{tmp_path}/log.db", "--to", f"sqlite:///{tmp_path}/{OUT}", "--store",
                  "other", "--replace", "--idle", 0, folder=tmp_path)  # fmt: skip
     assert taken.status == 0, taken.err
-    with open_log(f"sqlite:///{tmp_path}/log.db") as intake:
-        intake.append([(0, Devices(make_task()).message()[1])])
+    with open_log(f"sqlite:///{tmp_path}/log.db") as input_log:
+        input_log.append([(0, Devices(make_task()).message()[1])])
     done = finish(process)
     assert done.status == 2
     assert "another shuffler appends to" in done.err
@@ -181,15 +181,15 @@ def test_a_shuffler_that_is_replaced_ends_the_gateway(tmp_path):
 def test_what_is_wrong_is_refused(tmp_path):
     url, out = announced(tmp_path, make_task()), f"sqlite:///{tmp_path}/{OUT}"
     refused(murk("gateway", "--log", url, "--port", 0, "--store", "x", folder=tmp_path), "give --shuffle URL, too")
-    words = "both the intake and the log of releases"
+    words = "both the input log and the log of releases"
     refused(murk("gateway", "--log", url, "--port", 0, "--shuffle", url, folder=tmp_path), words)
     process, _ = shuffling(tmp_path, make_task())
     refused(murk("gateway", "--log", url, "--port", 0, "--shuffle", out, "--store", "store", folder=tmp_path),
             "uses the store")  # fmt: skip
     process.kill()
     process.wait()
-    # The log of the shuffler is no intake.
-    refused(murk("gateway", "--log", out, "--port", 0, "--shuffle", url, folder=tmp_path), "shuffler's intake")
+    # The log of the shuffler is no input log.
+    refused(murk("gateway", "--log", out, "--port", 0, "--shuffle", url, folder=tmp_path), "shuffler's input log")
     (tmp_path / "plain").mkdir()
     url = announced(tmp_path / "plain", plain_task())
     refused(murk("gateway", "--log", url, "--port", 0, "--shuffle", out, folder=tmp_path), "is not shuffled")

@@ -12,7 +12,7 @@ from murk.planning.choice import expected_error, recommend
 
 PAGE = Path(__file__).parents[2] / "docs/protocols.md"
 OFFLINE = ("examples", "moments")
-SKETCHES = ("sketch", "newton")
+SKETCHES = ("summaries", "newton")
 
 
 def task(d=2, mu=1.0, *, kind="binary", public=5_000, guarantee=None, more=""):
@@ -37,7 +37,7 @@ def table():
         title = re.match(r"\*\*(Binary|Real) target", line)
         kind = title[1].lower() if title else kind
         cells = [cell.strip() for cell in line.strip("|").split("|")]
-        names = ("scores", "gradients", "examples", "moments", "sketch", "newton")[: len(cells) - 6]
+        names = ("scores", "gradients", "examples", "moments", "summaries", "newton")[: len(cells) - 6]
         if kind is None or len(cells) not in (11, 12) or not cells[1].isdigit():
             continue
         rows, d, n, mu, none = cells[:5]
@@ -107,12 +107,12 @@ def test_who_is_trusted_and_who_can_read_decide():
     assert once.protocol == "moments"
     assert "read a model" in once.refused["scores"]
     trusted = recommend(of, 100_000, online=False, organisation=True)
-    assert trusted.protocol == "sketch"
-    assert trusted.expected["sketch"] < trusted.expected["moments"] / 4
-    assert trusted.reason.startswith("sketch: an expected error of ")
+    assert trusted.protocol == "summaries"
+    assert trusted.expected["summaries"] < trusted.expected["moments"] / 4
+    assert trusted.reason.startswith("summaries: an expected error of ")
     assert "points per standard deviation of a feature, with" in trusted.reason
     assert "100,000 people" in trusted.reason
-    assert next(iter(trusted.to_dict()["expected_error_points"])) == "sketch"
+    assert next(iter(trusted.to_dict()["expected_error_points"])) == "summaries"
     # Nobody need be trusted for next to nothing.
     assert recommend(task(2, 4.0), 10**7, organisation=True).protocol == "scores"
 
@@ -126,15 +126,15 @@ def test_a_newton_step_is_said_where_it_did_better():
             assert recommend(of, n, organisation=True).method is None
         elif recommend(of, n, organisation=True).method == "newton":
             checked += 1
-            assert errors["newton"] < 1.25 * errors["sketch"], (d, n, mu)
+            assert errors["newton"] < 1.25 * errors["summaries"], (d, n, mu)
     assert checked >= 10
     found = recommend(task(10, public=0), 100_000, organisation=True)
-    assert (found.protocol, found.method, found.to_dict()["method"]) == ("sketch", "newton", "newton")
+    assert (found.protocol, found.method, found.to_dict()["method"]) == ("summaries", "newton", "newton")
     assert "{method: newton}" in found.reason
-    assert found.expected["sketch"] == expected_error(task(10), "sketch", 100_000, method="newton")
+    assert found.expected["summaries"] == expected_error(task(10), "summaries", 100_000, method="newton")
     # Its first records are all there are.
     few = recommend(task(10, public=0), 10_000, organisation=True)
-    assert (few.protocol, few.method) == ("sketch", None)
+    assert (few.protocol, few.method) == ("summaries", None)
     assert "method" not in few.to_dict()
     assert recommend(task(10, public=0), 100_000).method is None
 
@@ -198,6 +198,6 @@ def test_expected_errors_grow_with_the_stated_share_of_missing_targets():
     content = complete.document().replace(b'"kind":"binary"', b'"kind":"binary","missing_share":0.2')
     missing = Task.from_document(content)
     assert missing.target.missing_share == 0.2
-    for name in ("scores", "moments", "examples", "gradients", "sketch"):
+    for name in ("scores", "moments", "examples", "gradients", "summaries"):
         expected = expected_error(complete, name, 100_000) / 0.8
         assert expected_error(missing, name, 100_000) == pytest.approx(expected)

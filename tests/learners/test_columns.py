@@ -90,7 +90,7 @@ LEARNERS = {
         guarantee=MU, public=PUBLIC, features=["a", "b"], classes=("no", "yes"), seed=1
     ),
     "moments of numbers": lambda: PublicGLMRegressor(guarantee=MU, public=PUBLIC, features=["a", "b"], seed=1),
-    "sketch": lambda: GaussMixRegressor(guarantee=ApproxDP(1.0, 1e-5), features=["a", "b"], window=60, seed=1),
+    "summaries": lambda: GaussMixRegressor(guarantee=ApproxDP(1.0, 1e-5), features=["a", "b"], window=60, seed=1),
 }
 
 
@@ -104,7 +104,7 @@ def records(count=60):
 def test_every_learner_takes_every_frame_as_its_records(name):
     """Decimals in frames and a column of shape (n, 1): to the bit what one record after another is."""
     rows, values = records()
-    numbers = "numbers" in name or name == "sketch"
+    numbers = "numbers" in name or name == "summaries"
     y = values if numbers else ["yes" if value > 0 else "no" for value in values]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DataWarning)

@@ -68,22 +68,22 @@ def estimated(**more):
 @pytest.mark.parametrize(
     ("keys", "count", "live", "asked", "valid", "why"),
     [
-        ("", 50_000, True, None, "always", ""),
-        ("", 50_000, False, None, "fixed", ""),
-        ("", 50_000, True, "fixed", "fixed", "as asked"),
-        ("intervals: {valid: always}", 50_000, False, None, "always", ""),
-        ("intervals: {valid: fixed}", 50_000, True, None, "fixed", "as the task states"),
-        ("intervals: {valid: fixed}", 50_000, True, "always", "always", ""),
-        ("people: 50000", 49_999, True, None, "always", ""),
-        ("people: 50000", 50_000, True, None, "fixed", "the task has ended at its 50,000 people"),
-        ("people: 50000", 50_501, True, None, "always", ""),
-        ("people: 50000\nintervals: {valid: always}", 50_000, True, None, "always", ""),
+        ("", 50_000, True, None, "always-valid", ""),
+        ("", 50_000, False, None, "fixed-n", ""),
+        ("", 50_000, True, "fixed-n", "fixed-n", "as asked"),
+        ("intervals: {validity: always-valid}", 50_000, False, None, "always-valid", ""),
+        ("intervals: {validity: fixed-n}", 50_000, True, None, "fixed-n", "as the task states"),
+        ("intervals: {validity: fixed-n}", 50_000, True, "always-valid", "always-valid", ""),
+        ("people: 50000", 49_999, True, None, "always-valid", ""),
+        ("people: 50000", 50_000, True, None, "fixed-n", "the task has ended at its 50,000 people"),
+        ("people: 50000", 50_501, True, None, "always-valid", ""),
+        ("people: 50000\nintervals: {validity: always-valid}", 50_000, True, None, "always-valid", ""),
         (
             "forget: 24000",
             50_000,
             True,
-            "always",
-            "fixed",
+            "always-valid",
+            "fixed-n",
             "old releases are forgotten, so that the estimated coefficients may change",
         ),
     ],
@@ -92,7 +92,7 @@ def test_which_looks_intervals_hold_at(keys, count, live, asked, valid, why):
     protocol = "scores" if "forget" in keys else "moments"
     task = Task.parse(TASK.replace("moments", protocol) + keys)
     looks = looks_of(task, estimated(), count, live=live, asked=asked)
-    assert looks.valid == valid
+    assert looks.validity == valid
     assert looks.why.startswith(why)
     assert bool(looks.why) == bool(why)
 
@@ -106,7 +106,7 @@ def test_a_monitor_keeps_sequences_of_nearly_as_many_releases_only():
     assert _keeps(before, now, halves, first.alike)
     assert not _keeps(before, replace(now, count=10_101), halves, first.alike)
     assert not _keeps(before, replace(now, count=9_999), halves, first.alike)
-    assert not _keeps(before, replace(now, valid="fixed"), halves, first.alike)
+    assert not _keeps(before, replace(now, validity="fixed-n"), halves, first.alike)
     assert not _keeps(before, now, (0.5, 0.4, 0.5, np.inf), first.alike)
     assert not _keeps(before, now, halves, False)
 
@@ -142,7 +142,7 @@ def test_a_monitor_follows_a_stream_of_small_steps():
 
 def test_random_scaling_holds_at_one_look_only():
     looks = looks_of(Task.parse(TASK), estimated(method=RANDOM_SCALING), 50_000, live=True)
-    assert (looks.valid, looks.why) == ("fixed", "random scaling knows no covariance")
+    assert (looks.validity, looks.why) == ("fixed-n", "random scaling knows no covariance")
 
 
 def test_a_sequence_is_as_much_wider_as_the_boundary_says(url):
@@ -204,7 +204,7 @@ def test_a_trial_is_decided(url):
     assert first["p_value"] < 1e-3
     assert second["interval"][0] < -1.5 < second["interval"][1]
     # The twin: with no sign of a difference there is no evidence.
-    assert reported(url, live=True, looks="fixed")["contrasts"][1]["p_value"] > first["p_value"]
+    assert reported(url, live=True, looks="fixed-n")["contrasts"][1]["p_value"] > first["p_value"]
 
 
 def test_a_notebook_has_the_contrasts(url):
@@ -217,7 +217,7 @@ def test_a_notebook_has_the_contrasts(url):
 
 def test_contrasts_are_sums_of_coefficients():
     """Two categories: one coefficient, times the unit. Two others: their difference, with its own standard error."""
-    task, looks = Task.parse(TASK), Looks("always", 100_000, 50_000)
+    task, looks = Task.parse(TASK), Looks("always-valid", 100_000, 50_000)
     first, second = contrasts(task, estimated(), looks)
     # Half of the range of days times the distance 2 of the two values.
     assert first.value == pytest.approx(0.5 * 10)
@@ -229,7 +229,7 @@ def test_contrasts_are_sums_of_coefficients():
     assert math.log(first.e_value) == pytest.approx(evidence(0.5 / 0.2, 0.5))
     assert first.p_value == min(1.0, 1.0 / first.e_value)
     # Without a covariance: both intervals together, at a level that holds for both (Bonferroni).
-    _, apart = contrasts(task, estimated(covariance=None), Looks("fixed", 100_000, 50_000))
+    _, apart = contrasts(task, estimated(covariance=None), Looks("fixed-n", 100_000, 50_000))
     wide = NormalDist().inv_cdf(1 - 0.05 / 4)
     assert apart.interval[1] - apart.value == pytest.approx(wide * (0.2 + 0.3) * 10)
 
@@ -249,7 +249,7 @@ def test_a_contrast_of_two_categories_is_the_categorys_effect():
     rows = np.array([[a, b, c, 1.0] for a in (-1, 1) for b in (-1, 1) for c in (-1.0, 1.0)])
     estimate = estimated(people=People(rows, np.full(8, 1 / 8), sampled=True))
     values, halves = marginal_effects(estimate, 0.95)
-    [first, second] = contrasts(task, estimate, Looks("fixed", 100_000, 50_000))
+    [first, second] = contrasts(task, estimate, Looks("fixed-n", 100_000, 50_000))
     assert first.odds_ratio == pytest.approx(math.exp(1.0))
     assert first.average_effect == pytest.approx(200 * values[0])
     assert first.average_effect_interval[1] - first.average_effect == pytest.approx(200 * halves[0])
@@ -259,7 +259,7 @@ def test_a_contrast_of_two_categories_is_the_categorys_effect():
 def test_the_opposite_contrast_is_the_opposite():
     swapped = TASK.replace("category: c, against: b", "category: b, against: c")
     [*_, one], [*_, other] = (
-        contrasts(Task.parse(text), estimated(), Looks("always", 100_000, 50_000)) for text in (TASK, swapped)
+        contrasts(Task.parse(text), estimated(), Looks("always-valid", 100_000, 50_000)) for text in (TASK, swapped)
     )
     assert (one.value, one.e_value) == (pytest.approx(-other.value), pytest.approx(other.e_value))
 

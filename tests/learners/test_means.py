@@ -66,13 +66,13 @@ def test_protocol_by_rule():
         ("real", "protocol: gradients", "learn a mean without features: leave protocol out, or say protocol: univar"),
         ("real", "protocol: scores", "say protocol: univariate"),
         ("classes", "protocol: moments", "say protocol: univariate"),
-        ("classes", "protocol: sketch", "say protocol: univariate"),
+        ("classes", "protocol: summaries", "say protocol: univariate"),
         ("binary", "objective: logistic", "which learns shares or a mean; remove it"),
         ("binary", "max_staleness: {releases: 5}", "max_staleness: has no effect"),
         ("binary", "forget: 30000", "forget: 30,000 has no effect"),
         ("binary", "predictions: {}", "predictions: has no effect"),
         ("binary", "privacy: {guarantee: {gdp: {mu: 1}}, mechanism: gaussian}", "mechanism: has no effect"),
-        ("real", "sketch: {method: mixing}\nprotocol: sketch", "has no effect without features; remove it"),
+        ("real", "summaries: {method: mixing}\nprotocol: summaries", "has no effect without features; remove it"),
         ("binary", "public: {set_aside: 100}", "no covariates that could be public; remove it"),
     ],
 )
@@ -279,11 +279,11 @@ def people(kind, count=6_000):
     return [{"y": name} for name in rng.choice(names, count, p=shares).tolist()], shares[kind == "binary" :]
 
 
-@pytest.fixture(scope="module", params=[*TARGETS, "sketch"])
+@pytest.fixture(scope="module", params=[*TARGETS, "summaries"])
 def learned(request, tmp_path_factory):
     """A task that was learned from a file, its log, its result and the truth."""
-    kind = "binary" if request.param == "sketch" else request.param
-    own = task(kind, "protocol: sketch" if request.param == "sketch" else "log: {partitions: 2}")
+    kind = "binary" if request.param == "summaries" else request.param
+    own = task(kind, "protocol: summaries" if request.param == "summaries" else "log: {partitions: 2}")
     folder, (records, truth) = tmp_path_factory.mktemp("means"), people(kind)
     place = f"sqlite:///{folder / 'log.db'}"
     result: Result = murk.run(own, records, seed=1, log=place, ledger=folder / "ledger.db")
@@ -382,4 +382,4 @@ def test_plan_forecasts_half_widths(learned):
 
 def test_recommended():
     assert {recommend(task(kind), 10_000).protocol for kind in TARGETS} == {"univariate"}
-    assert recommend(task("real"), 10_000, organisation=True).protocol == "sketch"
+    assert recommend(task("real"), 10_000, organisation=True).protocol == "summaries"

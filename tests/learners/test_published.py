@@ -77,6 +77,7 @@ class Case:
 
 
 GLM = "public: {file: public.csv}\n"
+MIXED = "summaries: {rows: 32}"
 CASES = [
     Case("gradients", "binary", GDP, LDPSGDClassifier.as_published, "", {**LABELS, "box": BOX}),
     Case("gradients", "binary", GDP, LDPSGDClassifier.as_published, "learner: {averaging: null}",
@@ -92,8 +93,8 @@ CASES = [
          {**BOUNDS, "link": "cubic", "lipschitz": 1.0, "error": 1.0}),
     Case("moments", "real", APPROX, PublicGLMRegressor.as_published, GLM + "moments: {link: identity}",
          {**BOUNDS, "link": "identity", "lipschitz": 1.0, "error": 1.0}, 2.0),
-    Case("sketch", "binary", APPROX, GaussMixClassifier.as_published, "sketch: {rows: 32}", {**LABELS, "rows": 32}),
-    Case("sketch", "real", APPROX, GaussMixRegressor.as_published, "sketch: {rows: 32}", {**BOUNDS, "rows": 32}, 2.0),
+    Case("summaries", "binary", APPROX, GaussMixClassifier.as_published, MIXED, {**LABELS, "rows": 32}),
+    Case("summaries", "real", APPROX, GaussMixRegressor.as_published, MIXED, {**BOUNDS, "rows": 32}, 2.0),
 ]  # fmt: skip
 
 
@@ -116,8 +117,8 @@ def coefficients(case: Case, model: Any) -> dict[str, float]:
 
 
 # Windows of organisations draw noise by their organisation and source: River learns those of the log, below.
-ON_DEVICES = [case for case in CASES if case.protocol != "sketch"]
-ON_LOGS = [case for case in CASES if case.protocol in ("gradients", "sketch")]
+ON_DEVICES = [case for case in CASES if case.protocol != "summaries"]
+ON_LOGS = [case for case in CASES if case.protocol in ("gradients", "summaries")]
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -148,7 +149,7 @@ def test_river_learns_the_logs_releases_to_the_same_bits(case: Case, tmp_path: P
     )  # fmt: skip
     with open_log(f"sqlite:///{tmp_path / 'log.db'}", create=False) as log:
         releases = list(log.releases())
-    assert len(releases) == (1 if case.protocol == "sketch" else ROWS)
+    assert len(releases) == (1 if case.protocol == "summaries" else ROWS)
     for each in releases:
         model.learn_release(each)
         twin.learn_release(each)
@@ -176,5 +177,5 @@ def test_settings_and_noise_are_the_same(case: Case) -> None:
     model.learn_one({"a": 0.5, "b": -0.5}, TARGETS[case.target][1][0])
     engine = model._require()
     assert problem.mechanisms["default"] == engine.mechanisms["default"]
-    for name in ("step", "averaging", "weighting", "radius", "regularization", "batch", "weights", "polish", "loss"):
+    for name in ("step", "averaging", "weighting", "radius", "regularization", "batch", "weights", "newton", "loss"):
         assert getattr(problem.settings, name, None) == getattr(engine.settings, name, None)

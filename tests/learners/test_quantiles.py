@@ -60,7 +60,7 @@ def test_quantiles_of_other_targets_are_refused():
     with pytest.raises(UserError, match=re.escape("remove it, or say features: []")):
         Task.parse(text().replace("[]", "[{name: x, low: 0, high: 1}]", 1))
     with pytest.raises(UserError, match="cannot learn quantiles"):
-        made(more="protocol: sketch\n")
+        made(more="protocol: summaries\n")
 
 
 def test_a_task_without_quantiles_keeps_its_hash():

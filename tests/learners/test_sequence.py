@@ -101,7 +101,7 @@ def test_answers_with_noise_and_an_estimated_error():
 
 
 def test_looks_say_what_they_are():
-    watched, once = Looks("always", 1_000, 1_000), Looks("fixed", 1_000, 1_000)
+    watched, once = Looks("always-valid", 1_000, 1_000), Looks("fixed-n", 1_000, 1_000)
     assert once.nominal(0.9) == 0.9
     assert watched.nominal(0.95) > 0.998
     assert watched.words(0.9) == "90% at every look"

@@ -71,11 +71,11 @@ def test_so_are_those_of_classes(features, more):
 
 @pytest.mark.parametrize("method", ["moments", "newton"])
 def test_a_sketch_is_told_the_most_features_that_fit(method):
-    block = f"sketch: {{method: {method}}}\n"
+    block = f"summaries: {{method: {method}}}\n"
     # Of so many columns no mechanism is made; that is not what the task's author is told.
     for features in (500, 5_000):
-        said = refusal(features, "sketch", block, SKETCH)
+        said = refusal(features, "summaries", block, SKETCH)
         assert said.startswith(f"{features:,} coded features: ")
         most = int(re.search(r"at most (\d+) coded features fit", said)[1])
-    checked(most, "sketch", block, SKETCH)
-    assert f"at most {most} coded" in refusal(most + 1, "sketch", block, SKETCH)
+    checked(most, "summaries", block, SKETCH)
+    assert f"at most {most} coded" in refusal(most + 1, "summaries", block, SKETCH)

@@ -32,7 +32,7 @@ REGRESSORS = {
     "directions of examples": lambda **more: IWPSGDRegressor(release="directions", **more),
     "joint examples": lambda **more: IWPSGDRegressor(release="joint", **more),
     "separate examples": lambda **more: IWPSGDRegressor(release="separate", **more),
-    "unpolished examples": lambda **more: IWPSGDRegressor(polish=False, intervals="random-scaling", **more),
+    "unpolished examples": lambda **more: IWPSGDRegressor(newton=False, intervals="random-scaling", **more),
     "moments": lambda **more: PublicGLMRegressor(**more),
     "directions of records": lambda **more: PublicGLMRegressor(public=X[:500], **more),
     "windows' moments": lambda **more: GaussMixRegressor(window=N // 2, windows=2, **more),

@@ -44,11 +44,11 @@ LOSS = {"murk_unbiased_loss", "murk_unbiased_loss_error", "murk_refused_updates_
 # What each protocol's learner knows beyond what is known of all; of gradients the age as well.
 KNOWN = {
     "gradients": STEPS | {"murk_staleness_releases"}, "examples": STEPS | LOSS,
-    "scores": set(), "moments": set(), "sketch": set(),
+    "scores": set(), "moments": set(), "summaries": set(),
 }  # fmt: skip
 MODELS = {
     "gradients": "logistic", "examples": "quadratic loss over 1 + |x|^2", "moments": "logistic loss",
-    "sketch": "quadratic surrogate of the logistic loss", "scores": "logistic",
+    "summaries": "quadratic surrogate of the logistic loss", "scores": "logistic",
 }  # fmt: skip
 TASK = {"task": "third-child"}
 every_protocol = pytest.mark.parametrize("protocol", KNOWN)
@@ -56,7 +56,7 @@ every_protocol = pytest.mark.parametrize("protocol", KNOWN)
 
 def task_for(protocol: str) -> Task:
     # Rows of a sketch that there are records for.
-    more = "sketch: {rows: 100, window: 400}\n" if protocol == "sketch" else ""
+    more = "summaries: {rows: 100, window: 400}\n" if protocol == "summaries" else ""
     return Task.parse(TEXT.format(protocol=protocol) + more)
 
 
@@ -123,7 +123,7 @@ FIGURES = {
         "iterate_gap": 0.5, "step_size": 0.1, "unbiased_loss": 0.6, "unbiased_loss_error": 0.02, "refused_updates": 3.0,
     },
     "moments": {},
-    "sketch": {"records": 250_000.0},
+    "summaries": {"records": 250_000.0},
     "scores": {},
 }  # fmt: skip
 
@@ -139,7 +139,7 @@ def test_what_a_learner_does_not_know_is_null_and_not_exported(stand_in, protoco
         for name in ("iterate_gap", "step_size", "unbiased_loss", "unbiased_loss_error", "refused_updates", "records"):
             assert chain[name] == FIGURES[protocol].get(name)
     assert (found["staleness"] is None) == (protocol != "gradients")
-    assert found["records"] == (500_000 if protocol == "sketch" else None)
+    assert found["records"] == (500_000 if protocol == "summaries" else None)
     check(monitor.registry, "monitor")
     assert filled(monitor) & (STEPS | LOSS | {"murk_staleness_releases"}) == KNOWN[protocol]
     if protocol == "examples":

@@ -21,12 +21,12 @@ from tests.producers.world import RECORD, World, paid_task
 MOMENTS = TEXT.replace("approx: {epsilon: 1.0, delta: 1.0e-6}", "gdp: {mu: 1.0}").replace(
     "approx: {epsilon: 0.5, delta: 1.0e-6}", "gdp: {mu: 0.5}"
 )
-MIXTURES = f"{TEXT}sketch: {{rows: 8, window: {WINDOW}}}\n"
+MIXTURES = f"{TEXT}summaries: {{rows: 8, window: {WINDOW}}}\n"
 CAP = "privacy:\n  per_person: {approx: {epsilon: 3.0, delta: 3.0e-6}}\n"
 SKETCHES = {
     "mixtures": MIXTURES.replace("privacy:\n", CAP),
     "mixtures, one window": MIXTURES,
-    "moments": f"{MOMENTS}sketch: {{method: moments, window: {WINDOW}}}\n",
+    "moments": f"{MOMENTS}summaries: {{method: moments, window: {WINDOW}}}\n",
 }
 
 

@@ -20,7 +20,7 @@ from murk.stream.wire.codec import WireRules, decode
 from tests.producers.world import RECORD, TEXT, Untouchable, World, Wrapped, make_task, write_people
 
 SCORES = "protocol: scores"
-OWN = f"{SCORES}\nscores: {{models: own}}"
+OWN = f"{SCORES}\nscores: {{models: per-partition}}"
 SHARES = {"score": 0.5, "scatter": 0.2, "curvature": 0.3}
 
 

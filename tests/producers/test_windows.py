@@ -100,8 +100,8 @@ def test_windows_that_no_task_has(window: str, more: str, why: str) -> None:
 
 
 def test_organisations_and_crowds_have_no_windows() -> None:
-    with pytest.raises(UserError, match=r"organisations release windows of records \(sketch.window\)"):
-        Task.parse(TEXT.replace("privacy:\n", "privacy:\n  window: week\n") + "protocol: sketch\n")
+    with pytest.raises(UserError, match=r"organisations release windows of records \(summaries.window\)"):
+        Task.parse(TEXT.replace("privacy:\n", "privacy:\n  window: week\n") + "protocol: summaries\n")
 
 
 def test_a_window_is_another_task_and_none_is_not() -> None:

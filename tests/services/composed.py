@@ -30,7 +30,7 @@ FILES = {"compose.yaml": ("compose.yaml",), "compose.shuffled.yaml": ("compose.y
 OF_PORT = {"9092": "kafka", "9464": "monitor", "9465": "population", "9466": "learner", "8080": "gateway",
            "9467": "gateway", "9468": "shuffler"}  # fmt: skip
 """The service that a number is the port of, where no other is named."""
-SERVERS = ("kafka", "intake", "prometheus", "grafana")
+SERVERS = ("kafka", "input", "prometheus", "grafana")
 """Services that are not Murk's."""
 # What the image has in a place of its own (Dockerfile).
 IMAGE = {"/usr/share/murk/mothers-1980.csv.gz": str(DATA)}
@@ -77,7 +77,7 @@ class Composed:
 
     Attributes
     ----------
-    broker, intake, prometheus
+    broker, input log, prometheus
         The servers, once they run.
     running
         Processes of murk by the name of their service, replicas as ``learner 0``, ``learner 1``.
@@ -88,7 +88,7 @@ class Composed:
         self.changes = dict(changes)
         self.file = read(file)
         self.services = self.file["services"]
-        self.broker = self.intake = self.prometheus = None
+        self.broker = self.input_log = self.prometheus = None
         self.running = {}
         self._held = {}
         self._slowed = {}
@@ -141,9 +141,9 @@ class Composed:
         self.broker.start()
 
     def _start_intake(self, name):
-        self.intake = ComposedBroker(self.folder / "intake", self.services[name]["environment"])
-        self._held |= {"intake": self.intake.port}
-        self.intake.start()
+        self.input_log = ComposedBroker(self.folder / "input", self.services[name]["environment"])
+        self._held |= {"input": self.input_log.port}
+        self.input_log.start()
 
     def _start_prometheus(self, name):
         where = {Path(mount.split(":")[1]): ROOT / mount.split(":")[0] for mount in self.services[name]["volumes"]}
@@ -203,7 +203,7 @@ class Composed:
         def place(found):
             host, number = found["host"], found["number"]
             service = host if host in self.services else name or OF_PORT[number]
-            port = self._port(service if service in ("kafka", "intake") else f"{service} {number} {copy}")
+            port = self._port(service if service in ("kafka", "input") else f"{service} {number} {copy}")
             return str(port) if host is None else f"127.0.0.1:{port}"
 
         hosts, numbers = "|".join([*self.services, "localhost", r"127\.0\.0\.1"]), "|".join(OF_PORT)
@@ -273,14 +273,14 @@ class Composed:
             end(process, 30)
         if self.prometheus is not None:
             self.prometheus.stop()
-        for broker in (self.broker, self.intake):
+        for broker in (self.broker, self.input_log):
             if broker is not None:
                 broker.kill()
                 broker.close()
         for held in self._held.values():
             if not isinstance(held, int):
                 held.close()
-        for name in ("kafka", "intake"):
+        for name in ("kafka", "input"):
             shutil.rmtree(self.folder / name, ignore_errors=True)
 
     def __enter__(self):
@@ -311,7 +311,7 @@ class ComposedBroker(Broker):
         numbers = {"9092": self.port, "9093": self._controller, "9094": ports.number(self._held[-1])}
 
         def here(text):
-            text = re.sub(r"(?<=://):|\b(?:kafka|intake|localhost):(?=\d)", "127.0.0.1:", text)
+            text = re.sub(r"(?<=://):|\b(?:kafka|input|localhost):(?=\d)", "127.0.0.1:", text)
             text = text.replace("/var/lib/kafka/data", str(log))
             return re.sub(r"(?<=:)909[234]\b", lambda found: str(numbers[found[0]]), text)
 

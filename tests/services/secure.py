@@ -61,18 +61,18 @@ RIGHTS = (
 """What each role needs, and no more. READ and WRITE include DESCRIBE, ALTER_CONFIGS includes DESCRIBE_CONFIGS."""
 
 SHUFFLER_RIGHTS = (
-    Right("shuffler", "TOPIC", "murk-INTAKE-releases", ("READ", "DELETE"), "take them in, and delete them"),
-    Right("shuffler", "TOPIC", "murk-INTAKE-models", ("READ", "WRITE"), "read the task, relay the log's models"),
-    Right("shuffler", "TOPIC", "murk-INTAKE-states", ("READ", "WRITE"), "commit what was taken in"),
-    Right("shuffler", "TOPIC", "murk-INTAKE-dead-letters", ("DESCRIBE",), "see that the log is the same one"),
-    Right("shuffler", "TRANSACTIONAL_ID", "murk-INTAKE-CHAIN", ("WRITE",), "own a partition of the intake"),
+    Right("shuffler", "TOPIC", "murk-INPUT-releases", ("READ", "DELETE"), "take them in, and delete them"),
+    Right("shuffler", "TOPIC", "murk-INPUT-models", ("READ", "WRITE"), "read the task, relay the log's models"),
+    Right("shuffler", "TOPIC", "murk-INPUT-states", ("READ", "WRITE"), "commit what was taken in"),
+    Right("shuffler", "TOPIC", "murk-INPUT-dead-letters", ("DESCRIBE",), "see that the log is the same one"),
+    Right("shuffler", "TRANSACTIONAL_ID", "murk-INPUT-CHAIN", ("WRITE",), "own a partition of the input log"),
     Right("shuffler", "TOPIC", "murk-NAME-releases", ("WRITE",), "append crowds"),
     Right("shuffler", "TOPIC", "murk-NAME-models", ("READ", "WRITE"), "read task and models, keep its mark"),
     Right("shuffler", "TOPIC", "murk-NAME-states", ("DESCRIBE",), "see that the log is the same one"),
     Right("shuffler", "TOPIC", "murk-NAME-dead-letters", ("DESCRIBE",), "see that the log is the same one"),
     Right("shuffler", "TRANSACTIONAL_ID", "murk-NAME-shuffler", ("WRITE",), "append a crowd as one"),
 )
-"""What a shuffler needs, of intake and log. On the intake devices, gateways and the operator have `RIGHTS`."""
+"""What a shuffler needs, of input log and log. On the input log devices, gateways and the operator have `RIGHTS`."""
 
 
 class SecureBroker(Broker):
@@ -202,12 +202,12 @@ class SecureBroker(Broker):
             for rule in _rules(right.role, right.kind, resource, right.operations)
         ])  # fmt: skip
 
-    def allow_shuffler(self, intake, name, chains=1):
+    def allow_shuffler(self, input_log, name, chains=1):
         """Permit a shuffler what `SHUFFLER_RIGHTS` says."""
         self._permit([
             rule
             for right in SHUFFLER_RIGHTS
-            for resource in right_names(right, name, chains, intake)
+            for resource in right_names(right, name, chains, input_log)
             for rule in _rules(right.role, right.kind, resource, right.operations)
         ])  # fmt: skip
 
@@ -234,9 +234,9 @@ class SecureBroker(Broker):
             admin.close()
 
 
-def right_names(right, name, chains, intake=""):
-    """Names of the resources of a right, for the log of that name, and its intake."""
-    resource = right.resource.replace("NAME", name).replace("INTAKE", intake)
+def right_names(right, name, chains, input_log=""):
+    """Names of the resources of a right, for the log of that name, and its input log."""
+    resource = right.resource.replace("NAME", name).replace("INPUT", input_log)
     return [resource.replace("CHAIN", str(chain)) for chain in range(chains)] if "CHAIN" in resource else [resource]
 
 

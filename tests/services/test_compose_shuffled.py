@@ -19,7 +19,7 @@ def test_people_are_learned_from_in_crowds(tmp_path):
     require_kafka()
     require(PROMETHEUS)
     with Composed(tmp_path, "compose.shuffled.yaml", {"crowd: 20000": f"crowd: {CROWD}"}) as composed:
-        log_url, intake_url = (f"{broker.url}/third-child" for broker in (composed.broker, composed.intake))
+        log_url, input_url = (f"{broker.url}/third-child" for broker in (composed.broker, composed.input_log))
 
         def shown():
             with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(
@@ -46,12 +46,12 @@ def test_people_are_learned_from_in_crowds(tmp_path):
             return [told for told in values(composed.prometheus.query("murk_shuffler_releases_total")) if told >= CROWD]
 
         assert eventually(scraped, limit=60)
-        with open_log(log_url, create=False) as log, open_log(intake_url, create=False) as intake:
-            # The shuffler gives the intake the model that the log has after the first crowd.
-            assert eventually(lambda: intake.model(0), limit=60) is not None
+        with open_log(log_url, create=False) as log, open_log(input_url, create=False) as input_log:
+            # The shuffler gives the input log the model that the log has after the first crowd.
+            assert eventually(lambda: input_log.model(0), limit=60) is not None
             assert composed.stop("shuffler") == 0, composed.said("shuffler")
             mark = log.crowd_mark()
             released = sum(1 for _ in log.releases())
             assert released >= max(seen, CROWD * mark.crowds)
             # What was taken in is gone.
-            assert sum(map(intake.begin, range(2))) >= released
+            assert sum(map(input_log.begin, range(2))) >= released

@@ -184,7 +184,7 @@ def test_plots_are_read_with_the_keyboard(page):
     eventually(lambda: page.text(".parameter .beside").startswith("reference"))
 
 
-@pytest.mark.parametrize("scenario", ["many", "late", "sketch"])
+@pytest.mark.parametrize("scenario", ["many", "late", "summaries"])
 def test_nothing_is_asked_of_another_host_and_nothing_breaks_the_policy(page, scenario):
     page.open(SCENARIOS[scenario](190_000))
     page.polls()
@@ -276,7 +276,7 @@ def test_a_log_that_cannot_be_read_is_said(page):
     eventually(lambda: page.state() == "live")
 
 
-@pytest.mark.parametrize(("scenario", "size"), [("many", "phone"), ("examples", "wide"), ("sketch", "tablet")])
+@pytest.mark.parametrize(("scenario", "size"), [("many", "phone"), ("examples", "wide"), ("summaries", "tablet")])
 def test_every_size_in_dark_and_light(page, size, scenario):
     looks = {}
     # Opened in the dark, as other tests do by light, and then switched.
@@ -382,7 +382,7 @@ def test_every_protocol_shows_what_its_learner_knows(page):
     assert top[0] == top[1]
     assert left[0] < left[1]
 
-    page.open(SCENARIOS["sketch"](14))
+    page.open(SCENARIOS["summaries"](14))
     assert shown(*parts) == [False] * 6
     assert page.driver.title == "14 sketches · third-child · Murk"
     assert page.text("#unit") == "Sketches"
@@ -504,7 +504,7 @@ def test_contrasts_are_shown_with_evidence_that_may_be_watched(page):
         ),
         Contrast(HOSTILE[0], "log odds", 0.0, (-math.inf, math.inf), 1.0, (0.0, math.inf), None, None, None, None),
     )
-    page.open(made_up(9000, looks=Looks("always", 100_000, 9000), contrasts=contrasts))
+    page.open(made_up(9000, looks=Looks("always-valid", 100_000, 9000), contrasts=contrasts))
     assert page.texts("#contrast-rows td, #contrast-rows th") == [
         "treatment: b against a", "1.65", "1.22 to 2.23", "0.000400", "2,500", HOSTILE[0], "not learned",
         "none", "none", "none",
@@ -521,7 +521,7 @@ def test_intervals_are_said_as_what_they_are(page):
     status = made_up(9000)
     assert page.open(status).text("#interval-label") == "nominal 95% at this look only"
     assert BY_RANDOM_SCALING in page.text("#looks")
-    status = made_up(9000, looks=Looks("always", 100_000, 9000))
+    status = made_up(9000, looks=Looks("always-valid", 100_000, 9000))
     assert page.open(status).text("#interval-label") == "95% at every look"
     assert page.text("#looks").startswith("95% at every look: with a probability of 95% an interval holds the truth")
     assert not page.visible("#contrasts")

@@ -211,7 +211,7 @@ def scraped(tmp_path_factory):
         person, expected = ([], RECORDS - 500) if name == "scores" else (["--person", "who"], NAMED)
         found = murk(*arguments.split(), f"sqlite:///{name}.db", *person, folder=folder).json["releases"]
         assert found == expected
-    sent = murk(*f"produce {SHUFFLED}.yaml --source few.csv --log sqlite:///intake.db --ledger few.db".split(),
+    sent = murk(*f"produce {SHUFFLED}.yaml --source few.csv --log sqlite:///input.db --ledger few.db".split(),
                 folder=folder)  # fmt: skip
     assert sent.status == 0, sent.err
     with Ledger(folder / "third-child.ledger.db") as ledger:
@@ -240,7 +240,7 @@ def scraped(tmp_path_factory):
             tool(folder, "gateway", "--log", LOG, "--port", 0, "--metrics-port", number(door), "--json")
         )
         url = address(gateway.line('"url"'))
-        forward = ["--from", "sqlite:///intake.db", "--to", "sqlite:///crowds.db", "--metrics-port", 0, "--json"]
+        forward = ["--from", "sqlite:///input.db", "--to", "sqlite:///crowds.db", "--metrics-port", 0, "--json"]
         shuffler = stack.enter_context(tool(folder, "shuffle", *forward))
         with urllib.request.urlopen(f"http://{url}/healthz") as answer:
             assert answer.status == 200

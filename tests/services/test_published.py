@@ -12,7 +12,7 @@ TASKS = {
     "gradients": "learner: {averaging: null}\n",
     "examples": "learner: {step: {eta: 0.01}}\n",
     "moments": "public: {set_aside: 50}\n",
-    "sketch": "sketch: {rows: 16}\n",
+    "summaries": "summaries: {rows: 16}\n",
 }
 
 

@@ -1,4 +1,4 @@
-"""Two domains of rights on one real broker: the intake, which the shuffler reads, and the log, which learners read."""
+"""Two domains of rights on a real broker: the input log, which the shuffler reads, and the log, which learners read."""
 
 import json
 import os
@@ -52,25 +52,25 @@ def users(secure_broker, folder):
 
 @pytest.fixture(scope="module")
 def domains(secure_broker, folder, users):
-    """Names of intake and log, set up by their operators; people have released, and a crowd was forwarded."""
+    """Names of input log and log, set up by their operators; people have released, and a crowd was forwarded."""
     name = f"r{uuid.uuid4().hex[:10]}"
-    intake = f"{name}-intake"
+    input_log = f"{name}-input"
     secure_broker.allow_task(name, "operator", *ANALYST)
-    secure_broker.allow_task(intake, "operator", *SENDERS)
-    secure_broker.allow_shuffler(intake, name)
-    for each in (intake, name):
+    secure_broker.allow_task(input_log, "operator", *SENDERS)
+    secure_broker.allow_shuffler(input_log, name)
+    for each in (input_log, name):
         Run(folder, users["operator"], "topics", "task.yaml", "--log", f"{secure_broker.url}/{each}",
             "--estimates").good()  # fmt: skip
     Run(folder, users["gateway"], "produce", "task.yaml", "--source", "people.csv", "--log",
-        f"{secure_broker.url}/{intake}", "--ledger", "ledger.db").good()  # fmt: skip
-    done = json.loads(shuffle(secure_broker, folder, users["shuffler"], intake, name).good())
+        f"{secure_broker.url}/{input_log}", "--ledger", "ledger.db").good()  # fmt: skip
+    done = json.loads(shuffle(secure_broker, folder, users["shuffler"], input_log, name).good())
     assert (done["released"] + done["waiting"], done["dropped"]) == (PEOPLE, 0)
     assert done["crowds"] >= 1
-    return intake, name
+    return input_log, name
 
 
-def shuffle(broker, folder, properties, intake, name, *more):
-    urls = ("--from", f"{broker.url}/{intake}", "--to", f"{broker.url}/{name}")
+def shuffle(broker, folder, properties, input_log, name, *more):
+    urls = ("--from", f"{broker.url}/{input_log}", "--to", f"{broker.url}/{name}")
     return Run(folder, properties, "shuffle", *urls, "--idle", 3, "--json", *more)
 
 
@@ -123,17 +123,17 @@ def test_nobody_appends_behind_the_claim(secure_broker, users, domains, role):
 
 def test_a_second_shuffler_is_refused_whatever_its_rights(secure_broker, folder, users, domains):
     """With the first one's credentials and another store; its own store goes on."""
-    intake, name = domains
-    shuffle(secure_broker, folder, users["shuffler"], intake, name, "--store", "another").refused("another shuffler")
-    again = json.loads(shuffle(secure_broker, folder, users["shuffler"], intake, name).good())
+    input_log, name = domains
+    shuffle(secure_broker, folder, users["shuffler"], input_log, name, "--store", "another").refused("another shuffler")
+    again = json.loads(shuffle(secure_broker, folder, users["shuffler"], input_log, name).good())
     assert again["released"] + again["waiting"] == PEOPLE
 
 
 @pytest.mark.parametrize("role", ["learner", "gateway"])
 def test_others_cannot_shuffle(secure_broker, folder, users, domains, role):
     """Told in one line which right is missing."""
-    intake, name = domains
-    run = shuffle(secure_broker, folder, users[role], intake, name, "--store", f"of-{role}", "--replace")
+    input_log, name = domains
+    run = shuffle(secure_broker, folder, users[role], input_log, name, "--store", f"of-{role}", "--replace")
     run.refused("access to")
 
 
@@ -141,12 +141,12 @@ def test_others_cannot_shuffle(secure_broker, folder, users, domains, role):
 def lacking(secure_broker, folder, users):
     """What the shuffler is told with all rights but one, and with a crowd and a model to forward."""
     name = f"l{uuid.uuid4().hex[:10]}"
-    intake = f"{name}-intake"
-    secure_broker.allow_shuffler(intake, name)
+    input_log = f"{name}-input"
+    secure_broker.allow_shuffler(input_log, name)
     with ExitStack() as stack:
         task, persons = make_task(), count()
         with as_user(users["admin"]):
-            theirs, log = (stack.enter_context(open_log(f"{secure_broker.url}/{each}")) for each in (intake, name))
+            theirs, log = (stack.enter_context(open_log(f"{secure_broker.url}/{each}")) for each in (input_log, name))
         for each in (theirs, log):
             each.register_task(task.document())
 
@@ -155,14 +155,14 @@ def lacking(secure_broker, folder, users):
             same = {"time": today, "expires": today + task.expiry}
             theirs.append([(0, message(task, person, **same)) for person in islice(persons, CROWD)])
             with as_user(users["shuffler"]), ExitStack() as logs:
-                own = [logs.enter_context(open_log(f"{secure_broker.url}/{each}")) for each in (intake, name)]
+                own = [logs.enter_context(open_log(f"{secure_broker.url}/{each}")) for each in (input_log, name)]
                 with shuffler(folder, *own, task, store="lacking.store", clock=time.time) as one:
                     drain(one)
                     return one.totals
 
         def without(right, operation):
-            [resource] = right_names(right, name, 1, intake)
-            if (right.resource, operation) == ("murk-INTAKE-models", "WRITE"):
+            [resource] = right_names(right, name, 1, input_log)
+            if (right.resource, operation) == ("murk-INPUT-models", "WRITE"):
                 log.publish(0, model(task, second(task)))
             secure_broker.forbid("shuffler", right.kind, resource, operation)
             try:
@@ -211,24 +211,24 @@ def test_nobody_can_do_more(secure_broker, domains):
 
     That is what the tables give, and nothing else.
     """
-    intake, name = domains
+    input_log, name = domains
     may = defaultdict(set)
     for role in (*ANALYST, *SENDERS):
         for right in RIGHTS:
             if right.role == role:
-                of = name if role in ANALYST else intake
+                of = name if role in ANALYST else input_log
                 may[role] |= {(each, one) for each in right_names(right, of, 1) for one in right.operations}
     for right in SHUFFLER_RIGHTS:
         may["shuffler"] |= {
-            (each, operation) for each in right_names(right, name, 1, intake) for operation in right.operations
+            (each, operation) for each in right_names(right, name, 1, input_log) for operation in right.operations
         }
     # What the tables say about the promise itself.
     for role in ANALYST:
-        assert not any(resource.startswith(f"murk-{intake}") for resource, _ in may[role])
+        assert not any(resource.startswith(f"murk-{input_log}") for resource, _ in may[role])
         assert (Names(name).releases, "WRITE") not in may[role]
     for topic in ("states", "dead-letters", "estimates", "releases"):
         assert (f"murk-{name}-{topic}", "READ") not in may["shuffler"]
-    topics = [topic for each in (intake, name) for topic in Names(each).all]
+    topics = [topic for each in (input_log, name) for topic in Names(each).all]
     for topic in topics:
         # Junk that anybody who may read finds; a learner counts it, and a shuffler never reads its own log.
         admin_sends(secure_broker, topic, b"there is something to read")

@@ -1,4 +1,4 @@
-"""A shuffler between two logs of a real broker: crowds are transactions, and the intake is deleted."""
+"""A shuffler between two logs of a real broker: crowds are transactions, and the input log is deleted."""
 
 import random
 import time
@@ -23,10 +23,10 @@ DAY = 86_400
 
 @pytest.fixture
 def logs(broker):
-    """An intake and a log of releases of one broker, with names of their own."""
+    """An input log and a log of releases of one broker, with names of their own."""
     name = f"s{uuid.uuid4().hex[:8]}"
     with ExitStack() as stack:
-        opened = [stack.enter_context(open_log(f"{broker.url}/{name}-{kind}")) for kind in ("intake", "out")]
+        opened = [stack.enter_context(open_log(f"{broker.url}/{name}-{kind}")) for kind in ("input", "out")]
         yield opened
 
 
@@ -42,15 +42,15 @@ def fields():
 
 
 def test_a_crowd_is_one_transaction_and_the_intake_is_deleted(logs, tmp_path):
-    intake, log = logs
+    input_log, log = logs
     task, same = announced(logs, make_task(partitions=2)), fields()
     sent = [(i % 2, message(task, i, chain=i % 2, **same)) for i in range(CROWD)]
-    intake.append(sent[:-1] + sent[:3] + [(0, spoilt(task, 0))])
-    with shuffler(tmp_path, intake, log, task, clock=time.time) as one:
+    input_log.append(sent[:-1] + sent[:3] + [(0, spoilt(task, 0))])
+    with shuffler(tmp_path, input_log, log, task, clock=time.time) as one:
         assert drain(one) == 0
-        intake.append(sent[-1:])
+        input_log.append(sent[-1:])
         assert drain(one) == CROWD
-        assert [intake.begin(chain) for chain in range(2)] == [intake.end(chain) for chain in range(2)]
+        assert [input_log.begin(chain) for chain in range(2)] == [input_log.end(chain) for chain in range(2)]
         totals = one.totals
     assert (totals.duplicates, totals.refused, totals.crowds) == (3, {"malformed": 1}, 1)
     found = numbers(log)
@@ -66,15 +66,15 @@ def test_a_crowd_is_one_transaction_and_the_intake_is_deleted(logs, tmp_path):
         assert (first.step().read, second.step().read) == (0, 0)
         assert first.counters.learned + second.counters.learned == CROWD
     with pytest.raises(UserError, match="another shuffler appends to"):
-        shuffler(tmp_path, intake, log, task, store="other")
+        shuffler(tmp_path, input_log, log, task, store="other")
 
 
 def test_readers_do_not_see_a_crowd_before_it_is_complete(logs, tmp_path):
     """Nor one whose shuffler was replaced amid it."""
-    intake, log = logs
+    input_log, log = logs
     task, same = announced(logs, make_task()), fields()
-    intake.append([(0, message(task, i, **same)) for i in range(CROWD)])
-    with shuffler(tmp_path, intake, log, task, clock=time.time) as one:
+    input_log.append([(0, message(task, i, **same)) for i in range(CROWD)])
+    with shuffler(tmp_path, input_log, log, task, clock=time.time) as one:
         messages = one._store.messages
 
         def interrupted(sealed, *times):
@@ -84,7 +84,7 @@ def test_readers_do_not_see_a_crowd_before_it_is_complete(logs, tmp_path):
                     log._crowds._producer.flush()
                     with open_log(log.url, create=False) as reader:
                         assert numbers(reader) == []
-                        with shuffler(tmp_path, intake, reader, task, store="new", replace=True, clock=time.time):
+                        with shuffler(tmp_path, input_log, reader, task, store="new", replace=True, clock=time.time):
                             pass
                 yield chain, Packed.of([each])
 
@@ -97,7 +97,7 @@ def test_readers_do_not_see_a_crowd_before_it_is_complete(logs, tmp_path):
 
 def test_killed_shufflers_release_everything_once(logs, tmp_path):
     """kill -9 while devices go on sending; the last life is the test's own."""
-    intake, log = logs
+    input_log, log = logs
     task, rng, batch = announced(logs, make_task(partitions=2, duplicates=100_000)), random.Random(3), 300
     with Nursery(tmp_path / "children", ()) as nursery:
 
@@ -106,16 +106,16 @@ def test_killed_shufflers_release_everything_once(logs, tmp_path):
             numbered = [
                 (n % 2, message(task, n, chain=n % 2, **same)) for n in range(round_ * batch, (round_ + 1) * batch)
             ]
-            intake.append(numbered + numbered[::10])
+            input_log.append(numbered + numbered[::10])
 
         for round_ in range(KILLS):
             send(round_)
-            child = nursery.call("tests.shuffler.crowds:main", "run", intake.url, log.url, tmp_path)
+            child = nursery.call("tests.shuffler.crowds:main", "run", input_log.url, log.url, tmp_path)
             child.said("ready\n")
             time.sleep(rng.uniform(0.0, 1.0))
             child.kill()
         send(KILLS)
-        with shuffler(tmp_path, intake, log, task, clock=time.time) as one:
+        with shuffler(tmp_path, input_log, log, task, clock=time.time) as one:
             drain(one)
             totals = one.totals
     found = numbers(log)

@@ -64,11 +64,11 @@ def spoilt(task: Task, number: int) -> bytes:
 
 @contextmanager
 def logs(folder: Path, task: Task, clock: Callable[[], float] = lambda: NOW) -> Iterator[tuple[SqliteLog, SqliteLog]]:
-    """An intake and a log of releases."""
-    with SqliteLog(folder / "intake.db", clock=clock) as intake, SqliteLog(folder / "log.db", clock=clock) as log:
-        for each in (intake, log):
+    """An input log and a log of releases."""
+    with SqliteLog(folder / "input.db", clock=clock) as input_log, SqliteLog(folder / "log.db", clock=clock) as log:
+        for each in (input_log, log):
             each.register_task(task.document())
-        yield intake, log
+        yield input_log, log
 
 
 @cache
@@ -82,9 +82,9 @@ def model(task: Task, version: int, origin: float = 0.0) -> bytes:
     return encode(IterateMessage(task=task.hash, chain=0, version=version, iterate=[origin, *initial[1:]]))
 
 
-def shuffler(folder: Path, intake: Log, log: Log, task: Task, *, store: str = "store", **more: Any) -> Shuffler:
+def shuffler(folder: Path, input_log: Log, log: Log, task: Task, *, store: str = "store", **more: Any) -> Shuffler:
     more = {"clock": lambda: NOW} | more
-    return Shuffler(intake, log, task, _problem(task.document()), Store(folder / store), **more)
+    return Shuffler(input_log, log, task, _problem(task.document()), Store(folder / store), **more)
 
 
 def drain(one: Shuffler) -> int:
@@ -139,10 +139,10 @@ class Watch:
 
 
 def run(source: str, target: str, folder: str) -> None:
-    """As a process: shuffle what is on the intake, in small batches, and say so."""
-    with open_log(source, create=False) as intake, open_log(target, create=False) as log:
-        task = Task.from_document(intake.document() or b"")
-        with shuffler(Path(folder), intake, log, task, batch=16, clock=time.time) as one:
+    """As a process: shuffle what is on the input log, in small batches, and say so."""
+    with open_log(source, create=False) as input_log, open_log(target, create=False) as log:
+        task = Task.from_document(input_log.document() or b"")
+        with shuffler(Path(folder), input_log, log, task, batch=16, clock=time.time) as one:
             print("ready", flush=True)  # noqa: T201 - the parent reads it
             while not one.step().idle:
                 pass

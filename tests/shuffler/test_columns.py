@@ -214,9 +214,9 @@ def test_a_store_has_no_order_of_arrival(tmp_path, monkeypatch):
         (tmp_path / name).mkdir()
         sent = [(0, message(task, i)) for i in range(count)]
         rng.shuffle(sent)
-        with logs(tmp_path / name, task) as (intake, log):
-            intake.append(sent)
-            with shuffler(tmp_path / name, intake, log, task, batch=batch) as one:
+        with logs(tmp_path / name, task) as (input_log, log):
+            input_log.append(sent)
+            with shuffler(tmp_path / name, input_log, log, task, batch=batch) as one:
                 drain(one)
                 found.append(one._store._database.query("SELECT place, count, records FROM waiting ORDER BY place"))
     assert len(found[0]) > 40
@@ -237,9 +237,9 @@ def test_batches_do_not_decide_what_is_admitted(tmp_path):
     sent.insert(800, message(task, 5_002, payload=[2**55, 0]))
     for name, batch in (("at once", 10_000), ("few", 37)):
         (tmp_path / name).mkdir()
-        with logs(tmp_path / name, task) as (intake, log):
-            intake.append([(0, each) for each in sent])
-            with shuffler(tmp_path / name, intake, log, task, batch=batch) as one:
+        with logs(tmp_path / name, task) as (input_log, log):
+            input_log.append([(0, each) for each in sent])
+            with shuffler(tmp_path / name, input_log, log, task, batch=batch) as one:
                 drain(one)
                 totals = one.totals
             found.append((totals.read, totals.duplicates, totals.refused, totals.released + totals.waiting))
@@ -252,9 +252,9 @@ def test_batches_do_not_decide_what_is_admitted(tmp_path):
 def test_no_order_of_arrival_is_left_beside_a_store(tmp_path):
     """What came one by one would be in SQLite's write-ahead log, a page for each step."""
     task = make_task()
-    with logs(tmp_path, task) as (intake, log), shuffler(tmp_path, intake, log, task) as one:
+    with logs(tmp_path, task) as (input_log, log), shuffler(tmp_path, input_log, log, task) as one:
         for i in range(5):
-            intake.append([(0, message(task, 654_000 + i))])
+            input_log.append([(0, message(task, 654_000 + i))])
             assert one.step().read == 1
         content = (tmp_path / "store").read_bytes()
         assert [content.count(b"654%03d" % i) for i in range(5)] == [1] * 5
@@ -268,13 +268,13 @@ def damage(path, statement, *values):
 
 @pytest.fixture(scope="module")
 def waiting_store(tmp_path_factory):
-    """Logs, and a store in which 590 of 600 releases wait; the other ten are on the intake."""
+    """Logs, and a store in which 590 of 600 releases wait; the other ten are on the input log."""
     folder, task = tmp_path_factory.mktemp("waiting"), make_task(crowd=600, duplicates=2_000)
-    with logs(folder, task) as (intake, log):
-        intake.append([(0, message(task, i)) for i in range(590)])
-        with shuffler(folder, intake, log, task) as one:
+    with logs(folder, task) as (input_log, log):
+        input_log.append([(0, message(task, i)) for i in range(590)])
+        with shuffler(folder, input_log, log, task) as one:
             drain(one)
-        intake.append([(0, message(task, i)) for i in range(590, 600)])
+        input_log.append([(0, message(task, i)) for i in range(590, 600)])
     return folder, task
 
 
@@ -294,7 +294,7 @@ def records_of(folder, place="max(place)"):
 
 def test_a_store_that_is_not_damaged_continues(waiting_store, tmp_path):
     folder, task = opened(waiting_store, tmp_path)
-    with logs(folder, task) as (intake, log), shuffler(folder, intake, log, task) as one:
+    with logs(folder, task) as (input_log, log), shuffler(folder, input_log, log, task) as one:
         assert drain(one) == 600
         assert sorted(numbers(log)) == list(range(600))
 
@@ -311,8 +311,8 @@ def test_a_store_that_is_not_damaged_continues(waiting_store, tmp_path):
 def test_a_crowd_that_is_not_what_it_was_is_not_released(waiting_store, tmp_path, statement):
     folder, task = opened(waiting_store, tmp_path)
     damage(folder / "store", statement)
-    with logs(folder, task) as (intake, log):
-        with pytest.raises(Exception, match="is damaged"), shuffler(folder, intake, log, task) as one:
+    with logs(folder, task) as (input_log, log):
+        with pytest.raises(Exception, match="is damaged"), shuffler(folder, input_log, log, task) as one:
             drain(one)
         assert numbers(log) == []
 
@@ -326,10 +326,10 @@ def test_damage_of_a_record_is_not_released(waiting_store, tmp_path, place):
         changed = bytearray(records)
         changed[place] ^= bit
         damage(folder / "store", "UPDATE waiting SET records = ? WHERE place = ?", bytes(changed), at)
-        with logs(folder, task) as (intake, log):
+        with logs(folder, task) as (input_log, log):
             refused = ""
             try:
-                with shuffler(folder, intake, log, task) as one:
+                with shuffler(folder, input_log, log, task) as one:
                     drain(one)
             except UserError as error:
                 refused = str(error)
@@ -346,18 +346,18 @@ def test_damage_of_a_record_is_not_released(waiting_store, tmp_path, place):
 
 def test_a_damaged_store_is_refused(tmp_path):
     task = make_task()
-    with logs(tmp_path, task) as (intake, log):
-        intake.append([(0, message(task, i)) for i in range(20)])
-        with shuffler(tmp_path, intake, log, task) as one:
+    with logs(tmp_path, task) as (input_log, log):
+        input_log.append([(0, message(task, i)) for i in range(20)])
+        with shuffler(tmp_path, input_log, log, task) as one:
             drain(one)
-        intake.append([(0, message(task, i)) for i in range(20, 60)])
+        input_log.append([(0, message(task, i)) for i in range(20, 60)])
         store = Store(tmp_path / "store")
         [(records,)] = store._database.query("SELECT records FROM waiting")
         for damaged in (records[:-1], records[5:], b"\xff" + records, records[:20] + b"\x07" + records[21:]):
             with store._database.write() as connection:
                 connection.execute("UPDATE waiting SET records = ?", (damaged,))
             store.close()
-            with shuffler(tmp_path, intake, log, task) as one, pytest.raises(Exception, match="is damaged"):
+            with shuffler(tmp_path, input_log, log, task) as one, pytest.raises(Exception, match="is damaged"):
                 drain(one)
             store = Store(tmp_path / "store")
         store.close()
@@ -367,9 +367,9 @@ def test_a_damaged_store_is_refused(tmp_path):
 def test_a_window_whose_key_is_damaged_is_refused(tmp_path, key):
     """With another key, what came before would not be recognised."""
     task = make_task()
-    with logs(tmp_path, task) as (intake, log):
-        intake.append([(0, message(task, i)) for i in range(20)])
-        with shuffler(tmp_path, intake, log, task) as one:
+    with logs(tmp_path, task) as (input_log, log):
+        input_log.append([(0, message(task, i)) for i in range(20)])
+        with shuffler(tmp_path, input_log, log, task) as one:
             drain(one)
         if key is None:
             damage(tmp_path / "store", "DELETE FROM meta WHERE key = 'window'")

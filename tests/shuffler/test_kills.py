@@ -50,18 +50,18 @@ def lives(tmp_path, monkeypatch, at):
     task, folder = make_task(partitions=2), tmp_path / f"{at}"
     folder.mkdir()
     came = False
-    with logs(folder, task) as (intake, log):
+    with logs(folder, task) as (input_log, log):
         watch = Watch(log, CROWD)
         for chain in range(2):
             own = [message(task, 1000 * chain + i, chain=chain) for i in range(CROWD // 2 + 2)]
-            intake.append([(chain, each) for each in [*own, *own[:5], *(spoilt(task, i) for i in range(3))]])
+            input_log.append([(chain, each) for each in [*own, *own[:5], *(spoilt(task, i) for i in range(3))]])
         try:
-            with power_cut(monkeypatch, at), shuffler(folder, intake, log, task, batch=20) as one:
+            with power_cut(monkeypatch, at), shuffler(folder, input_log, log, task, batch=20) as one:
                 drain(one)
         except PowerCut:
             came = True
         watch.look()
-        with shuffler(folder, intake, log, task, batch=20) as one:
+        with shuffler(folder, input_log, log, task, batch=20) as one:
             watch.look()
             drain(one)
             totals = one.totals
@@ -71,7 +71,7 @@ def lives(tmp_path, monkeypatch, at):
         assert totals.released + totals.waiting == 2 * (CROWD // 2 + 2)
         assert (totals.duplicates, sum(totals.refused.values())) == (10, 6)
         assert totals.crowds == log.crowd_mark().crowds == 1
-        assert intake.begin(0) == intake.end(0)
+        assert input_log.begin(0) == input_log.end(0)
     return came
 
 
@@ -111,7 +111,7 @@ def test_processes_killed_at_random_moments(tmp_path):
     """kill -9 of a whole process while devices go on sending; the last life is the test's own."""
     task, rng = make_task(partitions=2, duplicates=100_000), random.Random(5)
     batch, sent, lived = 300, 0, []
-    with logs(tmp_path, task, time.time) as (intake, log), Nursery(tmp_path / "children", ()) as nursery:
+    with logs(tmp_path, task, time.time) as (input_log, log), Nursery(tmp_path / "children", ()) as nursery:
         watch = Watch(log, CROWD)
 
         def send():
@@ -120,13 +120,13 @@ def test_processes_killed_at_random_moments(tmp_path):
             fields = {"time": now - now % 86_400, "expires": now - now % 86_400 + 7 * 86_400}
             numbered = [(n % 2, message(task, n, chain=n % 2, **fields)) for n in range(sent, sent + batch)]
             # A device that does not know whether its release has arrived sends it again.
-            intake.append(numbered + numbered[::10] + [(0, spoilt(task, 3 * sent))])
+            input_log.append(numbered + numbered[::10] + [(0, spoilt(task, 3 * sent))])
             sent += batch
 
         for kill in range(KILLS):
             send()
             before = log.crowd_mark()
-            child = nursery.call("tests.shuffler.crowds:main", "run", intake.url, log.url, tmp_path)
+            child = nursery.call("tests.shuffler.crowds:main", "run", input_log.url, log.url, tmp_path)
             child.said("ready\n")
             # Every other life ends soon after a crowd has left, however slow it is.
             while kill % 2 == 0 and log.crowd_mark() == before and child.status is None:
@@ -136,7 +136,7 @@ def test_processes_killed_at_random_moments(tmp_path):
             watch.look()
             lived.append(log.crowd_mark() != before)
         send()
-        with shuffler(tmp_path, intake, log, task, clock=time.time) as one:
+        with shuffler(tmp_path, input_log, log, task, clock=time.time) as one:
             drain(one)
             totals = one.totals
         watch.look()
@@ -154,16 +154,16 @@ def test_a_full_disk_changes_nothing(tmp_path):
     """The shuffler stops with an error that says so, and the next one continues."""
     crowd = 10 * CROWD
     task = make_task(crowd)
-    with logs(tmp_path, task) as (intake, log):
-        intake.append([(0, message(task, i)) for i in range(crowd)])
-        with shuffler(tmp_path, intake, log, task) as one:
+    with logs(tmp_path, task) as (input_log, log):
+        input_log.append([(0, message(task, i)) for i in range(crowd)])
+        with shuffler(tmp_path, input_log, log, task) as one:
             pages = log._database._connection.execute("PRAGMA page_count").fetchone()[0]
             log._database._connection.execute(f"PRAGMA max_page_count = {pages}")
             with pytest.raises(Exception, match="the disk is full"):
                 drain(one)
             assert numbers(log) == []
         log._database._connection.execute(f"PRAGMA max_page_count = {10 * pages}")
-        with shuffler(tmp_path, intake, log, task) as one:
+        with shuffler(tmp_path, input_log, log, task) as one:
             drain(one)
             assert one.totals.released == crowd
         assert sorted(numbers(log)) == list(range(crowd))
@@ -172,16 +172,16 @@ def test_a_full_disk_changes_nothing(tmp_path):
 def test_a_crowds_times_are_those_of_its_append(tmp_path):
     """A crowd that is appended in a later life, after it would have expired, is not lost."""
     task, now = make_task(), [float(NOW)]
-    with logs(tmp_path, task, lambda: now[0]) as (intake, log):
-        intake.append([(0, message(task, i)) for i in range(CROWD)])
-        with shuffler(tmp_path, intake, log, task, clock=lambda: now[0]) as one:
+    with logs(tmp_path, task, lambda: now[0]) as (input_log, log):
+        input_log.append([(0, message(task, i)) for i in range(CROWD)])
+        with shuffler(tmp_path, input_log, log, task, clock=lambda: now[0]) as one:
             # A log without a mark refuses the crowd, which stays sealed.
-            one._to = intake
+            one._to = input_log
             with pytest.raises(Exception, match="another shuffler has taken"):
                 one.step()
             waiting = [*one._store.messages(one._store.sealed(CROWD), one._layout, 1, 2)]
         now[0] += 9 * 86_400
-        with shuffler(tmp_path, intake, log, task, clock=lambda: now[0]):
+        with shuffler(tmp_path, input_log, log, task, clock=lambda: now[0]):
             pass
         day = int(now[0]) - int(now[0]) % 86_400
         times = b'"time":%d,"expires":%d' % (day, day + 7 * 86_400)

@@ -29,9 +29,9 @@ def threshold() -> float:
 def test_positions_do_not_depend_on_arrival(tmp_path):
     """Chi-square over 60 crowds; false alarm 1e-6."""
     task, rows = make_task(), []
-    with logs(tmp_path, task) as (intake, log), shuffler(tmp_path, intake, log, task) as one:
+    with logs(tmp_path, task) as (input_log, log), shuffler(tmp_path, input_log, log, task) as one:
         for first in range(0, ROUNDS * CROWD, CROWD):
-            intake.append([(0, message(task, first + i)) for i in range(CROWD)])
+            input_log.append([(0, message(task, first + i)) for i in range(CROWD)])
             assert drain(one) == CROWD
         crowds = np.array(numbers(log)).reshape(ROUNDS, CROWD)
     assert [sorted(row) for row in crowds.tolist()] == np.arange(ROUNDS * CROWD).reshape(ROUNDS, CROWD).tolist()

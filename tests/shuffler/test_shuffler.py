@@ -38,11 +38,11 @@ def put(log, messages, partition=0):
 
 def test_a_crowd_is_released_once_it_is_complete(tmp_path):
     task = make_task()
-    with logs(tmp_path, task) as (intake, log), shuffler(tmp_path, intake, log, task) as one:
-        put(intake, [message(task, i) for i in range(CROWD - 1)])
+    with logs(tmp_path, task) as (input_log, log), shuffler(tmp_path, input_log, log, task) as one:
+        put(input_log, [message(task, i) for i in range(CROWD - 1)])
         assert drain(one) == 0
         assert one.totals.waiting == CROWD - 1
-        put(intake, [message(task, CROWD - 1)])
+        put(input_log, [message(task, CROWD - 1)])
         assert drain(one) == CROWD
         assert sorted(numbers(log)) == list(range(CROWD))
         assert numbers(log) != list(range(CROWD))
@@ -54,8 +54,8 @@ def test_nothing_but_the_answer_is_left_of_a_release(tmp_path):
     """Other ids, one time and expiry, another chain; whatever a device wrote in a form of its own is canonical."""
     task = make_task(partitions=2)
     odd = json.dumps(json.loads(message(task, 0, time=NOW - DAY)), indent=1).encode()
-    with logs(tmp_path, task) as (intake, log), shuffler(tmp_path, intake, log, task) as one:
-        put(intake, [odd, *(message(task, i) for i in range(1, CROWD))])
+    with logs(tmp_path, task) as (input_log, log), shuffler(tmp_path, input_log, log, task) as one:
+        put(input_log, [odd, *(message(task, i) for i in range(1, CROWD))])
         drain(one)
         found = released(log)
         intake_ids = {json.loads(message(task, i))["id"] for i in range(CROWD)}
@@ -76,17 +76,17 @@ def test_nothing_but_the_answer_is_left_of_a_release(tmp_path):
 
 def test_levels_and_versions_are_crowds_of_their_own(tmp_path):
     task = make_task()
-    with logs(tmp_path, task) as (intake, log), shuffler(tmp_path, intake, log, task) as one:
+    with logs(tmp_path, task) as (input_log, log), shuffler(tmp_path, input_log, log, task) as one:
         later = second(task)
         log.publish(0, model(task, later))
         assert one.step().relayed
-        assert intake.model(0) == model(task, later)
-        put(intake, [message(task, i) for i in range(CROWD - 1)])
-        put(intake, [message(task, 100 + i, level="open") for i in range(CROWD)])
-        put(intake, [message(task, 200 + i, version=later) for i in range(CROWD - 1)])
+        assert input_log.model(0) == model(task, later)
+        put(input_log, [message(task, i) for i in range(CROWD - 1)])
+        put(input_log, [message(task, 100 + i, level="open") for i in range(CROWD)])
+        put(input_log, [message(task, 200 + i, version=later) for i in range(CROWD - 1)])
         assert drain(one) == CROWD
         assert sorted(numbers(log)) == list(range(100, 100 + CROWD))
-        put(intake, [message(task, 999, version=later)])
+        put(input_log, [message(task, 999, version=later)])
         drain(one)
         assert {each["version"] for each in released(log)[CROWD:]} == {later}
         # The first crowd at a model closes the versions before it.
@@ -95,24 +95,24 @@ def test_levels_and_versions_are_crowds_of_their_own(tmp_path):
 
 
 def test_duplicates_and_hostile_messages_do_not_count_to_a_crowd(tmp_path):
-    """Nor do they after a restart, though the intake is deleted by then."""
+    """Nor do they after a restart, though the input log is deleted by then."""
     task = make_task()
     honest = [message(task, i) for i in range(CROWD)]
-    with logs(tmp_path, task) as (intake, log):
-        with shuffler(tmp_path, intake, log, task) as one:
-            put(intake, honest[:-1])
+    with logs(tmp_path, task) as (input_log, log):
+        with shuffler(tmp_path, input_log, log, task) as one:
+            put(input_log, honest[:-1])
             put(
-                intake,
+                input_log,
                 [honest[0], honest[1], *(spoilt(task, i) for i in range(7)), message(task, 77, expires=NOW - DAY)],
             )
             assert drain(one) == 0
-            assert intake.begin(0) == intake.end(0)
-        with shuffler(tmp_path, intake, log, task) as one:
-            put(intake, honest[:-1])
+            assert input_log.begin(0) == input_log.end(0)
+        with shuffler(tmp_path, input_log, log, task) as one:
+            put(input_log, honest[:-1])
             assert drain(one) == 0
             assert one.totals.duplicates == CROWD + 1
             assert one.totals.refused == {"expired": 1, "future": 2, "malformed": 3, "wrong-task": 2}
-            put(intake, honest[-1:])
+            put(input_log, honest[-1:])
             assert drain(one) == CROWD
 
 
@@ -120,34 +120,34 @@ def test_a_release_is_recognised_until_it_expires_wherever_it_comes_again(tmp_pa
     """A relay that keeps one, and sends it after any number of others, would find it twice on the log."""
     monkeypatch.setattr("murk.shuffler.store._SEEN_PART", 2)
     task, now = make_task(partitions=2, duplicates=CROWD), [float(NOW)]
-    with logs(tmp_path, task, clock=lambda: now[0]) as (intake, log):
-        with shuffler(tmp_path, intake, log, task, clock=lambda: now[0]) as one:
+    with logs(tmp_path, task, clock=lambda: now[0]) as (input_log, log):
+        with shuffler(tmp_path, input_log, log, task, clock=lambda: now[0]) as one:
             for day in range(7):
                 now[0] = NOW + day * DAY
-                put(intake, [message(task, 1_000 * day + i, expires=NOW + 7 * DAY) for i in range(3 * CROWD)])
+                put(input_log, [message(task, 1_000 * day + i, expires=NOW + 7 * DAY) for i in range(3 * CROWD)])
                 drain(one)
         now[0] = NOW + 7 * DAY
-        with shuffler(tmp_path, intake, log, task, clock=lambda: now[0]) as one:
-            put(intake, [message(task, 0, expires=NOW + 7 * DAY)])
-            put(intake, [message(task, 1, chain=1, expires=NOW + 7 * DAY)], 1)
-            put(intake, [message(task, 9_000 + i, expires=NOW + 7 * DAY) for i in range(CROWD)])
+        with shuffler(tmp_path, input_log, log, task, clock=lambda: now[0]) as one:
+            put(input_log, [message(task, 0, expires=NOW + 7 * DAY)])
+            put(input_log, [message(task, 1, chain=1, expires=NOW + 7 * DAY)], 1)
+            put(input_log, [message(task, 9_000 + i, expires=NOW + 7 * DAY) for i in range(CROWD)])
             assert drain(one) == CROWD
             assert one.totals.duplicates == 2
             # Afterwards it is refused for its age, and the ids are forgotten.
             now[0] = NOW + 9 * DAY
-            put(intake, [message(task, 0, expires=NOW + 7 * DAY)])
-            put(intake, [message(task, 10_000, time=NOW + 9 * DAY, expires=NOW + 16 * DAY)])
+            put(input_log, [message(task, 0, expires=NOW + 7 * DAY)])
+            put(input_log, [message(task, 10_000, time=NOW + 9 * DAY, expires=NOW + 16 * DAY)])
             drain(one)
             assert one.totals.refused == {"expired": 1}
             assert [count for _, _, _, count in one._store._runs()] == [1]
             assert one._store.forgotten == NOW + 7 * DAY
             # A clock that was set back vouches for none of them.
             now[0] = NOW + 5 * DAY
-            put(intake, [message(task, 0, expires=NOW + 7 * DAY)])
+            put(input_log, [message(task, 0, expires=NOW + 7 * DAY)])
             drain(one)
             assert one.totals.refused == {"expired": 2}
             # Nor is anything taken that expires later than ids are remembered.
-            put(intake, [message(task, 11_000, expires=NOW + 14 * DAY)])
+            put(input_log, [message(task, 11_000, expires=NOW + 14 * DAY)])
             drain(one)
             assert one.totals.refused == {"expired": 2, "future": 1}
         assert len(set(numbers(log))) == len(numbers(log))
@@ -156,32 +156,32 @@ def test_a_release_is_recognised_until_it_expires_wherever_it_comes_again(tmp_pa
 def test_a_few_late_people_are_not_completed_by_a_forger(tmp_path):
     """A version closes with the first crowd at the next one, or an hour after its model."""
     task, now = make_task(), [float(NOW)]
-    with logs(tmp_path, task, clock=lambda: now[0]) as (intake, log):
-        with shuffler(tmp_path, intake, log, task, clock=lambda: now[0]) as one:
-            put(intake, [message(task, i) for i in range(CROWD)])
+    with logs(tmp_path, task, clock=lambda: now[0]) as (input_log, log):
+        with shuffler(tmp_path, input_log, log, task, clock=lambda: now[0]) as one:
+            put(input_log, [message(task, i) for i in range(CROWD)])
             log.publish(0, model(task, second(task)))
             drain(one)
-            put(intake, [message(task, 100 + i) for i in range(7)])
+            put(input_log, [message(task, 100 + i) for i in range(7)])
             drain(one)
             assert one.totals.waiting == 7
             now[0] += 3_599
-            put(intake, [message(task, 120)])
+            put(input_log, [message(task, 120)])
             drain(one)
             assert one.totals.waiting == 8
             now[0] += 1
-            put(intake, [message(task, 200 + i) for i in range(CROWD)])
+            put(input_log, [message(task, 200 + i) for i in range(CROWD)])
             drain(one)
             assert (one.totals.dropped, one.totals.waiting, one.totals.refused) == (8, 0, {"version": CROWD})
-            put(intake, [message(task, 300 + i, version=second(task)) for i in range(CROWD)])
+            put(input_log, [message(task, 300 + i, version=second(task)) for i in range(CROWD)])
             log.publish(0, model(task, second(task, second(task))))
             assert drain(one) == CROWD
-            put(intake, [message(task, 400 + i, version=second(task, second(task))) for i in range(CROWD)])
+            put(input_log, [message(task, 400 + i, version=second(task, second(task))) for i in range(CROWD)])
             assert drain(one) == CROWD
-            put(intake, [message(task, 500 + i, version=second(task)) for i in range(CROWD)])
+            put(input_log, [message(task, 500 + i, version=second(task)) for i in range(CROWD)])
             assert drain(one) == 0
         # Also after a restart.
-        with shuffler(tmp_path, intake, log, task, clock=lambda: now[0]) as one:
-            put(intake, [message(task, 600 + i, version=second(task) * (i % 2)) for i in range(2 * CROWD)])
+        with shuffler(tmp_path, input_log, log, task, clock=lambda: now[0]) as one:
+            put(input_log, [message(task, 600 + i, version=second(task) * (i % 2)) for i in range(2 * CROWD)])
             assert drain(one) == 0
             assert one.totals.refused == {"version": 4 * CROWD}
 
@@ -195,18 +195,18 @@ def changed(kind, value):
 def test_a_damaged_row_is_refused_and_no_answer_is_altered(tmp_path):
     """Any cell of any table of a store, changed to another value of its type."""
     task, checked = make_task(partitions=2), 0
-    with logs(tmp_path, task) as (intake, log):
+    with logs(tmp_path, task) as (input_log, log):
 
         def go_on():
-            with shuffler(tmp_path, intake, log, task) as one:
+            with shuffler(tmp_path, input_log, log, task) as one:
                 waiting(one._store, task)
-                put(intake, [message(task, 1_000 + i, version=second(task)) for i in range(CROWD)])
+                put(input_log, [message(task, 1_000 + i, version=second(task)) for i in range(CROWD)])
                 drain(one)
 
-        with shuffler(tmp_path, intake, log, task) as one:
+        with shuffler(tmp_path, input_log, log, task) as one:
             log.publish(0, model(task, second(task)))
-            put(intake, [message(task, i, version=second(task) * (i % 2)) for i in range(CROWD - 1)])
-            put(intake, [message(task, 99, chain=1)], 1)
+            put(input_log, [message(task, i, version=second(task) * (i % 2)) for i in range(CROWD - 1)])
+            put(input_log, [message(task, 99, chain=1)], 1)
             drain(one)
         whole = (tmp_path / "store").read_bytes()
         for table, columns in store_module._COLUMNS.items():
@@ -229,9 +229,9 @@ def test_a_damaged_row_is_refused_and_no_answer_is_altered(tmp_path):
 
 def test_what_waits_too_long_is_dropped_and_counted(tmp_path):
     task, now = make_task(), [float(NOW)]
-    with logs(tmp_path, task) as (intake, log):
-        with shuffler(tmp_path, intake, log, task, clock=lambda: now[0]) as one:
-            put(intake, [message(task, i) for i in range(CROWD - 1)])
+    with logs(tmp_path, task) as (input_log, log):
+        with shuffler(tmp_path, input_log, log, task, clock=lambda: now[0]) as one:
+            put(input_log, [message(task, i) for i in range(CROWD - 1)])
             drain(one)
             now[0] += 3600
             assert one.step().dropped == 0
@@ -243,7 +243,7 @@ def test_what_waits_too_long_is_dropped_and_counted(tmp_path):
             assert one.step().dropped == 0
             now[0] += 1
             assert one.step().dropped == CROWD - 1
-            put(intake, [message(task, 1_000)])
+            put(input_log, [message(task, 1_000)])
             drain(one)
             totals = one.totals
         assert (totals.dropped, totals.waiting, totals.released) == (CROWD - 1, 1, 0)
@@ -251,17 +251,17 @@ def test_what_waits_too_long_is_dropped_and_counted(tmp_path):
 
 
 def test_what_was_taken_in_is_deleted_and_overwritten(tmp_path):
-    """Neither the intake's file nor the store's has a byte of a released payload, nor of an id."""
+    """Neither the input log's file nor the store's has a byte of a released payload, nor of an id."""
     task = make_task()
     marks = [b"[%d]" % (654_000 + i) for i in range(CROWD)]
     sent = [message(task, 654_000 + i) for i in range(CROWD)]
-    with logs(tmp_path, task) as (intake, log):
-        put(intake, sent)
-        assert marks[0] in (tmp_path / "intake.db-wal").read_bytes()
-        with shuffler(tmp_path, intake, log, task) as one:
+    with logs(tmp_path, task) as (input_log, log):
+        put(input_log, sent)
+        assert marks[0] in (tmp_path / "input.db-wal").read_bytes()
+        with shuffler(tmp_path, input_log, log, task) as one:
             drain(one)
             assert sorted(numbers(log)) == [654_000 + i for i in range(CROWD)]
-            for name in ("intake.db", "intake.db-wal", "store", "store-wal"):
+            for name in ("input.db", "input.db-wal", "store", "store-wal"):
                 content = (tmp_path / name).read_bytes()
                 assert not any(mark in content for mark in marks), name
             with sqlite3.connect(tmp_path / "store") as store:
@@ -273,8 +273,8 @@ def test_a_second_model_of_a_version_is_not_relayed(tmp_path):
     task = make_task()
     later = second(task)
     one_model, another = model(task, later), model(task, later, 0.5)
-    with logs(tmp_path, task) as (intake, log):
-        with shuffler(tmp_path, intake, log, task) as one:
+    with logs(tmp_path, task) as (input_log, log):
+        with shuffler(tmp_path, input_log, log, task) as one:
             log.publish(0, one_model)
             one.step()
             log.publish(0, another)
@@ -283,63 +283,63 @@ def test_a_second_model_of_a_version_is_not_relayed(tmp_path):
             with pytest.raises(MurkError, match="start a new one"):
                 one.step()
         log.publish(0, b"{}")
-        with shuffler(tmp_path, intake, log, task) as one, pytest.raises(MurkError, match="not one of this task"):
+        with shuffler(tmp_path, input_log, log, task) as one, pytest.raises(MurkError, match="not one of this task"):
             one.step()
-        assert intake.model(0) == one_model
+        assert input_log.model(0) == one_model
 
 
 def test_people_without_a_model_are_given_none_of_version_0(tmp_path):
     """They answer at the problem's initial model, as version 0: another one would split their crowd."""
     task = make_task()
-    with logs(tmp_path, task) as (intake, log):
-        with shuffler(tmp_path, intake, log, task) as one:
+    with logs(tmp_path, task) as (input_log, log):
+        with shuffler(tmp_path, input_log, log, task) as one:
             log.publish(0, model(task, 0))
             assert not one.step().relayed
             log.publish(0, model(task, 0, 0.5))
             with pytest.raises(MurkError, match="another model of version 0"):
                 one.step()
-        assert intake.model(0) is None
+        assert input_log.model(0) is None
 
 
 @pytest.mark.parametrize(("early", "origin"), [(1, 0.0), (0, 1e9)])
 def test_a_model_that_devices_refuse_is_not_relayed(tmp_path, early, origin):
     """A version without a model, and numbers that no learner publishes."""
     task = make_task()
-    with logs(tmp_path, task) as (intake, log), shuffler(tmp_path, intake, log, task) as one:
+    with logs(tmp_path, task) as (input_log, log), shuffler(tmp_path, input_log, log, task) as one:
         log.publish(0, model(task, second(task) - early, origin))
         with pytest.raises(MurkError, match="not one of this task"):
             one.step()
-        assert intake.model(0) is None
+        assert input_log.model(0) is None
 
 
 def test_a_new_store_knows_the_model_at_which_people_answer(tmp_path):
     """Otherwise a second model of its version could be relayed after --replace."""
     task = make_task()
-    with logs(tmp_path, task) as (intake, log):
-        with shuffler(tmp_path, intake, log, task) as one:
+    with logs(tmp_path, task) as (input_log, log):
+        with shuffler(tmp_path, input_log, log, task) as one:
             later = second(task)
             log.publish(0, model(task, later))
             assert one.step().relayed
         log.publish(0, model(task, later, 0.5))
-        new = shuffler(tmp_path, intake, log, task, store="new", replace=True)
+        new = shuffler(tmp_path, input_log, log, task, store="new", replace=True)
         with new, pytest.raises(MurkError, match=f"another model of version {later}"):
             new.step()
-        # The twin: an intake's model that devices refuse is replaced by the learner's.
-        intake.publish(0, b"{}")
-        with shuffler(tmp_path, intake, log, task, store="newest", replace=True) as newest:
+        # The twin: an input log's model that devices refuse is replaced by the learner's.
+        input_log.publish(0, b"{}")
+        with shuffler(tmp_path, input_log, log, task, store="newest", replace=True) as newest:
             assert newest.step().relayed
-        assert intake.model(0) == model(task, later, 0.5)
+        assert input_log.model(0) == model(task, later, 0.5)
 
 
 def test_one_shot_releases_wait_for_the_whole_logs_crowds(tmp_path):
     """Examples have no version: they are a crowd of their level."""
     task = make_task(protocol="examples")
-    with logs(tmp_path, task) as (intake, log), Ledger(tmp_path / "ledger.db") as ledger:
-        producer = Producer(task, intake, ledger, clock=intake._clock)
+    with logs(tmp_path, task) as (input_log, log), Ledger(tmp_path / "ledger.db") as ledger:
+        producer = Producer(task, input_log, ledger, clock=input_log._clock)
         for person in range(CROWD + 5):
             receipt = producer.release({"age": 30, "third_child": "yes"}, person=f"{person}")
             assert receipt.outcome == "released"
-        with shuffler(tmp_path, intake, log, task, clock=intake._clock) as one:
+        with shuffler(tmp_path, input_log, log, task, clock=input_log._clock) as one:
             assert drain(one) == CROWD + 5
             with Worker(log, task, learner_for(task)) as worker:
                 assert worker.step().learned == CROWD + 5
@@ -362,26 +362,26 @@ class Away:
 
 @pytest.mark.parametrize(("arrives", "others"), [(False, CROWD - 1), (True, CROWD - 1), (False, 1_200), (True, 1_200)])
 def test_what_waits_on_a_device_arrives_once(tmp_path, arrives, others):
-    """Though the shuffler has deleted all at which the intake could show whether it did, and whatever came since.
+    """Though the shuffler has deleted all at which the input log could show whether it did, and whatever came since.
 
     The task remembers the ids of 1,000 offsets, and a shuffler those of all releases that have not expired.
     """
     task = make_task(protocol="examples")
     with (
-        logs(tmp_path, task) as (intake, log),
+        logs(tmp_path, task) as (input_log, log),
         Ledger(tmp_path / "one.db") as one_ledger,
         Ledger(tmp_path / "other.db") as other_ledger,
-        shuffler(tmp_path, intake, log, task, clock=intake._clock) as between,
+        shuffler(tmp_path, input_log, log, task, clock=input_log._clock) as between,
     ):
         record = {"age": 30, "third_child": "yes"}
-        late = Producer(task, Away(intake, arrives=arrives), one_ledger, clock=intake._clock)
+        late = Producer(task, Away(input_log, arrives=arrives), one_ledger, clock=input_log._clock)
         assert late.release(record, person="late").delivery == "queued"
-        crowd = Producer(task, intake, other_ledger, clock=intake._clock)
+        crowd = Producer(task, input_log, other_ledger, clock=input_log._clock)
         for person in range(others):
             crowd.release(record, person=f"{person}")
         drain(between)
-        assert intake.begin(0) == intake.end(0) > 0
-        report = Producer(task, intake, one_ledger, clock=intake._clock).flush()
+        assert input_log.begin(0) == input_log.end(0) > 0
+        report = Producer(task, input_log, one_ledger, clock=input_log._clock).flush()
         assert (report.sent, report.already) == (1, 0)
         drain(between)
         totals = between.totals
@@ -394,35 +394,35 @@ def test_what_waits_on_a_device_arrives_once(tmp_path, arrives, others):
 
 def test_a_log_has_one_shuffler_and_an_intake_one_store(tmp_path):
     task, now = make_task(), [float(NOW)]
-    with logs(tmp_path, task, clock=lambda: now[0]) as (intake, log):
-        put(intake, [message(task, i) for i in range(10)])
-        with shuffler(tmp_path, intake, log, task) as one:
+    with logs(tmp_path, task, clock=lambda: now[0]) as (input_log, log):
+        put(input_log, [message(task, i) for i in range(10)])
+        with shuffler(tmp_path, input_log, log, task) as one:
             with pytest.raises(UserError, match="another `murk shuffle` uses the store"):
                 Store(tmp_path / "store")
             drain(one)
         with pytest.raises(UserError, match=r"another shuffler appends to .* give its --store"):
-            shuffler(tmp_path, intake, log, task, store="other")
-        put(intake, [message(task, i) for i in range(10, 20)])
-        with shuffler(tmp_path, intake, log, task, store="new", replace=True, clock=lambda: now[0]) as new:
+            shuffler(tmp_path, input_log, log, task, store="other")
+        put(input_log, [message(task, i) for i in range(10, 20)])
+        with shuffler(tmp_path, input_log, log, task, store="new", replace=True, clock=lambda: now[0]) as new:
             # What waits is given up, never repeated: the new store cannot vouch for what was made before.
-            put(intake, [message(task, i) for i in range(20)])
+            put(input_log, [message(task, i) for i in range(20)])
             now[0] += 2 * DAY
-            put(intake, [message(task, i, expires=NOW + 9 * DAY) for i in range(20, 20 + CROWD)])
+            put(input_log, [message(task, i, expires=NOW + 9 * DAY) for i in range(20, 20 + CROWD)])
             drain(new)
             assert new.totals.refused == {"expired": 20}
             assert sorted(numbers(log)) == list(range(20, 20 + CROWD))
         with pytest.raises(UserError, match="another shuffler appends"):
-            shuffler(tmp_path, intake, log, task)
+            shuffler(tmp_path, input_log, log, task)
 
 
 def test_a_replaced_shuffler_appends_nothing(tmp_path):
     task = make_task()
-    with logs(tmp_path, task) as (intake, log):
-        with shuffler(tmp_path, intake, log, task) as old:
-            put(intake, [message(task, i) for i in range(CROWD - 1)])
+    with logs(tmp_path, task) as (input_log, log):
+        with shuffler(tmp_path, input_log, log, task) as old:
+            put(input_log, [message(task, i) for i in range(CROWD - 1)])
             drain(old)
-            with shuffler(tmp_path, intake, log, task, store="new", replace=True):
-                put(intake, [message(task, CROWD)])
+            with shuffler(tmp_path, input_log, log, task, store="new", replace=True):
+                put(input_log, [message(task, CROWD)])
                 with pytest.raises(FencedError):
                     old.step()
         assert released(log) == []
@@ -430,38 +430,38 @@ def test_a_replaced_shuffler_appends_nothing(tmp_path):
 
 def test_an_older_copy_of_a_store_is_refused(tmp_path):
     task = make_task()
-    with logs(tmp_path, task) as (intake, log):
-        with shuffler(tmp_path, intake, log, task) as one:
-            put(intake, [message(task, 1)])
+    with logs(tmp_path, task) as (input_log, log):
+        with shuffler(tmp_path, input_log, log, task) as one:
+            put(input_log, [message(task, 1)])
             drain(one)
         before = (tmp_path / "store").read_bytes()
-        with shuffler(tmp_path, intake, log, task) as one:
-            put(intake, [message(task, i) for i in range(2, 9)])
+        with shuffler(tmp_path, input_log, log, task) as one:
+            put(input_log, [message(task, i) for i in range(2, 9)])
             drain(one)
         (tmp_path / "store").write_bytes(before)
         with pytest.raises(MurkError, match="is an older copy"):
-            shuffler(tmp_path, intake, log, task)
+            shuffler(tmp_path, input_log, log, task)
 
 
 def test_an_older_copy_of_a_store_is_refused_by_its_crowds(tmp_path):
-    """The intake shows nothing: the shuffler ended after a crowd, and before its commit."""
+    """The input log shows nothing: the shuffler ended after a crowd, and before its commit."""
     task = make_task()
-    with logs(tmp_path, task) as (intake, log):
-        with shuffler(tmp_path, intake, log, task):
+    with logs(tmp_path, task) as (input_log, log):
+        with shuffler(tmp_path, input_log, log, task):
             pass
         before = (tmp_path / "store").read_bytes()
-        put(intake, [message(task, i) for i in range(CROWD)])
-        with shuffler(tmp_path, intake, log, task) as one:
+        put(input_log, [message(task, i) for i in range(CROWD)])
+        with shuffler(tmp_path, input_log, log, task) as one:
             one._commit = lambda: None
             one.step()
         newest = (tmp_path / "store").read_bytes()
         (tmp_path / "store").write_bytes(before)
         with pytest.raises(MurkError, match=r"older copy: it knows 0 crowds of .*, which has 1"):
-            shuffler(tmp_path, intake, log, task)
+            shuffler(tmp_path, input_log, log, task)
         assert len(numbers(log)) == CROWD
         # The twin: the newest one goes on.
         (tmp_path / "store").write_bytes(newest)
-        with shuffler(tmp_path, intake, log, task) as one:
+        with shuffler(tmp_path, input_log, log, task) as one:
             assert drain(one) == 0
             assert one.totals.crowds == 1
 
@@ -469,34 +469,34 @@ def test_an_older_copy_of_a_store_is_refused_by_its_crowds(tmp_path):
 def test_a_store_whose_place_was_taken_does_not_come_back(tmp_path):
     """Its releases were given up, or another shuffler took them in again."""
     task = make_task()
-    with logs(tmp_path, task) as (intake, log):
-        with shuffler(tmp_path, intake, log, task) as one:
-            put(intake, [message(task, i) for i in range(5)])
+    with logs(tmp_path, task) as (input_log, log):
+        with shuffler(tmp_path, input_log, log, task) as one:
+            put(input_log, [message(task, i) for i in range(5)])
             drain(one)
         # Nothing is committed but the taking over; a restart needs no --replace.
         for replace in (True, False):
-            with shuffler(tmp_path, intake, log, task, store="new", replace=replace) as new:
+            with shuffler(tmp_path, input_log, log, task, store="new", replace=replace) as new:
                 assert new.totals.waiting == 0
         with pytest.raises(UserError, match="the logs now belong to another store"):
-            shuffler(tmp_path, intake, log, task, replace=True)
-        with shuffler(tmp_path, intake, log, task, store="new"):
+            shuffler(tmp_path, input_log, log, task, replace=True)
+        with shuffler(tmp_path, input_log, log, task, store="new"):
             pass
 
 
 def test_a_refused_shuffler_claims_nothing(tmp_path):
-    """The log has no shuffler yet, and the intake has another one."""
+    """The log has no shuffler yet, and the input log has another one."""
     task = make_task()
     (tmp_path / "more").mkdir()
     with (
-        logs(tmp_path, task) as (intake, log),
+        logs(tmp_path, task) as (input_log, log),
         logs(tmp_path / "more", task) as (_, another),
-        shuffler(tmp_path, intake, log, task) as one,
+        shuffler(tmp_path, input_log, log, task) as one,
     ):
         one.step()
         with pytest.raises(UserError, match="was taken in with another store"):
-            shuffler(tmp_path, intake, another, task, store="other")
+            shuffler(tmp_path, input_log, another, task, store="other")
         assert another.crowd_mark() is None
-        put(intake, [message(task, i) for i in range(CROWD)])
+        put(input_log, [message(task, i) for i in range(CROWD)])
         assert drain(one) == CROWD
 
 
@@ -505,9 +505,9 @@ def test_a_simulation_is_shuffled_in_the_same_way_again(tmp_path):
     for name, is_simulated in (("one", True), ("two", True), ("real", False), ("again", False)):
         task = make_task(partitions=2).with_simulated(is_simulated)
         (tmp_path / name).mkdir()
-        with logs(tmp_path / name, task) as (intake, log):
-            put(intake, [message(task, i, simulated=is_simulated) for i in range(CROWD)])
-            with shuffler(tmp_path / name, intake, log, task) as one:
+        with logs(tmp_path / name, task) as (input_log, log):
+            put(input_log, [message(task, i, simulated=is_simulated) for i in range(CROWD)])
+            with shuffler(tmp_path / name, input_log, log, task) as one:
                 assert drain(one) == CROWD
             found.append([each.value for chain in range(2) for each in log.read(chain, 0, 100)])
     assert found[0] == found[1]
@@ -520,11 +520,11 @@ def test_a_simulation_depends_on_no_batch_and_its_ids_are_distinct(tmp_path):
     task, found = make_task(crowd=80, partitions=2).with_simulated(True), []
     for batch in (65_536, 16):
         (tmp_path / f"{batch}").mkdir()
-        with logs(tmp_path / f"{batch}", task) as (intake, log):
+        with logs(tmp_path / f"{batch}", task) as (input_log, log):
             for chain in range(2):
                 sent = [message(task, i + 37 * chain, simulated=True, chain=chain) for i in range(43 - 3 * (1 - chain))]
-                put(intake, [*sent[:20], b"bad", *sent[18:]], chain)
-            with shuffler(tmp_path / f"{batch}", intake, log, task, batch=batch) as one:
+                put(input_log, [*sent[:20], b"bad", *sent[18:]], chain)
+            with shuffler(tmp_path / f"{batch}", input_log, log, task, batch=batch) as one:
                 assert drain(one) == 80
                 assert (one.totals.duplicates, one.totals.refused) == (4 + 3, {"malformed": 2})
             found.append([each["id"] for each in released(log)])
@@ -538,55 +538,55 @@ def numbers_of(values):
 
 def test_logs_in_the_wrong_place_are_refused(tmp_path):
     task = make_task()
-    with logs(tmp_path, task) as (intake, log):
-        with pytest.raises(UserError, match="both the intake and the log of releases"):
-            shuffler(tmp_path, intake, intake, task)
+    with logs(tmp_path, task) as (input_log, log):
+        with pytest.raises(UserError, match="both the input log and the log of releases"):
+            shuffler(tmp_path, input_log, input_log, task)
         put(log, [message(task, 1)])
         with pytest.raises(UserError, match="already has unshuffled releases"):
-            shuffler(tmp_path, intake, log, task)
+            shuffler(tmp_path, input_log, log, task)
 
 
 def test_devices_write_to_the_intake_and_learners_read_the_log(tmp_path):
     task = make_task()
-    with logs(tmp_path, task) as (intake, log), Ledger(tmp_path / "ledger.db") as ledger:
+    with logs(tmp_path, task) as (input_log, log), Ledger(tmp_path / "ledger.db") as ledger:
         with pytest.raises(UserError, match="no shuffler writes to"):
-            Worker(intake, task, learner_for(task))
-        with shuffler(tmp_path, intake, log, task):
+            Worker(input_log, task, learner_for(task))
+        with shuffler(tmp_path, input_log, log, task):
             pass
-        with pytest.raises(UserError, match="send to the shuffler's intake"):
+        with pytest.raises(UserError, match="send to the shuffler's input log"):
             Producer(task, log, ledger)
-        Producer(task, intake, ledger)
+        Producer(task, input_log, ledger)
 
 
 def test_a_device_that_took_the_log_for_an_intake_is_stopped(tmp_path):
     """It opened the log before the shuffler had claimed it."""
     task = make_task(protocol="examples")
-    with logs(tmp_path, task) as (intake, log), Ledger(tmp_path / "ledger.db") as ledger:
+    with logs(tmp_path, task) as (input_log, log), Ledger(tmp_path / "ledger.db") as ledger:
         astray = Producer(task, log, ledger)
-        with shuffler(tmp_path, intake, log, task):
+        with shuffler(tmp_path, input_log, log, task):
             receipt = astray.release({"age": 30, "third_child": "yes"}, person="p")
             assert receipt.delivery == "queued"
-            assert "send to the shuffler's intake" in receipt.reason
+            assert "send to the shuffler's input log" in receipt.reason
         assert log.end(0) == 0
 
 
 def test_an_intake_that_was_learned_from_is_refused(tmp_path):
     task = make_task()
-    with logs(tmp_path, task) as (intake, log):
-        intake.acquire(0).commit(
+    with logs(tmp_path, task) as (input_log, log):
+        input_log.acquire(0).commit(
             b'{"schema":2,"kind":"state","task":"","identity":"","chain":0,"offset":0,"last_id":null,'
             b'"counters":{},"learner":{}}',
             0,
         )
         with pytest.raises(UserError, match="was learned from"):
-            shuffler(tmp_path, intake, log, task)
+            shuffler(tmp_path, input_log, log, task)
 
 
 def test_counts_say_nothing_of_order(tmp_path):
     """All that a batch says is how many: the reasons of what was refused, by partition."""
     task = make_task(partitions=2)
-    with logs(tmp_path, task) as (intake, log), shuffler(tmp_path, intake, log, task) as one:
-        put(intake, [message(task, i, chain=1) for i in range(4)] + [message(task, 9)], partition=1)
+    with logs(tmp_path, task) as (input_log, log), shuffler(tmp_path, input_log, log, task) as one:
+        put(input_log, [message(task, i, chain=1) for i in range(4)] + [message(task, 9)], partition=1)
         drain(one)
         assert one.totals.refused == {"chain": 1}
         assert Counter(each.version for each in one._store.open_crowds()) == {0: 1}

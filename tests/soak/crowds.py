@@ -130,7 +130,7 @@ class Senders:
 
 
 class CrowdLife:
-    """An intake and a log, on a file or on a broker, between devices and a learner that are killed again and again."""
+    """An input log and a log, on a file or on a broker, between devices and a learner that are killed often."""
 
     def __init__(self, kind, broker, base, nursery, seed: str) -> None:
         self.kind, self.broker, self.nursery = kind, broker, nursery
@@ -139,12 +139,12 @@ class CrowdLife:
         self.folder.mkdir()
         self.task = make_task(crowd=CROWD, duplicates=500_000)
         name = f"c{uuid.uuid4().hex[:12]}"
-        self.intake, self.log = (
+        self.input_log, self.log = (
             (f"sqlite:///{self.folder}/in.db", f"sqlite:///{self.folder}/out.db")
             if broker is None
             else (f"{broker.url}/{name}-in", f"{broker.url}/{name}")
         )
-        for url in (self.intake, self.log):
+        for url in (self.input_log, self.log):
             with open_log(url) as log:
                 log.register_task(self.task.document())
         self.port = reserve()
@@ -181,8 +181,8 @@ class CrowdLife:
     def _start(self, name: str) -> None:
         store = ("--store", self.folder / "store")
         commands = {
-            "gateway": ["gateway", "--log", self.intake, "--port", number(self.port), "--rate", 0, "--wait", "-v"],
-            "shuffler": ["shuffle", "--from", self.intake, "--to", self.log, *store, "--wait", "--patience", LIMIT,
+            "gateway": ["gateway", "--log", self.input_log, "--port", number(self.port), "--rate", 0, "--wait", "-v"],
+            "shuffler": ["shuffle", "--from", self.input_log, "--to", self.log, *store, "--wait", "--patience", LIMIT,
                          "--json"],
             "learner": ["learn", "--log", self.log, "--json", "--wait", "--name", "learner"],
         }  # fmt: skip
@@ -234,7 +234,17 @@ class CrowdLife:
                 child = self.children.pop(name)
                 # 130: it had not begun yet.
                 assert child.stop() in (0, 130), f"{name}: {child.err[-1_500:]}"
-        arguments = ("--from", self.intake, "--to", self.log, "--store", self.folder / "store", "--idle", 2, "--json")
+        arguments = (
+            "--from",
+            self.input_log,
+            "--to",
+            self.log,
+            "--store",
+            self.folder / "store",
+            "--idle",
+            2,
+            "--json",
+        )
         last = self.nursery.murk("shuffle", *arguments, folder=self.folder)
         assert last.wait() == 0, last.err
         self.shufflers.append(last)

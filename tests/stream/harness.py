@@ -254,10 +254,10 @@ def _hostile_payloads(task: Task) -> list[tuple[bytes, str]]:
 
 
 def _hostile_sketches(task: Task) -> list[tuple[bytes, str]]:
-    sketch = contents("sketch")[0]
+    sketch = contents("summaries")[0]
     integers = SketchRelease.model_construct(payload=sketch["payload"]).integers
     size, far = len(integers), bound(task) + 1
-    block = task.sketch
+    block = task.summaries
     assert block is not None
     assert block.window is not None
     # More in one column than a window's records and their noise can make.
@@ -289,8 +289,8 @@ def _hostile_grams(task: Task) -> list[tuple[bytes, str]]:
     made = contents(title_of(task))[0]
     integers = SketchRelease.model_construct(payload=made["payload"]).integers
     size, far = len(integers), bound(task) + 1
-    assert task.sketch is not None
-    assert task.sketch.window is not None
+    assert task.summaries is not None
+    assert task.summaries.window is not None
     diagonal = np.zeros(size, dtype=np.int64)
     diagonal[0] = -(2**30)
     changes: list[tuple[dict[str, Any], str]] = [
@@ -305,7 +305,7 @@ def _hostile_grams(task: Task) -> list[tuple[bytes, str]]:
         ({"payload": SketchRelease.packed(diagonal)}, "magnitude"),
         ({"payload": SketchRelease.packed([0] * 2**16)}, "too-large"),
         ({"rows": 8}, "schema"),
-        ({"records": task.sketch.window + 1}, "magnitude"),
+        ({"records": task.summaries.window + 1}, "magnitude"),
         ({"records": 2**61}, "magnitude"),
         ({"records": -1}, "schema"),
         ({"spread": 1.0}, "schema"),

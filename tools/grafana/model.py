@@ -72,7 +72,7 @@ def model() -> Json:
 def _now() -> list[Json]:
     return [
         stat("Releases learned", "Releases in the estimate, all chains together: of one person's record each, or, "
-             "with protocol: sketch, an organisation's sketch of many. It only ever rises.", LEARNED, decimals=0),
+             "with protocol: summaries, an organisation's sketch of many. It only ever rises.", LEARNED, decimals=0),
         stat("Learned per second", "How fast the count of learned releases rises. Zero while releases arrive is a "
              "fault: see the pipeline dashboard.",
              f'max(rate(murk_releases_total{{task="$task", result="{RESULT}"}}[$__rate_interval]))', unit="cps"),

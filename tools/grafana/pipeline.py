@@ -384,7 +384,7 @@ def _crowds() -> Json:
 def _between() -> Json:
     return timeseries(
         "Logs, as the shuffler sees them",
-        "1 while the shuffler can reach intake and log, else 0. Crowds wait meanwhile.",
+        "1 while the shuffler can reach input log and log, else 0. Crowds wait meanwhile.",
         target('min by (instance) (murk_shuffler_log_reachable{task="$task"})', "{{instance}}"),
         least=0,
         empty=NO_SHUFFLER,

@@ -35,9 +35,9 @@ TARGET: Final = Task.parse(
     "privacy: {guarantee: {pure: {epsilon: 1.0}}}\n"
 )
 _APPROX: Final = MINIMAL.replace("gdp: {mu: 1.0}", "approx: {epsilon: 1.0, delta: 1e-6}")
-SKETCH: Final = Task.parse(f"{_APPROX}protocol: sketch\nsketch: {{method: linear-mixing}}\n")
-GRAM: Final = Task.parse(f"{_APPROX}protocol: sketch\n")
-NEWTON: Final = Task.parse(f"{_APPROX}protocol: sketch\nsketch: {{method: newton}}\n")
+SKETCH: Final = Task.parse(f"{_APPROX}protocol: summaries\nsummaries: {{method: linear-mixing}}\n")
+GRAM: Final = Task.parse(f"{_APPROX}protocol: summaries\n")
+NEWTON: Final = Task.parse(f"{_APPROX}protocol: summaries\nsummaries: {{method: newton}}\n")
 _DAY: Final = 86_400
 # What two releases made by the code of the page came to: a test has a real learner take it over.
 _LEARNER: Final = {

@@ -171,22 +171,22 @@ MESSAGES: Final[dict[str, tuple[str, str]]] = {
     ),
     "sketch": (
         "A mixture",
-        "`protocol: sketch` with `method: linear-mixing` or `mixing` ([GaussMix](gaussmix.md#mixtures)). The mixed "
+        "`protocol: summaries` with `method: linear-mixing` or `mixing` ([GaussMix](gaussmix.md#mixtures)). The mixed "
         "records of an organisation's window. The example is shortened to two rows.",
     ),
     "gram": (
         "Second moments of an organisation",
-        "`protocol: sketch` with `method: moments`, the default ([second moments](gaussmix.md#second-moments)). Let z "
-        "be the coded features, the constant and the target. `payload` has the upper triangle, row by row, of the sum "
-        "of z z' over a window, with noise.",
+        "`protocol: summaries` with `method: moments`, the default ([second moments](gaussmix.md#second-moments)). Let "
+        "z be the coded features, the constant and the target. `payload` has the upper triangle, row by row, of the "
+        "sum of z z' over a window, with noise.",
     ),
     "newton": (
         "A Newton step",
-        "`protocol: sketch` with `method: newton` ([a Newton step](gaussmix.md#a-newton-step)). Two sums of z z' with "
-        "noise. The first is over the window's first `sketch.first` records, with z as above. The second is over all "
-        "others, with z = (sqrt(h w) x, sqrt(h / w) (y - q)). x is the coded features and the constant, y is 0 or 1, q "
-        "is the probability by `model`, w = q (1 - q) and h = min(1, e^(1 - |log odds|)). A record without a label is "
-        "zero. `payload` has both upper triangles, row by row.",
+        "`protocol: summaries` with `method: newton` ([a Newton step](gaussmix.md#a-newton-step)). Two sums of z z' "
+        "with noise. The first is over the window's first `summaries.first` records, with z as above. The second is "
+        "over all others, with z = (sqrt(h w) x, sqrt(h / w) (y - q)). x is the coded features and the constant, y is "
+        "0 or 1, q is the probability by `model`, w = q (1 - q) and h = min(1, e^(1 - |log odds|)). A record without a "
+        "label is zero. `payload` has both upper triangles, row by row.",
     ),
     "iterate": (
         "A model",

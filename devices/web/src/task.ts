@@ -138,7 +138,7 @@ const KEYS =
   "objective people privacy protocol public schema simulated target";
 const OF_BLOCK: Record<string, string> = {
   covariates: "counts points size",
-  intervals: "tightest_at valid",
+  intervals: "tightest_at validity",
   learner:
     "averaging clip coordinates delays huber_c intervals radius scale scale_floor scale_multiplier scale_start step " +
     "weighting weights",
@@ -149,7 +149,7 @@ const OF_BLOCK: Record<string, string> = {
 };
 const OF_PROTOCOL: Record<string, string> = {
   scores: "effects exponent models",
-  examples: "batch for intercept loss polish regularization release split truncation",
+  examples: "batch for intercept loss newton regularization release split truncation",
   moments: "covariance design link loss release repair solver",
   gradients: "",
   univariate: "",

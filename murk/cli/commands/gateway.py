@@ -147,7 +147,8 @@ def command(
     A release is answered with 202 once it is durable on the log. The gateway needs no secret: the rules of admission
     are those of the log's learners, and no address is logged.
 
-    With --shuffle it is the shuffler of a small deployment, too: --log is then the intake, which nobody else may read.
+    With --shuffle it is the shuffler of a small deployment, too: --log is then the input log, which nobody else may
+    read.
     """
     from murk.cli.shuffling import shuffling_thread
     from murk.gateway.app import Settings

@@ -52,7 +52,7 @@ def command(
 ) -> None:
     """Privatize the records of a file's people and send them, in a random order, to a log: `murk learn` learns from it.
 
-    For gradients and scores, people wait until learners have published a recent model. With `protocol: sketch`,
+    For gradients and scores, people wait until learners have published a recent model. With `protocol: summaries`,
     organisations release windows of records.
     """
     from murk.cli.report import print_accounts, print_check, print_labels, print_windows, say_notice

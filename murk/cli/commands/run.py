@@ -48,8 +48,8 @@ def command(
     """Learn TASK from a file of people: devices, log and learner in one process.
 
     People release in a random order, whatever the order of FILE. Every record is privatized on its person's simulated
-    device, debited to their account, sent through the log and learned. With `protocol: sketch`, organisations release
-    windows of records. The same command resumes a killed run.
+    device, debited to their account, sent through the log and learned. With `protocol: summaries`, organisations
+    release windows of records. The same command resumes a killed run.
     """
     from murk.cli.report import print_check, print_result
     from murk.populations.ledger_places import default_ledger

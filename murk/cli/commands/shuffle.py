@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     "from_url",
     required=True,
     metavar="URL",
-    help="The intake, which devices write to: sqlite:///FILE or kafka://HOST:PORT/NAME.",
+    help="The input log, which devices write to: sqlite:///FILE or kafka://HOST:PORT/NAME.",
 )
 @click.option("--to", "to_url", required=True, metavar="URL", help="The log of releases, which learners read.")
 @store(help="File of the releases that wait for their crowd.  [default: FILE.store, or NAME.store]")
@@ -53,7 +53,7 @@ def command(
     log_json: bool,
     as_json: bool,
 ) -> None:
-    """Forward releases from an intake to the log of releases, in crowds of the size that the task asks for.
+    """Forward releases from an input log to the log of releases, in crowds of the size that the task asks for.
 
     Each crowd is in a random order, with new ids and one time. A crowd that is not complete within the task's
     shuffle.patience is dropped. Whoever runs this command knows who released what.

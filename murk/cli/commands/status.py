@@ -9,7 +9,7 @@ import click
 from murk.cli.options import as_json, existing_log, open_existing
 
 if TYPE_CHECKING:
-    from murk.inference.confidence_sequences import Valid
+    from murk.inference.confidence_sequences import Validity
 
 
 @click.command("status")
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 @click.option(
     "--intervals",
     "looks",
-    type=click.Choice(["always", "fixed"]),
+    type=click.Choice(["always-valid", "fixed-n"]),
     help="Looks at which intervals hold: at all (wider), or at one planned look.  [default: fixed once the "
     "task has ended at its stated number of people, else always]",
 )
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     help="Value of a feature: predict the target's mean or probabilities, with intervals. Repeat for each feature.",
 )
 @as_json
-def command(log_url: str, looks: Valid | None, at: tuple[str, ...], as_json: bool) -> None:
+def command(log_url: str, looks: Validity | None, at: tuple[str, ...], as_json: bool) -> None:
     """Show a log's contents and what was learned from it, without changing anything."""
     from murk._internal.numbers import many
     from murk.cli.report import print_result

@@ -223,7 +223,7 @@ ALERTS: Final = (
         "5m",
         "the-shuffler-cannot-reach-a-log",
         "max by (task) (murk_shuffler_log_reachable) == 0",
-        "The shuffler of {{ $labels.task }} cannot reach its intake or the log of releases",
+        "The shuffler of {{ $labels.task }} cannot reach its input log or the log of releases",
         "No crowd is forwarded. Check both brokers, the network and the shuffler's credentials; its /healthz names the "
         "problem. Nothing is lost: the shuffler continues by itself, every release once.",
     ),

@@ -123,7 +123,7 @@ class CellDevice:
 def check_size(settings: ExampleSettings) -> None:
     """Refuse examples with too many numbers for a message or a learner's state. Raises UserError with the sizes."""
     p = settings.features
-    numbers = k.ROWS * p + (2 * triangle(p) if settings.polish else 0)
+    numbers = k.ROWS * p + (2 * triangle(p) if settings.newton else 0)
     state = 11 * numbers + trail_bytes(len(settings.names)) + 4096
     release = longest_release(ExampleDevice.kind, settings.dimension)
     if state > MAX_STATE or release > MAX_MESSAGE:
@@ -154,9 +154,9 @@ def settings_of(task: Task) -> ExampleSettings:
         release=block.release or released(None, block.loss or default, task.privacy.levels.values(), coding.size - 1),
         loss=block.loss or default,
         step=step if step == "noise-aware" else InverseScalingStep(step.eta, step.alpha),
-        polish=(coding.size <= POLISHED or block.release in ("outer", "cells"))
-        if block.polish is None
-        else block.polish,
+        newton=(coding.size <= POLISHED or block.release in ("outer", "cells"))
+        if block.newton is None
+        else block.newton,
         calibration=task.privacy.calibration,
         cells=Cells.of_task(task, block.grid) if block.release == "cells" else None,
         kind=task.privacy.mechanism if block.release == "joint" else None,

@@ -49,12 +49,13 @@ _COUNTS = ("n_releases", "updates", "in_batch", "refused", "next_refresh", "iden
 class Memory(KernelMemory):
     """State, settings and work space of one learner, with views into its two arrays (see `layout`).
 
-    ``rows`` are the state vectors, (9, p); ``triangles`` the polish's sums; ``noise`` and ``words`` those of a record.
+    ``rows`` are the state vectors, (9, p); ``triangles`` the Newton step's sums; ``noise`` and ``words`` those of a
+    record.
     """
 
     def __init__(self, settings: ExampleSettings) -> None:
         numbers = settings.dimension
-        self._allocate(*sizes(settings.features, numbers, int(settings.polish)))
+        self._allocate(*sizes(settings.features, numbers, int(settings.newton)))
         fill(self.real, self.whole, settings)
         self._bind()
         self.x[-1] = 1.0
@@ -134,7 +135,7 @@ class IWPEngine(NeverPublished, IterateEngine):
 
     @property
     def triangles(self) -> Floats:
-        """The memory's sums of the polish."""
+        """The memory's sums of the Newton step."""
         return self.memory.triangles
 
     def snapshot(self) -> IWPEngine:
@@ -144,7 +145,7 @@ class IWPEngine(NeverPublished, IterateEngine):
     @property
     def reference(self) -> Floats:
         """Coefficients for predictions and loss estimates: the last polished estimate, or the average."""
-        return self._row(k.REFERENCE if self.settings.polish else k.AVERAGE)
+        return self._row(k.REFERENCE if self.settings.newton else k.AVERAGE)
 
     @property
     def refused_updates(self) -> int:

@@ -2,8 +2,8 @@
 
 *sandwich*: the polished estimate and covariance of :mod:`murk.protocols.examples.newton`; the average without intervals
 if the mean Hessian is too noisy to invert. *public rows*: the fits of :mod:`murk.protocols.examples.public_fit`, for
-directions of labels and outer products. *random scaling*: on request without the polish, as for LDP-SGD (Lee, Liao,
-Seo, Shin 2022).
+directions of labels and outer products. *random scaling*: on request without the Newton step, as for LDP-SGD (Lee,
+Liao, Seo, Shin 2022).
 """
 
 from __future__ import annotations
@@ -38,8 +38,9 @@ MOST_HIDDEN = 0.25  # largest share of hidden directions in a coefficient with a
 LEAST_QUANTILE = NormalDist().inv_cdf(0.9)
 """Divisor of the unknown part of a coefficient, so that intervals of 80% or more include this part in full."""
 NOT_ASKED = (
-    "none: without the polish there is only random scaling, which holds the truth far less often than its level says "
-    "before the iterates settle. The polish gives better intervals; `intervals` of random-scaling asks for these"
+    "none: without the Newton step there is only random scaling, which holds the truth far less often than its level "
+    "says before the iterates settle. The Newton step gives better intervals; `intervals` of random-scaling asks for "
+    "these"
 )
 LIGHT = 0.002  # smallest weight at which a hypothesis enters intervals
 _NEAR = 0.98
@@ -48,7 +49,7 @@ _MANY = 100.0  # rarer labels in the rarest direction of the features from which
 
 
 def estimate(engines: Sequence[Any]) -> Estimate:
-    """Return the estimate of one or more chains: averages weighted by sums of weights, and added sums of the polish."""
+    """Return the estimate of one or more chains: weighted averages, and added sums of Newton steps."""
     return replace(_estimate(engines), influence=influence_of(engines))
 
 
@@ -56,7 +57,7 @@ def _estimate(engines: Sequence[Any]) -> Estimate:
     settings = engines[0].settings
     weights = [engine.real[k.SUM_WEIGHT] for engine in engines]
     average = weighted_mean(weights, [engine.rows[k.AVERAGE] for engine in engines])
-    if not settings.polish:
+    if not settings.newton:
         return _random_scaling(engines, average)
     polished, covariates = _sandwich(engines, average), engines[0].covariates
     if covariates is None or not settings.weighted or settings.regularization > 0.0:
@@ -293,7 +294,7 @@ def influence_of(engines: Sequence[Any]) -> Influence | None:
     settings = engines[0].settings
     sums = _sums(engines)
     quadratic = settings.outer or settings.directed or settings.loss in ("quadratic", "squared")
-    if not settings.polish or not quadratic or not sums[k.POLISH_WEIGHT] > 0.0:
+    if not settings.newton or not quadratic or not sums[k.POLISH_WEIGHT] > 0.0:
         return None
     p, total = settings.features, float(sums[k.POLISH_WEIGHT])
     free = p - (not settings.intercept)

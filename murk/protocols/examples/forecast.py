@@ -60,7 +60,7 @@ def estimate(
     if isinstance(problem, CellDevice):
         return _of_cells(problem, records, people, levels, rng)
     settings = problem.settings
-    if not settings.polish:
+    if not settings.newton:
         return replace(problem.engine().estimate(), note=_UNPOLISHED)
     bend, aimed, first, theta = _means(problem, records)
     whole, lower = engine_of(settings, problem.mechanisms, seed=0), np.tril_indices(settings.features)

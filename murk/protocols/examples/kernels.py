@@ -214,7 +214,7 @@ def apply(whole: Array, real: Array, state: State, u: Array, target: float) -> N
 
 @jit
 def state_views(real: Array, whole: Array) -> tuple[State, Array, Array]:
-    """Return views of the state's vectors (the average is the reference without polish), of x and of the release."""
+    """Return views of the state's vectors (the reference may be the average), of x and of the release."""
     p, at = whole[k.FEATURES], k.REAL_HEADER
     tail = real.shape[0] - p - whole[k.NUMBERS]
     point = at + (k.REFERENCE if whole[k.POLISH] == 1 else k.AVERAGE) * p

@@ -96,11 +96,11 @@ ITERATE, AVERAGE, SCALING_A, SCALING_B, GATHERED, REFERENCE, AIMED, FIRST, SECON
 
 
 @within
-def sizes(features: int, numbers: int, polish: int) -> tuple[int, int]:
+def sizes(features: int, numbers: int, newton: int) -> tuple[int, int]:
     """Return the lengths of ``whole`` and ``real``.
 
     ``whole``: header, noise, payload, random words with one for a coin. ``real``: header, state vectors, triangles, x,
     the released vector.
     """
     whole = WHOLE_HEADER + 2 * numbers + words_for(numbers) + 1
-    return whole, REAL_HEADER + (ROWS + 1) * features + polish * features * (features + 1) + numbers
+    return whole, REAL_HEADER + (ROWS + 1) * features + newton * features * (features + 1) + numbers

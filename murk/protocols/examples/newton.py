@@ -1,4 +1,4 @@
-"""Newton polish from released examples, and solving with a matrix known only up to noise.
+"""Newton step from released examples, and solving with a matrix known only up to noise.
 
 At a reference point rho, each release gives unbiased estimates ``g_i`` of the gradient and ``H_i`` of the Hessian. With
 weights ``q_i`` by public noise levels, Q their sum, ``A = sum q_i H_i / Q`` and ``r_i = g_i + lambda rho``, the

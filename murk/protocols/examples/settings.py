@@ -42,7 +42,7 @@ ExampleMechanism = (
 )
 
 LARGEST_LAPLACE = 16  # coefficients, for losses that are not quadratic: up to 34 of their derivatives are accurate
-POLISHED = 64  # Largest number of coefficients polished by default, as the polish keeps and updates O(p^2) sums
+POLISHED = 64  # Largest number of coefficients polished by default, as the Newton step keeps and updates O(p^2) sums
 
 
 def released(release: str | None, loss: str, guarantees: Iterable[Guarantee] = (), coded: int = 0) -> Any:
@@ -84,7 +84,7 @@ class ExampleSettings:
     step: Literal["noise-aware"] | InverseScalingStep = "noise-aware"
     averaging: Averaging = "polyak"
     weighting: Weighting = "inverse-variance"
-    polish: bool = True  # whether to keep the O(p^2) sums of `polish`
+    newton: bool = True  # whether to keep the O(p^2) sums of the Newton step
     unit: float = 1.0  # value of a coded real target of 1, in its own units
     intercept: bool = True  # whether the constant has a coefficient; otherwise it is 0
     intervals: Literal["random-scaling"] | None = None  # intervals of an unpolished average
@@ -112,10 +112,10 @@ class ExampleSettings:
             weighting=("inverse-variance", "uniform"),
             intervals=(ASKED, None),
         )
-        if self.intervals is not None and self.polish:
+        if self.intervals is not None and self.newton:
             raise UserError(
-                f"intervals={self.intervals!r} are for the unpolished average: give polish=False, too, or leave "
-                "intervals= out for the better ones of the polish"
+                f"intervals={self.intervals!r} are for the unpolished average: give newton=False, too, or leave "
+                "intervals= out for the better ones of the newton"
             )
         if self.weighted and self.loss not in losses.DIRECTED_LOSSES:
             kind = "directions" if self.directed else "outer products"
@@ -140,17 +140,17 @@ class ExampleSettings:
                 "calibration='classic' is for release='separate', 'joint' and 'directions'; outer products and cells "
                 "use calibration='analytic', which needs less noise for the same guarantee"
             )
-        if self.cells and (self.averaging, self.weighting, self.step, self.batch, self.truncation, self.polish) != (
+        if self.cells and (self.averaging, self.weighting, self.step, self.batch, self.truncation, self.newton) != (
             *("polyak", "inverse-variance", "noise-aware", 1, None, True),
         ):
             raise UserError(
                 "release='cells' has a closed form: averaging=, weighting=, step=, batch=, truncation= and "
-                "polish=False have no effect; leave them out"
+                "newton=False have no effect; leave them out"
             )
-        if not self.corrected and (self.weighted or self.polish):
+        if not self.corrected and (self.weighted or self.newton):
             raise UserError(
                 "corrected=False learns from releases as if they were records: it needs release='separate' or 'joint', "
-                "and polish=False. IWPSGDClassifier.as_published(corrected=False) is the paper's baseline"
+                "and newton=False. IWPSGDClassifier.as_published(corrected=False) is the paper's baseline"
             )
         if not (math.isfinite(self.square) and self.square > 1.0):
             raise UserError(
@@ -399,8 +399,8 @@ def fill(real: Floats, whole: Integers, settings: ExampleSettings) -> None:
     whole[k.WEIGHTING] = k.UNIFORM if settings.weighting == "uniform" else k.INVERSE_VARIANCE
     whole[k.BOXED] = settings.boxed
     whole[k.UNCORRECTED] = not settings.corrected
-    whole[k.POLISH] = settings.polish
-    whole[k.NEXT_REFRESH] = FIRST_REFRESH if settings.polish else 0
+    whole[k.POLISH] = settings.newton
+    whole[k.NEXT_REFRESH] = FIRST_REFRESH if settings.newton else 0
     real[k.WIDTH], real[k.RADIUS], real[k.BOUND] = losses.LOGIT_WIDTH, settings.radius, settings.bound
     # The penalty is weighted like the loss.
     real[k.DIRECTED_RIDGE if weighted else k.RIDGE] = settings.regularization

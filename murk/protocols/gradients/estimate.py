@@ -286,7 +286,7 @@ def _plug_in(
         weighted_mean(precisions, [memory.rows[row] for memory in memories]) for row in (k.MEAN_AT, k.MEAN_GRADIENT)
     )
     wander = sum(_sum_of_steps(settings, memory) for memory in memories) / (2.0 * d * total)
-    polished, curvature = _polish(settings, covariates, at, slope, wander)
+    polished, curvature = _newton_step(settings, covariates, at, slope, wander)
     inverse = np.linalg.pinv(curvature, rcond=1e-9, hermitian=True)
     # Weights assume a mean square of v C0^2 of people's own gradients, and the noise is the rest of 1 / q.
     own = float(memories[0].real[k.OWN_SPREAD])
@@ -294,7 +294,7 @@ def _plug_in(
     middle = noise * np.eye(d) + own_moment(settings, covariates, polished) / n
     variance = inverse @ middle @ inverse / present**2
     if present < 1.0:
-        move = _polish(settings, covariates, at, slope / present, wander)[0] - polished
+        move = _newton_step(settings, covariates, at, slope / present, wander)[0] - polished
         variance = variance + np.outer(move, move)
     if isinstance(settings.objective, Huber):
         variance *= settings.objective.caution**2
@@ -322,7 +322,7 @@ def _sum_of_steps(settings: Settings, memory: Any) -> float:
     return float(step.eta * n ** (1.0 - step.alpha) / (1.0 - step.alpha))
 
 
-def _polish(
+def _newton_step(
     settings: Settings, covariates: PublicCovariates, at: Floats, slope: Floats, wander: float
 ) -> tuple[Floats, Floats]:
     """Return the true parameters for which gradients around ``at`` have mean ``slope``, and the Hessian there.

@@ -202,7 +202,7 @@ def device_for(task: Task) -> MomentDevice | DirectionDevice:
         balanced(radius) if whole else 1.0,
         intercept,
         root=math.sqrt(2.0) if whole else 1.0,
-        zero=block.beyond == "zero",
+        zero=block.outliers == "zero",
         observed=block.release == "observed",
     )
     # Before mechanisms are calibrated, which may be impossible for so many numbers.

@@ -250,7 +250,7 @@ def device_for(task: Task) -> ScoreDevice:
     asked = task.predictions
     wanted = None if asked is None else CoverageQuery(asked.coverage, asked.share)
     facts = coding.names, task.target.kind == "binary", covariates_of(task), block.exponent, labels
-    line = block.effects == "line"
+    line = block.effects == "linear"
     survey = _survey(task, len(labels))
     settings = Settings(*facts, forget=forget, shared=shared, line=line, first=first, wanted=wanted, survey=survey)
     # Before mechanisms are calibrated, which may be impossible at this size.
@@ -264,7 +264,7 @@ def _survey(task: Task, classes: int) -> Survey | None:
         return None
     privacy, coding = task.privacy, task.coding
     guarantee = privacy.levels[DEFAULT_LEVEL]
-    separate = task.log.partitions if task.block.models == "own" else 1
+    separate = task.log.partitions if task.block.models == "per-partition" else 1
     # Chains with targets in different units could not be joined; nor is there a unit for prediction sets.
     own = task.target if isinstance(task.target, RealTarget) and separate == 1 and task.predictions is None else None
     numbers = (*coding.numbers, *([] if own is None else [True]))

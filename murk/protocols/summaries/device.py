@@ -1,4 +1,4 @@
-"""`Problem` classes of ``protocol: sketch``: what the windows of organisations release. Does not import River."""
+"""`Problem` classes of ``protocol: summaries``: what the windows of organisations release. Does not import River."""
 
 from __future__ import annotations
 

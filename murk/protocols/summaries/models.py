@@ -96,7 +96,7 @@ def part_of(model: Model, task: Task, columns: Columns, whole: Any) -> Part:
         raise model.refuse(
             "name",
             f"the log of {task.name!r} releases Newton steps, each made at the task's own model, which serve no other; "
-            "sketch: {method: moments} in a task serves any of its columns",
+            "summaries: {method: moments} in a task serves any of its columns",
         )
     if columns.uses_own_target and isinstance(whole, GramDevice):
         raise model.refuse(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from murk._internal.atomic_files import warn_if_exposed
 from murk.errors import UserError
-from murk.stream.log.interface import Log, not_an_intake
+from murk.stream.log.interface import Log, not_an_input_log
 from murk.task.task import Task
 
 
@@ -22,16 +22,16 @@ def check_carries(log: Log, task: Task) -> None:
         )
 
 
-def check_intake(log: Log, task: Task) -> None:
+def check_input_log(log: Log, task: Task) -> None:
     """Raise `UserError` if a task is shuffled and the log to which devices would send is one that a shuffler writes."""
     if task.shuffle is None:
         return
     if log.crowd_mark() is not None:
-        raise not_an_intake(log.url)
+        raise not_an_input_log(log.url)
     warn_of_readers(log)
 
 
-def warn_of_readers(intake: Log) -> None:
-    """Warn if other users can read an intake in a file, since they would know who sent what."""
-    if intake.exposed():
-        warn_if_exposed(intake.url.removeprefix("sqlite:///"), "who sent what, and when")
+def warn_of_readers(input_log: Log) -> None:
+    """Warn if other users can read an input log in a file, since they would know who sent what."""
+    if input_log.exposed():
+        warn_if_exposed(input_log.url.removeprefix("sqlite:///"), "who sent what, and when")

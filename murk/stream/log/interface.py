@@ -462,11 +462,11 @@ def _without_crowds(url: str) -> UserError:
     return UserError(f"a shuffler cannot use {url}: give a log in a file (sqlite:) or on a cluster (kafka:)")
 
 
-def not_an_intake(url: str) -> UserError:
+def not_an_input_log(url: str) -> UserError:
     """Return the error for devices that send to the log that a shuffler writes to."""
     return UserError(
         f"{url} is the log that a shuffler writes to, where others would know when each release came: send to the "
-        "shuffler's intake (its --from)",
+        "shuffler's input log (its --from)",
         code="MURK-SHUFFLE-001",
     )
 

@@ -264,7 +264,7 @@ class SqliteLog(Log):
             return
         with self._database.write() as connection:
             if self.crowd_mark() is not None:
-                raise base.not_an_intake(self.url)
+                raise base.not_an_input_log(self.url)
             now = int(self._clock())  # read under the lock, so that times grow with offsets
             for partition, values in messages.items():
                 self._insert(connection, partition, len(values), pack(values), now)

@@ -150,7 +150,7 @@ class Seen(Protocol):
         """Add an id at an offset, with the time of its expiry; return whether it is a duplicate."""
 
 
-class Intake:
+class Validator:
     """Decide which messages of one partition its learner learns from; `admit` explains ``renew``."""
 
     def __init__(self, chain: int, rules: WireRules, learner: StreamLearner, renew: Renew | None = None) -> None:
@@ -345,7 +345,7 @@ class Worker:
         rules = wire_rules(task, learner)
         self._sharing = sharing_of(log, task, learner, chain, look)
         self._publishes = self._sharing is None or self._sharing.publishes
-        self._intake = Intake(chain, rules, learner, None if self._sharing is None else self._sharing.renew)
+        self._validator = Validator(chain, rules, learner, None if self._sharing is None else self._sharing.renew)
         self.batch = max(1, min(batch, _STEP_BYTES // rules.max_bytes))
         self._pending: _Pending | None = None
         self._stopped: str | None = None
@@ -450,7 +450,7 @@ class Worker:
         checkpoint = self._ownership.load()
         message = open_state(self._log, self._task, self.chain, checkpoint)
         self.offset = checkpoint.offset
-        self._window = rebuild_window(self._log, self._task, self.chain, self._intake.remember, self.offset)
+        self._window = rebuild_window(self._log, self._task, self.chain, self._validator.remember, self.offset)
         self._model = self._log.model(self.chain)
         self._model_version = self._published_version = -1
         self._counters = Counters()
@@ -477,7 +477,7 @@ class Worker:
         while begin < len(messages):
             part = messages[begin : begin + self._chunk()]
             begin += len(part)
-            judged = self._intake.judge(part, self._window, tally)
+            judged = self._validator.judge(part, self._window, tally)
             dead += judged.dead
             if judged.admitted:
                 version = learner.n_releases

@@ -76,7 +76,7 @@ class ExamplesBlock(Block):
         default=0.0, description="lambda of the ridge penalty lambda/2 |theta|^2"
     )
     batch: Annotated[Integer, Field(ge=1, le=65_536)] = Field(default=1, description="releases averaged per step")
-    polish: Annotated[bool, Field(strict=True)] | None = Field(
+    newton: Annotated[bool, Field(strict=True)] | None = Field(
         default=None,
         description="whether a Newton step completes the estimate and gives intervals; `false` as published; `null`: "
         "up to 64 coefficients, and with `outer`",
@@ -149,7 +149,7 @@ def _cells(task: Mapping[str, Any]) -> float:
 _NOT_OF_CELLS: Final[dict[str, tuple[object, ...]]] = {
     "truncation": (None,),
     "batch": (None, 1),
-    "polish": (None, True),
+    "newton": (None, True),
     "split": (None, 0.5),
 }
 
@@ -237,7 +237,7 @@ class ExamplesProtocol(TaskProtocol):
             ("examples", "loss"): "squared" if target == "real" else "exponential",
             ("examples", "regularization"): 5.0,
             ("examples", "batch"): 128,
-            ("examples", "polish"): False,
+            ("examples", "newton"): False,
             ("learner", "step"): {"eta": 1e-4, "alpha": 0.0},
             ("learner", "averaging"): None,
             ("learner", "weighting"): "uniform",

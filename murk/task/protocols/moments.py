@@ -24,7 +24,7 @@ OF_MOMENTS: Final = {
     "covariance": "both",
     "solver": "stein",
     "radius": None,
-    "beyond": "scale",
+    "outliers": "clip",
     "repair": True,
     "intercept": True,
 }
@@ -68,9 +68,9 @@ class MomentsBlock(Block):
     radius: Positive | None = Field(
         default=None, description="public bound on the length of the coded features; `null`: their box's"
     )
-    beyond: Literal["scale", "zero"] = Field(
-        default="scale",
-        description="features beyond the bound are shortened to it (`scale`), or the record becomes zeros, as "
+    outliers: Literal["clip", "zero"] = Field(
+        default="clip",
+        description="features beyond the bound are shortened to it (`clip`), or the record becomes zeros, as "
         "published (`zero`)",
     )
     repair: Annotated[bool, Field(strict=True)] = Field(
@@ -122,7 +122,7 @@ class MomentsProtocol(TaskProtocol):
 
     def published(self, target: str, guarantee: str) -> dict[tuple[str, ...], Any]:
         """Return the paper's settings: separate releases without a constant, pooled with public second moments."""
-        own: dict[str, Any] = {"release": "separate", "covariance": "pooled", "solver": "stein", "beyond": "zero"}
+        own: dict[str, Any] = {"release": "separate", "covariance": "pooled", "solver": "stein", "outliers": "zero"}
         own |= {"repair": False, "intercept": False}
         calibration = "classic" if guarantee == "approx" else "analytic"
         settings: dict[tuple[str, ...], Any] = {("moments", key): value for key, value in own.items()}

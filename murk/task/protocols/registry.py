@@ -123,7 +123,7 @@ def with_rules_of_scores(data: dict[str, Any]) -> dict[str, Any]:
         return data
     several = isinstance(log, dict) and log.get("partitions", 1) != 1
     line = _kind(data, "binary") in ("binary", "classes") and not data.get("public")
-    rules = {"models": "shared" if several else "own", "effects": "line" if line else "curve"}
+    rules = {"models": "shared" if several else "per-partition", "effects": "linear" if line else "logistic"}
     return {**data, "scores": rules | block}
 
 

@@ -25,16 +25,16 @@ class ScoresBlock(Block):
         "label's sign, is more exact where the public rows are like the people; `null`: by rule from "
         "the public rows, else 1",
     )
-    models: Literal["shared", "own"] = Field(
-        default="own",
-        description="`shared`: all partitions answer at models of the first chain's learner; `own`: each chain "
-        "makes its own. If omitted: `shared` with several partitions",
+    models: Literal["shared", "per-partition"] = Field(
+        default="per-partition",
+        description="`shared`: all partitions answer at models of the first chain's learner; `per-partition`: each "
+        "chain makes its own. If omitted: `shared` with several partitions",
     )
-    effects: Literal["line", "curve"] = Field(
-        default="curve",
-        description="`line`: while noise hides the curvature of log odds, as with rare outcomes, all people answer "
-        "at one probability, and average effects are slopes of the line through the labels; `curve`: "
-        "always at the fitted coefficients. If omitted: `curve`, or without public covariates `line` for a "
+    effects: Literal["linear", "logistic"] = Field(
+        default="logistic",
+        description="`linear`: while noise hides the curvature of log odds, as with rare outcomes, all people answer "
+        "at one probability, and average effects are slopes of the line through the labels; `logistic`: "
+        "always at the fitted coefficients. If omitted: `logistic`, or without public covariates `linear` for a "
         "binary target and for several classes, of which only average effects are learned then",
     )
 
@@ -55,13 +55,13 @@ class ScoresProtocol(TaskProtocol):
 
     def check_without_public(self, block: Any, target: str) -> None:
         """Raise PydanticCustomError, with the choices, for log odds of several classes without public covariates."""
-        if target == "classes" and block.effects == "curve":
+        if target == "classes" and block.effects == "logistic":
             raise task_error(
                 "log odds of several classes need public covariates (features without the target), and the task has "
-                "none; it must say whose features are public. Give effects: line, which learns average effects without "
-                "any; or public: {file: F}, features that everybody may know already; or public: {set_aside: N}, "
-                "which publishes the features of N of the people as they are, under no guarantee, while these release "
-                "nothing",
+                "none; it must say whose features are public. Give effects: linear, which learns average effects "
+                "without any; or public: {file: F}, features that everybody may know already; or public: "
+                "{set_aside: N}, which publishes the features of N of the people as they are, under no guarantee, "
+                "while these release nothing",
                 *_EFFECTS,
             )
         if block.exponent is not None and block.exponent < 1.0 and target == "classes":
@@ -70,16 +70,19 @@ class ScoresProtocol(TaskProtocol):
 
     def check_with_public(self, block: Any, target: str) -> None:
         """Raise PydanticCustomError, with the choices, for lines of several classes with public covariates."""
-        if target == "classes" and block.effects == "line":
+        if target == "classes" and block.effects == "linear":
             raise task_error(
-                "'line' with several classes uses no public covariates, but the task has some; remove one", *_EFFECTS
+                "'linear' with several classes uses no public covariates, but the task has some; remove one", *_EFFECTS
             )
 
     def check_shuffled(self, block: Any, crowd: int, partitions: int, forget: int | None) -> None:
         """Raise PydanticCustomError if partitions have models of their own, or epochs are smaller than crowds."""
         super().check_shuffled(block, crowd, partitions, forget)
-        if block.models == "own" and partitions > 1:
-            words = f"'own' models of {partitions} partitions would split every crowd; say models: shared, or log: "
+        if block.models == "per-partition" and partitions > 1:
+            words = (
+                f"'per-partition' models of {partitions} partitions would split every crowd; say models: shared, "
+                "or log: "
+            )
             raise task_error(words + "{partitions: 1}", "scores", "models")
         if forget is not None and forget // EPOCHS_KEPT < crowd:
             words = f"{forget:,} makes epochs of {forget // EPOCHS_KEPT:,} releases, fewer than a crowd of {crowd:,}"
@@ -88,16 +91,17 @@ class ScoresProtocol(TaskProtocol):
     def check_predictions(self, block: Any, features: int, partitions: int) -> None:
         """Raise PydanticCustomError if partitions have models, and so sets, of their own."""
         super().check_predictions(block, features, partitions)
-        if block.models == "own" and partitions > 1:
+        if block.models == "per-partition" and partitions > 1:
             words = (
-                f"'own' models of {partitions} partitions would have as many different prediction sets; say models: "
+                f"'per-partition' models of {partitions} partitions would have as many different prediction sets; "
+                "say models: "
             )
             raise task_error(words + "shared, or log: {partitions: 1}, or remove predictions", "scores", "models")
 
     def fill_in(self, block: Mapping[str, Any], target: str, task: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the block with ``effects: line`` for several classes without public covariates, the only choice."""
+        """Return the block with ``effects: linear`` for several classes without public covariates, the only choice."""
         line = target == "classes" and not task.get("public") and block.get("effects") is None
-        return {**block, "effects": "line"} if line else dict(block)
+        return {**block, "effects": "linear"} if line else dict(block)
 
     def why_impractical(self, features: int, public: bool) -> str:
         """Return why people cannot be asked for second moments of so many features; empty if they can."""
@@ -107,13 +111,13 @@ class ScoresProtocol(TaskProtocol):
 
     def scale(self, block: Any, target: str) -> Scale:
         """Return "log odds" for two labels, "slope" for a real target, "probability" for classes' lines, else "own"."""
-        if target == "classes" and block.effects == "line":
+        if target == "classes" and block.effects == "linear":
             return "probability"
         return {"binary": "log odds", "real": "slope"}.get(target, "own")  # type: ignore[return-value]
 
     def model(self, block: Any, target: str) -> str:
         """Return "least squares" for a real target and for classes' lines, else "softmax" or "logistic"."""
-        if target == "classes" and block.effects == "line":
+        if target == "classes" and block.effects == "linear":
             return "least squares"
         return {"real": "least squares", "classes": "softmax"}.get(target, "logistic")
 

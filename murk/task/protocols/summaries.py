@@ -1,4 +1,4 @@
-"""Settings of the sketches that organisations release, for GaussMix (`protocol: sketch`)."""
+"""Settings of the sketches that organisations release, for GaussMix (`protocol: summaries`)."""
 
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Final, Literal
@@ -20,8 +20,8 @@ _OF_MOMENTS: Final = SupportedMechanisms(
 )
 
 
-class SketchBlock(Block):
-    """Settings of the sketches that organisations release, for GaussMix (`protocol: sketch`)."""
+class SummariesBlock(Block):
+    """Settings of the sketches that organisations release, for GaussMix (`protocol: summaries`)."""
 
     rows: Annotated[Integer, Field(ge=2, le=100_000)] | None = Field(
         default=None,
@@ -86,12 +86,12 @@ class SketchBlock(Block):
         return self.rows_per_person or 1
 
 
-class SketchProtocol(TaskProtocol):
+class SummariesProtocol(TaskProtocol):
     """Organisations release sketches of windows of their records."""
 
-    name = "sketch"
+    name = "summaries"
     rank = 5
-    block = SketchBlock
+    block = SummariesBlock
     releases = "sketch"
     # For mixtures, which have a mechanism of their own.
     offer = SupportedMechanisms((), ("approx",), "random mixtures of records have only an (epsilon, delta) guarantee")
@@ -119,32 +119,34 @@ class SketchProtocol(TaskProtocol):
         """Return the settings of LinearMixing, and the range of the quadratic surrogate for two labels."""
         own: dict[str, Any] = {"method": MIXING, "analysis": "published", "neighbours": "zero-out"}
         own |= {"debiased": False} if target == "real" else {"debiased": False, "range": 3.0}
-        settings: dict[tuple[str, ...], Any] = {("sketch", key): value for key, value in own.items()}
+        settings: dict[tuple[str, ...], Any] = {("summaries", key): value for key, value in own.items()}
         return settings | {("learner", "weighting"): "uniform"}
 
     def check(self, block: Any, target: str) -> None:
         """Check the block's keys against its method and the target."""
         for key in _OF_MIXING if block.method in _KINDS else ():
-            if getattr(block, key) != SketchBlock.model_fields[key].default:
+            if getattr(block, key) != SummariesBlock.model_fields[key].default:
                 raise _idle(block, key, "linear-mixing")
         if block.rows_per_person is not None and block.person is None:
-            raise task_error("needs sketch.person, the column that names people; add it", "sketch", "rows_per_person")
+            raise task_error(
+                "needs summaries.person, the column that names people; add it", "summaries", "rows_per_person"
+            )
         if block.person is not None and block.method not in _KINDS:
             words = f"mixtures ({block.method}) protect a record, not a person with several; say method: moments"
-            raise task_error(words, "sketch", "person")
+            raise task_error(words, "summaries", "person")
         if block.person is not None and block.person == block.organisation:
-            raise task_error("is also the column of organisations; name the column of people", "sketch", "person")
+            raise task_error("is also the column of organisations; name the column of people", "summaries", "person")
         if block.method == "newton":
             self._check_newton(block, target)
         elif block.first is not None:
             raise _idle(block, "first", "newton")
         if target == "real" and block.range is not None:
-            raise task_error("has no effect on a real target; remove it", "sketch", "range")
+            raise task_error("has no effect on a real target; remove it", "summaries", "range")
         if target == "binary" and block.target_bound not in (None, 1.0):
-            raise task_error("labels are -1 and +1, and their bound is 1; remove it", "sketch", "target_bound")
+            raise task_error("labels are -1 and +1, and their bound is 1; remove it", "summaries", "target_bound")
         if block.feature_bound is not None and block.feature_bound <= 1.0:
             words = f"{block.feature_bound:g} must exceed 1, the constant that every record has; raise it"
-            raise task_error(words, "sketch", "feature_bound")
+            raise task_error(words, "summaries", "feature_bound")
 
     def check_without_features(self, block: Any, target: str) -> None:
         """Check that second moments are released, from which a mean or a share follows."""
@@ -152,17 +154,17 @@ class SketchProtocol(TaskProtocol):
             super().check_without_features(block, target)
         for key, value in (("method", "moments"), ("range", None), ("feature_bound", None)):
             if getattr(block, key) != value:
-                raise task_error("has no effect without features; remove it", "sketch", key)
+                raise task_error("has no effect without features; remove it", "summaries", key)
 
     def _check_newton(self, block: Any, target: str) -> None:
         if target != "binary":
             words = "newton is for the logistic loss, which needs a binary target; say method: moments"
-            raise task_error(words, "sketch", "method")
+            raise task_error(words, "summaries", "method")
         if block.range is not None:
-            raise task_error("has no effect with method: newton; remove it", "sketch", "range")
+            raise task_error("has no effect with method: newton; remove it", "summaries", "range")
         if block.first is not None and block.window is not None and block.first >= block.window:
             words = f"{block.first} records leave none for the step in a window of {block.window}; lower it"
-            raise task_error(words, "sketch", "first")
+            raise task_error(words, "summaries", "first")
 
     def alternatives(self, block: Any, target: str) -> Sequence[dict[str, Any]]:
         """Return the settings of a Newton step in place of second moments, for a binary target."""
@@ -184,7 +186,9 @@ class SketchProtocol(TaskProtocol):
 
 def _idle(block: Any, key: str, method: str) -> Exception:
     """Return the error for a key that the block's method does not read."""
-    return task_error(f"has no effect with method: {block.method}; remove it, or say method: {method}", "sketch", key)
+    return task_error(
+        f"has no effect with method: {block.method}; remove it, or say method: {method}", "summaries", key
+    )
 
 
-PROTOCOL: Final = SketchProtocol()
+PROTOCOL: Final = SummariesProtocol()

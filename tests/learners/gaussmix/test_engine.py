@@ -25,11 +25,11 @@ features:
   - {{name: age, low: 0, high: 10}}
   - {{name: same, categories: ["no", "yes"]}}
 target: {{name: weeks, kind: {kind}}}
-protocol: sketch
+protocol: summaries
 privacy:
   guarantee: {{approx: {{epsilon: 2.0, delta: 1.0e-5}}}}
   levels: {{strict: {{approx: {{epsilon: 0.5, delta: 1.0e-5}}}}}}
-sketch: {{{block}}}
+summaries: {{{block}}}
 """
 
 

@@ -26,11 +26,11 @@ TASK = """
 name: weeks
 features: [{{name: age, low: 20, high: 40}}, {{name: same, categories: ["no", "yes"]}}]
 target: {{name: weeks, kind: {kind}}}
-protocol: sketch
+protocol: summaries
 privacy:
   guarantee: {{gdp: {{mu: 1.0}}}}
   levels: {{strict: {{gdp: {{mu: 0.25}}}}}}
-sketch: {{{block}}}
+summaries: {{{block}}}
 """
 TRUTH = np.array([0.4, -0.2, 0.1])
 

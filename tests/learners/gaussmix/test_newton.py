@@ -21,11 +21,11 @@ TASK = """
 name: children
 features: [{{name: age, low: 20, high: 40}}, {{name: same, categories: ["no", "yes"]}}]
 target: {{name: third, kind: binary, positive: "yes", negative: "no"}}
-protocol: sketch
+protocol: summaries
 privacy:
   guarantee: {{gdp: {{mu: {mu}}}}}
   levels: {{strict: {{gdp: {{mu: 0.25}}}}}}
-sketch: {{method: newton{block}}}
+summaries: {{method: newton{block}}}
 """
 TRUTH = np.array([0.8, -0.5, 0.3])
 

@@ -408,7 +408,7 @@ REFUSED = [
     ("{release: cells, grid: 512}", "at most 4,096"),
     ("{release: joint, grid: 5}", "no effect with release: joint"),
     ("{release: cells, grid: 5, batch: 8}", "no effect with release: cells"),
-    ("{release: cells, grid: 5, polish: false}", "no effect with release: cells"),
+    ("{release: cells, grid: 5, newton: false}", "no effect with release: cells"),
     ("{release: cells, grid: 5, split: 0.4}", "no effect with release: cells"),
 ]
 
@@ -520,7 +520,7 @@ def test_settings_that_cells_cannot_have_leave_further_losses_to_joint_releases(
     for block, privacy, release in [
         ("{for: [log]}", "{guarantee: {gdp: {mu: 1}}}", "cells"),
         ("{for: [log], batch: 8}", "{guarantee: {gdp: {mu: 1}}}", "joint"),
-        ("{for: [log], polish: false}", "{guarantee: {gdp: {mu: 1}}}", "joint"),
+        ("{for: [log], newton: false}", "{guarantee: {gdp: {mu: 1}}}", "joint"),
         ("{for: [log]}", "{guarantee: {pure: {epsilon: 4}}, mechanism: laplace}", "joint"),
         ("{for: [log]}", "{guarantee: {approx: {epsilon: 4, delta: 1.0e-6}}, calibration: classic}", "joint"),
     ]:

@@ -22,7 +22,7 @@ KINDS = [
     ("binary", {"release": "joint", "loss": "exponential", "batch": 7}),
     ("binary", {"release": "joint", "loss": "log", "averaging": "polynomial-decay"}),
     ("binary", {"release": "separate", "loss": "quadratic"}),
-    ("binary", {"release": "separate", "polish": False}),
+    ("binary", {"release": "separate", "newton": False}),
     ("real", {"release": "joint", "regularization": 0.1}),
     ("real", {"release": "separate", "averaging": None}),
     ("binary", {"release": "directions", "loss": "quadratic", "regularization": 0.1}),
@@ -184,7 +184,7 @@ def test_the_exponential_loss_never_overflows(step):
     """p = 2, eps = 2, gamma = 1e-3, as published, where plain arithmetic was seen to end in NaN; and far worse."""
     from murk.protocols.options import InverseScalingStep
 
-    made = engine(loss="exponential", release="separate", guarantee=ApproxDP(2.0, 1e-5), polish=False, seed=2,
+    made = engine(loss="exponential", release="separate", guarantee=ApproxDP(2.0, 1e-5), newton=False, seed=2,
                   averaging=None, weighting="uniform", step=InverseScalingStep(step, 0.0), radius=1e3)  # fmt: skip
     made.learn_records(*records(50_000))
     assert np.all(np.isfinite(made.real))
@@ -295,7 +295,7 @@ def test_the_product_release_is_far_less_noisy():
 
 
 def test_chains_merge_as_if_they_were_one():
-    """With the quadratic loss the polish is exact, so that two merged chains are the one that learned all."""
+    """With the quadratic loss the Newton step is exact, so that two merged chains are the one that learned all."""
     x, y = records(40_000)
     made = engine(loss="quadratic", seed=1)
     payloads = made.mechanisms["default"].randomize(vectors(made, x, y), SimulatedNoise(1), np.arange(40_000))
@@ -309,7 +309,7 @@ def test_chains_merge_as_if_they_were_one():
     assert (merged.chains, merged.n_releases) == (2, 40_000)
 
 
-def test_the_polish_is_the_exact_minimiser_of_the_mean_unbiased_loss():
+def test_the_newton_step_is_the_exact_minimiser_of_the_mean_unbiased_loss():
     """Least squares on released examples: (mean u~u~' - D)^-1 mean u~ y, by numpy."""
     x, y = records(30_000, target="real")
     made = engine("real", seed=4, regularization=0.2)
@@ -327,7 +327,7 @@ def test_the_polish_is_the_exact_minimiser_of_the_mean_unbiased_loss():
 
 
 def test_the_running_loss_is_the_mean_of_the_estimates_before_each_update():
-    made = at(engine(loss="quadratic", seed=6, polish=False, weighting="uniform"), 0.0)
+    made = at(engine(loss="quadratic", seed=6, newton=False, weighting="uniform"), 0.0)
     x, y = records(200)
     total, seen = [], made.average
     for row, value in zip(x, y, strict=True):
@@ -347,21 +347,21 @@ def test_the_running_loss_is_the_mean_of_the_estimates_before_each_update():
     assert "unbiased_loss" not in engine().figures()
 
 
-def test_without_a_polish_intervals_are_given_where_they_are_asked_for_alone():
+def test_without_a_newton_step_intervals_are_given_where_they_are_asked_for_alone():
     digests = set()
     for asked in (None, "random-scaling"):
-        made = engine(loss="quadratic", seed=6, polish=False, intervals=asked)
+        made = engine(loss="quadratic", seed=6, newton=False, intervals=asked)
         made.learn_records(*records(20_000))
         found = made.estimate()
         assert np.all(np.isfinite(found.half_widths())) == (asked is not None)
-        assert ("The polish gives better intervals" in found.note) == (asked is None)
+        assert ("The Newton step gives better intervals" in found.note) == (asked is None)
         digests.add(made.settings.digest)
     # A question to the same state.
     assert len(digests) == 1
-    with pytest.raises(UserError, match="polish=False"):
-        engine(polish=True, intervals="random-scaling")
+    with pytest.raises(UserError, match="newton=False"):
+        engine(newton=True, intervals="random-scaling")
     with pytest.raises(UserError, match="'random-scaling', None"):
-        engine(polish=False, intervals="others")
+        engine(newton=False, intervals="others")
 
 
 def test_batches_take_one_step_each():

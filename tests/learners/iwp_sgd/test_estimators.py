@@ -395,7 +395,7 @@ def test_without_correction_it_is_plain_sgd_on_what_was_released(form):
     assert "unbiased_loss" not in plain._engine.figures()
     with pytest.raises(MurkError, match="other settings"):
         corrected.load_state_dict(plain.state_dict())
-    for bad in ({"release": "outer"}, {"polish": True}, {"corrected": None}):
+    for bad in ({"release": "outer"}, {"newton": True}, {"corrected": None}):
         with pytest.raises(UserError, match="corrected="):
             IWPSGDClassifier.as_published(guarantee=GaussianDP(1.0), **{"corrected": False, "loss": "quadratic", **bad})
 

@@ -58,7 +58,7 @@ def watched(release, loss, guarantee, rare, rate, truth, looks=LOOKS):
             X = np.column_stack([np.where(rng.random(drawn) < rare, 1.0, -1.0), np.ones(drawn)])
             engine.learn_records(X, (rng.random(drawn) < rate) * 1.0, [problem.mechanisms["default"]])
             estimate, done = problem.estimate([engine]), releases
-            look = Looks("always", task.tightest_at, releases)
+            look = Looks("always-valid", task.tightest_at, releases)
             contrast = contrasts(task, estimate, look)[0]
             low, high = contrast.average_effect_interval or (-math.inf, math.inf)
             excluded = np.abs(estimate.values - (0.0, truth)) > estimate.half_widths(look.nominal(0.95))

@@ -30,7 +30,7 @@ def made(loss, form, theta, **more):
     guarantee = ApproxDP(14.0, 1e-5) if form == "separate" else GaussianDP(5.0 if form == "joint" else 3.0)
     target = "real" if loss == "squared" else "binary"
     return at(engine(target, guarantee, loss=loss, release=form, weighting="uniform", batch=65_536, radius=0.8,
-                     split=0.8, polish=False, **more), theta)  # fmt: skip
+                     split=0.8, newton=False, **more), theta)  # fmt: skip
 
 
 def truth(loss, form, theta, y):

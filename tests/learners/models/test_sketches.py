@@ -14,9 +14,9 @@ from murk.task.models import Model
 from tests.learners.models.worlds import EVERYBODY, LABEL, REAL, coded, made, truth
 
 TASKS = {
-    "moments": made(REAL, "sketch", "gdp: {mu: 1.0}", method="moments"),
-    "moments of a label": made(LABEL, "sketch", "gdp: {mu: 1.0}", method="moments"),
-    "mixing": made(REAL, "sketch", "approx: {epsilon: 4.0, delta: 1.0e-6}", method="mixing", rows=400),
+    "moments": made(REAL, "summaries", "gdp: {mu: 1.0}", method="moments"),
+    "moments of a label": made(LABEL, "summaries", "gdp: {mu: 1.0}", method="moments"),
+    "mixing": made(REAL, "summaries", "approx: {epsilon: 4.0, delta: 1.0e-6}", method="mixing", rows=400),
 }
 REPEATS, PEOPLE = 100, 3_000
 
@@ -107,8 +107,8 @@ def test_a_category_of_a_window_is_a_target_of_log_odds():
     ("task", "model", "words"),
     [
         (TASKS["moments"], "features: [wage], target: hours", "cannot be a feature: this log serves age, hours"),
-        (TASKS["moments"], "loss: squared", "loss: has no effect on a log of protocol: sketch"),
-        (made(LABEL, "sketch", "gdp: {mu: 1.0}", method="newton"), "features: [age]", "serve no other; sketch"),
+        (TASKS["moments"], "loss: squared", "loss: has no effect on a log of protocol: summaries"),
+        (made(LABEL, "summaries", "gdp: {mu: 1.0}", method="newton"), "features: [age]", "serve no other; sketch"),
     ],
 )
 def test_what_a_release_cannot_serve_is_refused_with_what_it_can(task, model, words):

@@ -16,7 +16,7 @@ target: {{name: worked, kind: binary, positive: "yes", negative: "no"}}
 protocol: {protocol}
 privacy: {{guarantee: {{{guarantee}}}}}
 """
-SKETCH = TEXT.format(protocol="sketch", guarantee="gdp: {mu: 1.0}")
+SKETCH = TEXT.format(protocol="summaries", guarantee="gdp: {mu: 1.0}")
 
 
 def narrow():
@@ -30,7 +30,7 @@ def test_an_organisation_with_second_moments_is_advised_what_helps_it():
     """More records of a biased fit do not help, and are not advised; a Newton step does, and is."""
     task = Task.parse(SKETCH.replace("age, low: 0, high: 1000", "age, low: 20, high: 60"))
     found = [one.change for one in advise(task, 400_000)]
-    assert found[0] == "sketch: {method: newton}"
+    assert found[0] == "summaries: {method: newton}"
     assert not any(change.startswith(("4 times", "a budget")) for change in found)
 
 

@@ -158,7 +158,7 @@ def test_categories_that_are_missing_are_none_of_them():
         assert np.mean((one.points[:, 2:4] == 0.0).all(axis=1)) == pytest.approx(0.2)
 
 
-@pytest.mark.parametrize("protocol", ["scores", "moments", "examples", "gradients", "sketch"])
+@pytest.mark.parametrize("protocol", ["scores", "moments", "examples", "gradients", "summaries"])
 def test_targets_are_missing_as_the_task_states_with_every_protocol(protocol):
     of = stated("kind: binary, positive: 'yes', rate: 0.3, missing_share: 0.2")
     for one in designs(of.with_protocol(protocol), Effects()):

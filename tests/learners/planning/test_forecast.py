@@ -30,9 +30,9 @@ CASES = [
     ("examples", "binary", 0, 6.0, 24_000, 6, "examples: {release: separate}"),
     ("examples", "binary", 0, 8.0, 24_000, 6, "examples: {release: joint, loss: probit}"),
     ("gradients", "binary", 1_000, 4.0, 24_000, 6, ""),
-    ("sketch", "binary", 0, 2.0, 12_000, 6, ""),
-    ("sketch", "real", 0, 2.0, 12_000, 6, "sketch: {method: mixing, rows: 400}"),
-    ("sketch", "real", 0, 2.0, 12_000, 6, "sketch: {method: linear-mixing, rows: 100, window: 1000}"),
+    ("summaries", "binary", 0, 2.0, 12_000, 6, ""),
+    ("summaries", "real", 0, 2.0, 12_000, 6, "summaries: {method: mixing, rows: 400}"),
+    ("summaries", "real", 0, 2.0, 12_000, 6, "summaries: {method: linear-mixing, rows: 100, window: 1000}"),
 ]
 
 
@@ -42,9 +42,9 @@ WIDE = (
     "privacy: {{guarantee: {{gdp: {{mu: 4.0}}}}}}\npublic: {{set_aside: 2000}}"
 )
 QUARTER = {
-    "sketch: {method: mixing, rows: 400}": "sketch: {method: mixing, rows: 100}",
-    "sketch: {method: linear-mixing, rows: 100, window: 1000}": (
-        "sketch: {method: linear-mixing, rows: 25, window: 1000}"
+    "summaries: {method: mixing, rows: 400}": "summaries: {method: mixing, rows: 100}",
+    "summaries: {method: linear-mixing, rows: 100, window: 1000}": (
+        "summaries: {method: linear-mixing, rows: 25, window: 1000}"
     ),
 }
 
@@ -71,7 +71,7 @@ def test_half_widths_are_those_of_people_who_release(protocol, kind, public, mu,
     if more in QUARTER:
         of = task(mu, kind=kind, protocol=protocol, more=QUARTER[more])
         assert off(1.0) > within
-    elif protocol != "sketch":
+    elif protocol != "summaries":
         assert off(0.5) > within
 
 
@@ -81,7 +81,7 @@ MISSING = [
     ("examples", "real", 0, 6.0, 24_000, 12, "examples: {release: joint}"),
     ("examples", "binary", 0, 6.0, 24_000, 12, "examples: {release: separate}"),
     ("examples", "binary", 0, 4.0, 24_000, 12, "examples: {release: cells, grid: 2, loss: log}"),
-    ("sketch", "real", 0, 2.0, 12_000, 12, ""),
+    ("summaries", "real", 0, 2.0, 12_000, 12, ""),
 ]
 
 
@@ -102,7 +102,7 @@ def test_half_widths_allow_for_missing_targets(protocol, kind, public, mu, n, ru
 
 def test_half_widths_of_newton_steps_are_those_of_an_organisation():
     """They vary by a third from run to run, as the first part's noise does: of 12 a mean is known to a tenth."""
-    of = task(2.0, protocol="sketch", more="sketch: {method: newton, first: 3000, window: 12000}")
+    of = task(2.0, protocol="summaries", more="summaries: {method: newton, first: 3000, window: 12000}")
     simulated = np.mean([np.log(halves(of, 12_000, "binary", seed)) for seed in range(12)], axis=0)
     found = forecast(of, population("binary"), 12_000, draws=12).halves
     assert np.abs(np.log(list(found.values())) - simulated).max() < 0.4
@@ -177,7 +177,7 @@ def test_one_line_is_said_of_what_is_forecast_in_a_moment():
     assert "they differ from run to run" in outlook(task(1.0), 25_000)
     chains = WIDE.format(protocol="scores") + "\nlog: {partitions: 2}"
     assert outlook(Task.parse(chains), large) == outlook(wide["scores"], large)
-    assert outlook(Task.parse(chains + "\nscores: {models: own}"), large) is None
+    assert outlook(Task.parse(chains + "\nscores: {models: per-partition}"), large) is None
 
 
 def test_what_has_no_interval_at_all_says_why_and_what_does():
@@ -189,7 +189,7 @@ def test_what_has_no_interval_at_all_says_why_and_what_does():
     found = forecast(of, designs(of, Effects())[0], 100_000, draws=1)
     assert not found.learned
     assert "release: outer" in found.why
-    mixed = task(2.0, protocol="sketch", more="sketch: {method: mixing, rows: 100}")
+    mixed = task(2.0, protocol="summaries", more="summaries: {method: mixing, rows: 100}")
     assert "sketch has 100 rows" in forecast(mixed, population(), 99, draws=1).why
     assert forecast(mixed, population(), 20_000, draws=1).learned
     with pytest.raises(UserError, match="at least 1"):

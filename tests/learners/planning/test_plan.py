@@ -25,15 +25,15 @@ def cells(**points):
 
 def test_about_equal_half_widths_go_to_what_asks_for_least():
     of = task()
-    assert choose(of, cells(scores=1.2, examples=1.0, sketch=0.1))[0] == "scores"
-    assert choose(of, cells(scores=1.3, examples=1.0, sketch=0.1))[0] == "examples"
+    assert choose(of, cells(scores=1.2, examples=1.0, summaries=0.1))[0] == "scores"
+    assert choose(of, cells(scores=1.3, examples=1.0, summaries=0.1))[0] == "examples"
     name, why = choose(of, cells(scores=math.inf, gradients=2.0))
     assert name == "gradients"
     assert "half-width of 2 points" in why
     name, why = choose(of, cells(scores=math.inf))
     assert (name, "too few people to learn anything" in why) == ("", True)
-    own = task(1.0, protocol="sketch")
-    assert choose(own, cells(scores=1.0, sketch=0.1))[0] == "sketch"
+    own = task(1.0, protocol="summaries")
+    assert choose(own, cells(scores=1.0, summaries=0.1))[0] == "summaries"
 
 
 ROUNDED = """
@@ -78,12 +78,12 @@ def test_protocols_are_compared_with_their_own_default_mechanisms():
 def test_an_organisation_is_told_of_a_newton_step_where_it_would_do_clearly_better():
     def why(people, **more):
         found = plan(
-            task(1.0, protocol="sketch", **more), people=[people], budgets=[1.0], protocols=["sketch"], draws=2
+            task(1.0, protocol="summaries", **more), people=[people], budgets=[1.0], protocols=["summaries"], draws=2
         )
         return found.chosen[people]
 
     name, words = why(200_000)
-    assert name == "sketch"
+    assert name == "summaries"
     said = re.search(r"with sketch: \{method: newton\} ([\d.]+) points", words)
     assert float(said[1]) < float(re.search(r"half-width of ([\d.]+) points", words)[1]) / 1.25
     # Its first records are all there are; and of a line second moments tell everything.
@@ -169,13 +169,15 @@ def test_classes_have_coefficients_and_no_average_effects():
         "name: t\nfeatures: [{name: a, low: -1, high: 1}]\ntarget: {name: y, kind: classes, classes: [u, v, w]}\n"
         "public: {set_aside: 500}\nprivacy: {guarantee: {gdp: {mu: 4.0}}}"
     )
-    found = plan(of, people=[6_000], budgets=[1.0], protocols=["moments", "sketch"], effects=Effects(each=1.5), draws=1)
+    found = plan(
+        of, people=[6_000], budgets=[1.0], protocols=["moments", "summaries"], effects=Effects(each=1.5), draws=1
+    )
     (own,) = (one for one in found.cells if one.protocol == "scores" and one.design == "typical")
     assert own.forecast is not None
     assert set(own.forecast.halves) == {f"{label}:{name}" for label in "uvw" for name in ("a", "intercept")}
     assert own.forecast.learned
     assert found.chosen[6_000][0] == "scores"
-    assert {one.protocol for one in found.cells if one.refused} == {"sketch"}
+    assert {one.protocol for one in found.cells if one.refused} == {"summaries"}
 
 
 def test_draws_with_and_without_an_interval_are_compared():

@@ -296,7 +296,7 @@ def test_counts_by_poisson_regression():
 
 def test_as_published_has_the_papers_settings():
     model = PublicGLMClassifier.as_published(guarantee=ApproxDP(1.0, 1e-6), radius=1.5, features=[0, 1, 2])
-    assert (model.release, model.calibration, model.covariance, model.intercept, model.beyond, model.repair) == (
+    assert (model.release, model.calibration, model.covariance, model.intercept, model.outliers, model.repair) == (
         "separate", "classic", "pooled", False, "zero", False,
     )  # fmt: skip
     assert model._engine.model.repair is False
@@ -324,7 +324,7 @@ def test_as_published_has_the_papers_settings():
 
 def test_a_normal_design_takes_its_bound_from_public_covariates():
     ours = glm(design="gaussian", people=10**5)
-    paper = glm(design="gaussian", people=10**5, release="separate", guarantee=ApproxDP(1.0, 1e-6), beyond="zero")
+    paper = glm(design="gaussian", people=10**5, release="separate", guarantee=ApproxDP(1.0, 1e-6), outliers="zero")
     reach = [math.sqrt(3) / each._gain for each in (ours, paper)]
     norm = np.linalg.norm(PUBLIC.T @ PUBLIC / len(PUBLIC), 2)
     assert reach[1] == pytest.approx(math.sqrt(5 * norm * 3 * math.log(10**5 / 0.05)))
@@ -349,7 +349,7 @@ def test_no_value_is_ever_refused(value):
 def test_wrong_settings_name_the_remedy():
     for change, message in [
         ({"release": "twice"}, "release='twice' is not one of 'directions', 'observed', 'joint', 'separate'"),
-        ({"beyond": "drop"}, "beyond="),
+        ({"outliers": "drop"}, "outliers="),
         ({"loss": "logit"}, "unknown loss"),
         ({"solver": "score", "public": None}, "give public="),
         ({"classes": (1, 2, 3)}, "two distinct"),

@@ -39,7 +39,7 @@ def reported(task, estimate):
     found = report_estimate(estimate, task.coefficient_scale, units(task), 0.95, effects=effect_units(task))
     found |= {"task": task.name, "releases": 1000, "odds_ratios": False, "of": describe_target(task)}
     found |= {"chances": task.coefficient_scale == "probability", "diagnosis": None, "simulated": True}
-    looks = Looks("fixed", 100_000, 1000)
+    looks = Looks("fixed-n", 100_000, 1000)
     return found | {"contrasts": [each.to_dict() for each in contrasts(task, estimate, looks)]}
 
 

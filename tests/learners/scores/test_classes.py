@@ -209,13 +209,13 @@ privacy: {guarantee: {gdp: {mu: 2.0}}}
 
 
 def test_log_odds_without_public_covariates_are_refused_with_the_choices():
-    curve = f"{TEXT}scores: {{effects: curve}}\n"
-    with pytest.raises(UserError, match=r"several classes need public.*effects: line.*file: F.*set_aside: N"):
+    curve = f"{TEXT}scores: {{effects: logistic}}\n"
+    with pytest.raises(UserError, match=r"several classes need public.*effects: linear.*file: F.*set_aside: N"):
         Task.parse(curve)
     rows = "public: {set_aside: 50}\n"
     assert Task.parse(curve + rows).hash == Task.parse(TEXT + rows).hash
-    with pytest.raises(UserError, match=r"scores.effects: 'line' with several classes uses no public covariates"):
-        Task.parse(f"{TEXT}scores: {{effects: line}}\n{rows}")
+    with pytest.raises(UserError, match=r"scores.effects: 'linear' with several classes uses no public covariates"):
+        Task.parse(f"{TEXT}scores: {{effects: linear}}\n{rows}")
     with pytest.raises(UserError, match=r"scores.exponent: 0.5 needs public covariates"):
         Task.parse(f"{TEXT}scores: {{exponent: 0.5}}\n")
     with pytest.raises(UserError, match="distinct labels"):

@@ -80,7 +80,7 @@ def test_a_rare_outcome_has_average_effects_without_public_rows():
     # Each nominal interval at 99.99% fails once in 10,000 times.
     wide = found.effects(0.9999)[1]
     assert np.all(np.abs(values - line_of(found.line.model, chances(-2.45)))[:-1] <= wide[:-1])
-    former = estimate(-2.45, "scores: {effects: curve}\n")
+    former = estimate(-2.45, "scores: {effects: logistic}\n")
     assert former.effects() is None
     assert not np.isfinite(former.half_widths()[:-1]).all()
 
@@ -142,7 +142,7 @@ def test_where_log_odds_are_learned_they_are_stated_below_more_precise_average_e
 
 
 def test_where_nothing_was_learned_forgery_has_no_unbounded_effect():
-    found = estimate(-2.45, "scores: {effects: curve}\n")
+    found = estimate(-2.45, "scores: {effects: logistic}\n")
     assert not np.isfinite(found.half_widths()).any()
     assert describe_forgers(found, 0.95)["words"] == ""
 

@@ -478,7 +478,7 @@ def test_sets_are_refused_with_the_remedy():
     [
         ("protocol: moments", "say protocol: scores"),
         ("protocol: gradients", "say protocol: scores"),
-        ("log: {partitions: 2}\nscores: {models: own}", "models: shared"),
+        ("log: {partitions: 2}\nscores: {models: per-partition}", "models: shared"),
     ],
 )
 def test_tasks_that_cannot_ask_are_refused(more, message):

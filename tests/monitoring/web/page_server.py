@@ -32,7 +32,7 @@ RANDOM_SCALING = (
 )
 MODELS = {
     "gradients": "logistic", "examples": "quadratic loss over |x|^2", "moments": "logistic loss",
-    "sketch": "quadratic surrogate of the logistic loss",
+    "summaries": "quadratic surrogate of the logistic loss",
 }  # fmt: skip
 THIRD_CHILD = {"same_sex": 0.1093, "age": 0.2387, "intercept": -0.8291}
 UNITS = {
@@ -119,7 +119,7 @@ def made_up(
         },
         "releases": releases, "duplicates": releases // 1800, "dead_letters": dead or {},
         "rate": rates[-1] if rates else 0.0, "lag": waiting(releases),
-        "records": 250_000 * releases if protocol == "sketch" else None,
+        "records": 250_000 * releases if protocol == "summaries" else None,
         "refused_updates": refused if examples else None,
         "unbiased_loss": {
             "value": loss_at(releases) if releases else None,
@@ -139,7 +139,7 @@ def made_up(
                 "refused_updates": (refused if chain == 0 else 0) if examples else None,
                 "unbiased_loss": loss_at(releases) if examples and releases else None,
                 "unbiased_loss_error": loss_error_at(releases) if examples and releases else None,
-                "records": 250_000 * releases // chains if protocol == "sketch" else None,
+                "records": 250_000 * releases // chains if protocol == "summaries" else None,
             }
             for chain in range(chains)
         ],
@@ -147,7 +147,7 @@ def made_up(
             "names": list(truth), "values": [value_at(one, at, max(releases, 1)) for one, at in truth.items()],
             "half_widths": [halves[-1] if halves else None for _ in truth], "level": 0.95,
             "fixed_half_widths": [halves[-1] if halves else None for _ in truth],
-            "looks": (looks or Looks("fixed", 100_000, releases, BY_RANDOM_SCALING)).to_dict(0.95),
+            "looks": (looks or Looks("fixed-n", 100_000, releases, BY_RANDOM_SCALING)).to_dict(0.95),
             "contrasts": finite([each.to_dict() for each in contrasts]),
             "method": "random scaling" if looks is None else "scores",
             "note": RANDOM_SCALING if looks is None else "by released second moments and curvatures",
@@ -194,7 +194,7 @@ SCENARIOS: dict[str, Callable[[int], dict]] = {
     "sick": partial(made_up, healthy=False),
     "examples": partial(made_up, protocol="examples", chains=2, refused=7),
     "moments": partial(made_up, protocol="moments", chains=2, dead=DEAD),
-    "sketch": partial(made_up, protocol="sketch", chains=2),
+    "summaries": partial(made_up, protocol="summaries", chains=2),
     "blind": partial(made_up, intervals=False, reference=False),
 }
 

@@ -311,7 +311,7 @@ def test_any_two_records_are_two_steps_apart():
     assert "It is also (epsilon, delta) = (" in cap.describe()
 
 
-MIXTURES = f"sketch: {{method: mixing, analysis: joint, rows: 50, window: {WINDOW}}}\n"
+MIXTURES = f"summaries: {{method: mixing, analysis: joint, rows: 50, window: {WINDOW}}}\n"
 PEOPLE = """
 name: weeks
 features: [{name: age, low: 20, high: 40}]
@@ -325,7 +325,7 @@ def sketches(cap, sketch=MIXTURES):
     return Task.parse(TEXT.replace("privacy:\n", f"privacy:\n  per_person: {cap}\n") + sketch).with_simulated(True)
 
 
-@pytest.mark.parametrize("sketch", [MIXTURES, f"sketch: {{window: {WINDOW}}}\n"])
+@pytest.mark.parametrize("sketch", [MIXTURES, f"summaries: {{window: {WINDOW}}}\n"])
 def test_a_task_of_windows(tmp_path, sketch):
     one = sketch_problem_for(sketches("null", sketch)).mechanisms["default"]
     cap = truncated_cap(one, 4, delta=1e-6)
@@ -351,7 +351,7 @@ def remarks_of(task):
 
 
 def test_a_plan_suggests_a_cap():
-    for sketch in (MIXTURES, f"sketch: {{window: {WINDOW}}}\n"):
+    for sketch in (MIXTURES, f"summaries: {{window: {WINDOW}}}\n"):
         [words] = [one for one in remarks_of(sketches("null", sketch)) if "per_person" in one]
         cap = guarantee_from_dict(
             yaml.safe_load(words[words.index("{per_person") : words.index(" allows")])["per_person"]
@@ -375,7 +375,7 @@ def test_a_suggested_cap_allows_windows_at_every_level():
 
 
 def test_a_plan_says_why_there_is_no_window():
-    too_few = f"sketch: {{method: mixing, rows: 2, window: {WINDOW}}}\n"
+    too_few = f"summaries: {{method: mixing, rows: 2, window: {WINDOW}}}\n"
     for cap, sketch, words in [
         ("null", too_few, "a sketch of rows=2 cannot determine 3 coefficients"),
         ("{tcdp: {rho: 1.0e-6, omega: 5.0}}", MIXTURES, "privacy.per_person: a cap of rho = 1e-06, omega = 5"),
@@ -385,10 +385,10 @@ def test_a_plan_says_why_there_is_no_window():
             "privacy.per_person: cannot cap level 'default': a release",
         ),
     ]:
-        notes = plan(sketches(cap, sketch), people=[1000], budgets=[1.0], protocols=["sketch"], draws=1).to_dict()[
+        notes = plan(sketches(cap, sketch), people=[1000], budgets=[1.0], protocols=["summaries"], draws=1).to_dict()[
             "notes"
         ]
-        assert sum(note.startswith("sketch: ") and words in note for note in notes) == 1, notes
+        assert sum(note.startswith("summaries: ") and words in note for note in notes) == 1, notes
 
 
 def test_tasks_with_wrong_caps_are_refused():

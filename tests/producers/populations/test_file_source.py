@@ -538,7 +538,7 @@ class TestRefusals:
         path = write_people(tmp_path / "people.csv", 4)
         text = TEXT.replace("guarantee: {gdp: {mu: 1.0}}", "guarantee: {approx: {epsilon: 1.0, delta: 1.0e-6}}")
         text = text.split("  levels:")[0]
-        sketch = make_task("protocol: sketch", "sketch: {rows: 2, window: 2}", text=text)
+        sketch = make_task("protocol: summaries", "summaries: {rows: 2, window: 2}", text=text)
         assert FileSource(path, TASK).people == "row"
         assert FileSource(path, TASK, person_column="who").people == "column who"
         assert FileSource(path, sketch).people == "one organisation"

@@ -232,7 +232,7 @@ class TestBeginning:
         for sketch, words in (
             (
                 "rows: 300, method: mixing",
-                "has 230 records to release, and a sketch has 300 rows.*Set sketch.rows to 230 or fewer",
+                "has 230 records to release, and a sketch has 300 rows.*Set summaries.rows to 230 or fewer",
             ),
             ("rows: 200, method: mixing, organisation: clinic", "records of its largest organisation"),
         ):
@@ -263,7 +263,9 @@ class TestBeginning:
             work(folder, make_task("rows: 8, organisation: age"))
 
     def test_names_nobody(self, folder: Path) -> None:
-        with pytest.raises(UserError, match=r"--person age: .* organisations release, not people.*sketch.organisation"):
+        with pytest.raises(
+            UserError, match=r"--person age: .* organisations release, not people.*summaries.organisation"
+        ):
             work(folder, make_task(WHOLE), person="age")
         for level in ("lot", "column:clinic", "nothing"):
             with pytest.raises(UserError, match=f"--level {level}: .*Choose one of default, strict"):

@@ -26,7 +26,7 @@ features:
   - {name: age, low: 20, high: 40}
   - {name: same_sex, categories: ["no", "yes"]}
 target: {name: weeks, kind: real, low: 0, high: 52}
-protocol: sketch
+protocol: summaries
 privacy:
   guarantee: {approx: {epsilon: 1.0, delta: 1.0e-6}}
   levels: {strict: {approx: {epsilon: 0.5, delta: 1.0e-6}}}
@@ -38,7 +38,7 @@ WINDOW = 10
 def make_task(sketch: str = f"rows: 8, window: {WINDOW}", *more: str, windows: int = 3, simulated: bool = True) -> Task:
     """The task, with a cap for so many windows of an organisation."""
     cap = f"  per_person: {{approx: {{epsilon: {windows}.0, delta: {windows}.0e-6}}}}\n"
-    text = TEXT.replace("privacy:\n", f"privacy:\n{cap}") + f"sketch: {{{sketch}}}\n" + "\n".join(more)
+    text = TEXT.replace("privacy:\n", f"privacy:\n{cap}") + f"summaries: {{{sketch}}}\n" + "\n".join(more)
     return Task.parse(text).with_simulated(simulated)
 
 

@@ -169,7 +169,7 @@ class TestBudget:
             reason = world.producer.add(Untouchable()).reason
         assert "the cap for this task has epsilon = 0," in reason
         assert "privacy.per_person: {tcdp: {rho: " in reason
-        assert "sketch.window" in reason
+        assert "summaries.window" in reason
         # The proposed cap counts what is spent.
         assert "11 windows (1 spent)" in reason
         proposed = re.search(r"rho: ([0-9.e-]+)", reason)

@@ -23,12 +23,12 @@ name: visits
 features: [{name: age, low: 20, high: 40}]
 target: {name: weeks, kind: real, low: 0, high: 52}
 privacy: {guarantee: {gdp: {mu: 1.0}}, per_person: {gdp: {mu: 9.0}}}
-protocol: sketch
+protocol: summaries
 """
 
 
 def task_of(sketch: str) -> Task:
-    return Task.parse(TEXT + f"sketch: {{{sketch}}}\n").with_simulated(True)
+    return Task.parse(TEXT + f"summaries: {{{sketch}}}\n").with_simulated(True)
 
 
 def record(patient: Any, age: int = 30) -> dict[str, Any]:
@@ -91,7 +91,7 @@ def test_the_noise_grows_with_the_bound_and_the_promise_stays() -> None:
 @pytest.mark.parametrize(
     ("sketch", "message"),
     [
-        ("rows_per_person: 2", "sketch.person"),
+        ("rows_per_person: 2", "summaries.person"),
         ("person: patient, rows: 8", "method: moments"),
         ("person: clinic, organisation: clinic", "column of organisations"),
         ("person: patient, rows_per_person: 0", "rows_per_person"),

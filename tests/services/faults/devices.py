@@ -78,12 +78,12 @@ def release():
         die_at(*point)
     with open_log(url, create=False) as log, Ledger(path) as ledger:
         task = Task.from_document(log.document())
-        if task.protocol == "sketch":
+        if task.protocol == "summaries":
             producer = OrganisationProducer(task, log, ledger)
             # A stream comes once: it goes on with the first window that was not released.
             for window in range(ledger.windows(task.hash, None).sums().released, int(count)):
-                for number in range(task.sketch.window):
-                    producer.add(record(window * task.sketch.window + number))
+                for number in range(task.summaries.window):
+                    producer.add(record(window * task.summaries.window + number))
         else:
             producer = Producer(task, log, ledger)
             for number in range(int(count)):

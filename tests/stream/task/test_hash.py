@@ -28,7 +28,7 @@ from murk.task.privacy import LevelGrid, PrivacyBlock
 from murk.task.protocols.examples import ExamplesBlock
 from murk.task.protocols.moments import MomentsBlock
 from murk.task.protocols.scores import ScoresBlock
-from murk.task.protocols.summaries import SketchBlock
+from murk.task.protocols.summaries import SummariesBlock
 from murk.task.shuffling import PromiseBlock, ShuffleBlock
 from murk.task.task import Task, canonical_json, differences
 from tests.stream.tasks import HUBER, LOGISTIC, SOFTMAX, content, parse
@@ -82,16 +82,16 @@ def test_a_sketch_tasks_document_of_before_keeps_its_hash() -> None:
 name: weeks
 features: [{name: age, low: 20, high: 40}]
 target: {name: weeks, kind: real, low: 0, high: 52}
-protocol: sketch
-sketch: {rows: 100, analysis: joint}
+protocol: summaries
+summaries: {rows: 100, analysis: joint}
 privacy: {guarantee: {approx: {epsilon: 1, delta: 1.0e-5}}}
 """
     before = Task.parse(text)
-    assert before.hash == "f12996d7f13680972cb78090ccccb169a9b30f18bb3bccafcbf317f63ea96360"
+    assert before.hash == "9038c5c8c04615745cfec578a13067ffda7f8d365c04721261d7f06ecb1f4027"
     assert Task.from_document(before.document()).hash == before.hash
     now = Task.parse(text.replace(", analysis: joint", ""))
     assert now.hash != before.hash
-    assert differences(before.document(), now.document()) == ["sketch.analysis"]
+    assert differences(before.document(), now.document()) == ["summaries.analysis"]
 
 
 @pytest.mark.parametrize(
@@ -147,9 +147,9 @@ BLOCKS: dict[type[Block], tuple[dict[str, Any], tuple[str | int, ...]]] = {
     ExamplesBlock: (protocol("examples", release="separate", loss="log"), ("examples",)),
     # With a public sample, without which some settings are refused.
     MomentsBlock: (protocol("moments") | {"public": {"set_aside": 10}}, ("moments",)),
-    SketchBlock: (
-        content(HUBER) | protocol("sketch", method="linear-mixing") | {"target": content(HUBER)["target"]},
-        ("sketch",),
+    SummariesBlock: (
+        content(HUBER) | protocol("summaries", method="linear-mixing") | {"target": content(HUBER)["target"]},
+        ("summaries",),
     ),
     LogBlock: (content(), ("log",)),
     IntervalsBlock: (content() | {"intervals": {"tightest_at": 5_000}}, ("intervals",)),
@@ -174,7 +174,7 @@ OTHERS: dict[type[Block], dict[str, Any]] = {
         "scores": FIXED,
         "examples": FIXED,
         "moments": FIXED,
-        "sketch": FIXED,
+        "summaries": FIXED,
         "privacy": {"guarantee": {"gdp": {"mu": 2.0}}},
         "learner": {"radius": 5},
         "max_staleness": {"releases": 1_000},
@@ -187,7 +187,7 @@ OTHERS: dict[type[Block], dict[str, Any]] = {
         "log": {"retention": "9d"},
         "people": 50_000,
         "predictions": {SEVERAL: {"protocol": "scores", "objective": None, "learner": {}, "predictions": {}}},
-        "intervals": {"valid": "always"},
+        "intervals": {"validity": "always-valid"},
         "contrasts": [{"feature": "same_sex", "category": "yes", "against": "no"}],
     },
     NumberFeature: {
@@ -278,7 +278,7 @@ OTHERS: dict[type[Block], dict[str, Any]] = {
     StepSchedule: {"eta": 2.0, "alpha": 0.75},
     MaxStaleness: {"releases": 200, "share": 0.03},
     PublicBlock: {"file": {SEVERAL: {"file": "x.csv", "set_aside": None}}, "set_aside": 11},
-    ScoresBlock: {"exponent": 1.0, "models": "shared", "effects": "curve"},
+    ScoresBlock: {"exponent": 1.0, "models": "shared", "effects": "logistic"},
     ExamplesBlock: {
         "release": "joint",
         "grid": {SEVERAL: {"release": "cells", "grid": 4}},
@@ -289,7 +289,7 @@ OTHERS: dict[type[Block], dict[str, Any]] = {
         "truncation": 2,
         "regularization": 0.1,
         "batch": 8,
-        "polish": False,
+        "newton": False,
     },
     MomentsBlock: {
         "release": "separate",
@@ -299,11 +299,11 @@ OTHERS: dict[type[Block], dict[str, Any]] = {
         "covariance": "private",
         "solver": "score",
         "radius": 1.0,
-        "beyond": "zero",
+        "outliers": "zero",
         "repair": False,
         "intercept": False,
     },
-    SketchBlock: {
+    SummariesBlock: {
         "rows": 100,
         "window": 1000,
         "organisation": "clinic",
@@ -320,7 +320,7 @@ OTHERS: dict[type[Block], dict[str, Any]] = {
     },
     LogBlock: {"partitions": 2, "retention": "9d"},
     PredictionsBlock: {"coverage": 0.8, "share": 0.05},
-    IntervalsBlock: {"valid": {SEVERAL: {"valid": "fixed", "tightest_at": None}}, "tightest_at": 6_000},
+    IntervalsBlock: {"validity": {SEVERAL: {"validity": "fixed-n", "tightest_at": None}}, "tightest_at": 6_000},
     ShuffleBlock: {
         "crowd": 30_000,
         "honest": 0.95,

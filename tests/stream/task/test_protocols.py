@@ -59,7 +59,7 @@ def test_every_kind_of_release_is_of_a_protocol() -> None:
         ("examples", HUBER, {"loss": "squared", "release": "outer"}),
         ("moments", LOGISTIC, {"loss": "logistic", "link": None, "release": "observed"}),
         ("moments", HUBER, {"loss": None, "link": "identity", "release": "observed"}),
-        ("sketch", LOGISTIC, {"method": "moments", "window": None}),
+        ("summaries", LOGISTIC, {"method": "moments", "window": None}),
     ],
 )
 def test_a_protocol_has_good_defaults(protocol: str, text: str, found: dict[str, Any]) -> None:
@@ -130,9 +130,10 @@ def test_a_file_that_names_no_protocol_gets_one_by_rule(text: str, chosen: str) 
 
 def test_chains_of_scores_share_models_unless_a_file_says_otherwise() -> None:
     for more, models in (
-        ("", "own"), ("log: {partitions: 1}\n", "own"), ("log: {partitions: 2}\n", "shared"),
+        ("", "per-partition"), ("log: {partitions: 1}\n", "per-partition"), ("log: {partitions: 2}\n", "shared"),
         ("log: {partitions: 2}\nscores: {exponent: 0.5}\n", "shared"),
-        ("log: {partitions: 2}\nscores: {models: own}\n", "own"), ("scores: {models: shared}\n", "shared"),
+        ("log: {partitions: 2}\nscores: {models: per-partition}\n", "per-partition"),
+        ("scores: {models: shared}\n", "shared"),
     ):  # fmt: skip
         found = Task.parse(ANY_PROTOCOL + more).scores
         assert found is not None
@@ -152,7 +153,7 @@ def test_another_number_of_partitions_is_what_is_wrong() -> None:
 @pytest.mark.parametrize("protocol", sorted(PROTOCOLS.keys() - {"univariate"}))
 @pytest.mark.parametrize("guarantee", WRITTEN)
 def test_a_guarantee_that_a_protocol_cannot_give_is_refused_with_those_it_can(protocol: str, guarantee: str) -> None:
-    mixing = ["sketch: {method: mixing}"] if protocol == "sketch" else []
+    mixing = ["summaries: {method: mixing}"] if protocol == "summaries" else []
     # Outer products, the default of examples, have every guarantee.
     named = ["examples: {release: directions}"] if protocol == "examples" else mixing
     _check_guarantee(protocol, guarantee, PROTOCOLS[protocol].offer.guarantees, named)
@@ -212,8 +213,8 @@ def test_with_so_many_features_gaussian_examples_are_directions() -> None:
 @pytest.mark.parametrize("guarantee", WRITTEN)
 def test_second_moments_have_every_guarantee_of_gaussian_noise(guarantee: str) -> None:
     for kind, method in ((GRAM, "moments"), (NEWTON, "newton")):
-        able = PROTOCOLS["sketch"].offer_of(kind).guarantees
-        _check_guarantee("sketch", guarantee, able, [f"sketch: {{method: {method}}}"])
+        able = PROTOCOLS["summaries"].offer_of(kind).guarantees
+        _check_guarantee("summaries", guarantee, able, [f"summaries: {{method: {method}}}"])
 
 
 def _check_guarantee(protocol: str, guarantee: str, able: tuple[str, ...], lines: list[str]) -> None:
@@ -228,31 +229,31 @@ def _check_guarantee(protocol: str, guarantee: str, able: tuple[str, ...], lines
     ("block", "method"),
     [
         ("", "moments"),
-        ("sketch: {window: 100, neighbours: replace-one}", "moments"),
-        ("sketch: {method: newton, window: 100}", "newton"),
-        ("sketch: {rows: 100}", "linear-mixing"),
-        ("sketch: {analysis: published}", "linear-mixing"),
-        ("sketch: {method: mixing}", "mixing"),
-        ("sketch: {rows: 100, method: mixing}", "mixing"),
+        ("summaries: {window: 100, neighbours: replace-one}", "moments"),
+        ("summaries: {method: newton, window: 100}", "newton"),
+        ("summaries: {rows: 100}", "linear-mixing"),
+        ("summaries: {analysis: published}", "linear-mixing"),
+        ("summaries: {method: mixing}", "mixing"),
+        ("summaries: {rows: 100, method: mixing}", "mixing"),
     ],
 )
 def test_what_organisations_release_follows_from_what_is_said(block: str, method: str) -> None:
-    found = task("sketch", LOGISTIC, block)
-    assert found.sketch is not None
-    assert found.sketch.method == method
+    found = task("summaries", LOGISTIC, block)
+    assert found.summaries is not None
+    assert found.summaries.method == method
     assert found.release_kind == {"moments": "gram", "newton": "newton"}.get(method, "sketch")
     # The document says which, whatever a later version takes where nothing is said.
-    assert json.loads(found.document())["sketch"]["method"] == method
+    assert json.loads(found.document())["summaries"]["method"] == method
 
 
 @pytest.mark.parametrize(
     ("protocol", "text", "lines", "message"),
     [
-        ("sketches", LOGISTIC, [], "'sketches' is not a protocol; did you mean 'sketch'?"),
+        ("summary", LOGISTIC, [], "'summary' is not a protocol; did you mean 'summaries'?"),
         ("examples", LOGISTIC, ["objective: logistic"], "objective: 'logistic' has no effect with protocol: examples"),
         ("gradients", LOGISTIC, ["examples: {batch: 2}"], "examples: has no effect with protocol: gradients"),
-        ("moments", LOGISTIC, ["sketch: {rows: 9}"], "sketch: has no effect with protocol: moments"),
-        ("scores", SOFTMAX, ["scores: {effects: curve}"], "log odds of several classes need public covariates"),
+        ("moments", LOGISTIC, ["summaries: {rows: 9}"], "summaries: has no effect with protocol: moments"),
+        ("scores", SOFTMAX, ["scores: {effects: logistic}"], "log odds of several classes need public covariates"),
         ("scores", LOGISTIC, ["objective: logistic"], "objective: 'logistic' has no effect with protocol: scores"),
         ("scores", LOGISTIC, ["scores: {exponent: 1.5}"], "scores.exponent: 1.5 is too large"),
         ("scores", LOGISTIC, ["scores: {exponent: -0.1}"], "scores.exponent: -0.1 is too small"),
@@ -268,10 +269,10 @@ def test_what_organisations_release_follows_from_what_is_said(block: str, method
         ),
         ("examples", LOGISTIC, ["forget: 24000"], "whose learner keeps one sum of all releases; remove it and begin a"),
         ("moments", LOGISTIC, ["forget: 24000"], "new task for each period, or say protocol: scores"),
-        ("sketch", LOGISTIC, ["forget: 24000"], "forget: 24,000 has no effect with protocol: sketch"),
+        ("summaries", LOGISTIC, ["forget: 24000"], "forget: 24,000 has no effect with protocol: summaries"),
         ("gradients", LOGISTIC, ["scores: {exponent: 1}"], "scores: has no effect with protocol: gradients"),
         (
-            "sketch",
+            "summaries",
             SOFTMAX,
             [],
             "learns binary or real targets, not 'classes'; use scores, gradients, moments or examp",
@@ -299,28 +300,43 @@ def test_what_organisations_release_follows_from_what_is_said(block: str, method
         ("moments", HUBER, ["moments: {loss: poisson}"], "moments.loss: has no effect on a real target"),
         ("moments", LOGISTIC, ["learner: {step: {eta: 1}}"], "learner.step: has no effect with protocol: moments"),
         ("moments", LOGISTIC, ["max_staleness: {releases: 10}"], "max_staleness: has no effect with protocol: moments"),
-        ("sketch", HUBER, ["sketch: {range: 3}"], "sketch.range: has no effect on a real target"),
-        ("sketch", LOGISTIC, ["sketch: {target_bound: 0.5}"], "sketch.target_bound: labels are -1 and +1"),
-        ("sketch", LOGISTIC, ["sketch: {feature_bound: 0.5}"], "sketch.feature_bound: 0.5 must exceed 1"),
-        ("sketch", LOGISTIC, ["sketch: {rows: 1}"], "sketch.rows: 1 is too small"),
-        ("sketch", LOGISTIC, ["sketch: {method: moments, rows: 9}"], "sketch.rows: has no effect with method: moments"),
+        ("summaries", HUBER, ["summaries: {range: 3}"], "summaries.range: has no effect on a real target"),
+        ("summaries", LOGISTIC, ["summaries: {target_bound: 0.5}"], "summaries.target_bound: labels are -1 and +1"),
+        ("summaries", LOGISTIC, ["summaries: {feature_bound: 0.5}"], "summaries.feature_bound: 0.5 must exceed 1"),
+        ("summaries", LOGISTIC, ["summaries: {rows: 1}"], "summaries.rows: 1 is too small"),
         (
-            "sketch",
+            "summaries",
             LOGISTIC,
-            ["sketch: {method: moments, analysis: joint}"],
-            "sketch.analysis: has no effect with method: moments",
+            ["summaries: {method: moments, rows: 9}"],
+            "summaries.rows: has no effect with method: moments",
         ),
-        ("sketch", LOGISTIC, ["sketch: {method: newton, rows: 9}"], "sketch.rows: has no effect with method: newton"),
-        ("sketch", LOGISTIC, ["sketch: {method: newton, range: 3}"], "sketch.range: has no effect with method: newton"),
-        ("sketch", LOGISTIC, ["sketch: {first: 9}"], "sketch.first: has no effect with method: moments"),
-        ("sketch", HUBER, ["sketch: {method: newton}"], "sketch.method: newton is for the logistic loss"),
         (
-            "sketch",
+            "summaries",
             LOGISTIC,
-            ["sketch: {method: newton, window: 50, first: 50}"],
-            "sketch.first: 50 records leave none for the step in a window of 50",
+            ["summaries: {method: moments, analysis: joint}"],
+            "summaries.analysis: has no effect with method: moments",
         ),
-        ("sketch", LOGISTIC, ["sketch: {range: 0}"], "sketch.range: 0 is too small"),
+        (
+            "summaries",
+            LOGISTIC,
+            ["summaries: {method: newton, rows: 9}"],
+            "summaries.rows: has no effect with method: newton",
+        ),
+        (
+            "summaries",
+            LOGISTIC,
+            ["summaries: {method: newton, range: 3}"],
+            "summaries.range: has no effect with method: newton",
+        ),
+        ("summaries", LOGISTIC, ["summaries: {first: 9}"], "summaries.first: has no effect with method: moments"),
+        ("summaries", HUBER, ["summaries: {method: newton}"], "summaries.method: newton is for the logistic loss"),
+        (
+            "summaries",
+            LOGISTIC,
+            ["summaries: {method: newton, window: 50, first: 50}"],
+            "summaries.first: 50 records leave none for the step in a window of 50",
+        ),
+        ("summaries", LOGISTIC, ["summaries: {range: 0}"], "summaries.range: 0 is too small"),
     ],
 )
 def test_what_does_not_go_together_is_refused(protocol: str, text: str, lines: list[str], message: str) -> None:
@@ -337,7 +353,7 @@ def test_a_radius_may_stand_in_every_task_but_of_scores() -> None:
 @pytest.mark.parametrize(
     ("protocol", "mechanism", "message"),
     [
-        ("sketch", "laplace", "'laplace' is not of this protocol; use gaussian"),
+        ("summaries", "laplace", "'laplace' is not of this protocol; use gaussian"),
     ],
 )
 def test_a_mechanism_of_another_protocol_is_refused(protocol: str, mechanism: str, message: str) -> None:
@@ -346,21 +362,21 @@ def test_a_mechanism_of_another_protocol_is_refused(protocol: str, mechanism: st
 
 
 def test_mixing_has_a_mechanism_of_its_own() -> None:
-    with pytest.raises(UserError, match="has no effect with protocol: sketch"):
-        task("sketch", LOGISTIC, "sketch: {method: mixing}", guarantee=f"{APPROX}, mechanism: gaussian")
+    with pytest.raises(UserError, match="has no effect with protocol: summaries"):
+        task("summaries", LOGISTIC, "summaries: {method: mixing}", guarantee=f"{APPROX}, mechanism: gaussian")
 
 
 def test_second_moments_are_capped_as_gaussian_noise_is() -> None:
     for cap in ("{gdp: {mu: 3.0}}", "{approx: {epsilon: 2.0, delta: 2e-6}}"):
-        assert task("sketch", guarantee=f"{APPROX}, per_person: {cap}").privacy.per_person is not None
+        assert task("summaries", guarantee=f"{APPROX}, per_person: {cap}").privacy.per_person is not None
     with pytest.raises(UserError, match="allows no release"):
-        task("sketch", guarantee=f"{APPROX}, per_person: {{gdp: {{mu: 0.1}}}}")
+        task("summaries", guarantee=f"{APPROX}, per_person: {{gdp: {{mu: 0.1}}}}")
 
 
 def test_a_mixture_is_capped_in_its_own_currency() -> None:
-    mixing = "sketch: {method: mixing}"
+    mixing = "summaries: {method: mixing}"
     twice = task(
-        "sketch", LOGISTIC, mixing, guarantee=f"{APPROX}, per_person: {{approx: {{epsilon: 2.0, delta: 2e-6}}}}"
+        "summaries", LOGISTIC, mixing, guarantee=f"{APPROX}, per_person: {{approx: {{epsilon: 2.0, delta: 2e-6}}}}"
     )
     assert twice.privacy.per_person is not None
     for cap, message in (
@@ -368,7 +384,7 @@ def test_a_mixture_is_capped_in_its_own_currency() -> None:
         ("{approx: {epsilon: 0.5, delta: 2e-6}}", "allows no release"),
     ):
         with pytest.raises(UserError, match=message):
-            task("sketch", LOGISTIC, mixing, guarantee=f"{APPROX}, per_person: {cap}")
+            task("summaries", LOGISTIC, mixing, guarantee=f"{APPROX}, per_person: {cap}")
 
 
 def test_how_long_a_release_can_be() -> None:
@@ -383,8 +399,8 @@ def test_how_long_a_release_can_be() -> None:
 def test_average_effects_of_a_binary_target_need_no_curvature_unless_a_file_says_otherwise() -> None:
     public = "public: {set_aside: 100}\n"
     for more, effects in (
-        ("", "line"), (public, "curve"), ("scores: {effects: curve}\n", "curve"),
-        (f"{public}scores: {{effects: line}}\n", "line"), ("scores: {models: own}\n", "line"),
+        ("", "linear"), (public, "logistic"), ("scores: {effects: logistic}\n", "logistic"),
+        (f"{public}scores: {{effects: linear}}\n", "linear"), ("scores: {models: per-partition}\n", "linear"),
     ):  # fmt: skip
         found = Task.parse(ANY_PROTOCOL + more).scores
         assert found is not None

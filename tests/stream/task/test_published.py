@@ -20,8 +20,8 @@ TARGETS = {
 }
 MALLOWS = "weights: mallows, step: {eta: 0.2, alpha: 0.5}, weighting: uniform, radius: unbounded"
 SGD = "step: {eta: 1.0e-4, alpha: 0}, averaging: null, weighting: uniform"
-IWP = "release: separate, regularization: 5, batch: 128, polish: false"
-GLM = "release: separate, covariance: pooled, repair: false, intercept: false, beyond: zero"
+IWP = "release: separate, regularization: 5, batch: 128, newton: false"
+GLM = "release: separate, covariance: pooled, repair: false, intercept: false, outliers: zero"
 MIXING = "method: linear-mixing, analysis: published, debiased: false"
 PUBLIC = "public: {set_aside: 100}\n"
 GAUSSIAN = "privacy: {guarantee: {approx: {epsilon: 4.0, delta: 1.0e-5}}, mechanism: gaussian}\n"
@@ -42,8 +42,8 @@ def text(target: str, protocol: str, *lines: str) -> str:
         ("binary", "examples", "", f"examples: {{{IWP}, loss: exponential}}\nlearner: {{{SGD}}}"),
         ("real", "examples", "", f"examples: {{{IWP}, loss: squared}}\nlearner: {{{SGD}}}"),
         ("binary", "moments", PUBLIC, f"moments: {{{GLM}}}\n{CLASSIC}"),
-        ("binary", "sketch", "", f"sketch: {{{MIXING}, range: 3}}\nlearner: {{weighting: uniform}}"),
-        ("real", "sketch", "", f"sketch: {{{MIXING}}}\nlearner: {{weighting: uniform}}"),
+        ("binary", "summaries", "", f"summaries: {{{MIXING}, range: 3}}\nlearner: {{weighting: uniform}}"),
+        ("real", "summaries", "", f"summaries: {{{MIXING}}}\nlearner: {{weighting: uniform}}"),
     ],
 )
 def test_the_switch_is_short_for_the_settings(target: str, protocol: str, more: str, written: str) -> None:
@@ -76,7 +76,7 @@ def test_a_pure_guarantee_has_laplace_noise() -> None:
         ("binary", "examples", "learner: {step: {eta: 0.01}}", "step", {"eta": 0.01, "alpha": 0.0}),
         ("binary", "examples", "examples: {loss: log, batch: 16, regularization: 0.5}", "batch", 16),
         ("binary", "moments", PUBLIC + "moments: {radius: 0.9}", "radius", 0.9),
-        ("binary", "sketch", "sketch: {range: 6, rows: 64, method: mixing}", "range", 6.0),
+        ("binary", "summaries", "summaries: {range: 6, rows: 64, method: mixing}", "range", 6.0),
     ],
 )
 def test_what_a_paper_leaves_open_is_kept(target: str, protocol: str, line: str, key: str, kept: object) -> None:
@@ -92,17 +92,27 @@ def test_what_a_paper_leaves_open_is_kept(target: str, protocol: str, line: str,
         ("binary", "gradients", "objective: balanced", "objective: 'balanced' contradicts as_published: true"),
         ("real", "gradients", "objective: squared", "objective: 'squared' contradicts as_published"),
         ("classes", "gradients", "learner: {coordinates: contrasts}", "coordinates: 'contrasts' contradicts as_publ"),
-        ("binary", "examples", "examples: {polish: true}", "examples.polish: True contradicts as_published: true"),
+        ("binary", "examples", "examples: {newton: true}", "examples.newton: True contradicts as_published: true"),
         ("binary", "examples", "learner: {averaging: polyak}", "learner.averaging: 'polyak' contradicts as_published"),
         ("binary", "examples", "examples: {loss: probit}", "examples.loss: 'probit' contradicts as_published: true"),
         ("binary", "moments", "moments: {intercept: true}", "moments.intercept: True contradicts as_published: true"),
         ("binary", "gradients", PUBLIC.strip(), "contradicts as_published: true, with which it is null"),
         ("binary", "moments", "moments: {solver: score}", "moments.solver: 'score' contradicts as_published"),
-        ("binary", "sketch", "sketch: {neighbours: replace-one}", "neighbours: 'replace-one' contradicts as_published"),
-        ("binary", "sketch", "sketch: {method: moments}", "sketch.method: 'moments' contradicts as_published: true"),
+        (
+            "binary",
+            "summaries",
+            "summaries: {neighbours: replace-one}",
+            "neighbours: 'replace-one' contradicts as_published",
+        ),
+        (
+            "binary",
+            "summaries",
+            "summaries: {method: moments}",
+            "summaries.method: 'moments' contradicts as_published: true",
+        ),
         (
             "real",
-            "sketch",
+            "summaries",
             "learner: {weighting: inverse-variance}",
             "learner.weighting: 'inverse-variance' contradict",
         ),
@@ -144,7 +154,12 @@ def test_the_switch_is_true_or_false() -> None:
         ("classes", "moments", PUBLIC + "moments: {loss: squared}", "squared uses no public covariates"),
         ("classes", "moments", "moments: {release: joint}", "joint is not for several classes"),
         ("classes", "moments", "moments: {link: exp}", "link: has no effect on a classes target"),
-        ("binary", "sketch", "sketch: {debiased: false, method: moments}", "debiased: has no effect with method: mom"),
+        (
+            "binary",
+            "summaries",
+            "summaries: {debiased: false, method: moments}",
+            "debiased: has no effect with method: mom",
+        ),
     ],
 )
 def test_single_keys_where_they_have_no_effect(target: str, protocol: str, line: str, message: str) -> None:
@@ -156,7 +171,7 @@ def test_single_keys_where_they_have_no_effect(target: str, protocol: str, line:
     ("protocol", "privacy", "line", "message"),
     [
         ("scores", "approx: {epsilon: 1.0, delta: 1.0e-5}", "", "classic has no effect on this protocol's releases"),
-        ("sketch", "approx: {epsilon: 1.0, delta: 1.0e-5}", "", "classic has no effect on this protocol's releases"),
+        ("summaries", "approx: {epsilon: 1.0, delta: 1.0e-5}", "", "classic has no effect on this protocol's releases"),
         ("examples", "approx: {epsilon: 1.0, delta: 1.0e-5}", "", "classic has no effect on this protocol's releases"),
         ("gradients", "gdp: {mu: 1.0}", "", "the level default, which is not approx"),
         ("gradients", "approx: {epsilon: 1.0, delta: 1.0e-5}", ", mechanism: laplace", "on mechanism: laplace"),

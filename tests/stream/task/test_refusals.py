@@ -149,7 +149,7 @@ REFUSED = [
     (
         "protocol: gradients",
         "protocol: mixtures",
-        "protocol: 'mixtures' is not a protocol; known here: gradients, scores, examples, moments, sketch",
+        "protocol: 'mixtures' is not a protocol; known here: gradients, scores, examples, moments, summaries",
     ),
     ("protocol: gradients", "protocol: gradient", "protocol: 'gradient' is not a protocol; did you mean 'gradients'?"),
     ("privacy:", "missing: drop\nprivacy:", "missing: 'drop' is not one of 'midpoint' or 'error'"),

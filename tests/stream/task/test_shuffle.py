@@ -107,7 +107,10 @@ def test_epochs_are_no_smaller_than_a_crowd():
         ("shuffle: {crowd: 100, promise: {epsilon: 5}}", "gains nothing over the local epsilon"),
         (CROWD + "protocol: gradients", "whose releases are computed at a model that changes"),
         (CROWD + "forget: 100000", "at least 160,000, or a smaller crowd"),
-        (CROWD + "log: {partitions: 3}\nscores: {models: own}", "'own' models of 3 partitions would split every crowd"),
+        (
+            CROWD + "log: {partitions: 3}\nscores: {models: per-partition}",
+            "'per-partition' models of 3 partitions would split every crowd",
+        ),
         ("shuffle: {crowd: 20000}", "privacy: missing"),
         ("shuffle: {crowd: 1, promise: {epsilon: 1}}", "shuffle.crowd: 1 is too small"),
         ("shuffle: {crowds: 20000}", "did you mean 'crowd'?"),

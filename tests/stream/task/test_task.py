@@ -140,7 +140,7 @@ def test_documents_carry_the_mechanism_that_a_new_task_is_given(block: str, writ
     assert Task.from_document(task.document()) == task
 
 
-@pytest.mark.parametrize("protocol", ["examples", "sketch"])
+@pytest.mark.parametrize("protocol", ["examples", "summaries"])
 def test_protocols_with_noise_of_their_own_name_no_mechanism(protocol: str) -> None:
     text = privacy(f"{{guarantee: {APPROX}}}").replace("protocol: gradients", f"protocol: {protocol}")
     task = Task.parse(text + ("examples: {release: joint}\n" if protocol == "examples" else ""))

@@ -41,12 +41,12 @@ from tests.stream.processes import Start, at_once, finish
 
 SUBJECTS = ("sums", *BY_NAME)
 # Faults of processes and disks are the worker's, whatever is learned: over models and windows.
-SOME = ("sums", "gradients", "scores", "sketch")
+SOME = ("sums", "gradients", "scores", "summaries")
 # When chains make a model that they share is a matter of time, as each looks after the others (tests/services has such
 # faults). A chain's own models are a function of its partition.
 PROTOCOLS = {**BY_NAME, "scores": OWN_MODELS}
 # Once it was shown that nothing depends on chance, few of the protocols' own will do, of organisations' fewest.
-COUNTS = {"sums": 6_000, "sketch": 1_200}
+COUNTS = {"sums": 6_000, "summaries": 1_200}
 USUAL = 3_000
 
 

@@ -70,8 +70,8 @@ def test_hostile_messages_are_counted_by_reason_and_change_nothing(log: SqliteLo
 def extremes(task: Task) -> list[bytes]:
     """The largest releases that fit the wire's rules, honest ones among them."""
     most, found = bound(task), []
-    if task.protocol == "sketch":
-        block = task.sketch
+    if task.protocol == "summaries":
+        block = task.summaries
         assert block is not None
         rng = np.random.default_rng(5)
         for number in range(200):

@@ -31,10 +31,10 @@ const RELEASES = {
   scores: "one person's noisy answer to one question, at the model of an epoch",
   examples: "one person's noisy example",
   moments: "the noisy moments of one person's record",
-  sketch: "an organisation's noisy moments, or mixture, of many records",
+  summaries: "an organisation's noisy moments, or mixture, of many records",
 };
 const PROMISES = {
-  sketch: "A level is a guarantee about one record in one sketch, against everybody but the organisation that made it",
+  summaries: "A level is a guarantee about one record in one sketch, against everybody but the organisation that made it",
 };
 const PROMISE = "A level is a guarantee about one release";
 
@@ -61,7 +61,7 @@ export function updateBlocks(status) {
 }
 
 function showTask({ task, releases, started }) {
-  document.title = `${count(releases)} ${task.protocol === "sketch" ? "sketches" : "releases"} · ${task.name} · Murk`;
+  document.title = `${count(releases)} ${task.protocol === "summaries" ? "sketches" : "releases"} · ${task.name} · Murk`;
   setText(byId("task"), task.name);
   setText(byId("protocol"), `protocol: ${task.protocol} (each release is ${RELEASES[task.protocol]})`);
   setText(byId("model"), task.model);
@@ -78,7 +78,7 @@ function showTask({ task, releases, started }) {
 function showHeadline(status) {
   const dead = total(status.dead_letters);
   const of = status.records === null ? "learned" : `learned, of ${count(status.records)} records`;
-  setText(byId("unit"), status.task.protocol === "sketch" ? "Sketches" : "Releases");
+  setText(byId("unit"), status.task.protocol === "summaries" ? "Sketches" : "Releases");
   setText(byId("releases"), count(status.releases));
   setText(byId("duplicates"), `${of}; ${count(status.duplicates)} duplicates not counted again`);
   setText(byId("rate"), rate(status.rate));

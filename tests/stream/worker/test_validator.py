@@ -13,7 +13,7 @@ from murk.stream.log.interface import DeadLetter, Message
 from murk.stream.wire.blocks import DuplicateWindow
 from murk.stream.wire.state import Counters
 from murk.stream.worker.interface import wire_rules
-from murk.stream.worker.worker import Intake, Tally
+from murk.stream.worker.worker import Tally, Validator
 from murk.task.task import Task
 from tests.protocols import BY_NAME
 from tests.stream.harness import hostile, learner_for, message
@@ -23,7 +23,7 @@ LEVELS = ", levels: {open: {gdp: {mu: 2.0}}, strict: {gdp: {mu: 0.5}}}"
 TASKS = {
     name: Task.parse(protocol.text(f"duplicates: {WINDOW}\nlog: {{partitions: 2}}\n", LEVELS))
     for name, protocol in BY_NAME.items()
-    if protocol.name != "sketch"
+    if protocol.name != "summaries"
 }
 NAMES = sorted(TASKS)
 NOW = 1_700_050_000
@@ -34,7 +34,7 @@ class Judging:
 
     def __init__(self, task: Task, *, at_once: bool) -> None:
         self.learner = learner_for(task)
-        self.intake = Intake(0, wire_rules(task, self.learner), self.learner)
+        self.validator = Validator(0, wire_rules(task, self.learner), self.learner)
         self.window = DuplicateWindow(task.duplicates)
         self.tally = Tally(Counters())
         self.dead: list[DeadLetter] = []
@@ -45,9 +45,9 @@ class Judging:
         while at < len(messages):
             block = messages[at : at + min(sizes[place % len(sizes)], self.learner.publish_every)]
             at, place = at + len(block), place + 1
-            judged = self.intake._judge_block(block, self.window) if self.at_once else None
+            judged = self.validator._judge_block(block, self.window) if self.at_once else None
             self.blocks += judged is not None
-            judged = judged or self.intake.validate_each(block, self.window, self.tally)
+            judged = judged or self.validator.validate_each(block, self.window, self.tally)
             if judged.admitted:
                 assert judged.appended == max(m.time for m in block if m.offset not in {d.offset for d in judged.dead})
             self.dead += judged.dead
@@ -141,7 +141,7 @@ def test_a_learner_that_admits_too_much_would_be_noticed(name: str, monkeypatch:
     for blind in (False, True):
         judging = Judging(task, at_once=True)
         if blind:
-            monkeypatch.setattr(judging.intake, "_admits", lambda releases: True)
+            monkeypatch.setattr(judging.validator, "_admits", lambda releases: True)
         judging.learn(messages, [2])
         found.append(judging.tally.counters().dead)
     assert found == [{"magnitude": 1}, {}]
